@@ -1,5 +1,7 @@
 //! Load balancers on a fake NSX.
 
+mod adopted;
+mod clusters;
 mod crash;
 mod sequences;
 mod world;

@@ -197,6 +197,10 @@ impl LoadBalancerFleet for LoadBalancers {
         ANNOTATIONS
     }
 
+    fn needs_address_before_deletion(&self) -> bool {
+        true
+    }
+
     fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
         self.inventory.subscribe()
     }

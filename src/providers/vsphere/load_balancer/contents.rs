@@ -29,7 +29,7 @@ pub enum Selection<'a> {
         /// The path of the gateway.
         tier1: Option<&'a str>,
     },
-    /// The one on this gateway, or one of this cluster; it is created if there is none.
+    /// The one on this gateway, or one that is tagged as this cluster's; it is created if there is none.
     Managed {
         /// The path of the gateway.
         tier1: Option<&'a str>,
@@ -168,10 +168,14 @@ impl Contents {
             }
             Selection::Managed { tier1 } => {
                 let is_on_gateway = |one: &&LbService| tier1.is_some_and(|tier1| *one.tier1 == *tier1);
+                let is_tagged = |one: &LbService| cluster_uid.is_some() && one.cluster_uid.as_deref() == cluster_uid;
                 let is_of_another = |one: &LbService| {
                     cluster_uid.zip(one.cluster_uid.as_deref()).is_some_and(|(own, tagged)| own != tagged)
                 };
-                let is_ours = |one: &&LbService| one.is_named_as_ours && !is_of_another(one);
+                // Clusters of one name on several gateways are told apart by the gateway.
+                let is_ours = |one: &&LbService| {
+                    one.is_named_as_ours && !is_of_another(one) && (tier1.is_none() || is_tagged(one))
+                };
                 let on_gateway = self.lb_services.iter().find(is_on_gateway);
                 Ok(on_gateway.or_else(|| self.lb_services.iter().find(is_ours)))
             }

@@ -174,6 +174,11 @@ pub struct PoolFacts<'a> {
     pub is_snat_disabled: bool,
 }
 
+/// Whether an id may be one of this program; those of the Go program are random.
+pub fn is_name_based(id: &str) -> bool {
+    Uuid::parse_str(id).is_ok_and(|id| id.get_version_num() == 5)
+}
+
 impl Layout {
     /// The value of the tag [`OWNER`].
     pub fn owner(&self) -> &str {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the `cluster-uid` of another cluster | foreign: never changed, never deleted |
 //! | the `cluster-uid` of this cluster; the `service-uid` of the Service, or an id that this program gives its objects | ours |
-//! | a virtual server on the load balancer service in use, whose address is an ingress of the Service; or, if the Service has no ingress, all members of its pool, at least one, are addresses of Nodes here | ours |
+//! | a virtual server on the load balancer service in use, whose address is an ingress of the Service; or, if the Service has no ingress and the id is none of this program, all members of its pool, at least one, are addresses of Nodes here | ours |
 //! | a pool or monitor that such a virtual server leads to; an allocation whose address is that of one, or an ingress of the Service | ours |
 //! | anything else | held: never changed, never deleted, reported once |
 //!
@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::layout::{IDS, Kind, Layout};
+use super::layout::{self, IDS, Kind, Layout};
 use super::objects::{Allocation, Marks, Objects, VirtualServer};
 
 /// What is known of the cluster and of the Service.
@@ -123,6 +123,11 @@ fn is_served(server: &VirtualServer, is_tagged: bool, objects: &Objects, facts: 
     }
     if !facts.ingress.is_empty() {
         return server.address.is_some_and(|address| facts.ingress.contains(&address));
+    }
+    // The Go program gives random ids. One of this program that is not of the Service is of one of another UID, which another
+    // cluster of the same name may have.
+    if layout::is_name_based(&server.marks.id) {
+        return false;
     }
     let pool = objects.pools.iter().find(|pool| pool.marks.path == server.pool);
     let leads_here = pool.is_some_and(|pool| {

@@ -87,16 +87,19 @@ fn the_load_balancer_service_is_the_configured_one_or_that_of_the_gateway_or_of_
     };
     let own = [("cluster", "c"), ("owner", "vsphere-cloud-controller-manager")];
     let of_another = [own[0], own[1], ("cluster-uid", "k-2")];
+    let tagged = [own[0], own[1], ("cluster-uid", "k-1")];
     let all = contents(&[
         lb_service("another", "/t3", &of_another),
-        lb_service("ours", "/t2", &own),
+        lb_service("named", "/t2", &own),
+        lb_service("ours", "/t4", &tagged),
         lb_service("untagged", "/t1", &[]),
     ]);
     let id = |selection| all.lb_service(selection, Some("k-1")).map(|found| found.map(|found| found.id.to_string()));
     let some = |id: &str| Ok(Some(id.to_owned()));
     assert_eq!(id(Selection::Managed { tier1: Some("/t1") }), some("untagged"));
     assert_eq!(id(Selection::Managed { tier1: Some("/t9") }), some("ours"));
-    assert_eq!(id(Selection::Managed { tier1: None }), some("ours"));
+    assert_eq!(id(Selection::Managed { tier1: Some("/t2") }), some("named"));
+    assert_eq!(id(Selection::Managed { tier1: None }), some("named"));
     assert_eq!(
         contents(&[lb_service("another", "/t3", &of_another)])
             .lb_service(Selection::Managed { tier1: Some("/t1") }, Some("k-1"),),

@@ -188,3 +188,18 @@ fn an_address_is_ours_only_if_the_service_reports_it_or_a_virtual_server_has_it(
     two.allocations.push(other);
     assert_eq!(Case::default().judge(&two).held.allocations.len(), 1);
 }
+
+/// Two clusters of one name and of the same node addresses: what this program made for the Service of the other one.
+#[test]
+fn an_id_of_this_program_that_is_of_another_service_is_not_taken_for_its_nodes() {
+    let layout = Layout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default() };
+    let nodes = [ip("10.0.0.1"), ip("10.0.0.2")].into();
+    let facts =
+        Facts { layout: &layout, service_uid: Some(SERVICE), ingress: &[], lb_service: Some(LBS), nodes: &nodes };
+    for (of, expected) in [("s-2", 0), (SERVICE, 1)] {
+        let mut objects = of_go();
+        objects.servers[0].marks.id = layout.id(Kind::VirtualServer, of, Some(PORT), 0).into();
+        assert_eq!(judge(&objects, &facts).ours.servers.len(), expected, "{of}");
+    }
+    assert_eq!(judge(&of_go(), &facts).ours.servers.len(), 1);
+}

@@ -4,7 +4,17 @@ use super::{Seen, ServiceCall};
 use crate::cloud::Error;
 use crate::providers::vsphere::load_balancer::contents::Selection;
 use crate::providers::vsphere::load_balancer::inventory::Need;
+use crate::providers::vsphere::load_balancer::objects::Allocation;
+use crate::providers::vsphere::load_balancer::ownership::Judged;
 use crate::providers::vsphere::load_balancer::plan::{self, Wanted};
+
+/// The allocations whose addresses decide whether they are released: those that only a virtual server, while it is there,
+/// shows to be ours, and those that a virtual server of others may have.
+fn undecided(seen: &Seen) -> Vec<Allocation> {
+    let Judged { ours, held, unread } = &seen.judged;
+    let may_be_used = |one: &&Allocation| one.address.is_none() && !held.servers.is_empty();
+    unread.iter().chain(ours.allocations.iter().filter(may_be_used)).cloned().collect()
+}
 
 impl ServiceCall<'_> {
     pub(in crate::providers::vsphere::load_balancer) async fn delete(mut self) -> Result<(), Error> {
@@ -18,8 +28,7 @@ impl ServiceCall<'_> {
         };
         for _ in 0..self.most_steps() {
             let seen = self.observe();
-            // While the virtual servers are there, they show which addresses are ours.
-            if self.read_one(&seen.judged.unread).await? {
+            if self.read_one(&undecided(&seen)).await? {
                 continue;
             }
             let Some(step) = plan::next_deletion(&wanted, &seen.known()) else { return self.end(&seen).await };

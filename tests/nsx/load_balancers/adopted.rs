@@ -1,0 +1,213 @@
+//! Load balancers that the Go program made: whole ones are taken over without a write, half-made and half-deleted ones are
+//! completed.
+
+use std::net::IpAddr;
+
+use ccm::providers::vsphere::config::{LoadBalancers as Config, Pool};
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
+use serde_json::{Value, json};
+use support::fake_nsx::Model;
+use support::fake_nsx::go::GoBalancer;
+
+use super::world::*;
+
+const ADDRESS: &str = "192.0.2.77";
+
+fn address() -> IpAddr {
+    ADDRESS.parse().unwrap()
+}
+
+fn with_address(service: Service) -> Service {
+    let ingress = LoadBalancerIngress { ip: Some(ADDRESS.to_owned()), ..Default::default() };
+    with_status(service, LoadBalancerStatus { ingress: Some(vec![ingress]) })
+}
+
+/// The paths of what was written by requests.
+fn writes(world: &World) -> Vec<String> {
+    let history = world.fake.history();
+    history.iter().filter(|version| version.request.is_some()).map(|version| version.path.clone()).collect()
+}
+
+/// A manager with a second gateway that has a load balancer service of an administrator.
+fn model() -> Model {
+    Model::small()
+        .tier1("t2")
+        .object("/infra/lb-services/existing", json!({"size": "SMALL", "connectivity_path": "/infra/tier-1s/t2"}))
+}
+
+fn existing() -> Config {
+    Config { lb_service_id: Some("existing".to_owned()), tier1: None, ..config() }
+}
+
+/// The load balancers that the Go program may leave, with the Service and the configuration of each.
+fn whole() -> Vec<(&'static str, GoBalancer, Service, Config)> {
+    let balancer = || GoBalancer::new(NAME, "ns/s", address());
+    let one = || service("ns/s", &[("TCP", 80, 30080)]);
+    let mut unmanaged = balancer();
+    unmanaged.lb_service_path = Some("/infra/lb-services/existing".to_owned());
+    let by_name = Config {
+        common: ccm::providers::vsphere::config::Class {
+            pool: Some(Pool::Name("pool1".to_owned())),
+            ..config().common
+        },
+        ..config()
+    };
+    let several = [("TCP", 80, 30080), ("UDP", 80, 30081), ("TCP", 443, 30443)];
+    let mut tagged = balancer();
+    tagged.tags.insert("team".to_owned(), "a".to_owned());
+    let team = Config { tags: [("team".to_owned(), "b".to_owned())].into(), ..config() };
+    vec![
+        ("managed", balancer(), one(), config()),
+        ("unmanaged", unmanaged, one(), existing()),
+        ("pool by name", balancer(), one(), by_name),
+        ("udp", balancer().ports(&[("UDP", 53, 30053)]), service("ns/s", &[("UDP", 53, 30053)]), config()),
+        ("several ports", balancer().ports(&several), service("ns/s", &several), config()),
+        ("other configured tags", tagged, one(), team),
+    ]
+}
+
+#[tokio::test]
+async fn a_whole_load_balancer_is_taken_over_without_a_write() {
+    for uid in [Some(UID), None] {
+        for (name, balancer, one, config) in whole() {
+            let mut world = World::with(model(), uid, config).await;
+            balancer.put(&world.fake, "go");
+            let one = with_address(one);
+            assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [address()], "{name}");
+            assert!(world.update(&[&one]).await.iter().all(Result::is_ok), "{name}");
+            world.restart();
+            world.ensure(&one).await.unwrap();
+            assert_eq!(writes(&world), Vec::<String>::new(), "{name} {uid:?}");
+            assert_eq!(world.balancers.held_objects(), 0, "{name} {uid:?}");
+            assert_eq!(world.handed_back(&[&one]), Vec::<String>::new(), "{name} {uid:?}");
+
+            // It can be deleted, too; the load balancer service that the Go program made stays.
+            world.delete(&one).await.unwrap();
+            let services = world.objects("lb-services").len();
+            assert_eq!(world.counted(), [services, 0, 0, 0, 0], "{name} {uid:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_load_balancer_of_a_service_without_address_is_taken_over_by_its_nodes() {
+    let world = World::with(model(), Some(UID), config()).await;
+    GoBalancer::new(NAME, "ns/s", address()).put(&world.fake, "go");
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [address()]);
+    assert_eq!(writes(&world), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn fields_that_the_go_program_ignores_stay_as_an_administrator_set_them() {
+    let world = World::with(model(), Some(UID), config()).await;
+    let paths = GoBalancer::new(NAME, "ns/s", address()).put(&world.fake, "go");
+    let edit = |object: &mut Value| {
+        for (field, value) in [
+            ("display_name", json!("renamed")),
+            ("description", json!("by hand")),
+            ("algorithm", json!("LEAST_CONNECTION")),
+            ("min_active_members", json!(2)),
+            ("max_concurrent_connections", json!(7)),
+        ] {
+            let of_pool = object["resource_type"] == json!("LBPool");
+            let is_known = match field {
+                "algorithm" | "min_active_members" => of_pool,
+                "max_concurrent_connections" => object["resource_type"] == json!("LBVirtualServer"),
+                _ => true,
+            };
+            if is_known {
+                object[field] = value;
+            }
+        }
+        if object["resource_type"] == json!("LBPool") {
+            object["members"][0]["weight"] = json!(5);
+            object["members"][0]["admin_state"] = json!("DISABLED");
+        }
+    };
+    let edited: Vec<&String> = paths.values().filter(|path| path.contains("/lb-")).collect();
+    edited.iter().for_each(|path| world.fake.change_by_hand("go", path, edit));
+    let before: Vec<_> = edited.iter().map(|path| world.fake.object(path)).collect();
+    let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+    world.ensure(&one).await.unwrap();
+    assert_eq!(writes(&world), Vec::<String>::new());
+    let after: Vec<_> = edited.iter().map(|path| world.fake.object(path)).collect();
+    assert_eq!(before, after);
+
+    // A change keeps them.
+    world.cluster.put(crate::routes::world::node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.3")]));
+    assert!(world.update(&[&one]).await.iter().all(Result::is_ok));
+    let pool = world.objects("lb-pools").remove(0);
+    assert_eq!(World::members(&pool).len(), 3);
+    assert_eq!((&pool["algorithm"], &pool["members"][0]["weight"]), (&json!("LEAST_CONNECTION"), &json!(5)));
+    assert_eq!(pool["members"][0]["admin_state"], json!("DISABLED"));
+}
+
+/// Of two allocations the one in use stays, and the other goes if it is ours.
+#[tokio::test]
+async fn of_two_allocations_the_one_in_use_stays() {
+    let world = World::with(model(), Some(UID), config()).await;
+    let balancer = GoBalancer::new(NAME, "ns/s", address());
+    balancer.put(&world.fake, "go");
+    let other = balancer.put_allocation(&world.fake, "go", "192.0.2.78".parse().unwrap());
+    let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+    world.ensure(&one).await.unwrap();
+    // Nothing shows whose the other one is.
+    assert!(world.fake.object(&other).is_some());
+    assert_eq!(writes(&world), Vec::<String>::new());
+    world.delete(&one).await.unwrap();
+    assert_eq!(world.objects("ip-allocations").len(), 1, "the held one stays");
+    assert_eq!(world.balancers.held_objects(), 1);
+}
+
+#[tokio::test]
+async fn a_half_made_one_is_completed_and_nothing_held_changes() {
+    for uid in [Some(UID), None] {
+        for count in 1..GoBalancer::new(NAME, "ns/s", address()).creation().len() {
+            for has_status in [true, false] {
+                let world = World::with(model(), uid, config()).await;
+                let balancer = GoBalancer::new(NAME, "ns/s", address());
+                let paths = balancer.put_half_made(&world.fake, "go", count);
+                let before: Vec<_> = paths.values().map(|path| world.fake.object(path)).collect();
+                let one = service("ns/s", &[("TCP", 80, 30080)]);
+                let one = if has_status { with_address(one) } else { one };
+                let status = world.ensure(&one).await.unwrap_or_else(|error| panic!("{count} {uid:?}: {error}"));
+                let has_allocation = paths.keys().any(|step| *step == support::fake_nsx::go::GoStep::Allocation);
+                if has_status && has_allocation {
+                    assert_eq!(addresses(&status), [address()], "{count}");
+                }
+                assert_eq!(addresses(&status).len(), 1);
+                let after: Vec<_> = paths.values().map(|path| world.fake.object(path)).collect();
+                assert_eq!(before, after, "{count} {uid:?}: nothing that exists is changed");
+                let one = with_status(one, status);
+                world.delete(&one).await.unwrap();
+                assert_eq!(world.objects("lb-virtual-servers").len(), 0);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_half_deleted_one_is_completed() {
+    for uid in [Some(UID), None] {
+        let balancer = GoBalancer::new(NAME, "ns/s", address());
+        for count in 1..balancer.deletion().len() {
+            // The deletion goes on.
+            let world = World::with(model(), uid, config()).await;
+            let left = balancer.put_half_deleted(&world.fake, "go", count);
+            let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+            world.delete(&one).await.unwrap();
+            assert_eq!(world.objects("ip-allocations").len(), 0, "{count}: its address is an ingress of the Service");
+            let held: usize = world.objects("lb-pools").len() + world.objects("lb-monitor-profiles").len();
+            assert_eq!(world.balancers.held_objects(), held, "{count} {uid:?} {left:?}");
+
+            // Or the Service is wanted again.
+            let world = World::with(model(), uid, config()).await;
+            let left = balancer.put_half_deleted(&world.fake, "go", count);
+            let status = world.ensure(&one).await.unwrap();
+            if left.values().any(|path| path.contains("ip-allocations")) {
+                assert_eq!(addresses(&status), [address()], "{count} {uid:?}");
+            }
+        }
+    }
+}

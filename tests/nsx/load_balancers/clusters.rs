@@ -1,0 +1,118 @@
+//! Two clusters of one name on one manager: neither writes anything of the other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ccm::providers::vsphere::config::LoadBalancers as Config;
+use k8s_openapi::api::core::v1::Service;
+use support::fake_nsx::go::GoBalancer;
+use support::fake_nsx::{FakeNsx, Model};
+
+use super::world::*;
+use crate::routes::world::node;
+
+const OTHER_UID: &str = "5e1f9a3c-1d2e-4a6b-8c7d-9e0f1a2b3c4d";
+/// The default name of a cluster.
+const DEFAULT: &str = "kubernetes";
+
+fn on_gateway(tier1: &str) -> Config {
+    Config { tier1: Some(format!("/infra/tier-1s/{tier1}")), ..config() }
+}
+
+/// The Service of the other cluster has the same name, and a UID of its own.
+fn of_other(mut service: Service) -> Service {
+    service.metadata.uid = Some("uid-of-the-other".to_owned());
+    service
+}
+
+struct Pair {
+    one: World,
+    other: World,
+}
+
+impl Pair {
+    async fn start(gateways: [&str; 2], uids: [Option<&'static str>; 2]) -> Self {
+        let model = Model::small().tier1("t2");
+        let fake = Arc::new(FakeNsx::start(model).await);
+        let [first, second] = gateways.map(on_gateway);
+        let one = World::on(Arc::clone(&fake), DEFAULT, uids[0], first);
+        let other = World::on(fake, DEFAULT, uids[1], second);
+        Self { one, other }
+    }
+
+    /// The paths of what there is.
+    fn paths(&self) -> BTreeSet<String> {
+        let collections = ["lb-services", "lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"];
+        let objects = collections.into_iter().flat_map(|collection| self.one.objects(collection));
+        objects.map(|object| object["path"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// Creates, changes and deletes in the second cluster while the first one has a load balancer of the same name.
+async fn lives_beside(pair: &mut Pair, what: &str) {
+    let one = pair.one.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    let foreign = pair.paths();
+    let shared: BTreeSet<String> = foreign.iter().filter(|path| path.contains("/lb-services/")).cloned().collect();
+    let seen = pair.one.fake.history().len();
+    pair.other.restart();
+
+    let other = pair.other.ensured(&of_other(service("ns/s", &[("TCP", 80, 30080)]))).await;
+    assert_ne!(one.status, other.status, "{what}: each has its own address");
+    let moved = with_status(
+        of_other(service("ns/s", &[("TCP", 81, 30090), ("UDP", 80, 30081)])),
+        other.status.and_then(|status| status.load_balancer).unwrap(),
+    );
+    pair.other.ensure(&moved).await.unwrap();
+    pair.other.cluster.put(node("n9", "uid-9", &[], &[("InternalIP", "10.0.0.9")]));
+    assert!(pair.other.update(&[&moved]).await.iter().all(Result::is_ok), "{what}");
+    pair.other.restart();
+    pair.other.ensure(&moved).await.unwrap();
+    pair.other.delete(&moved).await.unwrap();
+    for version in pair.one.fake.history_from(seen) {
+        let is_foreign = foreign.contains(&version.path) && !shared.contains(&version.path);
+        assert!(!is_foreign, "{what}: {} was written", version.path);
+    }
+    let left: BTreeSet<String> = pair.paths().into_iter().filter(|path| !path.contains("/lb-services/")).collect();
+    let foreign: BTreeSet<String> = foreign.difference(&shared).cloned().collect();
+    assert_eq!(left, foreign, "{what}: nothing of the second cluster is left, and nothing of the first one is gone");
+    assert!(shared.iter().all(|path| pair.one.fake.object(path).is_some()), "{what}: the first one's is still used");
+
+    // The first one still finds all of its own.
+    pair.one.restart();
+    let seen = pair.one.fake.history().len();
+    pair.one.ensure(&one).await.unwrap();
+    assert!(pair.one.fake.history_from(seen).is_empty(), "{what}");
+    pair.one.delete(&one).await.unwrap();
+    assert!(pair.paths().iter().all(|path| path.contains("/lb-services/")), "{what}: {:?}", pair.paths());
+}
+
+#[tokio::test]
+async fn two_clusters_of_one_name_do_not_touch_each_other() {
+    for uids in [[Some(UID), Some(OTHER_UID)], [Some(UID), None], [None, Some(OTHER_UID)], [None, None]] {
+        for gateways in [["t1", "t2"], ["t1", "t1"]] {
+            let mut pair = Pair::start(gateways, uids).await;
+            lives_beside(&mut pair, &format!("{uids:?} on {gateways:?}")).await;
+        }
+    }
+}
+
+/// What the Go program made for the other cluster, with the same nodes, is not this cluster's.
+#[tokio::test]
+async fn what_the_go_program_made_for_another_cluster_is_not_taken() {
+    for uid in [Some(UID), None] {
+        let fake = Arc::new(FakeNsx::start(Model::small().tier1("t2")).await);
+        let world = World::on(fake, DEFAULT, uid, on_gateway("t1"));
+        let mut balancer = GoBalancer::new(DEFAULT, "ns/s", "192.0.2.77".parse().unwrap());
+        balancer.tier1_path = "/infra/tier-1s/t2".to_owned();
+        let paths = balancer.put(&world.fake, "go");
+        let before: Vec<_> = paths.values().map(|path| world.fake.object(path)).collect();
+        let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+        assert_ne!(addresses(one.status.as_ref().unwrap().load_balancer.as_ref().unwrap()), [balancer.address]);
+        world.cluster.remove("n2");
+        assert!(world.update(&[&one]).await.iter().all(Result::is_ok));
+        world.delete(&one).await.unwrap();
+        let after: Vec<_> = paths.values().map(|path| world.fake.object(path)).collect();
+        assert_eq!(before, after, "{uid:?}");
+        assert_eq!(world.balancers.held_objects(), 4, "{uid:?}");
+    }
+}

@@ -81,6 +81,12 @@ pub trait LoadBalancerFleet: LoadBalancer {
         &[""]
     }
 
+    /// Whether the address of a load balancer that the Service does not report is to be written to it before the load
+    /// balancer is deleted, because it shows whose the parts are that an interrupted deletion leaves.
+    fn needs_address_before_deletion(&self) -> bool {
+        false
+    }
+
     /// Announces Services that are to be synced again although they did not change, from now on.
     fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
         Box::pin(futures::stream::pending())

@@ -214,6 +214,7 @@ impl Sync {
             self.records.had_objects(key);
         }
         let is_ours = plan::may_release(&live, &handling, had_objects);
+        let Some(live) = self.with_address(fleet, live).await? else { return Ok(()) };
         if is_ours && self.records.begin_attempt_event(key) {
             self.announce(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
@@ -229,6 +230,28 @@ impl Sync {
         self.records.forget(key);
         self.announce(&live, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
         Ok(())
+    }
+
+    /// Writes the address of a load balancer that the Service does not report, before any of it is deleted: after a crash it
+    /// may be all that shows what is left. None if the Service is gone.
+    async fn with_address(
+        &self,
+        fleet: &dyn LoadBalancerFleet,
+        live: Box<Service>,
+    ) -> Result<Option<Box<Service>>, Stop> {
+        let may_report = service::wants_load_balancer(&live) && service::ingress(&live).is_empty();
+        if !may_report || !fleet.needs_address_before_deletion() {
+            return Ok(Some(live));
+        }
+        let status = within(CLOUD_LIMIT, fleet.get_load_balancer(self.cluster(), &live)).await?;
+        let ingress = status.and_then(|status| status.ingress).unwrap_or_default();
+        match plan::status_patch(&live, &ingress) {
+            Some(patch) => {
+                let written = self.api.patch("write the load balancer status of", &live, patch).await?;
+                Ok(written.map(Box::new))
+            }
+            None => Ok(Some(live)),
+        }
     }
 
     /// The finalizer is kept. An Event reports it once its owner has had time to remove it.

@@ -4,6 +4,7 @@ use ccm::cloud::Error;
 use ccm::controllers::driver::{Event, Next, Reconciler};
 use doubles::memory::{ANNOTATION_DECLINED, Call, Memory};
 use k8s_openapi::api::core::v1::Service;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +71,26 @@ async fn a_service_that_leaves_the_selection_keeps_its_load_balancer_and_its_fin
         assert!(has_finalizer(&left) && !ingress(&left).is_empty(), "{name}");
     }
     assert_eq!((run.cloud.load_balancers().len(), run.cloud.count(Call::DeleteLoadBalancer)), (2, 1));
+}
+
+/// A provider may need the address to know what an interrupted deletion leaves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_address_is_written_before_a_deletion_where_the_provider_needs_it() {
+    for needs_address in [true, false] {
+        let cloud = Memory::default();
+        cloud.set_needs_address(needs_address);
+        let run = Run::start(&cloud).await;
+        run.create_ensured(&["one"]).await;
+        let none = json!({"status": {"loadBalancer": null}});
+        run.api().patch_status("one", &PatchParams::default(), &Patch::Merge(none)).await.unwrap();
+        cloud.set_deletes_by_half(true);
+        run.delete("one").await;
+        run.wait_for_calls(Call::DeleteLoadBalancer, 2).await;
+        assert_eq!(!ingress(&run.api().get("one").await.unwrap()).is_empty(), needs_address);
+        cloud.set_deletes_by_half(false);
+        run.wait_until_gone("one").await;
+        assert_eq!(cloud.load_balancer_objects(), 0);
+    }
 }
 
 /// A term that reconciles by hand, so that nothing happens between two steps.

@@ -98,6 +98,7 @@ struct State {
     has_no_instance_ids: bool,
     balancers: Balancers,
     deletes_by_half: bool,
+    needs_address: bool,
     /// Each with its cluster.
     routes: Vec<(String, Route)>,
     counts: BTreeMap<Call, usize>,

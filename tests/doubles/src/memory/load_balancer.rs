@@ -82,6 +82,11 @@ impl Memory {
         self.lock().deletes_by_half = deletes_by_half;
     }
 
+    /// Needs the address of a load balancer in its Service before it is deleted, or not any more.
+    pub fn set_needs_address(&self, needs_address: bool) {
+        self.lock().needs_address = needs_address;
+    }
+
     /// Takes the load balancers away, as a reload may, or gives them back.
     pub fn set_has_load_balancers(&self, has_load_balancers: bool) {
         self.shared.capabilities.send_modify(|has| has.load_balancers = has_load_balancers);
@@ -222,6 +227,10 @@ impl LoadBalancerFleet for Memory {
 
     fn annotation_prefixes(&self) -> &[&str] {
         &[ANNOTATION_PREFIX]
+    }
+
+    fn needs_address_before_deletion(&self) -> bool {
+        self.lock().needs_address
     }
 
     fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {

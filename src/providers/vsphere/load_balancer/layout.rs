@@ -206,6 +206,11 @@ impl Layout {
         Uuid::new_v5(&SPACE, name.as_bytes()).to_string()
     }
 
+    /// Whether an object of the Service with this UID has this id.
+    pub fn has_id(&self, kind: Kind, uid: &str, port: Option<Port>, id: &str) -> bool {
+        (0..IDS).any(|attempt| self.id(kind, uid, port, attempt) == id)
+    }
+
     /// The id of the load balancer service of this cluster on this gateway.
     pub fn lb_service_id(&self, tier1: Option<&str>, attempt: u8) -> String {
         let uid = format!("{}{}", self.cluster_uid.as_deref().unwrap_or_default(), tier1.unwrap_or_default());

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::layout::{self, IDS, Kind, Layout};
+use super::layout::{self, Kind, Layout, Port};
 use super::objects::{Allocation, Marks, Objects, VirtualServer};
 
 /// What is known of the cluster and of the Service.
@@ -24,6 +24,8 @@ pub struct Facts<'a> {
     pub layout: &'a Layout,
     /// What identifies the Service; none while there is no Service of this name.
     pub service_uid: Option<&'a str>,
+    /// The ports of the Service: an id is recognised whatever became of the tags.
+    pub ports: &'a [Port],
     /// The addresses that the Service reports.
     pub ingress: &'a [IpAddr],
     /// The path of the load balancer service in use, if there is one.
@@ -106,8 +108,11 @@ fn by_marks(marks: &Marks, kind: Kind, facts: &Facts<'_>) -> ByMarks {
         return if own == tagged { ByMarks::Ours } else { ByMarks::Foreign };
     }
     let is_of_service = facts.service_uid.is_some_and(|uid| {
-        let port = marks.port.filter(|_| kind != Kind::Allocation);
-        let has_own_id = || (0..IDS).any(|attempt| *facts.layout.id(kind, uid, port, attempt) == *marks.id);
+        let has_id = |port| facts.layout.has_id(kind, uid, port, &marks.id);
+        let has_own_id = || match kind {
+            Kind::Allocation => has_id(None),
+            _ => marks.port.iter().chain(facts.ports).any(|port| has_id(Some(*port))),
+        };
         marks.service_uid.as_deref() == Some(uid) || has_own_id()
     });
     match is_of_service {

@@ -8,8 +8,13 @@
 //!
 //! Mirrors `Process` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`.
 
+mod edit;
+mod rows;
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+
+use rows::{Row, Rows};
 
 use super::layout::{CLUSTER_UID, Layout, Owner, Port, Protocol, SERVICE_UID};
 use super::members::{self, Member};
@@ -40,6 +45,8 @@ pub struct Known<'a> {
     pub held: &'a Objects,
     /// The load balancer service in use, if there is one.
     pub lb_service: Option<&'a LbService>,
+    /// What gives objects their ids.
+    pub layout: &'a Layout,
 }
 
 impl Known<'_> {
@@ -73,6 +80,8 @@ pub enum Step<'a> {
     ChangeMonitor {
         /// The monitor.
         monitor: &'a Monitor,
+        /// The port of the Service, for its tag.
+        port: Port,
         /// The port of the nodes.
         node_port: u16,
     },
@@ -87,6 +96,8 @@ pub enum Step<'a> {
     ChangePool {
         /// The pool.
         pool: &'a Pool,
+        /// The port of the Service, for its tag.
+        port: Port,
         /// The path of its monitor.
         monitor: Option<&'a str>,
     },
@@ -110,7 +121,7 @@ pub enum Step<'a> {
         /// The path of the load balancer service.
         lb_service: &'a str,
     },
-    /// Gives a virtual server its pool, the port of the nodes and its profile.
+    /// Gives a virtual server its port, its pool, the port of the nodes and its profile.
     ChangeServer {
         /// The virtual server.
         server: &'a VirtualServer,
@@ -132,55 +143,63 @@ pub enum Step<'a> {
     DeleteMonitor(&'a Monitor),
     /// Releases an address.
     Release(&'a Allocation),
-}
-
-/// What is there for a port.
-struct Served<'a> {
-    port: &'a WantedPort,
-    server: Option<&'a VirtualServer>,
-    pool: Option<&'a Pool>,
-    monitor: Option<&'a Monitor>,
+    /// Nothing more can be done: NSX has another virtual server where the one of a port is to be. Always the last step.
+    Obstructed {
+        /// The port.
+        port: &'a WantedPort,
+        /// What is in the way.
+        server: &'a VirtualServer,
+    },
 }
 
 /// The next step towards `wanted`, or `None` when all is as it is to be. What is there is changed before anything is
 /// created, so that a port that cannot be created keeps no other one from following its nodes.
 pub fn next<'a>(wanted: &'a Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let address = address(wanted, known.ours);
-    let served = |port: &'a WantedPort| {
-        let server = server_of(known.ours, port.port, address);
-        let pool = pool_of(known.ours, port.port, server);
-        let monitor = monitor_of(known.ours, port.port, pool).filter(|_| port.port.protocol == Protocol::Tcp);
-        Served { port, server, pool, monitor }
-    };
-    let all: Vec<Served<'_>> = wanted.ports.iter().map(served).collect();
-    let change = all.iter().find_map(|one| change(one, wanted, known));
-    let creation = || all.iter().find_map(|one| creation(one, address, known));
-    change.or_else(creation).or_else(|| surplus(&all, wanted, address, known))
+    let rows = Rows::find(wanted, known, address);
+    let change = rows.all().find_map(|row| change(row, wanted, known));
+    let creation = || rows.ports.iter().find_map(|row| creation(row, address, known));
+    let obstructed = |row: &Row<'a>| row.obstacle.map(|server| Step::Obstructed { port: row.port, server });
+    change
+        .or_else(creation)
+        .or_else(|| surplus(&rows, wanted, address, known))
+        .or_else(|| rows.ports.iter().find_map(obstructed))
 }
 
 /// The next change of what is there for a port.
-fn change<'a>(served: &Served<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
-    let Served { port, server, pool, monitor } = served;
-    if let Some(monitor) = monitor.filter(|monitor| monitor.number != Some(port.node_port)) {
-        return Some(Step::ChangeMonitor { monitor, node_port: port.node_port });
-    }
-    if let Some(pool) = pool {
-        let (before, path) = (pool.monitors.first().map(AsRef::as_ref), monitor.map(|monitor| &*monitor.marks.path));
-        // While its monitor is missing it keeps what it has.
-        let is_missing = port.port.protocol == Protocol::Tcp && monitor.is_none();
-        let monitor = if is_missing { before } else { path };
-        let is_asked = is_missing || pool.monitors.iter().map(AsRef::as_ref).eq(monitor);
-        if !is_asked && !pool.monitors.is_empty() {
-            return Some(mark(wanted, known).unwrap_or(Step::ChangePool { pool, monitor }));
-        }
-        if !is_asked || !members::are_equal(&pool.members, &wanted.members) {
-            return Some(Step::ChangePool { pool, monitor });
+fn change<'a>(row: &Row<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let Row { port, monitor, .. } = *row;
+    if let Some(monitor) = monitor {
+        let is_tagged = monitor.marks.port == Some(port.port);
+        if monitor.number != Some(port.node_port) || !is_tagged {
+            return Some(Step::ChangeMonitor { monitor, port: port.port, node_port: port.node_port });
         }
     }
-    let server = (*server)?;
+    change_of_pool(row, wanted, known).or_else(|| change_of_server(row, wanted, known))
+}
+
+fn change_of_pool<'a>(row: &Row<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let (port, pool) = (row.port.port, row.pool?);
+    let (before, path) = (pool.monitors.first().map(AsRef::as_ref), row.monitor.map(|monitor| &*monitor.marks.path));
+    // While its monitor is missing it keeps what it has.
+    let is_missing = port.protocol == Protocol::Tcp && row.monitor.is_none();
+    let monitor = if is_missing { before } else { path };
+    let change = Step::ChangePool { pool, port, monitor };
+    let is_asked = is_missing || pool.monitors.iter().map(AsRef::as_ref).eq(monitor);
+    if !is_asked && !pool.monitors.is_empty() {
+        return Some(mark(wanted, known).unwrap_or(change));
+    }
+    let is_equal = members::are_equal(&pool.members, &wanted.members) && pool.marks.port == Some(port);
+    (!is_asked || !is_equal).then_some(change)
+}
+
+fn change_of_server<'a>(row: &Row<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let Row { port, pool, .. } = *row;
+    let server = row.server.filter(|_| row.obstacle.is_none())?;
     let path = pool.map_or(&*server.pool, |pool| &*pool.marks.path);
     let is_moved = *server.pool != *path;
-    let is_changed = server.node_port != Some(port.node_port) || *server.profile != *port.profile;
+    let is_edited = server.number != Some(port.port.number) || server.marks.port != Some(port.port);
+    let is_changed = server.node_port != Some(port.node_port) || *server.profile != *port.profile || is_edited;
     let change = Step::ChangeServer { server, port, pool: path };
     match is_moved && !server.pool.is_empty() {
         true => Some(mark(wanted, known).unwrap_or(change)),
@@ -189,15 +208,15 @@ fn change<'a>(served: &Served<'a>, wanted: &Wanted, known: &Known<'a>) -> Option
 }
 
 /// The next object that a port lacks.
-fn creation<'a>(served: &Served<'a>, address: Option<IpAddr>, known: &Known<'a>) -> Option<Step<'a>> {
-    let Served { port, server, pool, monitor } = served;
+fn creation<'a>(row: &Row<'a>, address: Option<IpAddr>, known: &Known<'a>) -> Option<Step<'a>> {
+    let Row { port, server, pool, monitor, obstacle } = *row;
     if port.port.protocol == Protocol::Tcp && monitor.is_none() {
         return Some(Step::CreateMonitor { port });
     }
     let Some(pool) = pool else {
         return Some(Step::CreatePool { port, monitor: monitor.map(|monitor| &*monitor.marks.path) });
     };
-    if server.is_some() {
+    if server.is_some() || obstacle.is_some() {
         return None;
     }
     let unread = || known.ours.allocations.iter().find(|allocation| allocation.address.is_none());
@@ -210,35 +229,31 @@ fn creation<'a>(served: &Served<'a>, address: Option<IpAddr>, known: &Known<'a>)
     })
 }
 
-/// The next of what serves no port. A second virtual server of a port stays with all that it leads to: nothing says which
-/// one clients use.
-fn surplus<'a>(all: &[Served<'a>], wanted: &Wanted, address: Option<IpAddr>, known: &Known<'a>) -> Option<Step<'a>> {
+/// The next of what serves no port.
+fn surplus<'a>(rows: &Rows<'a>, wanted: &Wanted, address: Option<IpAddr>, known: &Known<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
-    let serves = |server: &VirtualServer| {
-        let is_of = |port: &WantedPort| server.marks.port == Some(port.port) && server.number == Some(port.port.number);
-        wanted.ports.iter().any(is_of)
-    };
-    if let Some(server) = ours.servers.iter().find(|server| !serves(server)) {
+    if let Some(server) = ours.servers.iter().find(|server| !rows.have_server(server)) {
         return Some(mark(wanted, known).unwrap_or(Step::DeleteServer(server)));
     }
     let mut pools: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.pool).collect();
-    pools.extend(all.iter().filter_map(|one| one.pool).map(|pool| &*pool.marks.path));
+    pools.extend(rows.all().filter_map(|row| row.pool).map(|pool| &*pool.marks.path));
     if let Some(pool) = ours.pools.iter().find(|pool| !pools.contains(&*pool.marks.path)) {
         return Some(Step::DeletePool(pool));
     }
     let mut monitors: BTreeSet<&str> = ours.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref).collect();
-    monitors.extend(all.iter().filter_map(|one| one.monitor).map(|monitor| &*monitor.marks.path));
+    monitors.extend(rows.all().filter_map(|row| row.monitor).map(|monitor| &*monitor.marks.path));
     if let Some(monitor) = ours.monitors.iter().find(|monitor| !monitors.contains(&*monitor.marks.path)) {
         return Some(Step::DeleteMonitor(monitor));
     }
     if ours.allocations.len() < 2 {
         return None;
     }
-    if let Some(allocation) = ours.allocations.iter().find(|allocation| allocation.address.is_none()) {
-        return Some(Step::ReadAddress { allocation });
-    }
-    let is_free = |allocation: &&Allocation| allocation.address != address && !known.has_server_on(allocation);
-    ours.allocations.iter().find(is_free).map(Step::Release)
+    // One whose address is not known yet may never get one: it comes last.
+    let is_read = |allocation: &&Allocation| allocation.address.is_some() && allocation.address != address;
+    let is_free = |allocation: &&Allocation| is_read(allocation) && !known.has_server_on(allocation);
+    let unread = ours.allocations.iter().find(|allocation| allocation.address.is_none());
+    let free = ours.allocations.iter().find(is_free);
+    free.map(Step::Release).or_else(|| unread.map(|allocation| Step::ReadAddress { allocation }))
 }
 
 /// The next step towards a Service without load balancer, or `None` when nothing is left that may be deleted. An allocation
@@ -277,7 +292,8 @@ pub fn marks_of(owner: &Owner<'_>, layout: &Layout) -> Tags {
 }
 
 /// The address of the load balancer: that of its virtual servers, one that the Service reports before others; without any
-/// the one that is reserved, likewise. None while one that the Service reports may still be found.
+/// the one that is reserved, likewise. None while one that the Service reports may still be found among those that were not
+/// read.
 pub fn address(wanted: &Wanted, ours: &Objects) -> Option<IpAddr> {
     let of_servers = || ours.servers.iter().filter_map(|server| server.address);
     let of_allocations = || ours.allocations.iter().filter_map(|allocation| allocation.address);
@@ -287,29 +303,7 @@ pub fn address(wanted: &Wanted, ours: &Objects) -> Option<IpAddr> {
         .find(is_reported)
         .or_else(|| of_servers().next())
         .or_else(|| of_allocations().find(is_reported))
-        .or_else(|| of_allocations().next().filter(|_| are_read))
-}
-
-/// The virtual server of a port: on the address of the load balancer before others.
-fn server_of(ours: &Objects, port: Port, address: Option<IpAddr>) -> Option<&VirtualServer> {
-    let is_of_port = |server: &&VirtualServer| server.marks.port == Some(port) && server.number == Some(port.number);
-    let mut all = ours.servers.iter().filter(is_of_port);
-    let mut first = ours.servers.iter().filter(is_of_port);
-    all.find(|server| server.address == address).or_else(|| first.next())
-}
-
-/// The pool of a port: that of its virtual server before others.
-fn pool_of<'a>(ours: &'a Objects, port: Port, server: Option<&VirtualServer>) -> Option<&'a Pool> {
-    let of_port = || ours.pools.iter().filter(|pool| pool.marks.port == Some(port));
-    let of_server = |pool: &&Pool| server.is_some_and(|server| server.pool == pool.marks.path);
-    of_port().find(of_server).or_else(|| of_port().next())
-}
-
-/// The monitor of a port: that of its pool before others.
-fn monitor_of<'a>(ours: &'a Objects, port: Port, pool: Option<&Pool>) -> Option<&'a Monitor> {
-    let of_port = || ours.monitors.iter().filter(|monitor| monitor.marks.port == Some(port));
-    let of_pool = |monitor: &&Monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path));
-    of_port().find(of_pool).or_else(|| of_port().next())
+        .or_else(|| of_allocations().next().filter(|_| are_read || wanted.ingress.is_empty()))
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use super::backend::{Change, Parts, Request};
 use super::contents::Unusable;
 use super::inventory::{Inventory, Need};
-use super::layout::{Layout, Owner};
+use super::layout::{Layout, Owner, Port};
 use super::objects::{Allocation, LbService};
 use super::ownership::{Facts, Judged, judge};
 use super::plan::{Known, Step};
-use super::{LoadBalancers, status};
+use super::{LoadBalancers, status, wanted};
 use crate::base::addresses::parse_ip;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::{Error, WritePermit, node, service};
@@ -43,9 +43,9 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn known(&self) -> Known<'_> {
+    pub(super) fn known<'a>(&'a self, layout: &'a Layout) -> Known<'a> {
         let lb_service = self.lb_service.as_ref().ok().and_then(Option::as_ref);
-        Known { ours: &self.judged.ours, held: &self.judged.held, lb_service }
+        Known { ours: &self.judged.ours, held: &self.judged.held, lb_service, layout }
     }
 }
 
@@ -98,8 +98,11 @@ fn observe(
     nodes: &BTreeSet<IpAddr>,
 ) -> Seen {
     let lb_service = of.inventory.lb_service(of.selection(), layout.cluster_uid.as_deref());
+    let ports = wanted::ports_of(service).unwrap_or_default();
+    let ports: Vec<Port> = ports.into_iter().map(|(port, _)| port).collect();
     let facts = Facts {
         layout,
+        ports: &ports,
         service_uid: service.metadata.uid.as_deref(),
         ingress,
         lb_service: lb_service.as_ref().ok().and_then(Option::as_ref).map(|lb_service| &*lb_service.path),

@@ -12,7 +12,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::json;
 use tokio::time::Instant;
 use tracing::info;
 
@@ -25,7 +24,7 @@ use crate::providers::vsphere::load_balancer::layout::{
     CLUSTER_UID, IDS, Kind, Layout, Owner, PoolFacts, Protocol, ServerFacts,
 };
 use crate::providers::vsphere::load_balancer::members;
-use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks};
+use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks, VirtualServer};
 use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort};
 use crate::providers::vsphere::nsx::{failed, permit as permit_of};
 use crate::providers::vsphere::reason;
@@ -189,6 +188,21 @@ impl Nsx {
         object.0.insert("id".to_owned(), id.into());
         object.0.insert("path".to_owned(), path.into());
         Ok(object)
+    }
+
+    /// Makes the change of a step in an object.
+    async fn edit(
+        &self,
+        request: &Request<'_>,
+        kind: Kind,
+        marks: &Marks,
+        step: &Step<'_>,
+        record: Record<'_>,
+    ) -> Result<(), Error> {
+        let (path, doing) = (&*marks.path, format!("change {}", marks.path));
+        let members = request.parts.map(|parts| parts.members.as_slice()).unwrap_or_default();
+        let edit = |object: &mut Object| step.edit(object, request.layout, members);
+        self.change(request, Target { kind, path, doing: &doing }, marks, &edit, record).await
     }
 
     /// Changes an object whose marks are as they were.
@@ -374,6 +388,15 @@ fn refused(doing: &str, error: &client::Error) -> Error {
     }
 }
 
+/// Another virtual server is where the one of a port is to be.
+fn obstructed(port: &WantedPort, server: &VirtualServer) -> Error {
+    let message = format!(
+        "port {} cannot be served: the virtual server {} listens on its address and port; delete it in NSX if nothing needs it",
+        port.port, server.marks.path
+    );
+    Error::Failed { reason: reason::NSXRefused, message, after: Some(LATER) }
+}
+
 fn is_missing(error: &client::Error) -> bool {
     matches!(error.kind, client::Kind::MissingReference(_) | client::Kind::NotFound)
 }
@@ -453,36 +476,14 @@ impl Backend for Nsx {
                 Some(parts) => self.perform_creation(request, parts, step, record).await,
                 None => Err(Error::other("a deletion creates nothing")),
             },
-            Step::ChangeMonitor { monitor, node_port } => {
-                let doing = format!("change the monitor {}", monitor.marks.path);
-                let target = Target { kind: Kind::Monitor, path: &monitor.marks.path, doing: &doing };
-                let edit = |object: &mut Object| drop(object.0.insert("monitor_port".to_owned(), json!(node_port)));
-                self.change(request, target, &monitor.marks, &edit, record).await
+            Step::ChangeMonitor { monitor, .. } => {
+                self.edit(request, Kind::Monitor, &monitor.marks, step, record).await
             }
-            Step::ChangePool { pool, monitor } => {
-                let doing = format!("change the pool {}", pool.marks.path);
-                let target = Target { kind: Kind::Pool, path: &pool.marks.path, doing: &doing };
-                let wanted = request.parts.map(|parts| parts.members.as_slice()).unwrap_or_default();
-                let edit = |object: &mut Object| {
-                    members::set(object, wanted, &request.layout.cluster);
-                    match monitor {
-                        Some(monitor) => object.0.insert("active_monitor_paths".to_owned(), json!([monitor])),
-                        None => object.0.remove("active_monitor_paths"),
-                    };
-                };
-                self.change(request, target, &pool.marks, &edit, record).await
+            Step::ChangePool { pool, .. } => self.edit(request, Kind::Pool, &pool.marks, step, record).await,
+            Step::ChangeServer { server, .. } => {
+                self.edit(request, Kind::VirtualServer, &server.marks, step, record).await
             }
-            Step::ChangeServer { server, port, pool } => {
-                let doing = format!("change the virtual server {}", server.marks.path);
-                let target = Target { kind: Kind::VirtualServer, path: &server.marks.path, doing: &doing };
-                let edit = |object: &mut Object| {
-                    let node_ports = json!([port.node_port.to_string()]);
-                    object.0.insert("default_pool_member_ports".to_owned(), node_ports);
-                    object.0.insert("application_profile_path".to_owned(), json!(port.profile));
-                    object.0.insert("pool_path".to_owned(), json!(pool));
-                };
-                self.change(request, target, &server.marks, &edit, record).await
-            }
+            Step::Obstructed { port, server } => Err(obstructed(port, server)),
             Step::Mark { marks } => {
                 let kind = if marks.path.starts_with(POOLS) { Kind::Pool } else { Kind::Monitor };
                 let doing = format!("tag {}", marks.path);

@@ -83,7 +83,8 @@ impl Default for Case {
 impl Case {
     fn judge(&self, objects: &Objects) -> Judged {
         let Self { layout, service_uid, ingress, lb_service, nodes } = self;
-        judge(objects, &Facts { layout, service_uid: *service_uid, ingress, lb_service: *lb_service, nodes })
+        let (service_uid, ports, lb_service) = (*service_uid, &[PORT][..], *lb_service);
+        judge(objects, &Facts { layout, service_uid, ports, ingress, lb_service, nodes })
     }
 
     fn all_ours(&self, objects: &Objects) -> bool {
@@ -158,6 +159,9 @@ fn the_uid_of_the_service_or_an_id_of_this_program_is_enough() {
     by_id.monitors[0].marks.id = layout(None).id(Kind::Monitor, SERVICE, Some(PORT), 9).into();
     by_id.allocations[0].marks.id = layout(None).id(Kind::Allocation, SERVICE, None, 0).into();
     assert!(nothing_fits.all_ours(&by_id));
+    let mut edited = by_id.clone();
+    all_marks(&mut edited).for_each(|marks| marks.port = None);
+    assert!(nothing_fits.all_ours(&edited), "an administrator removed the tags with the port");
     let mut of_another = of_go();
     all_marks(&mut of_another).for_each(|marks| marks.service_uid = Some("s-2".into()));
     assert!(nothing_fits.all_held(&of_another));

@@ -1,5 +1,7 @@
 //! The steps, applied to objects in memory.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::super::layout::Kind;
@@ -22,8 +24,10 @@ fn udp(number: u16) -> Port {
 }
 
 fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> Wanted {
-    let port =
-        |(port, node_port): &(Port, u16)| WantedPort { port: *port, node_port: *node_port, profile: "/p".to_owned() };
+    let port = |(port, node_port): &(Port, u16)| {
+        let profile = if port.protocol == Protocol::Tcp { "/tcp" } else { "/udp" };
+        WantedPort { port: *port, node_port: *node_port, profile: profile.to_owned() }
+    };
     let member = |last: &u8| Member { node: format!("n{last}"), address: IpAddr::from([10, 0, 0, *last]) };
     Wanted {
         ports: ports.iter().map(port).collect(),
@@ -44,11 +48,22 @@ fn lb_service() -> LbService {
     }
 }
 
+static NOTHING: Objects =
+    Objects { servers: Vec::new(), pools: Vec::new(), monitors: Vec::new(), allocations: Vec::new() };
+
+static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
+    cluster: "c".to_owned(),
+    cluster_uid: Some(CLUSTER.to_owned()),
+    configured: Default::default(),
+});
+
 /// With nothing held.
+fn known<'a>(ours: &'a Objects, lb_service: Option<&'a LbService>) -> Known<'a> {
+    Known { ours, held: &NOTHING, lb_service, layout: &LAYOUT }
+}
+
 fn step<'a>(wanted: &'a Wanted, ours: &'a Objects, lb_service: Option<&'a LbService>) -> Option<Step<'a>> {
-    static NOTHING: Objects =
-        Objects { servers: Vec::new(), pools: Vec::new(), monitors: Vec::new(), allocations: Vec::new() };
-    next(wanted, &Known { ours, held: &NOTHING, lb_service })
+    next(wanted, &known(ours, lb_service))
 }
 
 /// What NSX and the inventory make of the steps.
@@ -62,6 +77,18 @@ struct World {
 }
 
 impl World {
+    /// Of an object that this program creates. What has its id already is in the way.
+    fn own_marks(&mut self, kind: Kind, port: Option<Port>) -> Marks {
+        let id = LAYOUT.id(kind, UID, port, 0);
+        let Objects { servers, pools, monitors, allocations } = &self.objects;
+        let ids = servers.iter().map(|one| &one.marks.id).chain(pools.iter().map(|one| &one.marks.id));
+        let ids = ids.chain(monitors.iter().map(|one| &one.marks.id));
+        let mut ids = ids.chain(allocations.iter().map(|one| &one.marks.id));
+        assert!(ids.all(|taken| **taken != *id), "NSX refuses it: the id of the {kind:?} of {port:?} is taken");
+        Marks { path: format!("/{id}").into(), id: id.into(), ..self.marks(kind, port) }
+    }
+
+    /// Of an object that another program created.
     fn marks(&mut self, kind: Kind, port: Option<Port>) -> Marks {
         self.made += 1;
         let id = format!("{kind:?}-{}", self.made);
@@ -75,6 +102,13 @@ impl World {
         }
     }
 
+    fn assert_free(&self, address: IpAddr, port: &WantedPort, but: &str) {
+        let is_there = |one: &&VirtualServer| one.address == Some(address) && one.number == Some(port.port.number);
+        let mut others = self.objects.servers.iter().filter(is_there);
+        let is_other = |one: &VirtualServer| *one.marks.path != *but && *one.profile == *port.profile;
+        assert!(!others.any(is_other), "NSX refuses it: {address} has {} already", port.port);
+    }
+
     /// The log has one word a step.
     fn apply(&mut self, step: &Step<'_>, wanted: &Wanted) {
         let objects = &mut self.objects;
@@ -82,29 +116,31 @@ impl World {
         let at = |path: &str, paths: Vec<&str>| paths.iter().position(|known| *known == path).unwrap();
         let word = match step {
             Step::CreateMonitor { port } => {
-                let (number, marks) = (Some(port.node_port), self.marks(Kind::Monitor, Some(port.port)));
+                let (number, marks) = (Some(port.node_port), self.own_marks(Kind::Monitor, Some(port.port)));
                 self.objects.monitors.push(Monitor { marks, number });
                 "monitor"
             }
-            Step::ChangeMonitor { monitor, node_port } => {
+            Step::ChangeMonitor { monitor, port, node_port } => {
                 let at = at(&monitor.marks.path, objects.monitors.iter().map(|one| &*one.marks.path).collect());
+                objects.monitors[at].marks.port = Some(*port);
                 objects.monitors[at].number = Some(*node_port);
                 "change monitor"
             }
             Step::CreatePool { port, monitor } => {
                 let (monitors, members) = (monitor.iter().map(|path| (*path).into()).collect(), members());
-                let marks = self.marks(Kind::Pool, Some(port.port));
+                let marks = self.own_marks(Kind::Pool, Some(port.port));
                 self.objects.pools.push(Pool { marks, members, monitors, address_pool: "p".into() });
                 "pool"
             }
-            Step::ChangePool { pool, monitor } => {
+            Step::ChangePool { pool, port, monitor } => {
                 let at = at(&pool.marks.path, objects.pools.iter().map(|one| &*one.marks.path).collect());
+                objects.pools[at].marks.port = Some(*port);
                 objects.pools[at].members = members();
                 objects.pools[at].monitors = monitor.iter().map(|path| (*path).into()).collect();
                 "change pool"
             }
             Step::Allocate => {
-                let marks = self.marks(Kind::Allocation, None);
+                let marks = self.own_marks(Kind::Allocation, None);
                 self.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
                 "allocate"
             }
@@ -119,7 +155,8 @@ impl World {
                 "lb service"
             }
             Step::CreateServer { port, address, pool, lb_service } => {
-                let marks = self.marks(Kind::VirtualServer, Some(port.port));
+                self.assert_free(*address, port, "");
+                let marks = self.own_marks(Kind::VirtualServer, Some(port.port));
                 self.objects.servers.push(VirtualServer {
                     marks,
                     address: Some(*address),
@@ -135,6 +172,10 @@ impl World {
             }
             Step::ChangeServer { server, port, pool } => {
                 let at = at(&server.marks.path, objects.servers.iter().map(|one| &*one.marks.path).collect());
+                self.assert_free(server.address.unwrap(), port, &server.marks.path);
+                let objects = &mut self.objects;
+                objects.servers[at].marks.port = Some(port.port);
+                objects.servers[at].number = Some(port.port.number);
                 objects.servers[at].node_port = Some(port.node_port);
                 objects.servers[at].profile = port.profile.as_str().into();
                 objects.servers[at].pool = (*pool).into();
@@ -169,6 +210,7 @@ impl World {
                 objects.allocations.retain(|one| one != *allocation);
                 "release"
             }
+            Step::Obstructed { .. } => "obstructed",
         };
         self.log.push(word.to_owned());
     }
@@ -180,15 +222,17 @@ impl World {
         {
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             self.apply(&step, wanted);
+            if matches!(step, Step::Obstructed { .. }) {
+                break;
+            }
         }
         std::mem::take(&mut self.log)
     }
 
     fn delete(&mut self, cluster_uid: Option<&str>) -> Vec<String> {
         let nothing = Wanted { cluster_uid: cluster_uid.map(str::to_owned), ..wanted(&[], &[]) };
-        let held = Objects::default();
         while let objects = self.objects.clone()
-            && let Some(step) = next_deletion(&nothing, &Known { ours: &objects, held: &held, lb_service: None })
+            && let Some(step) = next_deletion(&nothing, &known(&objects, None))
         {
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             self.apply(&step, &nothing);
@@ -300,7 +344,7 @@ fn an_address_is_not_released_while_a_virtual_server_that_is_not_ours_has_it() {
     let held = Objects { servers: std::mem::take(&mut world.objects.servers), ..Objects::default() };
     world.objects = Objects { allocations: world.objects.allocations.clone(), ..Objects::default() };
     let nothing = wanted(&[], &[]);
-    let known = Known { ours: &world.objects, held: &held, lb_service: None };
+    let known = Known { held: &held, ..known(&world.objects, None) };
     assert_eq!(next_deletion(&nothing, &known), None);
     let mut unread = world.objects.clone();
     unread.allocations[0].address = None;
@@ -334,6 +378,111 @@ fn a_second_virtual_server_of_a_port_stays_with_its_pool_and_address() {
     let reported = Wanted { ingress: vec![ip(1)], ..one };
     assert_eq!(world.ensure(&reported), [""; 0]);
     assert_eq!(address(&reported, &world.objects), Some(ip(1)));
+}
+
+#[test]
+fn a_virtual_server_pool_or_monitor_that_an_administrator_edited_is_found_and_corrected() {
+    type Edit = fn(&mut Objects);
+    let edits: [(&str, Edit); 6] = [
+        ("other port", |objects| objects.servers[0].number = Some(8080)),
+        ("several ports", |objects| objects.servers[0].number = None),
+        ("other tag", |objects| objects.servers[0].marks.port = Some(tcp(8080))),
+        ("no tag", |objects| objects.servers[0].marks.port = None),
+        ("no tag of the pool", |objects| objects.pools[0].marks.port = None),
+        ("other tag of the monitor", |objects| objects.monitors[0].marks.port = Some(udp(80))),
+    ];
+    for (name, edit) in edits {
+        let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+        let one = wanted(&[(tcp(80), 30080)], &[1]);
+        world.ensure(&one);
+        let before = world.objects.clone();
+        edit(&mut world.objects);
+        let steps = world.ensure(&one);
+        assert!(steps.len() == 1 && steps[0].starts_with("change"), "{name}: {steps:?}");
+        assert_eq!(world.objects, before, "{name}");
+    }
+}
+
+#[test]
+fn a_virtual_server_of_the_go_program_without_its_tag_is_found_by_the_port_that_it_listens_on() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let two = wanted(&[(tcp(80), 30080), (udp(80), 30081)], &[1]);
+    world.ensure(&two);
+    world.objects.servers[0].marks = world.marks(Kind::VirtualServer, None);
+    assert_eq!(world.ensure(&two), ["change server"]);
+    assert_eq!(world.objects.servers[0].marks.port, Some(tcp(80)));
+}
+
+#[test]
+fn a_virtual_server_that_stands_where_another_one_is_to_be_is_reported_and_the_rest_follows() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1]));
+    // The ports of both were exchanged.
+    world.objects.servers[0].number = Some(81);
+    world.objects.servers[1].number = Some(80);
+    let moved = wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[2]);
+    assert_eq!(world.ensure(&moved), ["change pool", "change pool", "obstructed"]);
+}
+
+#[test]
+fn a_virtual_server_that_is_not_ours_is_reported_where_one_is_to_be() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = wanted(&[(tcp(80), 30080)], &[1]);
+    world.ensure(&one);
+    let mut held = Objects { servers: std::mem::take(&mut world.objects.servers), ..Objects::default() };
+    held.servers[0].marks = world.marks(Kind::VirtualServer, Some(tcp(81)));
+    let step = next(&one, &Known { held: &held, ..known(&world.objects, world.lb_service.as_ref()) });
+    assert!(matches!(step, Some(Step::Obstructed { server, .. }) if *server == held.servers[0]), "{step:?}");
+}
+
+#[test]
+fn a_second_virtual_server_of_a_port_follows_nodes_and_node_port() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = Wanted { ingress: vec![ip(1)], ..wanted(&[(tcp(80), 30080)], &[1]) };
+    world.ensure(&one);
+    let (mut server, mut pool, mut monitor) =
+        (world.objects.servers[0].clone(), world.objects.pools[0].clone(), world.objects.monitors[0].clone());
+    server.marks = world.marks(Kind::VirtualServer, Some(tcp(80)));
+    pool.marks = world.marks(Kind::Pool, Some(tcp(80)));
+    monitor.marks = world.marks(Kind::Monitor, Some(tcp(80)));
+    (server.address, server.pool) = (Some(ip(9)), pool.marks.path.clone());
+    pool.monitors = vec![monitor.marks.path.clone()];
+    world.objects.servers.insert(0, server);
+    world.objects.pools.push(pool);
+    world.objects.monitors.push(monitor);
+    assert_eq!(world.ensure(&one), [""; 0]);
+    let moved = Wanted { ingress: vec![ip(1)], ..wanted(&[(tcp(80), 30090)], &[2]) };
+    let expected = ["change monitor", "change pool", "change server"];
+    assert_eq!(world.ensure(&moved), [expected, expected].concat());
+    assert!(world.objects.servers.iter().all(|server| server.node_port == Some(30090)));
+    assert!(world.objects.pools.iter().all(|pool| members::are_equal(&pool.members, &moved.members)));
+    assert!(world.objects.monitors.iter().all(|monitor| monitor.number == Some(30090)));
+}
+
+#[test]
+fn an_address_that_does_not_come_keeps_no_other_one_from_being_released_or_used() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = wanted(&[(tcp(80), 30080)], &[1]);
+    let allocation = |world: &mut World, address| {
+        let marks = world.marks(Kind::Allocation, None);
+        world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address });
+    };
+    allocation(&mut world, None);
+    allocation(&mut world, Some(ip(5)));
+    allocation(&mut world, Some(ip(6)));
+    let mut steps = Vec::new();
+    loop {
+        let (objects, lb_service) = (world.objects.clone(), world.lb_service.clone());
+        match step(&one, &objects, lb_service.as_ref()) {
+            Some(Step::ReadAddress { .. }) => break,
+            Some(step) => world.apply(&step, &one),
+            None => panic!("the address is read last"),
+        }
+        steps = world.log.clone();
+    }
+    assert_eq!(steps, ["monitor", "pool", "server", "release"]);
+    let addresses: Vec<_> = world.objects.allocations.iter().map(|allocation| allocation.address).collect();
+    assert_eq!(addresses, [None, Some(ip(5))]);
 }
 
 fn any_port() -> impl Strategy<Value = (Port, u16)> {

@@ -31,7 +31,9 @@ impl ServiceCall<'_> {
             if self.read_one(&undecided(&seen)).await? {
                 continue;
             }
-            let Some(step) = plan::next_deletion(&wanted, &seen.known()) else { return self.end(&seen).await };
+            let Some(step) = plan::next_deletion(&wanted, &seen.known(&self.layout)) else {
+                return self.end(&seen).await;
+            };
             self.perform(None, &step).await?;
         }
         Err(self.endless())

@@ -41,7 +41,7 @@ impl ServiceCall<'_> {
                 continue;
             }
             let (wanted, parts) = self.wanted(&seen, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
-            let Some(step) = plan::next(&wanted, &seen.known()) else {
+            let Some(step) = plan::next(&wanted, &seen.known(&self.layout)) else {
                 self.inventory().completed(&self.key);
                 return Ok(status(plan::address(&wanted, &seen.judged.ours)));
             };

@@ -1,0 +1,53 @@
+//! Pure: what a step changes in an object of NSX. Everything else stays as it is.
+
+use serde_json::{Value, json};
+
+use super::Step;
+use crate::clients::nsx::Object;
+use crate::providers::vsphere::load_balancer::layout::{Layout, PORT, Port};
+use crate::providers::vsphere::load_balancer::members::{self, Member};
+use crate::providers::vsphere::nsx::tags::Tags;
+
+impl Step<'_> {
+    /// Makes the change of this step in the object as it was read; nothing for a step that changes no object. `members` are
+    /// those of [`super::Wanted`]. Tags that all objects have are the caller's.
+    pub fn edit(&self, object: &mut Object, layout: &Layout, members: &[Member]) {
+        match self {
+            Self::ChangeMonitor { port, node_port, .. } => {
+                set(object, "monitor_port", json!(node_port));
+                tag(object, *port);
+            }
+            Self::ChangePool { port, monitor, .. } => {
+                members::set(object, members, &layout.cluster);
+                set_or_remove(object, "active_monitor_paths", monitor.map(|monitor| json!([monitor])));
+                tag(object, *port);
+            }
+            Self::ChangeServer { port, pool, .. } => {
+                set(object, "ports", json!([port.port.number.to_string()]));
+                set(object, "default_pool_member_ports", json!([port.node_port.to_string()]));
+                set(object, "application_profile_path", json!(port.profile));
+                set(object, "pool_path", json!(pool));
+                tag(object, port.port);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn tag(object: &mut Object, port: Port) {
+    Tags::default().with(PORT, port.to_string()).write_into(object);
+}
+
+fn set(object: &mut Object, member: &str, value: Value) {
+    object.0.insert(member.to_owned(), value);
+}
+
+fn set_or_remove(object: &mut Object, member: &str, value: Option<Value>) {
+    match value {
+        Some(value) => set(object, member, value),
+        None => drop(object.0.remove(member)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Pure: which objects are there for each port of a Service.
+//!
+//! An object is of the port that its id says, else of the port that its tag says: an administrator may have changed the tag,
+//! and a second object of the same id cannot be created.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::{Known, Wanted, WantedPort};
+use crate::providers::vsphere::load_balancer::layout::{IDS, Kind, Port, Protocol};
+use crate::providers::vsphere::load_balancer::objects::{Marks, Monitor, Objects, Pool, VirtualServer};
+
+/// What is there for a port.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    pub port: &'a WantedPort,
+    pub server: Option<&'a VirtualServer>,
+    pub pool: Option<&'a Pool>,
+    pub monitor: Option<&'a Monitor>,
+    /// Another virtual server on the address and port that this one needs.
+    pub obstacle: Option<&'a VirtualServer>,
+}
+
+/// What is there for all ports.
+pub struct Rows<'a> {
+    /// One for each port, in the order of the Service.
+    pub ports: Vec<Row<'a>>,
+    /// One for each further virtual server of a port. Nothing says which one clients use, so that all follow.
+    pub further: Vec<Row<'a>>,
+}
+
+impl<'a> Rows<'a> {
+    /// Finds the objects of each port. Those on the address of the load balancer come first.
+    pub fn find(wanted: &'a Wanted, known: &Known<'a>, address: Option<IpAddr>) -> Self {
+        let search = Search { wanted, ours: known.ours, address, ids: ids(wanted, known) };
+        let mut ports: Vec<Row<'a>> = wanted.ports.iter().map(|port| search.row(port)).collect();
+        for row in &mut ports {
+            row.obstacle = obstacle(row, known, address);
+        }
+        let mut rows = Self { ports, further: Vec::new() };
+        for server in &known.ours.servers {
+            if let Some(row) = search.further(server, &rows) {
+                rows.further.push(row);
+            }
+        }
+        rows
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Row<'a>> {
+        self.ports.iter().chain(&self.further)
+    }
+
+    /// Whether a virtual server serves a port.
+    pub fn have_server(&self, server: &VirtualServer) -> bool {
+        self.all().filter_map(|row| row.server).any(|one| one.marks.path == server.marks.path)
+    }
+}
+
+struct Search<'a> {
+    wanted: &'a Wanted,
+    ours: &'a Objects,
+    address: Option<IpAddr>,
+    ids: BTreeMap<String, Port>,
+}
+
+impl<'a> Search<'a> {
+    fn row(&self, port: &'a WantedPort) -> Row<'a> {
+        let servers = self.ours.servers.iter().filter(|server| self.is_on(server, port));
+        let server =
+            servers.min_by_key(|server| (server.address != self.address, server.number != Some(port.port.number)));
+        let pools = self.ours.pools.iter().filter(|pool| self.port_of(&pool.marks) == Some(port.port));
+        let is_of_server = |pool: &Pool| server.is_some_and(|server| server.pool == pool.marks.path);
+        let pool = pools.min_by_key(|pool| !is_of_server(pool));
+        Row { port, server, pool, monitor: self.monitor(port, pool), obstacle: None }
+    }
+
+    /// The row of a second virtual server of a port. A pool that another row has is not in it.
+    fn further(&self, server: &'a VirtualServer, rows: &Rows<'a>) -> Option<Row<'a>> {
+        let is_of = |port: &&WantedPort| self.is_on(server, port) && server.number == Some(port.port.number);
+        let port = self.wanted.ports.iter().find(is_of).filter(|_| !rows.have_server(server))?;
+        let is_free = |pool: &Pool| rows.all().filter_map(|row| row.pool).all(|one| one.marks.path != pool.marks.path);
+        let is_its = |pool: &&Pool| {
+            pool.marks.path == server.pool && self.port_of(&pool.marks) == Some(port.port) && is_free(pool)
+        };
+        let pool = self.ours.pools.iter().find(is_its);
+        let monitor = pool.and_then(|pool| self.monitor(port, Some(pool)));
+        let monitor = monitor.filter(|monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path)));
+        Some(Row { port, server: Some(server), pool, monitor, obstacle: None })
+    }
+
+    /// The monitor of a port: that of its pool before others.
+    fn monitor(&self, port: &WantedPort, pool: Option<&Pool>) -> Option<&'a Monitor> {
+        let is_probed = port.port.protocol == Protocol::Tcp;
+        let is_of_port = |monitor: &&Monitor| is_probed && self.port_of(&monitor.marks) == Some(port.port);
+        let is_of_pool = |monitor: &Monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path));
+        self.ours.monitors.iter().filter(is_of_port).min_by_key(|monitor| !is_of_pool(monitor))
+    }
+
+    fn port_of(&self, marks: &Marks) -> Option<Port> {
+        self.ids.get(&*marks.id).copied().or(marks.port)
+    }
+
+    /// Whether a virtual server is of this port. One whose tag names no port of the Service is of the port that it listens on.
+    fn is_on(&self, server: &VirtualServer, port: &WantedPort) -> bool {
+        let is_wanted = |port: &Port| self.wanted.ports.iter().any(|one| one.port == *port);
+        match self.port_of(&server.marks).filter(is_wanted) {
+            Some(found) => found == port.port,
+            None => self.address.is_some_and(|address| listens(server, port, address)),
+        }
+    }
+}
+
+/// The ids that objects of the ports have.
+fn ids(wanted: &Wanted, known: &Known<'_>) -> BTreeMap<String, Port> {
+    let kinds = [Kind::VirtualServer, Kind::Pool, Kind::Monitor];
+    let mut ids = BTreeMap::new();
+    for (uid, port) in wanted.service_uid.iter().flat_map(|uid| wanted.ports.iter().map(move |port| (uid, port.port))) {
+        for (kind, attempt) in kinds.iter().flat_map(|kind| (0..IDS).map(move |attempt| (*kind, attempt))) {
+            ids.insert(known.layout.id(kind, uid, Some(port), attempt), port);
+        }
+    }
+    ids
+}
+
+/// NSX has one virtual server for an address, port and protocol, and the profile says which protocol.
+fn listens(server: &VirtualServer, port: &WantedPort, address: IpAddr) -> bool {
+    let is_there = server.address == Some(address) && server.number == Some(port.port.number);
+    is_there && *server.profile == *port.profile
+}
+
+fn obstacle<'a>(row: &Row<'a>, known: &Known<'a>, address: Option<IpAddr>) -> Option<&'a VirtualServer> {
+    let is_in_place = row.server.is_some_and(|server| server.number == Some(row.port.port.number));
+    let address = row.server.map_or(address, |server| server.address).filter(|_| !is_in_place)?;
+    let mut others = known.ours.servers.iter().chain(&known.held.servers);
+    others.find(|other| {
+        listens(other, row.port, address) && row.server.is_none_or(|server| server.marks.path != other.marks.path)
+    })
+}

@@ -81,6 +81,12 @@ pub trait LoadBalancerFleet: LoadBalancer {
         &[""]
     }
 
+    /// What the owner of a Service has to know about its load balancer, which was ensured: the word and the message of an
+    /// Event. Given once.
+    fn remark(&self, _service: &Service) -> Option<(Reason, String)> {
+        None
+    }
+
     /// Whether the address of a load balancer that the Service does not report is to be written to it before the load
     /// balancer is deleted, because it shows whose the parts are that an interrupted deletion leaves.
     fn needs_address_before_deletion(&self) -> bool {

@@ -3,5 +3,6 @@
 mod adopted;
 mod clusters;
 mod crash;
+mod features;
 mod sequences;
 mod world;

@@ -185,10 +185,17 @@ impl Sync {
             return Ok(());
         }
         self.records.ensured(key, inputs);
-        if is_news && ingress.is_some() {
-            self.announce(&guarded, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
-        }
+        self.announce_ensured(fleet, &guarded, is_news && ingress.is_some());
         Ok(())
+    }
+
+    fn announce_ensured(&self, fleet: &dyn LoadBalancerFleet, service: &Service, is_news: bool) {
+        if let Some((reason, message)) = fleet.remark(service) {
+            self.announce(service, EventType::Warning, reason.as_str(), &message);
+        }
+        if is_news {
+            self.announce(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
+        }
     }
 
     /// Deletes the load balancer of a Service that is being deleted or has another type, and removes the finalizer.

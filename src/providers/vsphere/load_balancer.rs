@@ -39,9 +39,11 @@ use self::layout::{Layout, Protocol};
 use self::service_call::ServiceCall;
 use super::config::{self, Class, Pool, Profile};
 use super::nsx::cluster_uid::ClusterUid;
+use super::reason;
+use super::routes::Adoption;
 use crate::cloud::service::ANNOTATION_SOURCE_RANGES;
 use crate::cloud::{
-    ClusterReads, Error, Handling, LiveReads, LoadBalancer, LoadBalancerFleet, ServiceEvent, WritePermit,
+    ClusterReads, Error, Handling, LiveReads, LoadBalancer, LoadBalancerFleet, Reason, ServiceEvent, WritePermit,
 };
 
 /// What does not work without the UID of the cluster.
@@ -57,6 +59,7 @@ pub struct LoadBalancers {
     cluster: String,
     backend: Arc<dyn Backend>,
     inventory: Inventory,
+    adoption: Adoption,
     nodes: Arc<dyn ClusterReads>,
     uid: ClusterUid,
 }
@@ -66,12 +69,13 @@ impl LoadBalancers {
     pub fn new(
         config: config::LoadBalancers,
         cluster: impl Into<String>,
+        adoption: Adoption,
         backend: Arc<dyn Backend>,
         nodes: Arc<dyn ClusterReads>,
         live: Arc<dyn LiveReads>,
     ) -> Self {
         let (inventory, uid) = (Inventory::default(), ClusterUid::new(live, WITHOUT_UID));
-        Self { config, cluster: cluster.into(), backend, inventory, nodes, uid }
+        Self { config, cluster: cluster.into(), adoption, backend, inventory, nodes, uid }
     }
 
     /// Reads what there is whenever a sync asks for it, and now and then. Ends with `stop`.
@@ -176,8 +180,10 @@ impl LoadBalancerFleet for LoadBalancers {
         if service.spec.as_ref().is_some_and(|spec| spec.load_balancer_class.is_some()) {
             return Handling::Declined;
         }
-        let checked = wanted::check_class(&self.config, wanted::class_of(service));
-        match checked.and_then(|()| wanted::ports_of(service).map(drop)) {
+        let checked = wanted::check_class(&self.config, wanted::class_of(service))
+            .and_then(|()| wanted::ports_of(service).map(drop))
+            .and_then(|()| wanted::features_of(service, self.config.snat_disabled).map(drop));
+        match checked {
             Err(Error::Invalid { reason, message }) => Handling::Invalid { reason, message },
             Ok(()) | Err(_) => Handling::Handled,
         }
@@ -195,6 +201,15 @@ impl LoadBalancerFleet for LoadBalancers {
 
     fn annotation_prefixes(&self) -> &[&str] {
         ANNOTATIONS
+    }
+
+    fn remark(&self, service: &Service) -> Option<(Reason, String)> {
+        let fields = self.inventory.take_remark(&service_call::key_of(service))?;
+        let message = format!(
+            "the load balancer was made by another program and follows ports and Nodes only; left as it is: {fields}. \
+             --nsx-adopt=full changes it"
+        );
+        Some((reason::LoadBalancerAdoptedAsIs, message))
     }
 
     fn needs_address_before_deletion(&self) -> bool {

@@ -46,7 +46,7 @@ pub struct Setup {
     pub leads: Leads,
     /// The most calls a second.
     pub calls_per_second: u32,
-    /// What becomes of routes that the Go program made.
+    /// What becomes of routes and load balancers that the Go program made.
     pub adoption: Adoption,
     /// The name of the cluster.
     pub cluster: String,
@@ -148,10 +148,10 @@ impl Parts {
         if connected.balancers.as_ref().is_some_and(|(balancers, _)| balancers.is_configured_as(wanted)) {
             return None;
         }
-        let Setup { cluster, batches, nodes, live, .. } = &self.setup;
+        let Setup { cluster, adoption, batches, nodes, live, .. } = &self.setup;
         let backend = Arc::new(backend::Nsx::new(connected.client.clone(), *batches));
         let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
-        let balancers = Arc::new(LoadBalancers::new(wanted.clone(), cluster.as_str(), backend, nodes, live));
+        let balancers = Arc::new(LoadBalancers::new(wanted.clone(), cluster.as_str(), *adoption, backend, nodes, live));
         let stop = connected.stop.child_token();
         if let Some((_, before)) = connected.balancers.replace((Arc::clone(&balancers), stop.clone())) {
             before.cancel();

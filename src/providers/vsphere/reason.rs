@@ -69,6 +69,8 @@ reasons! {
     LoadBalancerClassFixed,
     /// A pool, an application profile or the load balancer service of the configuration is not found in NSX, or not unique.
     LoadBalancerConfigWrong,
-    /// The pool of addresses has none that is free.
+    /// The pool of addresses has none that is free, or not the one that a Service asks for.
     AddressUnavailable,
+    /// A load balancer that another program made does not follow all that its Service asks for.
+    LoadBalancerAdoptedAsIs,
 }

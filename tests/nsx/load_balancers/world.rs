@@ -12,6 +12,7 @@ use ccm::cloud::{
 };
 use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool, Profile, Size};
 use ccm::providers::vsphere::load_balancer::{LoadBalancers, backend};
+use ccm::providers::vsphere::routes::Adoption;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
@@ -41,6 +42,18 @@ pub struct World {
     is_leader: Arc<AtomicBool>,
     events: tokio::sync::Mutex<BoxStream<'static, ServiceEvent>>,
     stop: CancellationToken,
+}
+
+/// The flags of a process.
+struct Flags {
+    batches: bool,
+    adoption: Adoption,
+}
+
+impl Default for Flags {
+    fn default() -> Self {
+        Self { batches: true, adoption: Adoption::AsIs }
+    }
 }
 
 impl Drop for World {
@@ -116,13 +129,14 @@ impl World {
         let cluster = Cluster::new(uid);
         cluster.put(node("n1", "uid-1", &[], &[("InternalIP", "10.0.0.1")]));
         cluster.put(node("n2", "uid-2", &[], &[("InternalIP", "10.0.0.2")]));
-        Self::of(fake, cluster, name, config, true)
+        Self::of(fake, cluster, name, config, Flags::default())
     }
 
-    fn of(fake: Arc<FakeNsx>, cluster: Arc<Cluster>, name: &str, config: Config, batches: bool) -> Self {
+    fn of(fake: Arc<FakeNsx>, cluster: Arc<Cluster>, name: &str, config: Config, flags: Flags) -> Self {
+        let Flags { batches, adoption } = flags;
         let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
         let backend = Arc::new(backend::Nsx::new(client(&fake, Timeouts::default()), batches));
-        let balancers = Arc::new(LoadBalancers::new(config.clone(), name, backend, nodes, live));
+        let balancers = Arc::new(LoadBalancers::new(config.clone(), name, adoption, backend, nodes, live));
         let stop = CancellationToken::new();
         let (runs, until) = (Arc::clone(&balancers), stop.clone());
         drop(tokio::spawn(async move { runs.run(&until).await }));
@@ -138,9 +152,18 @@ impl World {
 
     /// The same, with or without writes of several pools.
     pub fn restart_with(&mut self, batches: bool) {
+        self.restart_as(Flags { batches, ..Flags::default() });
+    }
+
+    /// The same with `--nsx-adopt=full`.
+    pub fn restart_adopting_fully(&mut self) {
+        self.restart_as(Flags { adoption: Adoption::Full, ..Flags::default() });
+    }
+
+    fn restart_as(&mut self, flags: Flags) {
         self.is_leader.store(false, Ordering::SeqCst);
         let (fake, cluster, config) = (Arc::clone(&self.fake), Arc::clone(&self.cluster), self.config.clone());
-        *self = Self::of(fake, cluster, &self.name.clone(), config, batches);
+        *self = Self::of(fake, cluster, &self.name.clone(), config, flags);
     }
 
     pub fn permit(&self) -> WritePermit {

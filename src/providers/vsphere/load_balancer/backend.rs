@@ -60,8 +60,6 @@ pub struct Parts {
     pub address_pool: String,
     /// The nodes.
     pub members: Vec<Member>,
-    /// Whether nodes see the addresses of clients.
-    pub is_snat_disabled: bool,
     /// The size of a load balancer service that is created.
     pub size: &'static str,
     /// The gateway of one that is created.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::layout::{Kind, Layout};
-use super::objects::{Allocation, LbService, Monitor, Objects, Pool, VirtualServer};
+use super::objects::{Allocation, Group, LbService, Monitor, Objects, PersistenceProfile, Pool, VirtualServer};
 use crate::clients::nsx::Object;
 
 /// The objects that are considered, by Service, and how many others there are.
@@ -94,17 +94,31 @@ impl Contents {
                     insert(&mut self.of(&allocation.marks.service).allocations, allocation, |one| &one.marks.path);
                 }
             }
+            Kind::Group => {
+                if let Some(group) = Group::read(object, layout) {
+                    insert(&mut self.of(&group.marks.service).groups, group, |one| &one.marks.path);
+                }
+            }
+            Kind::PersistenceProfile => {
+                if let Some(profile) = PersistenceProfile::read(object, layout) {
+                    let profiles = &mut self.of(&profile.marks.service).persistence_profiles;
+                    insert(profiles, profile, |one| &one.marks.path);
+                }
+            }
         }
     }
 
     /// Removes the object of this path.
     pub fn remove(&mut self, path: &str) {
         self.lb_services.retain(|one| *one.path != *path);
-        for Objects { servers, pools, monitors, allocations } in self.services.values_mut() {
+        for objects in self.services.values_mut() {
+            let Objects { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
             servers.retain(|one| *one.marks.path != *path);
             pools.retain(|one| *one.marks.path != *path);
             monitors.retain(|one| *one.marks.path != *path);
             allocations.retain(|one| *one.marks.path != *path);
+            groups.retain(|one| *one.marks.path != *path);
+            persistence_profiles.retain(|one| *one.marks.path != *path);
         }
         self.services.retain(|_, objects| !objects.is_empty());
     }

@@ -81,6 +81,8 @@ struct State {
     exhausted: BTreeSet<Box<str>>,
     /// The paths of held objects by Service, which were reported.
     held: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    /// What is left as another program made it, by Service, and whether that was said.
+    remarks: BTreeMap<Box<str>, (String, bool)>,
     /// How many syncs create on the load balancer service.
     creating: usize,
     /// Whether it is being deleted.
@@ -265,6 +267,7 @@ impl Inventory {
         state.answered.remove(service);
         state.exhausted.remove(service);
         state.waiting.remove(service);
+        state.remarks.remove(service);
     }
 
     /// Announces this Service when an object of ours goes.
@@ -288,6 +291,24 @@ impl Inventory {
                  is this cluster's; if nothing needs it, delete it in NSX"
             );
         }
+    }
+
+    /// Notes in which fields a load balancer is left as another program made it.
+    pub fn remark(&self, service: &str, ignored: &[&str]) {
+        let mut state = self.state.lock();
+        let fields = ignored.join(", ");
+        if fields.is_empty() {
+            state.remarks.remove(service);
+        } else if state.remarks.get(service).is_none_or(|(known, _)| *known != fields) {
+            state.remarks.insert(service.into(), (fields, false));
+        }
+    }
+
+    /// These fields, once.
+    pub fn take_remark(&self, service: &str) -> Option<String> {
+        let mut state = self.state.lock();
+        let (fields, is_said) = state.remarks.get_mut(service)?;
+        (!std::mem::replace(is_said, true)).then(|| fields.clone())
     }
 
     /// How many objects are held.

@@ -3,10 +3,12 @@
 //!
 //! Mirrors `access.go` and `tag.go` of `pkg/cloudprovider/vsphere/loadbalancer`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
+use ipnet::IpNet;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -38,6 +40,19 @@ pub const SERVICE_UID: &str = "service-uid";
 /// How many ids one object may have: an id is in use for a while after its object was deleted.
 pub const IDS: u8 = 10;
 
+/// The path of all groups, without the id.
+pub const GROUPS: &str = "/infra/domains/default/groups";
+/// The path of all persistence profiles, without the id.
+pub const PERSISTENCE_PROFILES: &str = "/infra/lb-persistence-profiles";
+
+/// The type of the monitor of a TCP port.
+pub const TCP_MONITOR: &str = "LBTcpMonitorProfile";
+/// The type of the monitor of a UDP port.
+pub const HTTP_MONITOR: &str = "LBHttpMonitorProfile";
+
+/// Where a node says whether it has endpoints of a Service.
+const HEALTH_CHECK_PATH: &str = "/healthz";
+
 /// The space of the ids, version 5 of RFC 9562.
 const SPACE: Uuid = Uuid::from_u128(0x8d5f_6c1e_41a3_4b0e_9a57_2f6b_7c90_d3e4);
 
@@ -54,6 +69,10 @@ pub enum Kind {
     Monitor,
     /// An address that is reserved.
     Allocation,
+    /// The addresses that may use a load balancer.
+    Group,
+    /// How long a client keeps its node.
+    PersistenceProfile,
 }
 
 impl Kind {
@@ -65,6 +84,8 @@ impl Kind {
             Kind::Pool => "pool",
             Kind::Monitor => "monitor",
             Kind::Allocation => "allocation",
+            Kind::Group => "group",
+            Kind::PersistenceProfile => "persistence-profile",
         }
     }
 }
@@ -157,6 +178,10 @@ pub struct ServerFacts<'a> {
     pub pool: &'a str,
     /// The path of the load balancer service.
     pub lb_service: &'a str,
+    /// The path of the group of addresses that may use it; none lets everybody.
+    pub group: Option<&'a str>,
+    /// The path of the persistence profile, if clients keep their nodes.
+    pub persistence: Option<&'a str>,
 }
 
 /// What is behind a port.
@@ -230,13 +255,23 @@ impl Layout {
         object
     }
 
-    /// The health check of a TCP port.
-    pub fn monitor(&self, owner: &Owner<'_>, port: Port, node_port: u16) -> Object {
+    /// The health check of a port: of TCP a connection to the port of the nodes, of UDP a request to the port where nodes say
+    /// whether they have endpoints of the Service. The Go program has none of the second kind.
+    pub fn monitor(&self, owner: &Owner<'_>, port: Port, number: u16) -> Object {
+        let (word, resource_type) = match port.protocol {
+            Protocol::Tcp => ("tcp", TCP_MONITOR),
+            Protocol::Udp => ("http", HTTP_MONITOR),
+        };
         let description =
-            format!("tcp monitor for cluster {}, service {owner}, port {node_port} created by {PROGRAM}", self.cluster);
-        let mut object = named(format!("cluster:{}:{owner}:{node_port}", self.cluster), description);
-        set(&mut object, "resource_type", "LBTcpMonitorProfile");
-        set(&mut object, "monitor_port", node_port);
+            format!("{word} monitor for cluster {}, service {owner}, port {number} created by {PROGRAM}", self.cluster);
+        let mut object = named(format!("cluster:{}:{owner}:{number}", self.cluster), description);
+        set(&mut object, "resource_type", resource_type);
+        set(&mut object, "monitor_port", number);
+        if port.protocol == Protocol::Udp {
+            set(&mut object, "request_method", "GET");
+            set(&mut object, "request_url", HEALTH_CHECK_PATH);
+            set(&mut object, "response_status_codes", json!([200]));
+        }
         self.of_service(owner).with(PORT, port.to_string()).write_into(&mut object);
         object
     }
@@ -245,8 +280,7 @@ impl Layout {
     pub fn pool(&self, owner: &Owner<'_>, facts: &PoolFacts<'_>) -> Object {
         let description = format!("pool for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
-        let snat = if facts.is_snat_disabled { "LBSnatDisabled" } else { "LBSnatAutoMap" };
-        set(&mut object, "snat_translation", json!({"type": snat}));
+        set(&mut object, "snat_translation", snat_translation(facts.is_snat_disabled));
         set(&mut object, "members", members::merged(&[], facts.members, &self.cluster));
         if let Some(monitor) = facts.monitor {
             set(&mut object, "active_monitor_paths", json!([monitor]));
@@ -267,14 +301,44 @@ impl Layout {
         set(&mut object, "application_profile_path", facts.profile);
         set(&mut object, "pool_path", facts.pool);
         set(&mut object, "lb_service_path", facts.lb_service);
+        if let Some(group) = facts.group {
+            set(&mut object, "access_list_control", access_list(group));
+        }
+        if let Some(persistence) = facts.persistence {
+            set(&mut object, "lb_persistence_profile_path", persistence);
+        }
         let tags = self.of_service(owner).with(PORT, facts.port.to_string()).with(CLASS, facts.class);
         tags.with(ADDRESS_POOL, facts.address_pool).write_into(&mut object);
         object
     }
 
-    /// A reserved address: any one of its pool.
-    pub fn allocation(&self, owner: &Owner<'_>) -> Object {
+    /// A reserved address: this one, or any one of its pool.
+    pub fn allocation(&self, owner: &Owner<'_>, address: Option<IpAddr>) -> Object {
         let mut object = Object::default();
+        if let Some(address) = address {
+            set(&mut object, "allocation_ip", address.to_string());
+        }
+        self.of_service(owner).write_into(&mut object);
+        object
+    }
+
+    /// The networks that may use the load balancer of a Service.
+    pub fn group(&self, owner: &Owner<'_>, ranges: &BTreeSet<IpNet>) -> Object {
+        let description = format!("source ranges for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
+        let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
+        set(&mut object, "expression", expression(ranges));
+        set(&mut object, "group_type", json!(["IPAddress"]));
+        self.of_service(owner).write_into(&mut object);
+        object
+    }
+
+    /// How long a client of a Service keeps its node without a connection.
+    pub fn persistence_profile(&self, owner: &Owner<'_>, timeout: Duration) -> Object {
+        let description =
+            format!("session affinity for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
+        let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
+        set(&mut object, "resource_type", "LBSourceIpPersistenceProfile");
+        set(&mut object, "timeout", timeout.as_secs());
         self.of_service(owner).write_into(&mut object);
         object
     }
@@ -282,6 +346,35 @@ impl Layout {
     fn of_service(&self, owner: &Owner<'_>) -> Tags {
         self.tags().with(SERVICE, owner.to_string())
     }
+}
+
+/// Whether an id has the form of the ids of this program. Those of the Go program are random.
+pub fn has_own_form(id: &str) -> bool {
+    Uuid::try_parse(id).is_ok_and(|id| id.get_version_num() == 5)
+}
+
+/// Lets only the addresses of this group use a virtual server.
+pub fn access_list(group: &str) -> Value {
+    json!({"action": "ALLOW", "enabled": true, "group_path": group})
+}
+
+/// Whether nodes see the addresses of clients.
+pub fn snat_translation(is_disabled: bool) -> Value {
+    json!({"type": if is_disabled { "LBSnatDisabled" } else { "LBSnatAutoMap" }})
+}
+
+/// The members of a group: an expression has addresses of one family only.
+pub fn expression(ranges: &BTreeSet<IpNet>) -> Value {
+    let of_family = |is_ipv4: bool| {
+        let ranges = ranges.iter().filter(|range| range.addr().is_ipv4() == is_ipv4);
+        let texts: Vec<String> = ranges.map(IpNet::to_string).collect();
+        (!texts.is_empty()).then(|| json!({"resource_type": "IPAddressExpression", "ip_addresses": texts}))
+    };
+    let mut expression: Vec<Value> = [true, false].into_iter().filter_map(of_family).collect();
+    if expression.len() > 1 {
+        expression.insert(1, json!({"resource_type": "ConjunctionOperator", "conjunction_operator": "OR"}));
+    }
+    expression.into()
 }
 
 fn named(name: String, description: String) -> Object {

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
+use ipnet::IpNet;
 use serde_json::Value;
 
-use super::layout::{ADDRESS_POOL, CLASS, CLUSTER, CLUSTER_UID, Layout, OWNER, PORT, Port, SERVICE, SERVICE_UID};
+use super::layout::{
+    ADDRESS_POOL, CLASS, CLUSTER, CLUSTER_UID, HTTP_MONITOR, Layout, OWNER, PORT, Port, SERVICE, SERVICE_UID,
+    TCP_MONITOR,
+};
 use super::members;
-use crate::base::addresses::parse_ip;
+use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::Object;
 
 /// What says whose an object is.
@@ -63,6 +68,12 @@ pub struct VirtualServer {
     pub class: Box<str>,
     /// The id of the pool of addresses that its tag gives; empty without one.
     pub address_pool: Box<str>,
+    /// The path of the group of its access list; empty without one.
+    pub group: Box<str>,
+    /// Whether only the addresses of that group may use it.
+    pub is_restricted: bool,
+    /// The path of its persistence profile; empty without one.
+    pub persistence: Box<str>,
 }
 
 /// The nodes behind a port.
@@ -76,6 +87,8 @@ pub struct Pool {
     pub monitors: Vec<Box<str>>,
     /// The id of the pool of addresses that its tag gives; empty without one.
     pub address_pool: Box<str>,
+    /// Whether nodes see the addresses of clients; none for a pool that has addresses of its own for that.
+    pub is_snat_disabled: Option<bool>,
 }
 
 /// A health check.
@@ -85,6 +98,8 @@ pub struct Monitor {
     pub marks: Marks,
     /// The port that it asks.
     pub number: Option<u16>,
+    /// Whether it sends HTTP requests, instead of opening TCP connections.
+    pub is_http: bool,
 }
 
 /// A reserved address.
@@ -98,6 +113,24 @@ pub struct Allocation {
     pub address: Option<IpAddr>,
 }
 
+/// The networks that may use a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Whose it is.
+    pub marks: Marks,
+    /// Its members; none if it has others than networks.
+    pub ranges: Option<BTreeSet<IpNet>>,
+}
+
+/// How long clients keep their nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PersistenceProfile {
+    /// Whose it is.
+    pub marks: Marks,
+    /// For how long without a connection.
+    pub timeout: Option<Duration>,
+}
+
 /// The objects of one Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Objects {
@@ -109,23 +142,29 @@ pub struct Objects {
     pub monitors: Vec<Monitor>,
     /// Its addresses, by path.
     pub allocations: Vec<Allocation>,
+    /// Its groups, by path, as far as they were read: an ordinary listing has none.
+    pub groups: Vec<Group>,
+    /// Its persistence profiles, likewise.
+    pub persistence_profiles: Vec<PersistenceProfile>,
 }
 
 impl Objects {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        let Self { servers, pools, monitors, allocations } = self;
-        servers.is_empty() && pools.is_empty() && monitors.is_empty() && allocations.is_empty()
+        let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
+        let is_unused = servers.is_empty() && pools.is_empty() && monitors.is_empty() && allocations.is_empty();
+        is_unused && groups.is_empty() && persistence_profiles.is_empty()
     }
 }
 
 impl Objects {
     /// The path of each.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
-        let Self { servers, pools, monitors, allocations } = self;
+        let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
         let marks = servers.iter().map(|one| &one.marks).chain(pools.iter().map(|one| &one.marks));
         let marks = marks.chain(monitors.iter().map(|one| &one.marks)).chain(allocations.iter().map(|one| &one.marks));
-        marks.map(|marks| &*marks.path)
+        let marks = marks.chain(groups.iter().map(|one| &one.marks));
+        marks.chain(persistence_profiles.iter().map(|one| &one.marks)).map(|marks| &*marks.path)
     }
 }
 
@@ -174,6 +213,9 @@ impl VirtualServer {
             lb_service: object.text("lb_service_path").into(),
             class: object.tag(CLASS).unwrap_or_default().into(),
             address_pool: object.tag(ADDRESS_POOL).unwrap_or_default().into(),
+            group: text_in(object, "access_list_control", "group_path").into(),
+            is_restricted: is_restricted(object),
+            persistence: object.text("lb_persistence_profile_path").into(),
         })
     }
 }
@@ -186,16 +228,22 @@ impl Pool {
             members: members::addresses_of(list(object, "members")),
             monitors: texts(object, "active_monitor_paths").map(Into::into).collect(),
             address_pool: object.tag(ADDRESS_POOL).unwrap_or_default().into(),
+            is_snat_disabled: match text_in(object, "snat_translation", "type") {
+                "" | "LBSnatAutoMap" => Some(false),
+                "LBSnatDisabled" => Some(true),
+                _ => None,
+            },
         })
     }
 }
 
 impl Monitor {
-    /// See [`Marks::read`]. Monitors of other types than TCP are none of the Go program's.
+    /// See [`Marks::read`]. Monitors of other types than TCP and HTTP are not of load balancers of Services.
     pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
         let marks = Marks::read(object, layout)?;
         let number = object.0.get("monitor_port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
-        (object.text("resource_type") == "LBTcpMonitorProfile").then_some(Self { marks, number })
+        let is_http = object.text("resource_type") == HTTP_MONITOR;
+        (is_http || object.text("resource_type") == TCP_MONITOR).then_some(Self { marks, number, is_http })
     }
 }
 
@@ -207,6 +255,52 @@ impl Allocation {
         let address_pool = marks.path.split('/').rev().nth(2).unwrap_or_default().into();
         Some(Self { marks, address_pool, address })
     }
+}
+
+impl Group {
+    /// See [`Marks::read`].
+    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+        Some(Self { marks: Marks::read(object, layout)?, ranges: ranges(list(object, "expression")) })
+    }
+}
+
+impl PersistenceProfile {
+    /// See [`Marks::read`]. Other types than that by the address of the client are none of this program's.
+    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+        let marks = Marks::read(object, layout)?;
+        let timeout = object.0.get("timeout").and_then(Value::as_u64).map(Duration::from_secs);
+        (object.text("resource_type") == "LBSourceIpPersistenceProfile").then_some(Self { marks, timeout })
+    }
+}
+
+/// An access list without action or group, or one that is not enabled, has no effect.
+fn is_restricted(object: &Object) -> bool {
+    let enabled = object.0.get("access_list_control").and_then(|control| control.get("enabled"));
+    let is_enabled = enabled.and_then(Value::as_bool).unwrap_or_default();
+    is_enabled && text_in(object, "access_list_control", "action") == "ALLOW"
+}
+
+/// The networks of a group; none if anything in it is something else.
+fn ranges(expression: &[Value]) -> Option<BTreeSet<IpNet>> {
+    let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut ranges = BTreeSet::new();
+    for part in expression {
+        match text(part, "resource_type").as_str() {
+            "ConjunctionOperator" if text(part, "conjunction_operator") == "OR" => {}
+            "IPAddressExpression" => {
+                for address in part.get("ip_addresses")?.as_array()? {
+                    let text = address.as_str()?;
+                    ranges.insert(parse_network_sloppy(text).or_else(|| parse_ip(text).map(IpNet::from))?);
+                }
+            }
+            _ => return None,
+        }
+    }
+    Some(ranges)
+}
+
+fn text_in<'a>(object: &'a Object, outer: &str, member: &str) -> &'a str {
+    object.0.get(outer).and_then(|value| value.get(member)).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn is_named_as_ours(object: &Object, layout: &Layout) -> bool {

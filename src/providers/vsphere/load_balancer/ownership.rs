@@ -5,7 +5,7 @@
 //! | the `cluster-uid` of another cluster | foreign: never changed, never deleted |
 //! | the `cluster-uid` of this cluster; the `service-uid` of the Service, or an id that this program gives its objects | ours |
 //! | a virtual server on the load balancer service in use, whose address is an ingress of the Service; or, if the Service has no ingress and the id is none of this program, all members of its pool, at least one, are addresses of Nodes here | ours |
-//! | a pool or monitor that such a virtual server leads to; an allocation whose address is that of one, or an ingress of the Service | ours |
+//! | a pool, monitor, group or persistence profile that such a virtual server leads to; an allocation whose address is that of one, or an ingress of the Service | ours |
 //! | anything else | held: never changed, never deleted, reported once |
 //!
 //! While the UID of this cluster is not known, an object that has a `cluster-uid` is ours only by its `service-uid`, its id
@@ -100,7 +100,33 @@ pub fn judge(objects: &Objects, facts: &Facts<'_>) -> Judged {
             ByMarks::Ours | ByMarks::Open { .. } => ours.allocations.push(allocation.clone()),
         }
     }
+    judge_unlisted(objects, facts, &mut judged);
     judged
+}
+
+/// Judges what a virtual server refers to by itself.
+fn judge_unlisted(objects: &Objects, facts: &Facts<'_>, judged: &mut Judged) {
+    let Judged { ours, held, .. } = judged;
+    let groups: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.group).collect();
+    for group in &objects.groups {
+        match by_marks(&group.marks, Kind::Group, facts) {
+            ByMarks::Foreign => {}
+            ByMarks::Open { is_tagged } if is_tagged || !groups.contains(&*group.marks.path) => {
+                held.groups.push(group.clone());
+            }
+            ByMarks::Ours | ByMarks::Open { .. } => ours.groups.push(group.clone()),
+        }
+    }
+    let profiles: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.persistence).collect();
+    for profile in &objects.persistence_profiles {
+        match by_marks(&profile.marks, Kind::PersistenceProfile, facts) {
+            ByMarks::Foreign => {}
+            ByMarks::Open { is_tagged } if is_tagged || !profiles.contains(&*profile.marks.path) => {
+                held.persistence_profiles.push(profile.clone());
+            }
+            ByMarks::Ours | ByMarks::Open { .. } => ours.persistence_profiles.push(profile.clone()),
+        }
+    }
 }
 
 fn by_marks(marks: &Marks, kind: Kind, facts: &Facts<'_>) -> ByMarks {
@@ -110,7 +136,7 @@ fn by_marks(marks: &Marks, kind: Kind, facts: &Facts<'_>) -> ByMarks {
     let is_of_service = facts.service_uid.is_some_and(|uid| {
         let has_id = |port| facts.layout.has_id(kind, uid, port, &marks.id);
         let has_own_id = || match kind {
-            Kind::Allocation => has_id(None),
+            Kind::Allocation | Kind::Group | Kind::PersistenceProfile => has_id(None),
             _ => marks.port.iter().chain(facts.ports).any(|port| has_id(Some(*port))),
         };
         marks.service_uid.as_deref() == Some(uid) || has_own_id()

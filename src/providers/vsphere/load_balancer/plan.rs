@@ -1,24 +1,36 @@
 //! Pure: the next change of the load balancer of a Service. A change is planned from what is there, so that a sync goes on
 //! where an earlier one, or another process, ended.
 //!
-//! Order: for each port monitor, pool, address, load balancer service, virtual server; then what no longer serves a port:
-//! virtual servers, pools, monitors; then addresses that no virtual server has. Never compared: names, descriptions, whether
-//! something is enabled, algorithms, limits, weights and states of members, members of objects that this program does not
-//! know.
+//! Order: changes; group and persistence profile; for each port monitor, pool, address, load balancer service, virtual server;
+//! then what no longer serves a port: virtual servers, pools, monitors, persistence profiles, groups; then addresses that no
+//! virtual server has. Never compared: names, descriptions, whether something is enabled, algorithms, limits, weights and
+//! states of members, members of objects that this program does not know.
+//!
+//! What the Go program ignores (source ranges, affinity, health checks of UDP ports, SNAT) is compared only where this program
+//! made the virtual server, or adopts fully; see [`ignored()`] for the others.
 //!
 //! Mirrors `Process` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`.
 
 mod edit;
+mod ignored;
+mod references;
 mod rows;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
+use ipnet::IpNet;
+
+pub use ignored::ignored;
+pub use references::Reference;
+use references::References;
 use rows::{Row, Rows};
 
-use super::layout::{CLUSTER_UID, Layout, Owner, Port, Protocol, SERVICE_UID};
+use super::layout::{CLUSTER_UID, Kind, Layout, Owner, Port, SERVICE_UID};
 use super::members::{self, Member};
-use super::objects::{Allocation, LbService, Marks, Monitor, Objects, Pool, VirtualServer};
+use super::objects::{Allocation, Group, LbService, Marks, Monitor, Objects, PersistenceProfile, Pool, VirtualServer};
+use super::wanted::Features;
 use crate::providers::vsphere::nsx::tags::Tags;
 
 /// The load balancer that a Service is to have.
@@ -34,6 +46,10 @@ pub struct Wanted {
     pub cluster_uid: Option<String>,
     /// What identifies the Service; none once it is gone.
     pub service_uid: Option<String>,
+    /// What it asks for beside its ports.
+    pub features: Features,
+    /// Whether a load balancer that another program made follows [`Self::features`], too.
+    pub adopts_fully: bool,
 }
 
 /// What is there.
@@ -47,6 +63,9 @@ pub struct Known<'a> {
     pub lb_service: Option<&'a LbService>,
     /// What gives objects their ids.
     pub layout: &'a Layout,
+    /// The paths of groups and persistence profiles that this sync has read, written or deleted: what is not among `ours` is
+    /// not there, or is not ours.
+    pub read: &'a BTreeSet<Box<str>>,
 }
 
 impl Known<'_> {
@@ -75,6 +94,8 @@ pub enum Step<'a> {
     CreateMonitor {
         /// The port.
         port: &'a WantedPort,
+        /// The port of the nodes that it asks.
+        number: u16,
     },
     /// Lets a monitor probe another port.
     ChangeMonitor {
@@ -91,6 +112,8 @@ pub enum Step<'a> {
         port: &'a WantedPort,
         /// The path of its monitor.
         monitor: Option<&'a str>,
+        /// Whether nodes see the addresses of clients.
+        is_snat_disabled: bool,
     },
     /// Gives a pool its members and its monitor.
     ChangePool {
@@ -100,9 +123,14 @@ pub enum Step<'a> {
         port: Port,
         /// The path of its monitor.
         monitor: Option<&'a str>,
+        /// Whether nodes see the addresses of clients; none leaves it as it is.
+        is_snat_disabled: Option<bool>,
     },
     /// Reserves an address.
-    Allocate,
+    Allocate {
+        /// The one that the Service asks for; none takes any one of the pool.
+        address: Option<IpAddr>,
+    },
     /// Reads which address is reserved.
     ReadAddress {
         /// The allocation.
@@ -120,8 +148,12 @@ pub enum Step<'a> {
         pool: &'a str,
         /// The path of the load balancer service.
         lb_service: &'a str,
+        /// The path of the group of addresses that may use it; none lets everybody.
+        group: Option<&'a str>,
+        /// The path of its persistence profile.
+        persistence: Option<&'a str>,
     },
-    /// Gives a virtual server its port, its pool, the port of the nodes and its profile.
+    /// Gives a virtual server its port, its pool, the port of the nodes, its profile and what it refers to.
     ChangeServer {
         /// The virtual server.
         server: &'a VirtualServer,
@@ -129,6 +161,41 @@ pub enum Step<'a> {
         port: &'a WantedPort,
         /// The path of its pool.
         pool: &'a str,
+        /// Its group of addresses.
+        group: Reference<'a>,
+        /// Its persistence profile.
+        persistence: Reference<'a>,
+    },
+    /// Reads a group or persistence profile.
+    Read {
+        /// Which of both.
+        kind: Kind,
+        /// Its path.
+        path: String,
+    },
+    /// Creates the group of addresses that may use the load balancer.
+    CreateGroup {
+        /// The networks.
+        ranges: &'a BTreeSet<IpNet>,
+    },
+    /// Gives a group other addresses.
+    ChangeGroup {
+        /// The group.
+        group: &'a Group,
+        /// The networks.
+        ranges: &'a BTreeSet<IpNet>,
+    },
+    /// Creates the persistence profile of the load balancer.
+    CreatePersistenceProfile {
+        /// How long a client keeps its node.
+        timeout: Duration,
+    },
+    /// Gives a persistence profile another time.
+    ChangePersistenceProfile {
+        /// The profile.
+        profile: &'a PersistenceProfile,
+        /// How long a client keeps its node.
+        timeout: Duration,
     },
     /// Tags an object with the Service and the cluster that it is of.
     Mark {
@@ -141,6 +208,10 @@ pub enum Step<'a> {
     DeletePool(&'a Pool),
     /// Deletes a monitor.
     DeleteMonitor(&'a Monitor),
+    /// Deletes a persistence profile.
+    DeletePersistenceProfile(&'a PersistenceProfile),
+    /// Deletes a group.
+    DeleteGroup(&'a Group),
     /// Releases an address.
     Release(&'a Allocation),
     /// Nothing more can be done: NSX has another virtual server where the one of a port is to be. Always the last step.
@@ -157,80 +228,97 @@ pub enum Step<'a> {
 pub fn next<'a>(wanted: &'a Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let address = address(wanted, known.ours);
     let rows = Rows::find(wanted, known, address);
-    let change = rows.all().find_map(|row| change(row, wanted, known));
-    let creation = || rows.ports.iter().find_map(|row| creation(row, address, known));
+    let references = References::find(&rows, wanted, known);
+    let change = rows.all().find_map(|row| change(row, &references, wanted, known));
+    let creation = || rows.ports.iter().find_map(|row| creation(row, &references, wanted, known));
     let obstructed = |row: &Row<'a>| row.obstacle.map(|server| Step::Obstructed { port: row.port, server });
     change
+        .or_else(|| references.change(&rows, wanted, known))
+        .or_else(|| references.creation(wanted))
         .or_else(creation)
-        .or_else(|| surplus(&rows, wanted, address, known))
+        .or_else(|| surplus(&rows, &references, wanted, known))
         .or_else(|| rows.ports.iter().find_map(obstructed))
 }
 
 /// The next change of what is there for a port.
-fn change<'a>(row: &Row<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
-    let Row { port, monitor, .. } = *row;
-    if let Some(monitor) = monitor {
-        let is_tagged = monitor.marks.port == Some(port.port);
-        if monitor.number != Some(port.node_port) || !is_tagged {
-            return Some(Step::ChangeMonitor { monitor, port: port.port, node_port: port.node_port });
-        }
+fn change<'a>(row: &Row<'a>, references: &References<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let port = row.port.port;
+    if let Some((monitor, number)) = row.monitor.zip(row.probe)
+        && (monitor.number != Some(number) || monitor.marks.port != Some(port))
+    {
+        return Some(Step::ChangeMonitor { monitor, port, node_port: number });
     }
-    change_of_pool(row, wanted, known).or_else(|| change_of_server(row, wanted, known))
+    change_of_pool(row, wanted, known).or_else(|| change_of_server(row, references, wanted, known))
 }
 
 fn change_of_pool<'a>(row: &Row<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let (port, pool) = (row.port.port, row.pool?);
     let (before, path) = (pool.monitors.first().map(AsRef::as_ref), row.monitor.map(|monitor| &*monitor.marks.path));
     // While its monitor is missing it keeps what it has.
-    let is_missing = port.protocol == Protocol::Tcp && row.monitor.is_none();
+    let is_missing = row.probe.is_some() && row.monitor.is_none();
     let monitor = if is_missing { before } else { path };
-    let change = Step::ChangePool { pool, port, monitor };
+    let is_snat_disabled = Some(wanted.features.is_snat_disabled).filter(|_| row.is_compared);
+    let change = Step::ChangePool { pool, port, monitor, is_snat_disabled };
     let is_asked = is_missing || pool.monitors.iter().map(AsRef::as_ref).eq(monitor);
     if !is_asked && !pool.monitors.is_empty() {
         return Some(mark(wanted, known).unwrap_or(change));
     }
-    let is_equal = members::are_equal(&pool.members, &wanted.members) && pool.marks.port == Some(port);
+    let is_translated = is_snat_disabled.is_none() || pool.is_snat_disabled == is_snat_disabled;
+    let is_tagged = pool.marks.port == Some(port);
+    let is_equal = members::are_equal(&pool.members, &wanted.members) && is_tagged && is_translated;
     (!is_asked || !is_equal).then_some(change)
 }
 
-fn change_of_server<'a>(row: &Row<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+fn change_of_server<'a>(
+    row: &Row<'a>,
+    references: &References<'a>,
+    wanted: &Wanted,
+    known: &Known<'a>,
+) -> Option<Step<'a>> {
     let Row { port, pool, .. } = *row;
     let server = row.server.filter(|_| row.obstacle.is_none())?;
     let path = pool.map_or(&*server.pool, |pool| &*pool.marks.path);
     let is_moved = *server.pool != *path;
     let is_edited = server.number != Some(port.port.number) || server.marks.port != Some(port.port);
-    let is_changed = server.node_port != Some(port.node_port) || *server.profile != *port.profile || is_edited;
-    let change = Step::ChangeServer { server, port, pool: path };
+    let (group, persistence) = references.of(row, known);
+    let is_referring = (group, persistence) == (Reference::Unchanged, Reference::Unchanged);
+    let is_equal = server.node_port == Some(port.node_port) && *server.profile == *port.profile && is_referring;
+    let change = Step::ChangeServer { server, port, pool: path, group, persistence };
     match is_moved && !server.pool.is_empty() {
         true => Some(mark(wanted, known).unwrap_or(change)),
-        false => (is_moved || is_changed).then_some(change),
+        false => (is_moved || is_edited || !is_equal).then_some(change),
     }
 }
 
 /// The next object that a port lacks.
-fn creation<'a>(row: &Row<'a>, address: Option<IpAddr>, known: &Known<'a>) -> Option<Step<'a>> {
-    let Row { port, server, pool, monitor, obstacle } = *row;
-    if port.port.protocol == Protocol::Tcp && monitor.is_none() {
-        return Some(Step::CreateMonitor { port });
+fn creation<'a>(row: &Row<'a>, references: &References<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let Row { port, server, pool, monitor, probe, obstacle, .. } = *row;
+    if let Some(number) = probe.filter(|_| monitor.is_none()) {
+        return Some(Step::CreateMonitor { port, number });
     }
     let Some(pool) = pool else {
-        return Some(Step::CreatePool { port, monitor: monitor.map(|monitor| &*monitor.marks.path) });
+        let monitor = monitor.map(|monitor| &*monitor.marks.path);
+        return Some(Step::CreatePool { port, monitor, is_snat_disabled: wanted.features.is_snat_disabled });
     };
     if server.is_some() || obstacle.is_some() {
         return None;
     }
-    let unread = || known.ours.allocations.iter().find(|allocation| allocation.address.is_none());
-    Some(match (address, known.lb_service) {
+    let unread = known.ours.allocations.iter().find(|allocation| allocation.address.is_none());
+    let (pool, group, persistence) = (&*pool.marks.path, references.group_path(), references.persistence_path());
+    Some(match (address(wanted, known.ours), known.lb_service) {
         (Some(address), Some(lb_service)) => {
-            Step::CreateServer { port, address, pool: &pool.marks.path, lb_service: &lb_service.path }
+            Step::CreateServer { port, address, pool, lb_service: &lb_service.path, group, persistence }
         }
         (Some(_), None) => Step::CreateLbService,
-        (None, _) => unread().map_or(Step::Allocate, |allocation| Step::ReadAddress { allocation }),
+        (None, _) => match unread {
+            Some(allocation) => Step::ReadAddress { allocation },
+            None => Step::Allocate { address: wanted.features.address },
+        },
     })
 }
 
 /// The next of what serves no port.
-fn surplus<'a>(rows: &Rows<'a>, wanted: &Wanted, address: Option<IpAddr>, known: &Known<'a>) -> Option<Step<'a>> {
+fn surplus<'a>(rows: &Rows<'a>, references: &References<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
     if let Some(server) = ours.servers.iter().find(|server| !rows.have_server(server)) {
         return Some(mark(wanted, known).unwrap_or(Step::DeleteServer(server)));
@@ -245,6 +333,12 @@ fn surplus<'a>(rows: &Rows<'a>, wanted: &Wanted, address: Option<IpAddr>, known:
     if let Some(monitor) = ours.monitors.iter().find(|monitor| !monitors.contains(&*monitor.marks.path)) {
         return Some(Step::DeleteMonitor(monitor));
     }
+    references.surplus(known).or_else(|| surplus_address(wanted, known))
+}
+
+/// The next address beside the one in use.
+fn surplus_address<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let (ours, address) = (known.ours, address(wanted, known.ours));
     if ours.allocations.len() < 2 {
         return None;
     }
@@ -263,10 +357,15 @@ pub fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>>
     // While a virtual server is there, it shows whose pools and monitors are.
     let marks = if ours.servers.is_empty() { None } else { mark(wanted, known) };
     let is_free = |allocation: &&Allocation| !known.has_server_on(allocation);
+    let read = || references::read_for_deletion(wanted, known);
+    let read_before = if ours.servers.is_empty() { None } else { read() };
     marks
+        .or(read_before)
         .or_else(|| ours.servers.first().map(Step::DeleteServer))
         .or_else(|| ours.pools.first().map(Step::DeletePool))
         .or_else(|| ours.monitors.first().map(Step::DeleteMonitor))
+        .or_else(|| references::deletion(known, None, None))
+        .or_else(read)
         .or_else(|| ours.allocations.iter().find(is_free).map(Step::Release))
 }
 

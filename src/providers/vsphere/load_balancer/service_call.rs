@@ -7,11 +7,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
+use parking_lot::Mutex;
 
 use super::backend::{Change, Parts, Request};
 use super::contents::Unusable;
 use super::inventory::{Inventory, Need};
-use super::layout::{Layout, Owner, Port};
+use super::layout::{Kind, Layout, Owner, Port};
 use super::objects::{Allocation, LbService};
 use super::ownership::{Facts, Judged, judge};
 use super::plan::{Known, Step};
@@ -34,18 +35,22 @@ pub(super) struct ServiceCall<'a> {
     nodes: BTreeSet<IpAddr>,
     /// The paths of allocations that were read in vain.
     without_address: BTreeSet<Box<str>>,
+    /// The paths of groups and persistence profiles that this call has read or written. Never locked over an await.
+    read: Mutex<BTreeSet<Box<str>>>,
 }
 
 /// What a call sees.
 pub(super) struct Seen {
     pub(super) judged: Judged,
     pub(super) lb_service: Result<Option<LbService>, Unusable>,
+    /// The paths of groups and persistence profiles that are known, if there are any.
+    read: BTreeSet<Box<str>>,
 }
 
 impl Seen {
     pub(super) fn known<'a>(&'a self, layout: &'a Layout) -> Known<'a> {
         let lb_service = self.lb_service.as_ref().ok().and_then(Option::as_ref);
-        Known { ours: &self.judged.ours, held: &self.judged.held, lb_service, layout }
+        Known { ours: &self.judged.ours, held: &self.judged.held, lb_service, layout, read: &self.read }
     }
 }
 
@@ -109,7 +114,7 @@ fn observe(
         nodes,
     };
     let judged = judge(&of.inventory.of_service(key), &facts);
-    Seen { judged, lb_service }
+    Seen { judged, lb_service, read: BTreeSet::new() }
 }
 
 /// The moment of the last answer about a Service is noted also when the call is given up.
@@ -128,7 +133,8 @@ impl<'a> ServiceCall<'a> {
     pub(super) fn new(of: &'a LoadBalancers, permit: &'a WritePermit, service: &'a Service, layout: Layout) -> Self {
         let (key, ingress) = (key_of(service), ingress_of(service));
         let nodes = nodes_of(of, &ingress);
-        Self { of, permit, service, layout, key, ingress, nodes, without_address: BTreeSet::new() }
+        let (without_address, read) = (BTreeSet::new(), Mutex::default());
+        Self { of, permit, service, layout, key, ingress, nodes, without_address, read }
     }
 
     pub(super) fn inventory(&self) -> &'a Inventory {
@@ -144,7 +150,7 @@ impl<'a> ServiceCall<'a> {
         let Self { of, service, layout, key, ingress, nodes, .. } = self;
         let seen = observe(of, service, layout, key, ingress, nodes);
         of.inventory.report_held(key, &seen.judged.held);
-        seen
+        Seen { read: self.read.lock().clone(), ..seen }
     }
 
     pub(super) fn uid(&self) -> Option<&str> {
@@ -162,8 +168,17 @@ impl<'a> ServiceCall<'a> {
         let (namespace, name) = self.key.split_once('/').unwrap_or_default();
         let owner = Owner { namespace, name, uid: self.uid().unwrap_or_default() };
         let request = Request { permit: self.permit, layout: &self.layout, owner, parts };
-        let _answer = Answer { inventory: self.inventory(), key: &self.key };
-        let record = |change: Change| self.inventory().enter(&change, &self.layout);
+        let writes = !matches!(step, Step::Read { .. });
+        let _answer = writes.then(|| Answer { inventory: self.inventory(), key: &self.key });
+        let record = |change: Change| {
+            let path = match &change {
+                Change::Entered(Kind::Group | Kind::PersistenceProfile, object) => Some(object.path()),
+                Change::Gone(path) => Some(path.as_str()),
+                Change::Entered(..) | Change::Reserved { .. } => None,
+            };
+            self.read.lock().extend(path.map(Into::into));
+            self.inventory().enter(&change, &self.layout);
+        };
         self.of.backend.perform(&request, step, &record).await
     }
 

@@ -1,14 +1,119 @@
 //! Pure: the load balancer that a Service asks for, and what is refused before anything is created.
 
-use k8s_openapi::api::core::v1::{Service, ServicePort};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 
 use super::layout::{Port, Protocol};
-use crate::cloud::Error;
+use crate::base::addresses::parse_ip;
+use crate::cloud::{Error, service as facts};
 use crate::providers::vsphere::config::{DEFAULT_CLASS, LoadBalancers};
 use crate::providers::vsphere::reason;
 
 /// The annotation that names the class.
 pub const ANNOTATION_CLASS: &str = "loadbalancer.vmware.io/class";
+
+/// The annotation that says whether nodes see the addresses of clients: `automap` or `disabled`.
+pub const ANNOTATION_SNAT: &str = "loadbalancer.vsphere-ccm.dev/snat";
+
+/// How long a client keeps its node if the Service does not say.
+const AFFINITY: Duration = Duration::from_secs(10800);
+
+/// What a Service asks for beside its ports. The Go program ignores all of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// The networks that may use the load balancer; none lets everybody.
+    pub source_ranges: Option<BTreeSet<IpNet>>,
+    /// How long a client keeps its node, if it keeps one.
+    pub affinity: Option<Duration>,
+    /// The port where a node says whether it has endpoints, if only such nodes are to get traffic.
+    pub health_check: Option<u16>,
+    /// Whether nodes see the addresses of clients.
+    pub is_snat_disabled: bool,
+    /// The address that the load balancer is to have.
+    pub address: Option<IpAddr>,
+}
+
+/// What a Service asks for beside its ports. `is_snat_disabled` is that of the configuration.
+///
+/// # Errors
+/// [`Error::Invalid`] that names the field or annotation which cannot be followed, and what is expected.
+pub fn features_of(service: &Service, is_snat_disabled: bool) -> Result<Features, Error> {
+    let nothing = ServiceSpec::default();
+    let spec = service.spec.as_ref().unwrap_or(&nothing);
+    check_families(spec)?;
+    let ranges = facts::source_ranges(service).map_err(|error| not_possible(error.to_string()))?;
+    let health_check = facts::health_check(service).and_then(|check| u16::try_from(check.port).ok());
+    Ok(Features {
+        source_ranges: Some(ranges).filter(|ranges| !facts::allows_everything(ranges)),
+        affinity: affinity_of(spec),
+        health_check: health_check.filter(|port| *port > 0),
+        is_snat_disabled: snat_of(service)?.unwrap_or(is_snat_disabled),
+        address: address_of(spec)?,
+    })
+}
+
+/// Whether an existing load balancer has the address that its Service asks for: an address is not changed.
+///
+/// # Errors
+/// [`Error::Invalid`] that names both addresses.
+pub fn check_address(features: &Features, address: IpAddr) -> Result<(), Error> {
+    match features.address.filter(|wanted| *wanted != address) {
+        None => Ok(()),
+        Some(wanted) => Err(not_possible(format!(
+            "spec.loadBalancerIP asks for {wanted}, and the load balancer has {address}; the address of a load balancer is \
+             not changed: create the Service again"
+        ))),
+    }
+}
+
+fn not_possible(message: String) -> Error {
+    Error::Invalid { reason: reason::LoadBalancerNotPossible, message }
+}
+
+fn check_families(spec: &ServiceSpec) -> Result<(), Error> {
+    if spec.ip_family_policy.as_deref() == Some("RequireDualStack") {
+        let message = "spec.ipFamilyPolicy is RequireDualStack, and load balancers have IPv4 only; expected SingleStack or \
+                       PreferDualStack";
+        return Err(not_possible(message.to_owned()));
+    }
+    let families = spec.ip_families.as_deref().unwrap_or_default();
+    if families.is_empty() || families.iter().any(|family| family == "IPv4") {
+        return Ok(());
+    }
+    Err(not_possible("spec.ipFamilies has no IPv4, and load balancers have IPv4 only; expected IPv4".to_owned()))
+}
+
+fn affinity_of(spec: &ServiceSpec) -> Option<Duration> {
+    let client_ip = spec.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
+    let seconds =
+        client_ip.and_then(|client_ip| client_ip.timeout_seconds).and_then(|seconds| u64::try_from(seconds).ok());
+    let is_kept = spec.session_affinity.as_deref() == Some("ClientIP");
+    is_kept.then(|| seconds.filter(|seconds| *seconds > 0).map_or(AFFINITY, Duration::from_secs))
+}
+
+fn snat_of(service: &Service) -> Result<Option<bool>, Error> {
+    let annotations = service.metadata.annotations.as_ref();
+    match annotations.and_then(|annotations| annotations.get(ANNOTATION_SNAT)).map(|text| text.trim()) {
+        None | Some("") => Ok(None),
+        Some("automap") => Ok(Some(false)),
+        Some("disabled") => Ok(Some(true)),
+        Some(text) => {
+            Err(not_possible(format!("the annotation {ANNOTATION_SNAT} is {text:?}; expected automap or disabled")))
+        }
+    }
+}
+
+fn address_of(spec: &ServiceSpec) -> Result<Option<IpAddr>, Error> {
+    let Some(text) = spec.load_balancer_ip.as_deref().filter(|text| !text.is_empty()) else { return Ok(None) };
+    match parse_ip(text).filter(IpAddr::is_ipv4) {
+        Some(address) => Ok(Some(address)),
+        None => Err(not_possible(format!("spec.loadBalancerIP is {text:?}; expected an IPv4 address"))),
+    }
+}
 
 /// The name of the class that a Service asks for.
 pub fn class_of(service: &Service) -> &str {
@@ -43,18 +148,14 @@ pub fn check_class(config: &LoadBalancers, class: &str) -> Result<(), Error> {
 pub fn ports_of(service: &Service) -> Result<Vec<(Port, u16)>, Error> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     if ports.is_empty() {
-        let message = "the Service has no ports; expected at least one".to_owned();
-        return Err(Error::Invalid { reason: reason::LoadBalancerNotPossible, message });
+        return Err(not_possible("the Service has no ports; expected at least one".to_owned()));
     }
     ports.iter().map(port_of).collect()
 }
 
 fn port_of(port: &ServicePort) -> Result<(Port, u16), Error> {
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
-    let wrong = |what: &str| {
-        let message = format!("port {protocol}/{} cannot be served by NSX: {what}", port.port);
-        Error::Invalid { reason: reason::LoadBalancerNotPossible, message }
-    };
+    let wrong = |what: &str| not_possible(format!("port {protocol}/{} cannot be served by NSX: {what}", port.port));
     let kind = match protocol {
         "TCP" => Protocol::Tcp,
         "UDP" => Protocol::Udp,
@@ -102,6 +203,59 @@ mod tests {
             (json!({"port": 0, "nodePort": 30080}), "port TCP/0 cannot be served"),
         ] {
             let error = with(wrong).unwrap_err();
+            assert!(error.to_string().starts_with(expected), "{error}");
+            assert_eq!(error.reason(), reason::LoadBalancerNotPossible);
+        }
+    }
+
+    #[test]
+    fn what_a_service_asks_for_is_read() {
+        let plain = service(json!({"spec": {"type": "LoadBalancer", "ipFamilies": ["IPv4"]}}));
+        assert_eq!(features_of(&plain, false).unwrap(), Features::default());
+        assert!(features_of(&plain, true).unwrap().is_snat_disabled);
+        let all = service(json!({
+            "metadata": {"annotations": {ANNOTATION_SNAT: " automap "}},
+            "spec": {
+                "type": "LoadBalancer", "ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"],
+                "loadBalancerSourceRanges": ["10.0.0.0/8", "fd00::/8"], "sessionAffinity": "ClientIP",
+                "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}, "externalTrafficPolicy": "Local",
+                "healthCheckNodePort": 32000, "loadBalancerIP": "192.0.2.7",
+            },
+        }));
+        let expected = Features {
+            source_ranges: Some(["10.0.0.0/8", "fd00::/8"].map(|range| range.parse().unwrap()).into()),
+            affinity: Some(Duration::from_secs(60)),
+            health_check: Some(32000),
+            is_snat_disabled: false,
+            address: Some("192.0.2.7".parse().unwrap()),
+        };
+        assert_eq!(features_of(&all, true).unwrap(), expected);
+        assert!(check_address(&expected, "192.0.2.7".parse().unwrap()).is_ok());
+        let error = check_address(&expected, "192.0.2.8".parse().unwrap()).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("spec.loadBalancerIP asks for 192.0.2.7, and the load balancer has 192.0.2.8")
+        );
+        let affinity = service(json!({"spec": {"sessionAffinity": "ClientIP"}}));
+        assert_eq!(features_of(&affinity, false).unwrap().affinity, Some(AFFINITY));
+        let everybody = service(json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8", "0.0.0.0/0"]}}));
+        assert_eq!(features_of(&everybody, false).unwrap().source_ranges, None);
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused_by_name() {
+        let annotated = |name: &str, text: &str| json!({"metadata": {"annotations": {name: text}}});
+        for (wrong, expected) in [
+            (json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0"]}}), "source range \"10.0.0.0\""),
+            (annotated(facts::ANNOTATION_SOURCE_RANGES, "10.0.0.0/8,x"), "source range \"x\""),
+            (annotated(ANNOTATION_SNAT, "off"), "the annotation loadbalancer.vsphere-ccm.dev/snat is \"off\""),
+            (json!({"spec": {"ipFamilyPolicy": "RequireDualStack"}}), "spec.ipFamilyPolicy is RequireDualStack"),
+            (json!({"spec": {"ipFamilies": ["IPv6"]}}), "spec.ipFamilies has no IPv4"),
+            (json!({"spec": {"loadBalancerIP": "fd00::1"}}), "spec.loadBalancerIP is \"fd00::1\""),
+            (json!({"spec": {"loadBalancerIP": "x"}}), "spec.loadBalancerIP is \"x\""),
+        ] {
+            let error = features_of(&service(wrong), false).unwrap_err();
             assert!(error.to_string().starts_with(expected), "{error}");
             assert_eq!(error.reason(), reason::LoadBalancerNotPossible);
         }

@@ -12,16 +12,18 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use tokio::time::Instant;
 use tracing::info;
 
 use super::{Backend, Change, Each, Names, Parts, PoolUpdate, Record, Request, Scope};
+use crate::base::addresses::parse_ip;
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::Reservation;
 use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
 use crate::cloud::{Error, WritePermit};
 use crate::providers::vsphere::load_balancer::layout::{
-    CLUSTER_UID, IDS, Kind, Layout, Owner, PoolFacts, Protocol, ServerFacts,
+    CLUSTER_UID, GROUPS, IDS, Kind, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, ServerFacts,
 };
 use crate::providers::vsphere::load_balancer::members;
 use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks, VirtualServer};
@@ -82,6 +84,12 @@ impl Calls {
             Kind::Allocation => {
                 Self { get: "ip-allocations.get", put: "ip-allocations.create", delete: "ip-allocations.delete" }
             }
+            Kind::Group => Self { get: "groups.get", put: "groups.put", delete: "groups.delete" },
+            Kind::PersistenceProfile => Self {
+                get: "lb-persistence-profiles.get",
+                put: "lb-persistence-profiles.put",
+                delete: "lb-persistence-profiles.delete",
+            },
         }
     }
 }
@@ -470,7 +478,9 @@ impl Backend for Nsx {
         match step {
             Step::CreateMonitor { .. }
             | Step::CreatePool { .. }
-            | Step::Allocate
+            | Step::CreateGroup { .. }
+            | Step::CreatePersistenceProfile { .. }
+            | Step::Allocate { .. }
             | Step::CreateLbService
             | Step::CreateServer { .. } => match request.parts {
                 Some(parts) => self.perform_creation(request, parts, step, record).await,
@@ -483,9 +493,19 @@ impl Backend for Nsx {
             Step::ChangeServer { server, .. } => {
                 self.edit(request, Kind::VirtualServer, &server.marks, step, record).await
             }
+            Step::ChangeGroup { group, .. } => self.edit(request, Kind::Group, &group.marks, step, record).await,
+            Step::ChangePersistenceProfile { profile, .. } => {
+                self.edit(request, Kind::PersistenceProfile, &profile.marks, step, record).await
+            }
+            Step::Read { kind, path } => {
+                let doing = format!("read {path}");
+                let found = self.get(Target { kind: *kind, path, doing: &doing }).await?;
+                record(found.map_or_else(|| Change::Gone(path.clone()), |object| Change::Entered(*kind, object)));
+                Ok(())
+            }
             Step::Obstructed { port, server } => Err(obstructed(port, server)),
             Step::Mark { marks } => {
-                let kind = if marks.path.starts_with(POOLS) { Kind::Pool } else { Kind::Monitor };
+                let kind = kind_of(&marks.path);
                 let doing = format!("tag {}", marks.path);
                 let target = Target { kind, path: &marks.path, doing: &doing };
                 let tags = plan::marks_of(&request.owner, request.layout);
@@ -495,6 +515,10 @@ impl Backend for Nsx {
             Step::DeleteServer(server) => self.delete(request, Kind::VirtualServer, &server.marks, record).await,
             Step::DeletePool(pool) => self.delete(request, Kind::Pool, &pool.marks, record).await,
             Step::DeleteMonitor(monitor) => self.delete(request, Kind::Monitor, &monitor.marks, record).await,
+            Step::DeletePersistenceProfile(profile) => {
+                self.delete(request, Kind::PersistenceProfile, &profile.marks, record).await
+            }
+            Step::DeleteGroup(group) => self.delete(request, Kind::Group, &group.marks, record).await,
             Step::Release(allocation) => self.delete(request, Kind::Allocation, &allocation.marks, record).await,
         }
     }
@@ -561,27 +585,45 @@ impl Nsx {
         record: Record<'_>,
     ) -> Result<(), Error> {
         let Request { layout, owner, .. } = *request;
-        let Parts { address_pool, members, is_snat_disabled, size, tier1, .. } = parts;
+        let Parts { address_pool, members, size, tier1, .. } = parts;
         let (kind, parent, port, body, doing) = match step {
-            Step::CreateMonitor { port } => {
-                let body = layout.monitor(&owner, port.port, port.node_port);
+            Step::CreateMonitor { port, number } => {
+                let body = layout.monitor(&owner, port.port, *number);
                 (Kind::Monitor, MONITORS, Some(port.port), body, format!("create the monitor of port {}", port.port))
             }
-            Step::CreatePool { port, monitor } => {
+            Step::CreatePool { port, monitor, is_snat_disabled } => {
                 let (port, monitor, is_snat_disabled) = (port.port, *monitor, *is_snat_disabled);
                 let body = layout.pool(&owner, &PoolFacts { port, address_pool, members, monitor, is_snat_disabled });
                 (Kind::Pool, POOLS, Some(port), body, format!("create the pool of port {port}"))
             }
-            Step::CreateServer { port, address, pool, lb_service } => {
-                let body = layout.virtual_server(&owner, &server_facts(parts, port, *address, pool, lb_service));
+            Step::CreateServer { port, .. } => {
+                let Some(facts) = server_facts(parts, step) else { return Ok(()) };
                 let doing = format!("create the virtual server of port {}", port.port);
-                (Kind::VirtualServer, SERVERS, Some(port.port), body, doing)
+                (Kind::VirtualServer, SERVERS, Some(port.port), layout.virtual_server(&owner, &facts), doing)
+            }
+            Step::CreateGroup { ranges } => (
+                Kind::Group,
+                GROUPS,
+                None,
+                layout.group(&owner, ranges),
+                "create the group of source ranges".to_owned(),
+            ),
+            Step::CreatePersistenceProfile { timeout } => {
+                let body = layout.persistence_profile(&owner, *timeout);
+                (
+                    Kind::PersistenceProfile,
+                    PERSISTENCE_PROFILES,
+                    None,
+                    body,
+                    "create the persistence profile".to_owned(),
+                )
             }
             Step::CreateLbService => {
                 let body = layout.lb_service(size, tier1.as_deref());
                 (Kind::LbService, LB_SERVICES, None, body, "create the load balancer service".to_owned())
             }
-            _ => return self.allocate(request, address_pool, record).await,
+            Step::Allocate { address } => return self.allocate(request, address_pool, *address, record).await,
+            _ => return Ok(()),
         };
         let id = |attempt| match kind {
             Kind::LbService => layout.lb_service_id(tier1.as_deref(), attempt),
@@ -590,34 +632,80 @@ impl Nsx {
         self.create(request, New { kind, parent, id: &id, body, doing }, record).await.map(drop)
     }
 
-    async fn allocate(&self, request: &Request<'_>, pool: &str, record: Record<'_>) -> Result<(), Error> {
+    async fn allocate(
+        &self,
+        request: &Request<'_>,
+        pool: &str,
+        wish: Option<IpAddr>,
+        record: Record<'_>,
+    ) -> Result<(), Error> {
         let Request { layout, owner, .. } = *request;
         let (kind, parent) = (Kind::Allocation, format!("{ADDRESS_POOLS}/{pool}/ip-allocations"));
-        let (body, doing) = (layout.allocation(&owner), format!("reserve an address of the pool {pool}"));
+        if let Some(wish) = wish {
+            self.check_wish(pool, wish).await?;
+        }
+        let (body, doing) = (layout.allocation(&owner, wish), format!("reserve an address of the pool {pool}"));
         let id = |attempt| layout.id(kind, owner.uid, None, attempt);
         let created = self.create(request, New { kind, parent: &parent, id: &id, body, doing }, record).await?;
         match created.and_then(|object| Allocation::read(&object, layout)) {
-            Some(allocation) if allocation.address.is_none() => self.read_address(request, &allocation, record).await,
-            Some(_) | None => Ok(()),
+            // Also of an address that was asked for: NSX may refuse it.
+            Some(allocation) => self.read_address(request, &allocation, record).await,
+            None => Ok(()),
         }
+    }
+
+    /// NSX may accept an address that is outside of the pool or in use.
+    async fn check_wish(&self, pool: &str, wish: IpAddr) -> Result<(), Error> {
+        let doing = format!("reserve the address {wish} of the pool {pool}");
+        let unavailable = |what: &str| Error::Exhausted {
+            reason: reason::AddressUnavailable,
+            message: format!("{doing}: {what}"),
+            after: LATER,
+        };
+        let (mut is_inside, mut is_taken) = (false, false);
+        let subnets = format!("{ADDRESS_POOLS}/{pool}/ip-subnets");
+        self.list(&subnets, "ip-subnets.list", PAGE, &mut |subnet| is_inside |= has_address(&subnet, wish)).await?;
+        if !is_inside {
+            return Err(unavailable("it is outside of the ranges of the pool"));
+        }
+        let allocations = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
+        let wanted = wish.to_string();
+        self.list(&allocations, "ip-allocations.list", PAGE, &mut |one| {
+            is_taken |= one.text("allocation_ip") == wanted || one.text("allocated_ip") == wanted;
+        })
+        .await?;
+        if is_taken { Err(unavailable("it is in use")) } else { Ok(()) }
     }
 }
 
-fn server_facts<'a>(
-    parts: &'a Parts,
-    port: &'a WantedPort,
-    address: IpAddr,
-    pool: &'a str,
-    lb_service: &'a str,
-) -> ServerFacts<'a> {
-    ServerFacts {
+/// Whether a range of a subnet has the address.
+fn has_address(subnet: &Object, address: IpAddr) -> bool {
+    let ranges = subnet.0.get("allocation_ranges").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let end = |range: &Value, name: &str| range.get(name).and_then(Value::as_str).and_then(parse_ip);
+    ranges.iter().any(|range| {
+        let ends = end(range, "start").zip(end(range, "end"));
+        ends.is_some_and(|(start, end)| start <= address && address <= end)
+    })
+}
+
+fn server_facts<'a>(parts: &'a Parts, step: &'a Step<'_>) -> Option<ServerFacts<'a>> {
+    let Step::CreateServer { port, address, pool, lb_service, group, persistence } = step else { return None };
+    Some(ServerFacts {
         port: port.port,
         node_port: port.node_port,
-        address,
+        address: *address,
         class: &parts.class,
         address_pool: &parts.address_pool,
         profile: &port.profile,
         pool,
         lb_service,
-    }
+        group: *group,
+        persistence: *persistence,
+    })
+}
+
+/// The kind of the object of this path.
+fn kind_of(path: &str) -> Kind {
+    let kinds = [(POOLS, Kind::Pool), (GROUPS, Kind::Group), (PERSISTENCE_PROFILES, Kind::PersistenceProfile)];
+    kinds.into_iter().find(|(parent, _)| path.starts_with(parent)).map_or(Kind::Monitor, |(_, kind)| kind)
 }

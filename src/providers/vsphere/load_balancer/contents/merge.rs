@@ -86,6 +86,9 @@ pub fn merge(mut read: Contents, before: Before<'_>) -> Merged {
         merge_lists(&old.pools, &mut new.pools, before, &mut missed);
         merge_lists(&old.monitors, &mut new.monitors, before, &mut missed);
         merge_lists(&old.allocations, &mut new.allocations, before, &mut missed);
+        // Lists do not have them.
+        new.groups.clone_from(&old.groups);
+        new.persistence_profiles.clone_from(&old.persistence_profiles);
         if *new != *old {
             changed.insert(service);
         }

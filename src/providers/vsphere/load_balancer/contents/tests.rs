@@ -1,7 +1,11 @@
 //! Objects as NSX lists them.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
+use super::super::layout::{GROUPS, Owner, PERSISTENCE_PROFILES};
 use super::*;
 
 fn layout() -> Layout {
@@ -48,6 +52,65 @@ fn objects_are_found_by_the_service_of_their_tag_in_the_order_of_their_paths() {
     assert_eq!((found.servers.len(), found.allocations[0].address_pool.as_ref()), (1, "p1"));
     assert_eq!(contents.services().collect::<Vec<_>>(), ["ns/other", "ns/s"]);
     assert!(contents.of_service("ns/none").is_empty());
+}
+
+#[test]
+fn what_the_go_program_does_not_make_is_read() {
+    let control = json!({"action": "ALLOW", "enabled": true, "group_path": "/g"});
+    let restricted = |control: Value| {
+        let more = json!({"access_list_control": control, "lb_persistence_profile_path": "/s"});
+        let server =
+            VirtualServer::read(&object("/infra/lb-virtual-servers/v", Some("ns/s"), more), &layout()).unwrap();
+        assert_eq!(&*server.persistence, "/s");
+        (server.group.to_string(), server.is_restricted)
+    };
+    assert_eq!(restricted(control), ("/g".to_owned(), true));
+    assert_eq!(restricted(json!({"action": "ALLOW", "enabled": false, "group_path": "/g"})), ("/g".to_owned(), false));
+    assert_eq!(restricted(json!({"action": "DROP", "enabled": true, "group_path": "/g"})), ("/g".to_owned(), false));
+    assert_eq!(restricted(Value::Null), (String::new(), false));
+    for (snat, expected) in [
+        (Value::Null, Some(false)),
+        (json!({"type": "LBSnatAutoMap"}), Some(false)),
+        (json!({"type": "LBSnatDisabled"}), Some(true)),
+        (json!({"type": "LBSnatIpPool"}), None),
+    ] {
+        let pool = object("/infra/lb-pools/p", Some("ns/s"), json!({"snat_translation": snat}));
+        assert_eq!(Pool::read(&pool, &layout()).unwrap().is_snat_disabled, expected, "{snat}");
+    }
+    for (resource_type, expected) in
+        [("LBTcpMonitorProfile", Some(false)), ("LBHttpMonitorProfile", Some(true)), ("LBIcmpMonitorProfile", None)]
+    {
+        let monitor = object("/infra/lb-monitor-profiles/m", Some("ns/s"), json!({"resource_type": resource_type}));
+        assert_eq!(Monitor::read(&monitor, &layout()).map(|monitor| monitor.is_http), expected, "{resource_type}");
+    }
+}
+
+#[test]
+fn groups_and_persistence_profiles_are_read_as_they_are_written() {
+    let owner = Owner { namespace: "ns", name: "s", uid: "u" };
+    let ranges = ["10.0.0.0/8", "192.0.2.1/32", "fd00::/8"].map(|range| range.parse().unwrap()).into();
+    let mut group = layout().group(&owner, &ranges);
+    let mut profile = layout().persistence_profile(&owner, Duration::from_secs(60));
+    for (object, parent) in [(&mut group, GROUPS), (&mut profile, PERSISTENCE_PROFILES)] {
+        object.0.insert("id".to_owned(), "x".into());
+        object.0.insert("path".to_owned(), format!("{parent}/x").into());
+    }
+    let mut contents = contents(&[(Kind::Group, group.clone()), (Kind::PersistenceProfile, profile)]);
+    let found = contents.of_service("ns/s");
+    assert_eq!((found.groups[0].ranges.as_ref(), found.persistence_profiles.len()), (Some(&ranges), 1));
+    assert_eq!(found.persistence_profiles[0].timeout, Some(Duration::from_secs(60)));
+    for (expression, expected) in [
+        (json!([{"resource_type": "IPAddressExpression", "ip_addresses": ["10.0.0.7"]}]), Some("10.0.0.7/32")),
+        (json!([{"resource_type": "IPAddressExpression", "ip_addresses": ["10.0.0.1-10.0.0.9"]}]), None),
+        (json!([{"resource_type": "Condition"}]), None),
+    ] {
+        group.0.insert("expression".to_owned(), expression);
+        let expected: Option<BTreeSet<ipnet::IpNet>> = expected.map(|range| [range.parse().unwrap()].into());
+        assert_eq!(Group::read(&group, &layout()).unwrap().ranges, expected);
+    }
+    contents.remove(&format!("{GROUPS}/x"));
+    contents.remove(&format!("{PERSISTENCE_PROFILES}/x"));
+    assert_eq!(contents, Contents::default());
 }
 
 #[test]

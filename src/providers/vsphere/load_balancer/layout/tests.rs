@@ -35,6 +35,8 @@ fn server(layout: &Layout) -> Value {
             profile: "/infra/lb-app-profiles/default-tcp-lb-app-profile",
             pool: "/infra/lb-pools/77aa",
             lb_service: "/infra/lb-services/10be",
+            group: None,
+            persistence: None,
         },
     ))
 }
@@ -51,7 +53,7 @@ fn pool(layout: &Layout, is_snat_disabled: bool, monitor: Option<&str>) -> Value
 fn tag_06_a_configured_tag_does_not_replace_one_of_the_program_but_the_owner() {
     let layout = layout(None, &[("cluster", "x"), ("owner", "them"), ("team", "blue")]);
     let expected = [("cluster", "c"), ("owner", "them"), ("service", "ns/s"), ("team", "blue")];
-    assert_eq!(body(layout.allocation(&OWNER)), json!({"tags": tags(&expected)}));
+    assert_eq!(body(layout.allocation(&OWNER, None)), json!({"tags": tags(&expected)}));
     assert_eq!(layout.owner(), "them");
 }
 
@@ -116,9 +118,9 @@ fn w_07_a_pool_is_that_of_the_go_program_with_the_pool_of_its_address() {
 #[test]
 fn w_09_an_allocation_has_tags_only() {
     let go = [("cluster", "c"), ("owner", PROGRAM), ("service", "ns/s")];
-    assert_eq!(body(layout(None, &[]).allocation(&OWNER)), json!({"tags": tags(&go)}), "W-09");
+    assert_eq!(body(layout(None, &[]).allocation(&OWNER, None)), json!({"tags": tags(&go)}), "W-09");
     let ours = [("cluster", "c"), ("cluster-uid", "k"), ("owner", PROGRAM), ("service", "ns/s")];
-    assert_eq!(body(layout(Some("k"), &[]).allocation(&OWNER)), json!({"tags": tags(&ours)}), "W-09");
+    assert_eq!(body(layout(Some("k"), &[]).allocation(&OWNER, None)), json!({"tags": tags(&ours)}), "W-09");
 }
 
 #[test]
@@ -145,6 +147,8 @@ fn ids_depend_on_cluster_name_service_kind_port_and_attempt_alone() {
         ours.id(Kind::Pool, "u-1", Some(udp), 0),
         ours.id(Kind::Pool, "u-1", Some(HTTP), 1),
         ours.id(Kind::Allocation, "u-1", None, 0),
+        ours.id(Kind::Group, "u-1", None, 0),
+        ours.id(Kind::PersistenceProfile, "u-1", None, 0),
         copy.id(Kind::Pool, "u-1", Some(HTTP), 0),
         ours.lb_service_id(None, 0),
         ours.lb_service_id(Some("/infra/tier-1s/t"), 0),
@@ -153,7 +157,12 @@ fn ids_depend_on_cluster_name_service_kind_port_and_attempt_alone() {
     ];
     let different: std::collections::BTreeSet<_> = ids.iter().collect();
     assert_eq!(different.len(), ids.len());
-    let pinned = [&ids[0], &ids[2], &ids[3], &ids[6], &ids[9]];
+    assert!(ids.iter().all(|id| has_own_form(id)));
+    assert!(
+        !has_own_form("9f7e6b0e-0c0f-4d0f-8d6c-5b5f5b0f1f11") && !has_own_form("x"),
+        "of the Go program, of others"
+    );
+    let pinned = [&ids[0], &ids[2], &ids[3], &ids[6], &ids[11], &ids[7], &ids[8]];
     assert_eq!(
         pinned,
         [
@@ -161,7 +170,9 @@ fn ids_depend_on_cluster_name_service_kind_port_and_attempt_alone() {
             "da2d7254-4b72-50d6-ac8a-0a419f21dc46",
             "0b05531b-a4b3-5cef-807c-53e6ae35d185",
             "d4de6e6c-7b60-5e3d-9a2f-28cb87d4bb7a",
-            "aae0f21c-5b70-5595-a137-e7deb6988caf"
+            "aae0f21c-5b70-5595-a137-e7deb6988caf",
+            "db9e6e0d-7d9c-58d9-bab8-fe235430d3bd",
+            "689a70d7-002c-5131-8996-5f7db5454c4a"
         ]
     );
     assert_eq!(
@@ -172,10 +183,65 @@ fn ids_depend_on_cluster_name_service_kind_port_and_attempt_alone() {
 }
 
 #[test]
+fn a_udp_port_has_a_monitor_that_asks_for_endpoints() {
+    let dns = Port { protocol: Protocol::Udp, number: 53 };
+    let expected = json!({
+        "resource_type": "LBHttpMonitorProfile", "display_name": "cluster:c:ns/s:32000", "monitor_port": 32000,
+        "description":
+            "http monitor for cluster c, service ns/s, port 32000 created by vsphere-cloud-controller-manager",
+        "request_method": "GET", "request_url": "/healthz", "response_status_codes": [200],
+        "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "UDP/53"), ("service", "ns/s")]),
+    });
+    assert_eq!(body(layout(None, &[]).monitor(&OWNER, dns, 32000)), expected);
+}
+
+#[test]
+fn a_group_and_a_persistence_profile_have_the_tags_of_the_service() {
+    let layout = layout(Some("k"), &[]);
+    let tags = tags(&[("cluster", "c"), ("cluster-uid", "k"), ("owner", PROGRAM), ("service", "ns/s")]);
+    let ranges = ["10.0.0.0/8", "192.0.2.0/24"].map(|range| range.parse().unwrap()).into();
+    let addresses = json!(["10.0.0.0/8", "192.0.2.0/24"]);
+    let expected = json!({
+        "display_name": "cluster:c:ns/s",
+        "description": "source ranges for cluster c, service ns/s created by vsphere-cloud-controller-manager",
+        "expression": [{"resource_type": "IPAddressExpression", "ip_addresses": addresses}],
+        "group_type": ["IPAddress"], "tags": tags,
+    });
+    assert_eq!(body(layout.group(&OWNER, &ranges)), expected);
+    let expected = json!({
+        "display_name": "cluster:c:ns/s", "resource_type": "LBSourceIpPersistenceProfile", "timeout": 10800,
+        "description": "session affinity for cluster c, service ns/s created by vsphere-cloud-controller-manager",
+        "tags": tags,
+    });
+    assert_eq!(body(layout.persistence_profile(&OWNER, Duration::from_secs(10800))), expected);
+}
+
+#[test]
+fn a_virtual_server_refers_to_its_group_and_persistence_profile_and_an_allocation_asks_for_an_address() {
+    let facts = ServerFacts {
+        port: HTTP,
+        node_port: 30080,
+        address: "192.0.2.5".parse().unwrap(),
+        class: "default",
+        address_pool: "p1",
+        profile: "/p",
+        pool: "/pool",
+        lb_service: "/l",
+        group: Some("/g"),
+        persistence: Some("/s"),
+    };
+    let server = body(layout(None, &[]).virtual_server(&OWNER, &facts));
+    assert_eq!(server["access_list_control"], json!({"action": "ALLOW", "enabled": true, "group_path": "/g"}));
+    assert_eq!(server["lb_persistence_profile_path"], "/s");
+    let allocation = body(layout(None, &[]).allocation(&OWNER, Some(facts.address)));
+    assert_eq!(allocation["allocation_ip"], "192.0.2.5");
+}
+
+#[test]
 fn a_configured_uid_is_not_written() {
     let layout = layout(None, &[("cluster-uid", "x"), ("service-uid", "y")]);
     let expected = [("cluster", "c"), ("owner", PROGRAM), ("service", "ns/s")];
-    assert_eq!(body(layout.allocation(&OWNER)), json!({"tags": tags(&expected)}));
+    assert_eq!(body(layout.allocation(&OWNER, None)), json!({"tags": tags(&expected)}));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Each row of the table.
 
 use super::super::layout::{Port, Protocol};
-use super::super::objects::{Monitor, Pool};
+use super::super::objects::{Group, Monitor, PersistenceProfile, Pool};
 use super::*;
 
 const UID: &str = "k-1";
@@ -36,27 +36,35 @@ fn of_go() -> Objects {
         lb_service: LBS.into(),
         class: "default".into(),
         address_pool: "p1".into(),
+        group: "".into(),
+        is_restricted: false,
+        persistence: "".into(),
     };
     let pool = Pool {
         marks: marks("pool"),
         members: [ip("10.0.0.1"), ip("10.0.0.2")].into(),
         monitors: vec!["/monitor".into()],
         address_pool: "".into(),
+        is_snat_disabled: Some(false),
     };
     let allocation =
         Allocation { marks: marks("allocation"), address_pool: "p1".into(), address: Some(ip("192.0.2.5")) };
     Objects {
         servers: vec![server],
         pools: vec![pool],
-        monitors: vec![Monitor { marks: marks("monitor"), number: Some(30080) }],
+        monitors: vec![Monitor { marks: marks("monitor"), number: Some(30080), is_http: false }],
         allocations: vec![allocation],
+        groups: Vec::new(),
+        persistence_profiles: Vec::new(),
     }
 }
 
 fn all_marks(objects: &mut Objects) -> impl Iterator<Item = &mut Marks> {
-    let Objects { servers, pools, monitors, allocations } = objects;
+    let Objects { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
     let marks = servers.iter_mut().map(|one| &mut one.marks).chain(pools.iter_mut().map(|one| &mut one.marks));
     let marks = marks.chain(monitors.iter_mut().map(|one| &mut one.marks));
+    let marks = marks.chain(groups.iter_mut().map(|one| &mut one.marks));
+    let marks = marks.chain(persistence_profiles.iter_mut().map(|one| &mut one.marks));
     marks.chain(allocations.iter_mut().map(|one| &mut one.marks))
 }
 
@@ -198,12 +206,33 @@ fn an_address_is_ours_only_if_the_service_reports_it_or_a_virtual_server_has_it(
 fn an_id_of_this_program_that_is_of_another_service_is_not_taken_for_its_nodes() {
     let layout = Layout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default() };
     let nodes = [ip("10.0.0.1"), ip("10.0.0.2")].into();
-    let facts =
-        Facts { layout: &layout, service_uid: Some(SERVICE), ingress: &[], lb_service: Some(LBS), nodes: &nodes };
+    let (service_uid, ports) = (Some(SERVICE), &[PORT][..]);
+    let facts = Facts { layout: &layout, service_uid, ports, ingress: &[], lb_service: Some(LBS), nodes: &nodes };
     for (of, expected) in [("s-2", 0), (SERVICE, 1)] {
         let mut objects = of_go();
         objects.servers[0].marks.id = layout.id(Kind::VirtualServer, of, Some(PORT), 0).into();
         assert_eq!(judge(&objects, &facts).ours.servers.len(), expected, "{of}");
     }
     assert_eq!(judge(&of_go(), &facts).ours.servers.len(), 1);
+}
+
+#[test]
+fn a_group_or_persistence_profile_is_ours_by_its_marks_its_id_or_a_virtual_server() {
+    let with = |id: &dyn Fn(Kind) -> String, cluster_uid: Option<&str>| {
+        let of = |kind| Marks { cluster_uid: cluster_uid.map(Into::into), port: None, ..marks(&id(kind)) };
+        let (groups, profile) = (vec![Group { marks: of(Kind::Group), ranges: None }], of(Kind::PersistenceProfile));
+        let persistence_profiles = vec![PersistenceProfile { marks: profile, timeout: None }];
+        Objects { groups, persistence_profiles, ..Objects::default() }
+    };
+    let random = |kind| format!("{kind:?}");
+    let case = Case::default();
+    assert!(case.all_held(&with(&random, None)));
+    assert!(case.all_ours(&with(&random, Some(UID))));
+    let foreign = case.judge(&with(&random, Some("k-2")));
+    assert!(foreign.ours.is_empty() && foreign.held.is_empty());
+    assert!(case.all_ours(&with(&|kind| layout(None).id(kind, SERVICE, None, 2), None)));
+    let mut referred = Objects { servers: of_go().servers, ..with(&random, None) };
+    referred.servers[0].group = referred.groups[0].marks.path.clone();
+    referred.servers[0].persistence = referred.persistence_profiles[0].marks.path.clone();
+    assert!(case.all_ours(&referred));
 }

@@ -2,33 +2,40 @@
 
 use serde_json::{Value, json};
 
-use super::Step;
+use super::{Reference, Step};
 use crate::clients::nsx::Object;
-use crate::providers::vsphere::load_balancer::layout::{Layout, PORT, Port};
+use crate::providers::vsphere::load_balancer::layout::{self, Layout, PORT, Port};
 use crate::providers::vsphere::load_balancer::members::{self, Member};
 use crate::providers::vsphere::nsx::tags::Tags;
 
 impl Step<'_> {
     /// Makes the change of this step in the object as it was read; nothing for a step that changes no object. `members` are
     /// those of [`super::Wanted`]. Tags that all objects have are the caller's.
-    pub fn edit(&self, object: &mut Object, layout: &Layout, members: &[Member]) {
+    pub fn edit(&self, object: &mut Object, Layout { cluster, .. }: &Layout, members: &[Member]) {
         match self {
             Self::ChangeMonitor { port, node_port, .. } => {
                 set(object, "monitor_port", json!(node_port));
                 tag(object, *port);
             }
-            Self::ChangePool { port, monitor, .. } => {
-                members::set(object, members, &layout.cluster);
+            Self::ChangePool { port, monitor, is_snat_disabled, .. } => {
+                members::set(object, members, cluster);
                 set_or_remove(object, "active_monitor_paths", monitor.map(|monitor| json!([monitor])));
+                if let Some(is_disabled) = is_snat_disabled {
+                    set(object, "snat_translation", layout::snat_translation(*is_disabled));
+                }
                 tag(object, *port);
             }
-            Self::ChangeServer { port, pool, .. } => {
+            Self::ChangeServer { port, pool, group, persistence, .. } => {
                 set(object, "ports", json!([port.port.number.to_string()]));
                 set(object, "default_pool_member_ports", json!([port.node_port.to_string()]));
                 set(object, "application_profile_path", json!(port.profile));
                 set(object, "pool_path", json!(pool));
+                refer(object, "access_list_control", *group, layout::access_list);
+                refer(object, "lb_persistence_profile_path", *persistence, |path| path.into());
                 tag(object, port.port);
             }
+            Self::ChangeGroup { ranges, .. } => set(object, "expression", layout::expression(ranges)),
+            Self::ChangePersistenceProfile { timeout, .. } => set(object, "timeout", json!(timeout.as_secs())),
             _ => {}
         }
     }
@@ -36,6 +43,14 @@ impl Step<'_> {
 
 fn tag(object: &mut Object, port: Port) {
     Tags::default().with(PORT, port.to_string()).write_into(object);
+}
+
+fn refer(object: &mut Object, member: &str, reference: Reference<'_>, value: fn(&str) -> Value) {
+    match reference {
+        Reference::Unchanged => {}
+        Reference::Unset => set_or_remove(object, member, None),
+        Reference::Path(path) => set(object, member, value(path)),
+    }
 }
 
 fn set(object: &mut Object, member: &str, value: Value) {

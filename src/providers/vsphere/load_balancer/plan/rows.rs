@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{Known, Wanted, WantedPort};
-use crate::providers::vsphere::load_balancer::layout::{IDS, Kind, Port, Protocol};
+use crate::providers::vsphere::load_balancer::layout::{IDS, Kind, Port, Protocol, has_own_form};
 use crate::providers::vsphere::load_balancer::objects::{Marks, Monitor, Objects, Pool, VirtualServer};
 
 /// What is there for a port.
@@ -17,6 +17,10 @@ pub struct Row<'a> {
     pub server: Option<&'a VirtualServer>,
     pub pool: Option<&'a Pool>,
     pub monitor: Option<&'a Monitor>,
+    /// What its monitor asks, if it is to have one: for TCP the port of the nodes, for UDP their health check.
+    pub probe: Option<u16>,
+    /// Whether it follows what the Go program ignores: this program made its virtual server, or is to make it.
+    pub is_compared: bool,
     /// Another virtual server on the address and port that this one needs.
     pub obstacle: Option<&'a VirtualServer>,
 }
@@ -32,7 +36,7 @@ pub struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// Finds the objects of each port. Those on the address of the load balancer come first.
     pub fn find(wanted: &'a Wanted, known: &Known<'a>, address: Option<IpAddr>) -> Self {
-        let search = Search { wanted, ours: known.ours, address, ids: ids(wanted, known) };
+        let search = Search { wanted, known: *known, ours: known.ours, address, ids: ids(wanted, known) };
         let mut ports: Vec<Row<'a>> = wanted.ports.iter().map(|port| search.row(port)).collect();
         for row in &mut ports {
             row.obstacle = obstacle(row, known, address);
@@ -58,6 +62,7 @@ impl<'a> Rows<'a> {
 
 struct Search<'a> {
     wanted: &'a Wanted,
+    known: Known<'a>,
     ours: &'a Objects,
     address: Option<IpAddr>,
     ids: BTreeMap<String, Port>,
@@ -71,7 +76,25 @@ impl<'a> Search<'a> {
         let pools = self.ours.pools.iter().filter(|pool| self.port_of(&pool.marks) == Some(port.port));
         let is_of_server = |pool: &Pool| server.is_some_and(|server| server.pool == pool.marks.path);
         let pool = pools.min_by_key(|pool| !is_of_server(pool));
-        Row { port, server, pool, monitor: self.monitor(port, pool), obstacle: None }
+        let row = self.empty(port, server);
+        Row { pool, monitor: row.probe.and_then(|_| self.monitor(port, pool)), ..row }
+    }
+
+    /// A row without pool and monitor.
+    fn empty(&self, port: &'a WantedPort, server: Option<&'a VirtualServer>) -> Row<'a> {
+        let is_compared = self.wanted.adopts_fully || server.is_none_or(|server| self.is_made_here(server));
+        let probe = match port.port.protocol {
+            Protocol::Tcp => Some(port.node_port),
+            Protocol::Udp => self.wanted.features.health_check.filter(|_| is_compared),
+        };
+        Row { port, server, pool: None, monitor: None, probe, is_compared, obstacle: None }
+    }
+
+    /// The tag with the UID of the cluster is not enough: adopted objects get it with their first change.
+    fn is_made_here(&self, server: &VirtualServer) -> bool {
+        let Marks { id, cluster_uid, .. } = &server.marks;
+        let is_of_cluster = cluster_uid.is_some() && cluster_uid.as_deref() == self.known.layout.cluster_uid.as_deref();
+        self.ids.contains_key(&**id) || (is_of_cluster && has_own_form(id))
     }
 
     /// The row of a second virtual server of a port. A pool that another row has is not in it.
@@ -83,15 +106,17 @@ impl<'a> Search<'a> {
             pool.marks.path == server.pool && self.port_of(&pool.marks) == Some(port.port) && is_free(pool)
         };
         let pool = self.ours.pools.iter().find(is_its);
-        let monitor = pool.and_then(|pool| self.monitor(port, Some(pool)));
+        let row = self.empty(port, Some(server));
+        let monitor = row.probe.and(pool).and_then(|pool| self.monitor(port, Some(pool)));
         let monitor = monitor.filter(|monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path)));
-        Some(Row { port, server: Some(server), pool, monitor, obstacle: None })
+        Some(Row { pool, monitor, ..row })
     }
 
     /// The monitor of a port: that of its pool before others.
     fn monitor(&self, port: &WantedPort, pool: Option<&Pool>) -> Option<&'a Monitor> {
-        let is_probed = port.port.protocol == Protocol::Tcp;
-        let is_of_port = |monitor: &&Monitor| is_probed && self.port_of(&monitor.marks) == Some(port.port);
+        let is_http = port.port.protocol == Protocol::Udp;
+        let is_of_port =
+            |monitor: &&Monitor| monitor.is_http == is_http && self.port_of(&monitor.marks) == Some(port.port);
         let is_of_pool = |monitor: &Monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path));
         self.ours.monitors.iter().filter(is_of_port).min_by_key(|monitor| !is_of_pool(monitor))
     }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::super::layout::Kind;
+use super::super::layout::{GROUPS, PERSISTENCE_PROFILES, Protocol};
 use super::*;
 
 const UID: &str = "u-1";
@@ -35,6 +35,8 @@ fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> Wanted {
         ingress: Vec::new(),
         cluster_uid: Some(CLUSTER.to_owned()),
         service_uid: Some(UID.to_owned()),
+        features: Features::default(),
+        adopts_fully: false,
     }
 }
 
@@ -48,8 +50,8 @@ fn lb_service() -> LbService {
     }
 }
 
-static NOTHING: Objects =
-    Objects { servers: Vec::new(), pools: Vec::new(), monitors: Vec::new(), allocations: Vec::new() };
+static NOTHING: LazyLock<Objects> = LazyLock::new(Objects::default);
+static NO_PATHS: BTreeSet<Box<str>> = BTreeSet::new();
 
 static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     cluster: "c".to_owned(),
@@ -59,7 +61,7 @@ static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
 
 /// With nothing held.
 fn known<'a>(ours: &'a Objects, lb_service: Option<&'a LbService>) -> Known<'a> {
-    Known { ours, held: &NOTHING, lb_service, layout: &LAYOUT }
+    Known { ours, held: &NOTHING, lb_service, layout: &LAYOUT, read: &NO_PATHS }
 }
 
 fn step<'a>(wanted: &'a Wanted, ours: &'a Objects, lb_service: Option<&'a LbService>) -> Option<Step<'a>> {
@@ -71,6 +73,10 @@ fn step<'a>(wanted: &'a Wanted, ours: &'a Objects, lb_service: Option<&'a LbServ
 struct World {
     objects: Objects,
     lb_service: Option<LbService>,
+    /// The paths of groups and persistence profiles that the inventory has.
+    listed: BTreeSet<Box<str>>,
+    /// Those that this sync has read.
+    read: BTreeSet<Box<str>>,
     made: u32,
     reserved: u8,
     log: Vec<String>,
@@ -80,12 +86,17 @@ impl World {
     /// Of an object that this program creates. What has its id already is in the way.
     fn own_marks(&mut self, kind: Kind, port: Option<Port>) -> Marks {
         let id = LAYOUT.id(kind, UID, port, 0);
-        let Objects { servers, pools, monitors, allocations } = &self.objects;
+        let Objects { servers, pools, monitors, allocations, .. } = &self.objects;
         let ids = servers.iter().map(|one| &one.marks.id).chain(pools.iter().map(|one| &one.marks.id));
         let ids = ids.chain(monitors.iter().map(|one| &one.marks.id));
         let mut ids = ids.chain(allocations.iter().map(|one| &one.marks.id));
         assert!(ids.all(|taken| **taken != *id), "NSX refuses it: the id of the {kind:?} of {port:?} is taken");
-        Marks { path: format!("/{id}").into(), id: id.into(), ..self.marks(kind, port) }
+        let parent = match kind {
+            Kind::Group => GROUPS,
+            Kind::PersistenceProfile => PERSISTENCE_PROFILES,
+            _ => "",
+        };
+        Marks { path: format!("{parent}/{id}").into(), id: id.into(), ..self.marks(kind, port) }
     }
 
     /// Of an object that another program created.
@@ -102,6 +113,27 @@ impl World {
         }
     }
 
+    /// What the inventory has.
+    fn view(&self) -> Objects {
+        let mut objects = self.objects.clone();
+        objects.groups.retain(|one| self.listed.contains(&one.marks.path));
+        objects.persistence_profiles.retain(|one| self.listed.contains(&one.marks.path));
+        objects
+    }
+
+    /// The path of a group or persistence profile that is created, or was before.
+    fn enter(&mut self, kind: Kind) -> Marks {
+        let marks = self.own_marks(kind, None);
+        self.listed.insert(marks.path.clone());
+        self.read.insert(marks.path.clone());
+        marks
+    }
+
+    /// As after a restart.
+    fn forget(&mut self) {
+        self.listed.clear();
+    }
+
     fn assert_free(&self, address: IpAddr, port: &WantedPort, but: &str) {
         let is_there = |one: &&VirtualServer| one.address == Some(address) && one.number == Some(port.port.number);
         let mut others = self.objects.servers.iter().filter(is_there);
@@ -115,9 +147,10 @@ impl World {
         let members = || wanted.members.iter().map(|member| member.address).collect();
         let at = |path: &str, paths: Vec<&str>| paths.iter().position(|known| *known == path).unwrap();
         let word = match step {
-            Step::CreateMonitor { port } => {
-                let (number, marks) = (Some(port.node_port), self.own_marks(Kind::Monitor, Some(port.port)));
-                self.objects.monitors.push(Monitor { marks, number });
+            Step::CreateMonitor { port, number } => {
+                let (number, marks) = (Some(*number), self.own_marks(Kind::Monitor, Some(port.port)));
+                let is_http = port.port.protocol == Protocol::Udp;
+                self.objects.monitors.push(Monitor { marks, number, is_http });
                 "monitor"
             }
             Step::ChangeMonitor { monitor, port, node_port } => {
@@ -126,20 +159,22 @@ impl World {
                 objects.monitors[at].number = Some(*node_port);
                 "change monitor"
             }
-            Step::CreatePool { port, monitor } => {
+            Step::CreatePool { port, monitor, is_snat_disabled } => {
                 let (monitors, members) = (monitor.iter().map(|path| (*path).into()).collect(), members());
                 let marks = self.own_marks(Kind::Pool, Some(port.port));
-                self.objects.pools.push(Pool { marks, members, monitors, address_pool: "p".into() });
+                let (address_pool, is_snat_disabled) = ("p".into(), Some(*is_snat_disabled));
+                self.objects.pools.push(Pool { marks, members, monitors, address_pool, is_snat_disabled });
                 "pool"
             }
-            Step::ChangePool { pool, port, monitor } => {
+            Step::ChangePool { pool, port, monitor, is_snat_disabled } => {
                 let at = at(&pool.marks.path, objects.pools.iter().map(|one| &*one.marks.path).collect());
                 objects.pools[at].marks.port = Some(*port);
                 objects.pools[at].members = members();
+                objects.pools[at].is_snat_disabled = is_snat_disabled.or(objects.pools[at].is_snat_disabled);
                 objects.pools[at].monitors = monitor.iter().map(|path| (*path).into()).collect();
                 "change pool"
             }
-            Step::Allocate => {
+            Step::Allocate { .. } => {
                 let marks = self.own_marks(Kind::Allocation, None);
                 self.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
                 "allocate"
@@ -154,7 +189,7 @@ impl World {
                 self.lb_service = Some(lb_service());
                 "lb service"
             }
-            Step::CreateServer { port, address, pool, lb_service } => {
+            Step::CreateServer { port, address, pool, lb_service, group, persistence } => {
                 self.assert_free(*address, port, "");
                 let marks = self.own_marks(Kind::VirtualServer, Some(port.port));
                 self.objects.servers.push(VirtualServer {
@@ -167,10 +202,13 @@ impl World {
                     lb_service: (*lb_service).into(),
                     class: "default".into(),
                     address_pool: "p".into(),
+                    group: group.unwrap_or_default().into(),
+                    is_restricted: group.is_some(),
+                    persistence: persistence.unwrap_or_default().into(),
                 });
                 "server"
             }
-            Step::ChangeServer { server, port, pool } => {
+            Step::ChangeServer { server, port, pool, group, persistence } => {
                 let at = at(&server.marks.path, objects.servers.iter().map(|one| &*one.marks.path).collect());
                 self.assert_free(server.address.unwrap(), port, &server.marks.path);
                 let objects = &mut self.objects;
@@ -179,7 +217,68 @@ impl World {
                 objects.servers[at].node_port = Some(port.node_port);
                 objects.servers[at].profile = port.profile.as_str().into();
                 objects.servers[at].pool = (*pool).into();
+                if let Some(path) = referred(*group) {
+                    objects.servers[at].is_restricted = !path.is_empty();
+                    objects.servers[at].group = path;
+                }
+                objects.servers[at].persistence = referred(*persistence).unwrap_or(server.persistence.clone());
                 "change server"
+            }
+            Step::Read { path, .. } => {
+                assert!(!self.listed.contains(path.as_str()), "it is known already");
+                self.read.insert(path.as_str().into());
+                let groups = objects.groups.iter().map(|one| &one.marks.path);
+                let mut all = groups.chain(objects.persistence_profiles.iter().map(|one| &one.marks.path));
+                if all.any(|known| **known == **path) {
+                    self.listed.insert(path.as_str().into());
+                }
+                "read"
+            }
+            Step::CreateGroup { ranges } => {
+                let left = objects.groups.first().map(|one| one.marks.path.clone());
+                match left {
+                    Some(path) => drop(self.listed.insert(path)),
+                    None => {
+                        let (marks, ranges) = (self.enter(Kind::Group), Some((*ranges).clone()));
+                        self.objects.groups.push(Group { marks, ranges });
+                    }
+                }
+                "group"
+            }
+            Step::ChangeGroup { group, ranges } => {
+                let at = at(&group.marks.path, objects.groups.iter().map(|one| &*one.marks.path).collect());
+                objects.groups[at].ranges = Some((*ranges).clone());
+                "change group"
+            }
+            Step::CreatePersistenceProfile { timeout } => {
+                let left = objects.persistence_profiles.first().map(|one| one.marks.path.clone());
+                match left {
+                    Some(path) => drop(self.listed.insert(path)),
+                    None => {
+                        let (marks, timeout) = (self.enter(Kind::PersistenceProfile), Some(*timeout));
+                        self.objects.persistence_profiles.push(PersistenceProfile { marks, timeout });
+                    }
+                }
+                "profile"
+            }
+            Step::ChangePersistenceProfile { profile, timeout } => {
+                let paths = objects.persistence_profiles.iter().map(|one| &*one.marks.path).collect();
+                let at = at(&profile.marks.path, paths);
+                objects.persistence_profiles[at].timeout = Some(*timeout);
+                "change profile"
+            }
+            Step::DeleteGroup(group) => {
+                assert!(objects.servers.iter().all(|server| server.group != group.marks.path), "NSX refuses it");
+                self.read.insert(group.marks.path.clone());
+                objects.groups.retain(|one| one != *group);
+                "delete group"
+            }
+            Step::DeletePersistenceProfile(profile) => {
+                let is_free = objects.servers.iter().all(|server| server.persistence != profile.marks.path);
+                assert!(is_free, "NSX refuses it");
+                self.read.insert(profile.marks.path.clone());
+                objects.persistence_profiles.retain(|one| one != *profile);
+                "delete profile"
             }
             Step::Mark { marks } => {
                 let Objects { pools, monitors, .. } = objects;
@@ -217,9 +316,16 @@ impl World {
 
     /// Applies steps until none is left; gives their words.
     fn ensure(&mut self, wanted: &Wanted) -> Vec<String> {
-        while let (objects, lb_service) = (self.objects.clone(), self.lb_service.clone())
-            && let Some(step) = step(wanted, &objects, lb_service.as_ref())
-        {
+        self.begin(wanted, usize::MAX)
+    }
+
+    /// Applies so many steps; gives their words.
+    fn begin(&mut self, wanted: &Wanted, steps: usize) -> Vec<String> {
+        self.read.clear();
+        for _ in 0..steps {
+            let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
+            let known = Known { read: &read, ..known(&objects, lb_service.as_ref()) };
+            let Some(step) = next(wanted, &known) else { break };
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             self.apply(&step, wanted);
             if matches!(step, Step::Obstructed { .. }) {
@@ -230,14 +336,26 @@ impl World {
     }
 
     fn delete(&mut self, cluster_uid: Option<&str>) -> Vec<String> {
-        let nothing = Wanted { cluster_uid: cluster_uid.map(str::to_owned), ..wanted(&[], &[]) };
-        while let objects = self.objects.clone()
-            && let Some(step) = next_deletion(&nothing, &known(&objects, None))
+        self.delete_as(&Wanted { cluster_uid: cluster_uid.map(str::to_owned), ..wanted(&[], &[]) })
+    }
+
+    fn delete_as(&mut self, nothing: &Wanted) -> Vec<String> {
+        self.read.clear();
+        while let (objects, read) = (self.view(), self.read.clone())
+            && let Some(step) = next_deletion(nothing, &Known { read: &read, ..known(&objects, None) })
         {
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
-            self.apply(&step, &nothing);
+            self.apply(&step, nothing);
         }
         std::mem::take(&mut self.log)
+    }
+}
+
+fn referred(reference: Reference<'_>) -> Option<Box<str>> {
+    match reference {
+        Reference::Unchanged => None,
+        Reference::Unset => Some("".into()),
+        Reference::Path(path) => Some(path.into()),
     }
 }
 
@@ -304,7 +422,7 @@ fn l_09_a_deletion_needs_no_address() {
 
 /// As the Go program leaves objects.
 fn without_uids(objects: &mut Objects) {
-    let Objects { servers, pools, monitors, allocations } = objects;
+    let Objects { servers, pools, monitors, allocations, .. } = objects;
     let marks = servers.iter_mut().map(|one| &mut one.marks).chain(pools.iter_mut().map(|one| &mut one.marks));
     let marks = marks.chain(monitors.iter_mut().map(|one| &mut one.marks));
     for marks in marks.chain(allocations.iter_mut().map(|one| &mut one.marks)) {
@@ -484,6 +602,8 @@ fn an_address_that_does_not_come_keeps_no_other_one_from_being_released_or_used(
     let addresses: Vec<_> = world.objects.allocations.iter().map(|allocation| allocation.address).collect();
     assert_eq!(addresses, [None, Some(ip(5))]);
 }
+
+mod features;
 
 fn any_port() -> impl Strategy<Value = (Port, u16)> {
     (any::<bool>(), 80u16..84, 30000u16..30003)

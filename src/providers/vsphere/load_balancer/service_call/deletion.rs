@@ -7,6 +7,7 @@ use crate::providers::vsphere::load_balancer::inventory::Need;
 use crate::providers::vsphere::load_balancer::objects::Allocation;
 use crate::providers::vsphere::load_balancer::ownership::Judged;
 use crate::providers::vsphere::load_balancer::plan::{self, Wanted};
+use crate::providers::vsphere::load_balancer::wanted;
 
 /// The allocations whose addresses decide whether they are released: those that only a virtual server, while it is there,
 /// shows to be ours, and those that a virtual server of others may have.
@@ -25,6 +26,8 @@ impl ServiceCall<'_> {
             ingress: self.ingress.clone(),
             cluster_uid: self.layout.cluster_uid.clone(),
             service_uid: self.uid().map(str::to_owned),
+            features: wanted::features_of(self.service, false).unwrap_or_default(),
+            adopts_fully: false,
         };
         for _ in 0..self.most_steps() {
             let seen = self.observe();

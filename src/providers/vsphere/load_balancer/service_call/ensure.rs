@@ -14,8 +14,10 @@ use crate::providers::vsphere::load_balancer::backend::Parts;
 use crate::providers::vsphere::load_balancer::inventory::Need;
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
 use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted, WantedPort};
+use crate::providers::vsphere::load_balancer::wanted::Features;
 use crate::providers::vsphere::load_balancer::{members, status, wanted};
 use crate::providers::vsphere::reason;
+use crate::providers::vsphere::routes::Adoption;
 
 /// How old the reading may be in which a name of the configuration is not found.
 const RECENT: Duration = Duration::from_secs(60);
@@ -29,6 +31,7 @@ impl ServiceCall<'_> {
     ) -> Result<LoadBalancerStatus, Error> {
         wanted::check_class(&self.of.config, wanted::class_of(self.service))?;
         let ports = wanted::ports_of(self.service)?;
+        let features = wanted::features_of(self.service, self.of.config.snat_disabled)?;
         self.check(Need::Any)?;
         let (mut creating, mut allocated) = (None, false);
         for _ in 0..self.most_steps() {
@@ -40,10 +43,10 @@ impl ServiceCall<'_> {
             if seen.judged.ours.servers.is_empty() && self.read_one(&seen.judged.unread).await? {
                 continue;
             }
-            let (wanted, parts) = self.wanted(&seen, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
+            let (wanted, parts) =
+                self.wanted(&seen, &ports, &features, nodes).map_err(|error| self.unless_outdated(error))?;
             let Some(step) = plan::next(&wanted, &seen.known(&self.layout)) else {
-                self.inventory().completed(&self.key);
-                return Ok(status(plan::address(&wanted, &seen.judged.ours)));
+                return self.completed(&wanted, &seen);
             };
             if is_creation(&step) && !self.ingress.is_empty() && !self.inventory().was_complete(&self.key) {
                 self.check(Need::Second)?;
@@ -52,11 +55,23 @@ impl ServiceCall<'_> {
                 creating = Some(self.inventory().create()?);
             }
             match self.perform(Some(&parts), &step).await {
-                Ok(()) => allocated |= step == Step::Allocate,
+                Ok(()) => allocated |= matches!(step, Step::Allocate { .. }),
                 Err(error) => self.failed(&seen, &step, allocated, error).await?,
             }
         }
         Err(self.endless())
+    }
+
+    /// Nothing is left to do.
+    fn completed(&self, wanted: &Wanted, seen: &Seen) -> Result<LoadBalancerStatus, Error> {
+        self.inventory().completed(&self.key);
+        let address = plan::address(wanted, &seen.judged.ours);
+        let ignored = plan::ignored(wanted, &seen.known(&self.layout));
+        self.inventory().remark(&self.key, &ignored);
+        match address.filter(|_| ignored.is_empty()) {
+            Some(address) => wanted::check_address(&wanted.features, address).map(|()| status(Some(address))),
+            None => Ok(status(address)),
+        }
     }
 
     /// What the configuration names may be there meanwhile: a recent reading decides.
@@ -86,7 +101,13 @@ impl ServiceCall<'_> {
     }
 
     /// The load balancer as it is to be, and what it is made of.
-    fn wanted(&self, seen: &Seen, ports: &[(Port, u16)], nodes: &[Arc<Node>]) -> Result<(Wanted, Parts), Error> {
+    fn wanted(
+        &self,
+        seen: &Seen,
+        ports: &[(Port, u16)],
+        features: &Features,
+        nodes: &[Arc<Node>],
+    ) -> Result<(Wanted, Parts), Error> {
         let requested = wanted::class_of(self.service);
         let servers = &seen.judged.ours.servers;
         let class = servers.iter().map(|server| &*server.class).find(|class| !class.is_empty()).unwrap_or(requested);
@@ -115,6 +136,8 @@ impl ServiceCall<'_> {
             ingress: self.ingress.clone(),
             cluster_uid: self.layout.cluster_uid.clone(),
             service_uid: self.uid().map(str::to_owned),
+            features: features.clone(),
+            adopts_fully: self.of.adoption == Adoption::Full,
         };
         let is_ipv4 = plan::address(&wanted, &seen.judged.ours).is_none_or(|address: IpAddr| address.is_ipv4());
         wanted.members = members::of_nodes(nodes, is_ipv4);
@@ -122,7 +145,6 @@ impl ServiceCall<'_> {
             class: class.to_owned(),
             address_pool,
             members: wanted.members.clone(),
-            is_snat_disabled: self.of.config.snat_disabled,
             size: self.of.config.size.as_str(),
             tier1: self.of.config.tier1.clone(),
         };
@@ -178,7 +200,9 @@ fn is_creation(step: &Step<'_>) -> bool {
         step,
         Step::CreateMonitor { .. }
             | Step::CreatePool { .. }
-            | Step::Allocate
+            | Step::CreateGroup { .. }
+            | Step::CreatePersistenceProfile { .. }
+            | Step::Allocate { .. }
             | Step::CreateLbService
             | Step::CreateServer { .. }
     )

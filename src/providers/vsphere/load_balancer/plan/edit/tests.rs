@@ -1,10 +1,14 @@
 //! The edits of an object of NSX.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::*;
 use crate::providers::vsphere::load_balancer::layout::Protocol;
-use crate::providers::vsphere::load_balancer::objects::{Marks, Monitor, Pool, VirtualServer};
+use crate::providers::vsphere::load_balancer::objects::{
+    Group, Marks, Monitor, PersistenceProfile, Pool, VirtualServer,
+};
 use crate::providers::vsphere::load_balancer::plan::WantedPort;
 
 const HTTP: Port = Port { protocol: Protocol::Tcp, number: 80 };
@@ -39,18 +43,22 @@ fn marks() -> Marks {
 
 #[test]
 fn a_monitor_gets_its_port() {
-    let monitor = Monitor { marks: marks(), number: None };
+    let monitor = Monitor { marks: marks(), number: None, is_http: false };
     let step = Step::ChangeMonitor { monitor: &monitor, port: HTTP, node_port: 30080 };
     assert_eq!(edited(&step, json!({"monitor_port": 1})), json!({"monitor_port": 30080}));
 }
 
 #[test]
 fn a_pool_gets_its_members_and_its_monitor() {
-    let pool = Pool { marks: marks(), members: Default::default(), monitors: Vec::new(), address_pool: "".into() };
+    let (members, monitors, address_pool) = (Default::default(), Vec::new(), "".into());
+    let pool = Pool { marks: marks(), members, monitors, address_pool, is_snat_disabled: None };
     let member = json!([{"ip_address": "10.0.0.1", "display_name": "c:n", "admin_state": "ENABLED"}]);
-    let step = |monitor| Step::ChangePool { pool: &pool, port: HTTP, monitor };
+    let step = |monitor| Step::ChangePool { pool: &pool, port: HTTP, monitor, is_snat_disabled: None };
     assert_eq!(edited(&step(Some("/m")), json!({})), json!({"members": member, "active_monitor_paths": ["/m"]}));
     assert_eq!(edited(&step(None), json!({"active_monitor_paths": ["/m"]})), json!({"members": member}));
+    let disabled = Step::ChangePool { pool: &pool, port: HTTP, monitor: None, is_snat_disabled: Some(true) };
+    let expected = json!({"members": member, "snat_translation": {"type": "LBSnatDisabled"}});
+    assert_eq!(edited(&disabled, json!({})), expected);
 }
 
 #[test]
@@ -65,11 +73,40 @@ fn a_virtual_server_gets_all_that_its_port_needs() {
         lb_service: "".into(),
         class: "".into(),
         address_pool: "".into(),
+        group: "".into(),
+        is_restricted: false,
+        persistence: "".into(),
     };
     let port = WantedPort { port: HTTP, node_port: 30080, profile: "/p".to_owned() };
-    let step = Step::ChangeServer { server: &server, port: &port, pool: "/pool" };
+    let step = |reference| {
+        let (group, persistence) = (reference, reference);
+        Step::ChangeServer { server: &server, port: &port, pool: "/pool", group, persistence }
+    };
     let expected = json!({
         "ports": ["80"], "default_pool_member_ports": ["30080"], "application_profile_path": "/p", "pool_path": "/pool",
     });
-    assert_eq!(edited(&step, json!({"ports": ["1-2"]})), expected);
+    assert_eq!(edited(&step(Reference::Unchanged), json!({"ports": ["1-2"]})), expected);
+    let mut referring = expected.clone();
+    referring["access_list_control"] = json!({"action": "ALLOW", "enabled": true, "group_path": "/x"});
+    referring["lb_persistence_profile_path"] = json!("/x");
+    assert_eq!(edited(&step(Reference::Path("/x")), json!({})), referring);
+    assert_eq!(edited(&step(Reference::Unchanged), referring.clone()), referring);
+    assert_eq!(edited(&step(Reference::Unset), referring), expected);
+}
+
+#[test]
+fn a_group_gets_its_networks_and_a_persistence_profile_its_time() {
+    let group = Group { marks: marks(), ranges: None };
+    let ranges = ["10.0.0.0/8", "fd00::/8"].map(|range| range.parse().unwrap()).into();
+    let mut object = Object(serde_json::from_value(json!({"expression": [], "other": 1})).unwrap());
+    Step::ChangeGroup { group: &group, ranges: &ranges }.edit(&mut object, &layout(), &[]);
+    let of = |range: &str| json!({"resource_type": "IPAddressExpression", "ip_addresses": [range]});
+    let or = json!({"resource_type": "ConjunctionOperator", "conjunction_operator": "OR"});
+    let expected = json!({"expression": [of("10.0.0.0/8"), or, of("fd00::/8")], "other": 1});
+    assert_eq!(Value::Object(object.0), expected);
+    let profile = PersistenceProfile { marks: marks(), timeout: None };
+    let mut object = Object::default();
+    let timeout = Duration::from_secs(60);
+    Step::ChangePersistenceProfile { profile: &profile, timeout }.edit(&mut object, &layout(), &[]);
+    assert_eq!(Value::Object(object.0), json!({"timeout": 60}));
 }

@@ -1,0 +1,172 @@
+//! What a Service asks for beside its ports, and the Go program ignores.
+
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+use support::fake_nsx::go::GoBalancer;
+use support::fake_nsx::{Behaviour, Model};
+
+use super::world::*;
+use ccm::cloud::{Handling, LoadBalancerFleet as _};
+
+/// The Service with these fields of its spec.
+fn with(service: &Service, fields: Value) -> Service {
+    let mut value = serde_json::to_value(service).unwrap();
+    value["spec"].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    serde_json::from_value(value).unwrap()
+}
+
+fn both() -> Service {
+    service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)])
+}
+
+#[tokio::test]
+async fn source_ranges_are_a_group_that_follows_and_goes() {
+    for uid in [Some(UID), None] {
+        let mut world = World::start(uid).await;
+        let open = world.ensured(&both()).await;
+        assert_eq!(world.objects("groups").len(), 0);
+        let ranges = |ranges: &[&str]| with(&open, json!({"loadBalancerSourceRanges": ranges}));
+        for networks in [&["10.1.0.0/16"][..], &["10.2.0.0/16", "10.3.0.0/16"]] {
+            world.ensure(&ranges(networks)).await.unwrap();
+            let group = world.objects("groups").remove(0);
+            assert_eq!(group["expression"][0]["ip_addresses"], json!(networks), "{uid:?}");
+            for server in world.objects("lb-virtual-servers") {
+                let control = &server["access_list_control"];
+                let expected = json!({"action": "ALLOW", "enabled": true, "group_path": group["path"]});
+                assert_eq!(*control, expected, "{uid:?}");
+            }
+            world.restart();
+            let seen = world.fake.history().len();
+            world.ensure(&ranges(networks)).await.unwrap();
+            assert!(world.fake.history_from(seen).is_empty(), "{uid:?}: the next process writes nothing");
+        }
+        world.ensure(&open).await.unwrap();
+        assert_eq!(world.objects("groups").len(), 0, "{uid:?}");
+        assert!(world.objects("lb-virtual-servers").iter().all(|one| one.get("access_list_control").is_none()));
+
+        let closed = ranges(&["10.1.0.0/16"]);
+        world.ensure(&closed).await.unwrap();
+        world.restart();
+        world.delete(&closed).await.unwrap();
+        assert_eq!(world.objects("groups").len(), 0, "{uid:?}");
+        assert_eq!(world.counted()[1..], [0; 4], "{uid:?}");
+    }
+}
+
+#[tokio::test]
+async fn clients_keep_their_nodes_where_the_service_says_so() {
+    let mut world = World::start(Some(UID)).await;
+    let one = world.ensured(&both()).await;
+    let affinity = |seconds: i64| {
+        let config = json!({"clientIP": {"timeoutSeconds": seconds}});
+        with(&one, json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": config}))
+    };
+    for seconds in [600, 700] {
+        world.ensure(&affinity(seconds)).await.unwrap();
+        let profile = world.objects("lb-persistence-profiles").remove(0);
+        assert_eq!(profile["timeout"], json!(seconds));
+        let servers = world.objects("lb-virtual-servers");
+        assert!(servers.iter().all(|server| server["lb_persistence_profile_path"] == profile["path"]));
+        world.restart();
+    }
+    world.delete(&affinity(700)).await.unwrap();
+    assert_eq!((world.objects("lb-persistence-profiles").len(), world.counted()), (0, [0; 5]));
+}
+
+/// TCP keeps its monitor, which takes nodes without endpoints out anyway.
+#[tokio::test]
+async fn local_traffic_of_udp_is_checked_at_the_health_check_port() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&both()).await;
+    let local = with(&one, json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
+    world.ensure(&local).await.unwrap();
+    let monitors = world.objects("lb-monitor-profiles");
+    let of_udp: Vec<&Value> = monitors.iter().filter(|one| one["resource_type"] == "LBHttpMonitorProfile").collect();
+    assert_eq!((monitors.len(), of_udp.len()), (2, 1));
+    assert_eq!((&of_udp[0]["monitor_port"], &of_udp[0]["request_url"]), (&json!(32000), &json!("/healthz")));
+    world.ensure(&one).await.unwrap();
+    assert_eq!(world.objects("lb-monitor-profiles").len(), 1);
+    assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_annotation_decides_whether_nodes_see_clients() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&both()).await;
+    let snat = |world: &World| world.objects("lb-pools").remove(0)["snat_translation"]["type"].clone();
+    assert_eq!(snat(&world), json!("LBSnatAutoMap"));
+    let annotation = "loadbalancer.vsphere-ccm.dev/snat";
+    world.ensure(&annotated(one.clone(), annotation, "disabled")).await.unwrap();
+    assert_eq!(snat(&world), json!("LBSnatDisabled"));
+    world.ensure(&one).await.unwrap();
+    assert_eq!(snat(&world), json!("LBSnatAutoMap"));
+}
+
+#[tokio::test]
+async fn a_wished_address_is_had_or_said_to_be_unavailable() {
+    for accepts_any_wish in [false, true] {
+        let model = Model::small().behaviour(Behaviour { accepts_any_wish, ..Behaviour::USUAL });
+        let world = World::with(model, Some(UID), config()).await;
+        let wish =
+            |key: &str, address: &str| with(&service(key, &[("TCP", 80, 30080)]), json!({"loadBalancerIP": address}));
+        let one = world.ensured(&wish("ns/a", "192.0.2.50")).await;
+        assert_eq!(world.objects("lb-virtual-servers")[0]["ip_address"], json!("192.0.2.50"));
+        assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
+        for (address, why) in [("192.0.2.50", "in use"), ("198.51.100.1", "outside")] {
+            let error = world.ensure(&wish("ns/b", address)).await.unwrap_err();
+            assert_eq!(word(&error), "AddressUnavailable", "{error}");
+            assert!(error.to_string().contains(address) && error.to_string().contains(why), "{error}");
+        }
+        // The address of a load balancer that exists does not change.
+        let other = with_status(wish("ns/a", "192.0.2.51"), one.status.unwrap().load_balancer.unwrap());
+        assert_eq!(word(&world.ensure(&other).await.unwrap_err()), "LoadBalancerNotPossible");
+        assert_eq!(world.objects("lb-virtual-servers")[0]["ip_address"], json!("192.0.2.50"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_possible_is_refused_without_a_request() {
+    let world = World::start(Some(UID)).await;
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    for (wrong, part) in [
+        (with(&one, json!({"loadBalancerSourceRanges": ["x"]})), "source range \"x\""),
+        (annotated(one.clone(), "loadbalancer.vsphere-ccm.dev/snat", "x"), "expected automap or disabled"),
+        (with(&one, json!({"ipFamilyPolicy": "RequireDualStack"})), "RequireDualStack"),
+        (service("ns/s", &[("SCTP", 80, 30080)]), "SCTP/80"),
+    ] {
+        let Handling::Invalid { reason, message } = world.balancers.handles(&wrong) else { panic!("{part}") };
+        assert!(reason.as_str() == "LoadBalancerNotPossible" && message.contains(part), "{message}");
+        assert_eq!(word(&world.ensure(&wrong).await.unwrap_err()), "LoadBalancerNotPossible");
+    }
+    assert_eq!(world.sent(), Vec::<String>::new());
+    assert_eq!(world.balancers.handles(&with(&one, json!({"loadBalancerClass": "x/y"}))), Handling::Declined);
+}
+
+#[tokio::test]
+async fn what_the_go_program_ignored_is_said_once_and_not_changed() {
+    let mut world = World::start(Some(UID)).await;
+    GoBalancer::new(NAME, "ns/s", "192.0.2.77".parse().unwrap()).put(&world.fake, "go");
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    let one = with(&one, json!({"loadBalancerSourceRanges": ["10.0.0.0/8"], "sessionAffinity": "ClientIP"}));
+    let one = annotated(one, "loadbalancer.vsphere-ccm.dev/snat", "disabled");
+    let seen = world.fake.history().len();
+    let one = world.ensured(&one).await;
+    assert!(world.fake.history_from(seen).is_empty());
+    let (reason, message) = world.balancers.remark(&one).unwrap();
+    assert_eq!(reason.to_string(), "LoadBalancerAdoptedAsIs");
+    for field in ["spec.loadBalancerSourceRanges", "spec.sessionAffinity", "loadbalancer.vsphere-ccm.dev/snat"] {
+        assert!(message.contains(field), "{message}");
+    }
+    world.ensure(&one).await.unwrap();
+    assert_eq!(world.balancers.remark(&one), None, "it is said once");
+
+    // As a step of its own.
+    world.restart_adopting_fully();
+    world.ensure(&one).await.unwrap();
+    assert_eq!(world.balancers.remark(&one), None);
+    assert_eq!((world.objects("groups").len(), world.objects("lb-persistence-profiles").len()), (1, 1));
+    assert_eq!(world.objects("lb-pools")[0]["snat_translation"]["type"], json!("LBSnatDisabled"));
+    assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
+    world.delete(&one).await.unwrap();
+    assert_eq!((world.objects("groups").len(), world.counted()), (0, [1, 0, 0, 0, 0]));
+}

@@ -390,16 +390,19 @@ pub fn marks_of(owner: &Owner<'_>, layout: &Layout) -> Tags {
     }
 }
 
-/// The address of the load balancer: that of its virtual servers, one that the Service reports before others; without any
-/// the one that is reserved, likewise. None while one that the Service reports may still be found among those that were not
+/// The address of the load balancer: that of its virtual servers, one that the Service reports before others, and one with a
+/// port of the Service before those that are to go; without any the one that is reserved, likewise. None while one that the Service reports may still be found among those that were not
 /// read.
 pub fn address(wanted: &Wanted, ours: &Objects) -> Option<IpAddr> {
     let of_servers = || ours.servers.iter().filter_map(|server| server.address);
+    let is_wanted = |server: &&VirtualServer| wanted.ports.iter().any(|port| server.marks.port == Some(port.port));
+    let of_wanted = || ours.servers.iter().filter(is_wanted).find_map(|server| server.address);
     let of_allocations = || ours.allocations.iter().filter_map(|allocation| allocation.address);
     let are_read = ours.allocations.iter().all(|allocation| allocation.address.is_some());
     let is_reported = |address: &IpAddr| wanted.ingress.contains(address);
     of_servers()
         .find(is_reported)
+        .or_else(of_wanted)
         .or_else(|| of_servers().next())
         .or_else(|| of_allocations().find(is_reported))
         .or_else(|| of_allocations().next().filter(|_| are_read || wanted.ingress.is_empty()))

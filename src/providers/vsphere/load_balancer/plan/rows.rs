@@ -1,7 +1,7 @@
 //! Pure: which objects are there for each port of a Service.
 //!
-//! An object is of the port that its id says, else of the port that its tag says: an administrator may have changed the tag,
-//! and a second object of the same id cannot be created.
+//! An object is of the port that its id says, because a second one of the same id cannot be created; else a virtual server is
+//! of the port that it listens on, because NSX has one for each; else of the port that its tag says.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -37,14 +37,12 @@ impl<'a> Rows<'a> {
     /// Finds the objects of each port. Those on the address of the load balancer come first.
     pub fn find(wanted: &'a Wanted, known: &Known<'a>, address: Option<IpAddr>) -> Self {
         let search = Search { wanted, known: *known, ours: known.ours, address, ids: ids(wanted, known) };
-        let mut ports: Vec<Row<'a>> = wanted.ports.iter().map(|port| search.row(port)).collect();
-        for row in &mut ports {
-            row.obstacle = obstacle(row, known, address);
-        }
+        let obstructed = |row: Row<'a>| Row { obstacle: obstacle(&row, known, address), ..row };
+        let ports: Vec<Row<'a>> = wanted.ports.iter().map(|port| obstructed(search.row(port))).collect();
         let mut rows = Self { ports, further: Vec::new() };
         for server in &known.ours.servers {
             if let Some(row) = search.further(server, &rows) {
-                rows.further.push(row);
+                rows.further.push(obstructed(row));
             }
         }
         rows
@@ -71,8 +69,10 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn row(&self, port: &'a WantedPort) -> Row<'a> {
         let servers = self.ours.servers.iter().filter(|server| self.is_on(server, port));
-        let server =
-            servers.min_by_key(|server| (server.address != self.address, server.number != Some(port.port.number)));
+        let server = servers.min_by_key(|server| {
+            let is_listening = server.number == Some(port.port.number);
+            (server.address != self.address, !is_listening, *server.profile != *port.profile)
+        });
         let pools = self.ours.pools.iter().filter(|pool| self.port_of(&pool.marks) == Some(port.port));
         let is_of_server = |pool: &Pool| server.is_some_and(|server| server.pool == pool.marks.path);
         let pool = pools.min_by_key(|pool| !is_of_server(pool));
@@ -97,14 +97,14 @@ impl<'a> Search<'a> {
         self.ids.contains_key(&**id) || (is_of_cluster && has_own_form(id))
     }
 
-    /// The row of a second virtual server of a port. A pool that another row has is not in it.
+    /// The row of a second virtual server of a port, which is on another address than the first. A pool that another row has is not in it.
     fn further(&self, server: &'a VirtualServer, rows: &Rows<'a>) -> Option<Row<'a>> {
         let is_of = |port: &&WantedPort| self.is_on(server, port) && server.number == Some(port.port.number);
         let port = self.wanted.ports.iter().find(is_of).filter(|_| !rows.have_server(server))?;
+        let first = rows.ports.iter().find(|row| row.port.port == port.port).and_then(|row| row.server);
+        first.filter(|first| first.address != server.address)?;
         let is_free = |pool: &Pool| rows.all().filter_map(|row| row.pool).all(|one| one.marks.path != pool.marks.path);
-        let is_its = |pool: &&Pool| {
-            pool.marks.path == server.pool && self.port_of(&pool.marks) == Some(port.port) && is_free(pool)
-        };
+        let is_its = |pool: &&Pool| pool.marks.path == server.pool && is_free(pool);
         let pool = self.ours.pools.iter().find(is_its);
         let row = self.empty(port, Some(server));
         let monitor = row.probe.and(pool).and_then(|pool| self.monitor(port, Some(pool)));
@@ -125,13 +125,11 @@ impl<'a> Search<'a> {
         self.ids.get(&*marks.id).copied().or(marks.port)
     }
 
-    /// Whether a virtual server is of this port. One whose tag names no port of the Service is of the port that it listens on.
     fn is_on(&self, server: &VirtualServer, port: &WantedPort) -> bool {
-        let is_wanted = |port: &Port| self.wanted.ports.iter().any(|one| one.port == *port);
-        match self.port_of(&server.marks).filter(is_wanted) {
-            Some(found) => found == port.port,
-            None => self.address.is_some_and(|address| listens(server, port, address)),
-        }
+        let listens = |one: &&WantedPort| self.address.is_some_and(|address| listens(server, one, address));
+        let by_place = || self.wanted.ports.iter().find(listens).map(|one| one.port);
+        let by_id = self.ids.get(&*server.marks.id).copied();
+        by_id.or_else(by_place).or(server.marks.port) == Some(port.port)
     }
 }
 
@@ -154,7 +152,9 @@ fn listens(server: &VirtualServer, port: &WantedPort, address: IpAddr) -> bool {
 }
 
 fn obstacle<'a>(row: &Row<'a>, known: &Known<'a>, address: Option<IpAddr>) -> Option<&'a VirtualServer> {
-    let is_in_place = row.server.is_some_and(|server| server.number == Some(row.port.port.number));
+    let is_in_place = row
+        .server
+        .is_some_and(|server| server.number == Some(row.port.port.number) && *server.profile == *row.port.profile);
     let address = row.server.map_or(address, |server| server.address).filter(|_| !is_in_place)?;
     let mut others = known.ours.servers.iter().chain(&known.held.servers);
     others.find(|other| {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::super::layout::{GROUPS, PERSISTENCE_PROFILES, Protocol};
+use super::super::layout::{GROUPS, PERSISTENCE_PROFILES, Protocol, has_own_form};
 use super::*;
 
 const UID: &str = "u-1";
@@ -129,6 +129,14 @@ impl World {
         marks
     }
 
+    /// As after a reading of everything.
+    fn list(&mut self) {
+        let Objects { groups, persistence_profiles, .. } = &self.objects;
+        let groups = groups.iter().map(|one| &one.marks.path);
+        let paths = groups.chain(persistence_profiles.iter().map(|one| &one.marks.path));
+        self.listed = paths.cloned().collect();
+    }
+
     /// As after a restart.
     fn forget(&mut self) {
         self.listed.clear();
@@ -190,6 +198,7 @@ impl World {
                 "lb service"
             }
             Step::CreateServer { port, address, pool, lb_service, group, persistence } => {
+                assert_eq!(group.is_some(), wanted.features.source_ranges.is_some(), "it lets everybody in");
                 self.assert_free(*address, port, "");
                 let marks = self.own_marks(Kind::VirtualServer, Some(port.port));
                 self.objects.servers.push(VirtualServer {
@@ -270,6 +279,7 @@ impl World {
             Step::DeleteGroup(group) => {
                 assert!(objects.servers.iter().all(|server| server.group != group.marks.path), "NSX refuses it");
                 self.read.insert(group.marks.path.clone());
+                self.listed.remove(&group.marks.path);
                 objects.groups.retain(|one| one != *group);
                 "delete group"
             }
@@ -277,6 +287,7 @@ impl World {
                 let is_free = objects.servers.iter().all(|server| server.persistence != profile.marks.path);
                 assert!(is_free, "NSX refuses it");
                 self.read.insert(profile.marks.path.clone());
+                self.listed.remove(&profile.marks.path);
                 objects.persistence_profiles.retain(|one| one != *profile);
                 "delete profile"
             }
@@ -304,8 +315,9 @@ impl World {
                 "delete monitor"
             }
             Step::Release(allocation) => {
-                let is_free = objects.servers.iter().all(|server| server.address != allocation.address);
-                assert!(is_free, "the address is in use");
+                let is_other =
+                    |server: &VirtualServer| allocation.address.is_some() && server.address != allocation.address;
+                assert!(objects.servers.iter().all(is_other), "the address may be in use");
                 objects.allocations.retain(|one| one != *allocation);
                 "release"
             }
@@ -327,12 +339,30 @@ impl World {
             let known = Known { read: &read, ..known(&objects, lb_service.as_ref()) };
             let Some(step) = next(wanted, &known) else { break };
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
+            let address = address(wanted, &self.objects);
+            let served = self.served(wanted, address);
             self.apply(&step, wanted);
+            let is_deletion = matches!(step, Step::DeleteServer(_));
+            assert!(
+                !is_deletion || served == self.served(wanted, address),
+                "a port loses its virtual server: {step:?}"
+            );
             if matches!(step, Step::Obstructed { .. }) {
                 break;
             }
         }
         std::mem::take(&mut self.log)
+    }
+
+    /// The ports that are reached on this address; without one on any.
+    fn served(&self, wanted: &Wanted, address: Option<IpAddr>) -> BTreeSet<Port> {
+        let is_served = |port: &&WantedPort| {
+            self.objects.servers.iter().any(|server| {
+                let is_on = address.is_none() || server.address == address;
+                is_on && server.number == Some(port.port.number) && *server.profile == *port.profile
+            })
+        };
+        wanted.ports.iter().filter(is_served).map(|port| port.port).collect()
     }
 
     fn delete(&mut self, cluster_uid: Option<&str>) -> Vec<String> {
@@ -522,17 +552,19 @@ fn a_virtual_server_pool_or_monitor_that_an_administrator_edited_is_found_and_co
 }
 
 #[test]
-fn a_virtual_server_of_the_go_program_without_its_tag_is_found_by_the_port_that_it_listens_on() {
-    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+fn a_virtual_server_of_the_go_program_whose_tag_was_edited_is_found_by_the_port_that_it_listens_on() {
     let two = wanted(&[(tcp(80), 30080), (udp(80), 30081)], &[1]);
-    world.ensure(&two);
-    world.objects.servers[0].marks = world.marks(Kind::VirtualServer, None);
-    assert_eq!(world.ensure(&two), ["change server"]);
-    assert_eq!(world.objects.servers[0].marks.port, Some(tcp(80)));
+    for tag in [None, Some(tcp(9000)), Some(udp(80))] {
+        let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+        world.ensure(&two);
+        world.objects.servers[0].marks = world.marks(Kind::VirtualServer, tag);
+        assert_eq!(world.ensure(&two), ["change server"], "{tag:?}");
+        assert_eq!(world.objects.servers[0].marks.port, Some(tcp(80)), "{tag:?}");
+    }
 }
 
 #[test]
-fn a_virtual_server_that_stands_where_another_one_is_to_be_is_reported_and_the_rest_follows() {
+fn a_virtual_server_in_the_place_of_another_one_is_reported_and_the_rest_follows() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     world.ensure(&wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1]));
     // The ports of both were exchanged.
@@ -616,8 +648,26 @@ fn any_wanted() -> impl Strategy<Value = Wanted> {
         ports.dedup_by_key(|(port, _)| *port);
         ports
     });
-    (ports, prop::collection::btree_set(1u8..6, 0..4))
-        .prop_map(|(ports, nodes)| wanted(&ports, &nodes.into_iter().collect::<Vec<_>>()))
+    (ports, prop::collection::btree_set(1u8..6, 0..4), any_features()).prop_map(|(ports, nodes, features)| Wanted {
+        features,
+        ..wanted(&ports, &nodes.into_iter().collect::<Vec<_>>())
+    })
+}
+
+fn any_features() -> impl Strategy<Value = Features> {
+    let ranges =
+        prop::option::of(1u8..3).prop_map(|net| net.map(|net| [IpNet::from(IpAddr::from([net, 0, 0, 0]))].into()));
+    let affinity = prop::option::of((1u64..3).prop_map(Duration::from_secs));
+    let health_check = prop::option::of(32000u16..32002);
+    (ranges, affinity, health_check, any::<bool>()).prop_map(
+        |(source_ranges, affinity, health_check, is_snat_disabled)| Features {
+            source_ranges,
+            affinity,
+            health_check,
+            is_snat_disabled,
+            address: None,
+        },
+    )
 }
 
 proptest! {
@@ -629,19 +679,15 @@ proptest! {
     ) {
         let mut world = World::default();
         for (wanted, steps) in states {
-            for _ in 0..steps {
-                let (objects, lb_service) = (world.objects.clone(), world.lb_service.clone());
-                let Some(step) = step(&wanted, &objects, lb_service.as_ref()) else { break };
-                world.apply(&step, &wanted);
-            }
+            world.begin(&wanted, steps);
         }
         let before = address(&last, &world.objects);
         let kept: Vec<VirtualServer> = world.objects.servers.iter().filter(|server| {
             last.ports.iter().any(|port| Some(port.port) == server.marks.port)
         }).cloned().collect();
-        world.log.clear();
         world.ensure(&last);
         prop_assert_eq!(world.ensure(&last), Vec::<String>::new());
+        world.assert_features(&last);
         prop_assert!(before.is_none() || before == address(&last, &world.objects));
         for server in kept {
             prop_assert!(world.objects.servers.iter().any(|one| one.marks == server.marks && one.address == server.address));
@@ -649,12 +695,152 @@ proptest! {
         let served: BTreeSet<Port> = world.objects.servers.iter().filter_map(|server| server.marks.port).collect();
         prop_assert_eq!(served, last.ports.iter().map(|port| port.port).collect::<BTreeSet<_>>());
         prop_assert_eq!(world.objects.pools.len(), last.ports.len());
-        let tcp = last.ports.iter().filter(|port| port.port.protocol == Protocol::Tcp).count();
-        prop_assert_eq!((world.objects.monitors.len(), world.objects.allocations.len()), (tcp, 1));
+        let has_monitor = |port: &&WantedPort| port.port.protocol == Protocol::Tcp || last.features.health_check.is_some();
+        let monitors = last.ports.iter().filter(has_monitor).count();
+        prop_assert_eq!((world.objects.monitors.len(), world.objects.allocations.len()), (monitors, 1));
+        let Features { source_ranges, affinity, .. } = &last.features;
+        let of_service = (world.objects.groups.len(), world.objects.persistence_profiles.len());
+        prop_assert_eq!(of_service, (usize::from(source_ranges.is_some()), usize::from(affinity.is_some())));
         for pool in &world.objects.pools {
             prop_assert!(members::are_equal(&pool.members, &last.members));
         }
         world.delete(Some(CLUSTER));
         prop_assert!(world.objects.is_empty());
+    }
+    /// An administrator, another program and restarts come in between.
+    #[test]
+    fn whatever_happens_in_between_every_sync_comes_to_what_is_wanted(
+        states in prop::collection::vec((any_wanted(), 0usize..30, any_disturbance()), 1..6),
+        last in any_wanted(), adopts_fully in any::<bool>(),
+    ) {
+        let mut world = World::default();
+        for (wanted, steps, disturbance) in states {
+            world.begin(&Wanted { adopts_fully, ..wanted }, steps);
+            disturbance.happen(&mut world);
+        }
+        let last = Wanted { adopts_fully, ..last };
+        world.ensure(&last);
+        prop_assert_eq!(world.ensure(&last), Vec::<String>::new());
+        prop_assert_eq!(world.served(&last, None), last.ports.iter().map(|port| port.port).collect::<BTreeSet<_>>());
+        world.assert_features(&last);
+        let used: BTreeSet<&str> = world.objects.servers.iter().map(|server| &*server.pool).collect();
+        for pool in world.objects.pools.iter().filter(|pool| used.contains(&*pool.marks.path)) {
+            prop_assert!(members::are_equal(&pool.members, &last.members), "{:?}", pool);
+        }
+        for server in &world.objects.servers {
+            let port = last.ports.iter().find(|port| Some(port.port) == server.marks.port).unwrap();
+            prop_assert_eq!(server.node_port, Some(port.node_port));
+        }
+        // Nothing refers to what a restart or an administrator left: a reading of everything finds it.
+        world.list();
+        let left = world.ensure(&last);
+        prop_assert!(left.iter().all(|word| word.starts_with("delete")), "{:?}", left);
+        world.delete_as(&last);
+        prop_assert!(world.objects.is_empty(), "{:?}", world.objects);
+    }
+}
+
+/// What happens between two syncs.
+#[derive(Clone, Debug)]
+enum Disturbance {
+    Restart,
+    /// The ids and tags of this program are gone, as if the Go program had made the objects.
+    Adoption,
+    OtherPort(usize),
+    OtherTag(usize, Option<Port>),
+    OtherTagOfPool(usize, Option<Port>),
+    SecondServer(usize),
+    SecondAddress(Option<u8>),
+    NoServer(usize),
+    NoList(usize),
+}
+
+fn any_disturbance() -> impl Strategy<Value = Disturbance> {
+    let tag = || prop::option::of(any_port().prop_map(|(port, _)| port));
+    prop_oneof![
+        Just(Disturbance::Restart),
+        Just(Disturbance::Adoption),
+        (0usize..4).prop_map(Disturbance::OtherPort),
+        (0usize..4, tag()).prop_map(|(at, port)| Disturbance::OtherTag(at, port)),
+        (0usize..4, tag()).prop_map(|(at, port)| Disturbance::OtherTagOfPool(at, port)),
+        (0usize..4).prop_map(Disturbance::SecondServer),
+        prop::option::of(200u8..203).prop_map(Disturbance::SecondAddress),
+        (0usize..4).prop_map(Disturbance::NoServer),
+        (0usize..4).prop_map(Disturbance::NoList),
+    ]
+}
+
+impl Disturbance {
+    fn happen(self, world: &mut World) {
+        match self {
+            Self::Restart => world.forget(),
+            Self::Adoption => world.adopt(),
+            Self::OtherPort(at) => {
+                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.number = Some(9000 + at as u16));
+            }
+            Self::OtherTag(at, port) => {
+                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.marks.port = port);
+            }
+            Self::OtherTagOfPool(at, port) => {
+                world.objects.pools.get_mut(at).into_iter().for_each(|pool| pool.marks.port = port);
+            }
+            Self::SecondServer(at) => {
+                let Some(mut second) = world.objects.servers.get(at).cloned() else { return };
+                second.marks = world.marks(Kind::VirtualServer, second.marks.port);
+                second.address = Some(ip(100 + world.made as u8));
+                world.objects.servers.push(second);
+            }
+            Self::SecondAddress(last) => {
+                let (marks, address) = (world.marks(Kind::Allocation, None), last.map(ip));
+                world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address });
+            }
+            Self::NoServer(at) if at < world.objects.servers.len() => drop(world.objects.servers.remove(at)),
+            Self::NoServer(_) => {}
+            Self::NoList(at) => {
+                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.is_restricted = false);
+            }
+        }
+    }
+}
+
+impl World {
+    fn adopt(&mut self) {
+        let mut renamed = std::collections::BTreeMap::new();
+        for (kind, at) in [Kind::VirtualServer, Kind::Pool, Kind::Monitor]
+            .into_iter()
+            .flat_map(|kind| (0..9).map(move |at| (kind, at)))
+        {
+            let new = self.marks(kind, None);
+            let marks = match kind {
+                Kind::VirtualServer => self.objects.servers.get_mut(at).map(|one| &mut one.marks),
+                Kind::Pool => self.objects.pools.get_mut(at).map(|one| &mut one.marks),
+                _ => self.objects.monitors.get_mut(at).map(|one| &mut one.marks),
+            };
+            let Some(marks) = marks else { continue };
+            renamed.insert(marks.path.clone(), new.path.clone());
+            *marks = Marks { port: marks.port, cluster_uid: None, ..new };
+        }
+        for server in &mut self.objects.servers {
+            server.pool = renamed.get(&server.pool).cloned().unwrap_or_default();
+        }
+        for path in self.objects.pools.iter_mut().flat_map(|pool| &mut pool.monitors) {
+            *path = renamed.get(path).cloned().unwrap_or_default();
+        }
+    }
+
+    /// Virtual servers of this program, and all with full adoption, follow what the Service asks for.
+    fn assert_features(&self, wanted: &Wanted) {
+        let Features { source_ranges, affinity, is_snat_disabled, .. } = &wanted.features;
+        let is_ours = |server: &&VirtualServer| wanted.adopts_fully || has_own_form(&server.marks.id);
+        for server in self.objects.servers.iter().filter(is_ours) {
+            let group = self.objects.groups.iter().find(|group| group.marks.path == server.group);
+            assert_eq!(group.map(|group| group.ranges.clone()), source_ranges.clone().map(Some));
+            assert_eq!(server.is_restricted, source_ranges.is_some());
+            let mut profiles = self.objects.persistence_profiles.iter();
+            let profile = profiles.find(|profile| profile.marks.path == server.persistence);
+            assert_eq!(profile.map(|profile| profile.timeout), affinity.map(Some));
+            let pool = self.objects.pools.iter().find(|pool| pool.marks.path == server.pool).unwrap();
+            assert_eq!(pool.is_snat_disabled, Some(*is_snat_disabled));
+        }
     }
 }

@@ -55,7 +55,7 @@ pub fn build(
     let registry = parts.metrics.registry();
     let current = watch::Sender::new(Arc::clone(&vsphere.cloud_config));
     let connections = Arc::new(Connections::new(vsphere, &current, parts, stages)?);
-    let cluster = Arc::new(Cluster::new(parts.nodes.clone()));
+    let cluster = Arc::new(Cluster::new(parts.nodes.clone(), parts.services.clone()));
     let stop = stages.stop_signal(Stage::Provider);
     let connect = Arc::clone(&connections) as Arc<dyn Connect>;
     let ledger = Arc::new(ledger(settings, parts));

@@ -17,6 +17,9 @@ pub trait ClusterReads: Send + Sync {
     /// The node of this name as last seen, from the cache.
     fn node(&self, name: &str) -> Option<Arc<Node>>;
 
+    /// Whether the cache has a Service of this namespace and name, such as `default/web`, that has or may have a load balancer.
+    fn has_service(&self, key: &str) -> bool;
+
     /// Announces what changed in [`ClusterReads::nodes`]. The first item comes when the cache has filled, and is
     /// [`NodeChange::All`].
     fn node_changes(&self) -> BoxStream<'static, NodeChange>;

@@ -30,6 +30,11 @@ pub fn wants_load_balancer(service: &Service) -> bool {
     is_of_type(service, LOAD_BALANCER) && class.is_none()
 }
 
+/// Whether the Service has the type, of whatever class.
+pub fn is_load_balancer(service: &Service) -> bool {
+    is_of_type(service, LOAD_BALANCER)
+}
+
 /// Whether the Service keeps [`FINALIZER`].
 pub fn has_finalizer(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)

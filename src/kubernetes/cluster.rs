@@ -12,23 +12,24 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use super::call::{CALL_LIMIT, CallError, limited};
-use super::stores::{Change, Nodes};
+use super::stores::{Change, Nodes, Services};
 use crate::base::error_chain::chain;
 use crate::cloud::{AbsenceProof, ClusterReads, LiveReads, NodeChange, Presence, Unknown, reason};
 
 /// The namespace whose UID identifies the cluster.
 const KUBE_SYSTEM: &str = "kube-system";
 
-/// [`ClusterReads`] over the cache of Nodes.
+/// [`ClusterReads`] over the caches.
 #[derive(Clone)]
 pub struct Cluster {
     nodes: Nodes,
+    services: Option<Services>,
 }
 
 impl Cluster {
-    /// Over these cached Nodes.
-    pub fn new(nodes: Nodes) -> Self {
-        Self { nodes }
+    /// Over these cached Nodes, and Services where this process looks after any.
+    pub fn new(nodes: Nodes, services: Option<Services>) -> Self {
+        Self { nodes, services }
     }
 }
 
@@ -39,6 +40,10 @@ impl ClusterReads for Cluster {
 
     fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes.get(name)
+    }
+
+    fn has_service(&self, key: &str) -> bool {
+        self.services.as_ref().is_some_and(|services| services.contains(key))
     }
 
     fn node_changes(&self) -> BoxStream<'static, NodeChange> {

@@ -4,5 +4,6 @@ mod adopted;
 mod clusters;
 mod crash;
 mod features;
+mod orphans;
 mod sequences;
 mod world;

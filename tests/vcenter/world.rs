@@ -62,6 +62,10 @@ impl ClusterReads for Cluster {
         self.nodes().find(|node| node.metadata.name.as_deref() == Some(name))
     }
 
+    fn has_service(&self, _key: &str) -> bool {
+        false
+    }
+
     fn node_changes(&self) -> BoxStream<'static, NodeChange> {
         let mut changes = self.changed.subscribe();
         changes.mark_changed();

@@ -283,11 +283,14 @@ const OURS: &[Flag] = &[
         .variable("CCM_NODE_SELECTOR")
         .help("Label selector of the nodes to look after; empty is all"),
     text("nsx-adopt", "WORD", "as-is").variable("CCM_NSX_ADOPT").help(
-        "Whether routes of this cluster that the Go program made get the tags of this program with the next write that is \
-             needed (as-is) or once (full)",
+        "Whether routes and load balancers of this cluster that the Go program made stay as they are until a change is \
+             needed (as-is), or get all that this program writes once (full)",
     ),
     boolean("nsx-batch-updates", "true").variable("CCM_NSX_BATCH_UPDATES").help(
         "Write the pools of many load balancers with one request to NSX when Nodes come and go; false writes them one by one",
+    ),
+    text("nsx-orphans", "WORD", "delete").variable("CCM_NSX_ORPHANS").help(
+        "What becomes of load balancers in NSX whose Services are gone: delete, report or off",
     ),
     text("nsx-requests-per-second", "NUMBER", "80")
         .variable("CCM_NSX_REQUESTS_PER_SECOND")

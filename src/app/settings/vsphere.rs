@@ -10,6 +10,7 @@ use crate::clients::http::{Endpoint, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::Options;
 use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Part, PartName, Vcenter};
 use crate::providers::vsphere::inventory::session::Timeouts;
+use crate::providers::vsphere::load_balancer::orphans::Policy;
 use crate::providers::vsphere::routes::Adoption;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -45,6 +46,8 @@ pub struct NsxSettings {
     pub calls_per_second: u32,
     /// `--nsx-adopt`.
     pub adoption: Adoption,
+    /// `--nsx-orphans`.
+    pub orphans: Policy,
     /// `--nsx-batch-updates`.
     pub batches: bool,
 }
@@ -231,7 +234,9 @@ impl Check<'_> {
         }
         let choices = [("as-is", Adoption::AsIs), ("full", Adoption::Full)];
         let adoption = self.choice("nsx-adopt", &choices, "as-is or full").unwrap_or_default();
-        NsxSettings { calls_per_second, adoption, batches: self.boolean("nsx-batch-updates") }
+        let choices = [("delete", Policy::Delete), ("report", Policy::Report), ("off", Policy::Off)];
+        let orphans = self.choice("nsx-orphans", &choices, "delete, report or off").unwrap_or_default();
+        NsxSettings { calls_per_second, adoption, orphans, batches: self.boolean("nsx-batch-updates") }
     }
 
     /// Host names and addresses in the form of URLs; mistakes are told.

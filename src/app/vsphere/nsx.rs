@@ -233,6 +233,7 @@ pub(super) fn setup(
         leads: Leads::new(leads.map(|leadership| leadership.watch()).collect()),
         calls_per_second: settings.calls_per_second,
         adoption: settings.adoption,
+        orphans: settings.orphans,
         cluster: cluster.to_owned(),
         batches: settings.batches,
         timeouts: Timeouts::default(),

@@ -13,12 +13,14 @@
 //! Mirrors `pkg/cloudprovider/vsphere/loadbalancer`.
 
 pub mod backend;
+mod cleanup;
 pub mod contents;
 mod inventory;
 pub mod layout;
 pub mod members;
 mod node_update;
 pub mod objects;
+pub mod orphans;
 pub mod ownership;
 pub mod plan;
 mod service_call;
@@ -33,9 +35,11 @@ use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, 
 use tokio_util::sync::CancellationToken;
 
 use self::backend::{Backend, Scope};
+use self::cleanup::Cleanup;
 use self::contents::Selection;
 use self::inventory::Inventory;
 use self::layout::{Layout, Protocol};
+use self::orphans::Policy;
 use self::service_call::ServiceCall;
 use super::config::{self, Class, Pool, Profile};
 use super::nsx::cluster_uid::ClusterUid;
@@ -60,8 +64,29 @@ pub struct LoadBalancers {
     backend: Arc<dyn Backend>,
     inventory: Inventory,
     adoption: Adoption,
+    cleanup: Cleanup,
     nodes: Arc<dyn ClusterReads>,
     uid: ClusterUid,
+}
+
+/// How much is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Objects that name this cluster.
+    pub known: usize,
+    /// Of them, those that nothing shows to be its own.
+    pub held: usize,
+    /// Services that are gone and have load balancers.
+    pub orphans: usize,
+}
+
+/// What becomes of load balancers that a former process or the Go program made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Of those that the Go program made.
+    pub adoption: Adoption,
+    /// Of those whose Services are gone.
+    pub orphans: Policy,
 }
 
 impl LoadBalancers {
@@ -69,18 +94,22 @@ impl LoadBalancers {
     pub fn new(
         config: config::LoadBalancers,
         cluster: impl Into<String>,
-        adoption: Adoption,
+        settings: Settings,
         backend: Arc<dyn Backend>,
         nodes: Arc<dyn ClusterReads>,
         live: Arc<dyn LiveReads>,
     ) -> Self {
-        let (inventory, uid) = (Inventory::default(), ClusterUid::new(live, WITHOUT_UID));
-        Self { config, cluster: cluster.into(), adoption, backend, inventory, nodes, uid }
+        let Settings { adoption, orphans } = settings;
+        let cleanup = Cleanup::new(orphans, Arc::clone(&live));
+        let (cluster, inventory, uid) = (cluster.into(), Inventory::default(), ClusterUid::new(live, WITHOUT_UID));
+        Self { config, cluster, backend, inventory, adoption, cleanup, nodes, uid }
     }
 
     /// Reads what there is whenever a sync asks for it, and now and then. Ends with `stop`.
     pub async fn run(&self, stop: &CancellationToken) {
-        self.inventory.run(&*self.backend, &self.layout(None), &self.scope(), stop).await;
+        let (layout, scope) = (self.layout(None), self.scope());
+        let readings = self.inventory.run(&*self.backend, &layout, &scope, stop);
+        tokio::join!(readings, self.cleanup.run(self, stop));
     }
 
     /// Whether it works by this configuration.
@@ -88,9 +117,15 @@ impl LoadBalancers {
         self.config == *config
     }
 
-    /// How many objects name this cluster, and nothing shows to be its own.
-    pub fn held_objects(&self) -> usize {
-        self.inventory.held()
+    /// What is known; nothing before the first reading of a term.
+    pub fn counts(&self) -> Option<Counts> {
+        let (known, held) = self.inventory.counts()?;
+        Some(Counts { known, held, orphans: self.cleanup.count() })
+    }
+
+    /// Reads what there is as soon as it may.
+    pub fn read_again(&self) {
+        self.inventory.ask();
     }
 
     fn layout(&self, cluster_uid: Option<String>) -> Layout {
@@ -127,7 +162,7 @@ impl LoadBalancers {
     async fn call<'a>(&'a self, permit: &'a WritePermit, service: &'a Service) -> Result<ServiceCall<'a>, Error> {
         self.inventory.begin(permit);
         let uid = self.uid.read().await?;
-        Ok(ServiceCall::new(self, permit, service, self.layout(uid)))
+        ServiceCall::new(self, permit, service, self.layout(uid)).claimed()
     }
 }
 

@@ -13,7 +13,8 @@ use crate::clients::nsx::{Client, Pace, Timeouts};
 use crate::cloud::login_ledger::LoginLedger;
 use crate::cloud::{ClusterReads, LiveReads};
 use crate::providers::vsphere::config::{Config, Nsx, NsxLogin, Part};
-use crate::providers::vsphere::load_balancer::{LoadBalancers, backend};
+use crate::providers::vsphere::load_balancer::orphans::Policy;
+use crate::providers::vsphere::load_balancer::{self, LoadBalancers, backend};
 use crate::providers::vsphere::routes::{Adoption, Routes};
 use crate::providers::vsphere::{BuildError, Task};
 
@@ -48,6 +49,8 @@ pub struct Setup {
     pub calls_per_second: u32,
     /// What becomes of routes and load balancers that the Go program made.
     pub adoption: Adoption,
+    /// What becomes of load balancers whose Services are gone.
+    pub orphans: Policy,
     /// The name of the cluster.
     pub cluster: String,
     /// Whether several pools of load balancers are written with one call.
@@ -97,6 +100,8 @@ pub struct NsxReport {
     pub leads: bool,
     /// What the login has come to.
     pub login: Facts,
+    /// What is known of load balancers, once they were read.
+    pub balancers: Option<load_balancer::Counts>,
 }
 
 impl Parts {
@@ -148,10 +153,11 @@ impl Parts {
         if connected.balancers.as_ref().is_some_and(|(balancers, _)| balancers.is_configured_as(wanted)) {
             return None;
         }
-        let Setup { cluster, adoption, batches, nodes, live, .. } = &self.setup;
+        let Setup { cluster, adoption, orphans, batches, nodes, live, .. } = &self.setup;
+        let settings = load_balancer::Settings { adoption: *adoption, orphans: *orphans };
         let backend = Arc::new(backend::Nsx::new(connected.client.clone(), *batches));
         let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
-        let balancers = Arc::new(LoadBalancers::new(wanted.clone(), cluster.as_str(), *adoption, backend, nodes, live));
+        let balancers = Arc::new(LoadBalancers::new(wanted.clone(), cluster.as_str(), settings, backend, nodes, live));
         let stop = connected.stop.child_token();
         if let Some((_, before)) = connected.balancers.replace((Arc::clone(&balancers), stop.clone())) {
             before.cancel();
@@ -224,9 +230,10 @@ impl Parts {
     /// The state of the connection, if there is one.
     pub fn report(&self) -> Option<NsxReport> {
         let connected = self.connected.lock();
-        let Connected { client, gate, .. } = connected.as_ref()?;
+        let Connected { client, gate, balancers, .. } = connected.as_ref()?;
+        let balancers = balancers.as_ref().and_then(|(balancers, _)| balancers.counts());
         let server = client.endpoint().to_owned();
-        Some(NsxReport { server, leads: self.setup.leads.is_so(), login: gate.facts() })
+        Some(NsxReport { server, leads: self.setup.leads.is_so(), login: gate.facts(), balancers })
     }
 }
 

@@ -71,6 +71,8 @@ reasons! {
     LoadBalancerConfigWrong,
     /// The pool of addresses has none that is free, or not the one that a Service asks for.
     AddressUnavailable,
+    /// The load balancer service has no room for the virtual servers, pools or members of a Service.
+    LoadBalancerCapacity,
     /// A load balancer that another program made does not follow all that its Service asks for.
     LoadBalancerAdoptedAsIs,
 }

@@ -78,7 +78,7 @@ async fn a_whole_load_balancer_is_taken_over_without_a_write() {
             world.restart();
             world.ensure(&one).await.unwrap();
             assert_eq!(writes(&world), Vec::<String>::new(), "{name} {uid:?}");
-            assert_eq!(world.balancers.held_objects(), 0, "{name} {uid:?}");
+            assert_eq!(world.held(), 0, "{name} {uid:?}");
             assert_eq!(world.handed_back(&[&one]), Vec::<String>::new(), "{name} {uid:?}");
 
             // It can be deleted, too; the load balancer service that the Go program made stays.
@@ -157,7 +157,7 @@ async fn of_two_allocations_the_one_in_use_stays() {
     assert_eq!(writes(&world), Vec::<String>::new());
     world.delete(&one).await.unwrap();
     assert_eq!(world.objects("ip-allocations").len(), 1, "the held one stays");
-    assert_eq!(world.balancers.held_objects(), 1);
+    assert_eq!(world.held(), 1);
 }
 
 #[tokio::test]
@@ -199,7 +199,7 @@ async fn a_half_deleted_one_is_completed() {
             world.delete(&one).await.unwrap();
             assert_eq!(world.objects("ip-allocations").len(), 0, "{count}: its address is an ingress of the Service");
             let held: usize = world.objects("lb-pools").len() + world.objects("lb-monitor-profiles").len();
-            assert_eq!(world.balancers.held_objects(), held, "{count} {uid:?} {left:?}");
+            assert_eq!(world.held(), held, "{count} {uid:?} {left:?}");
 
             // Or the Service is wanted again.
             let world = World::with(model(), uid, config()).await;

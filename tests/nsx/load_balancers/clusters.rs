@@ -113,6 +113,6 @@ async fn what_the_go_program_made_for_another_cluster_is_not_taken() {
         world.delete(&one).await.unwrap();
         let after: Vec<_> = paths.values().map(|path| world.fake.object(path)).collect();
         assert_eq!(before, after, "{uid:?}");
-        assert_eq!(world.balancers.held_objects(), 4, "{uid:?}");
+        assert_eq!(world.held(), 4, "{uid:?}");
     }
 }

@@ -117,7 +117,7 @@ impl Case {
         End {
             counted: world.counted(),
             address,
-            held: world.balancers.held_objects(),
+            held: world.held(),
             wrong_for_go: if self.is_half_made() { vec![] } else { world.handed_back(&services) },
             members: world.objects("lb-pools").iter().map(World::members).collect(),
         }

@@ -91,6 +91,7 @@ async fn seq_05_another_port_is_created_before_the_old_one_goes() {
     world.ensure(&moved).await.unwrap();
     // The load balancer service stays: it is still used.
     let expected = [
+        "GET service-usage",
         "PUT lb-monitor-profiles",
         "PUT lb-pools",
         "PUT lb-virtual-servers",
@@ -298,4 +299,24 @@ async fn a_pool_without_a_free_address_is_said_and_tried_again_when_one_is_relea
     let announced = world.announcement("ns/b");
     world.delete(&first).await.unwrap();
     announced.await;
+}
+
+#[tokio::test]
+async fn a_full_load_balancer_service_is_said_before_anything_is_created() {
+    let world = World::start(Some(UID)).await;
+    // A SMALL one has 20 virtual servers.
+    let ports: Vec<(&str, u16, u16)> = (1..=19).map(|port| ("TCP", port, 30000 + port)).collect();
+    let large = world.ensured(&service("ns/large", &ports)).await;
+    world.sent();
+    let two = service("ns/two", &[("TCP", 80, 30080), ("TCP", 81, 30081)]);
+    let full = world.ensure(&two).await.unwrap_err();
+    assert_eq!(word(&full), "LoadBalancerCapacity", "{full}");
+    assert!(full.to_string().contains("19 of 20 virtual servers"), "{full}");
+    assert_eq!(world.sent(), ["GET service-usage"]);
+    world.ensured(&service("ns/one", &[("TCP", 80, 30080)])).await;
+    let announced = world.announcement("ns/two");
+    world.delete(&large).await.unwrap();
+    announced.await;
+    crate::world::advance(std::time::Duration::from_secs(10)).await;
+    world.ensured(&two).await;
 }

@@ -11,7 +11,8 @@ use ccm::cloud::{
     ClusterReads, Error, LiveReads, LoadBalancer as _, LoadBalancerFleet as _, ServiceEvent, WritePermit,
 };
 use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool, Profile, Size};
-use ccm::providers::vsphere::load_balancer::{LoadBalancers, backend};
+use ccm::providers::vsphere::load_balancer::orphans::Policy;
+use ccm::providers::vsphere::load_balancer::{LoadBalancers, Settings, backend};
 use ccm::providers::vsphere::routes::Adoption;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -136,7 +137,14 @@ impl World {
         let Flags { batches, adoption } = flags;
         let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
         let backend = Arc::new(backend::Nsx::new(client(&fake, Timeouts::default()), batches));
-        let balancers = Arc::new(LoadBalancers::new(config.clone(), name, adoption, backend, nodes, live));
+        let balancers = Arc::new(LoadBalancers::new(
+            config.clone(),
+            name,
+            Settings { adoption, orphans: Policy::Delete },
+            backend,
+            nodes,
+            live,
+        ));
         let stop = CancellationToken::new();
         let (runs, until) = (Arc::clone(&balancers), stop.clone());
         drop(tokio::spawn(async move { runs.run(&until).await }));
@@ -238,6 +246,11 @@ impl World {
             path.rsplit('/').nth(1) == Some(collection) && object["marked_for_delete"] != json!(true)
         };
         objects.into_iter().filter(is_one).collect()
+    }
+
+    /// How many objects are held.
+    pub fn held(&self) -> usize {
+        self.balancers.counts().unwrap().held
     }
 
     /// How many objects of each collection there are.

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
 use ccm::clients::nsx::{Client, Kind, LogIn, Login, NoLogin, Pace, Scheme, Timeouts};
 use ccm::cloud::{
-    ClusterReads, Error, LiveReads, NodeChange, Presence, Route, Routes as _, Unknown, WritePermit, reason,
+    AbsenceProof, ClusterReads, Error, LiveReads, NodeChange, Presence, Route, Routes as _, Unknown, WritePermit,
+    reason,
 };
 use ccm::controllers::route::plan::{Changes, Verdict, plan};
 use ccm::providers::vsphere::routes::{Adoption, Routes};
@@ -32,6 +33,10 @@ pub const UID_2: &str = "a4775ec4-8b68-42ea-86fc-d17390e4c373";
 /// The Nodes of a cluster that exists only here, and what identifies it.
 pub struct Cluster {
     nodes: Mutex<BTreeMap<String, Arc<Node>>>,
+    /// By namespace and name.
+    pub services: Mutex<BTreeMap<String, Service>>,
+    /// Those that only the API server has, not the cache.
+    pub hidden: Mutex<BTreeMap<String, Service>>,
     uid: Option<&'static str>,
     /// How often `cluster_uid` was called.
     pub uid_reads: AtomicUsize,
@@ -41,7 +46,14 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn new(uid: Option<&'static str>) -> Arc<Self> {
-        Arc::new(Self { nodes: Mutex::default(), uid, uid_reads: AtomicUsize::new(0), is_down: AtomicBool::new(false) })
+        Arc::new(Self {
+            nodes: Mutex::default(),
+            services: Mutex::default(),
+            hidden: Mutex::default(),
+            uid,
+            uid_reads: AtomicUsize::new(0),
+            is_down: AtomicBool::new(false),
+        })
     }
 
     pub fn put(&self, node: Node) {
@@ -63,6 +75,10 @@ impl ClusterReads for Cluster {
         self.nodes.lock().unwrap().get(name).cloned()
     }
 
+    fn has_service(&self, key: &str) -> bool {
+        self.services.lock().unwrap().contains_key(key)
+    }
+
     fn node_changes(&self) -> BoxStream<'static, NodeChange> {
         stream::iter([NodeChange::All]).chain(stream::pending()).boxed()
     }
@@ -78,8 +94,16 @@ impl LiveReads for Cluster {
         Presence::Unknown(unknown())
     }
 
-    async fn service(&self, _namespace: &str, _name: &str) -> Presence<Service> {
-        Presence::Unknown(unknown())
+    async fn service(&self, namespace: &str, name: &str) -> Presence<Service> {
+        if self.is_down.load(Ordering::Relaxed) {
+            return Presence::Unknown(unknown());
+        }
+        let key = format!("{namespace}/{name}");
+        let hidden = self.hidden.lock().unwrap().get(&key).cloned();
+        match self.services.lock().unwrap().get(&key).cloned().or(hidden) {
+            Some(service) => Presence::Exists(service),
+            None => Presence::Absent(AbsenceProof::new("no Service of this name", [])),
+        }
     }
 
     async fn cluster_uid(&self) -> Result<String, Unknown> {
@@ -261,7 +285,7 @@ impl World {
         for deletion in changes.deletions {
             let live = match self.cluster.nodes.lock().unwrap().get(&deletion.route.target_node) {
                 Some(node) => Presence::Exists((**node).clone()),
-                None => Presence::Absent(ccm::cloud::AbsenceProof::new("no Node of this name", [])),
+                None => Presence::Absent(AbsenceProof::new("no Node of this name", [])),
             };
             if deletion.verdict(Some(&live)) == Verdict::Delete {
                 let result = self.delete(&deletion.route).await;

@@ -29,10 +29,15 @@ pub(super) struct NsxSeries {
     up: Up,
 }
 
-/// Whether the last call was answered. Only while this process uses NSX: who makes no calls knows nothing.
+/// Whether the last call was answered, and what is known of load balancers. Only while this process uses NSX: who makes no
+/// calls knows nothing.
 #[derive(Clone)]
 struct Up {
     gauge: GaugeVec,
+    /// Objects of load balancers.
+    objects: GaugeVec,
+    /// Services that are gone and have load balancers.
+    orphans: GaugeVec,
     /// By server.
     answered: Arc<Mutex<BTreeMap<String, bool>>>,
     report: Arc<Mutex<Option<Box<Report>>>>,
@@ -51,7 +56,20 @@ impl NsxSeries {
             Opts::new("vsphere_ccm_nsx_throttled_total", "Calls that NSX refused because it has too much to do.");
         let throttled = IntCounterVec::new(throttled, &["nsx"])?;
         let up = Opts::new("vsphere_ccm_nsx_up", "1 if NSX answered the last call, 0 if not; none where none is made.");
-        let up = Up { gauge: GaugeVec::new(up, &["nsx"])?, answered: Arc::default(), report: Arc::default() };
+        let objects = Opts::new(
+            "vsphere_ccm_load_balancer_objects",
+            "Objects in NSX that name this cluster: known, of them held (nothing shows that they are this cluster's).",
+        );
+        let orphans =
+            Opts::new("vsphere_ccm_load_balancer_orphans", "Services that are gone and have load balancers in NSX.");
+        let (objects, orphans) = (GaugeVec::new(objects, &["nsx", "state"])?, GaugeVec::new(orphans, &["nsx"])?);
+        let up = Up {
+            gauge: GaugeVec::new(up, &["nsx"])?,
+            objects,
+            orphans,
+            answered: Arc::default(),
+            report: Arc::default(),
+        };
         registry.register(Box::new(logins.clone()))?;
         registry.register(Box::new(throttled.clone()))?;
         registry.register(Box::new(up.clone()))?;
@@ -87,23 +105,29 @@ impl CallObserver for NsxSeries {
 
 impl Collector for Up {
     fn desc(&self) -> Vec<&Desc> {
-        self.gauge.desc()
+        [self.gauge.desc(), self.objects.desc(), self.orphans.desc()].concat()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let report = self.report.lock().as_ref().and_then(|report| report());
         let mut answered = self.answered.lock();
-        self.gauge.reset();
+        [&self.gauge, &self.objects, &self.orphans].into_iter().for_each(GaugeVec::reset);
         match report {
             Some(report) if report.leads => {
                 answered.retain(|server, _| *server == report.server);
                 if let Some(is_up) = answered.get(&report.server) {
                     self.gauge.with_label_values(&[report.server.as_str()]).set(f64::from(u8::from(*is_up)));
                 }
+                if let Some(counts) = report.balancers {
+                    let server = report.server.as_str();
+                    self.objects.with_label_values(&[server, "known"]).set(counts.known as f64);
+                    self.objects.with_label_values(&[server, "held"]).set(counts.held as f64);
+                    self.orphans.with_label_values(&[server]).set(counts.orphans as f64);
+                }
             }
             _ => answered.clear(),
         }
-        self.gauge.collect()
+        [self.gauge.collect(), self.objects.collect(), self.orphans.collect()].concat()
     }
 }
 
@@ -111,6 +135,7 @@ impl Collector for Up {
 mod tests {
     use super::{NsxSeries, Registry};
     use crate::clients::http::CallObserver as _;
+    use crate::providers::vsphere::load_balancer::Counts;
     use crate::providers::vsphere::parts::NsxReport;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,7 +154,8 @@ mod tests {
         let asked = Arc::clone(&leads);
         series.show(move || {
             let leads = asked.load(Ordering::SeqCst);
-            Some(NsxReport { server: "nsx:443".to_owned(), leads, login: Default::default() })
+            let balancers = Some(Counts { known: 9, held: 2, orphans: 1 });
+            Some(NsxReport { server: "nsx:443".to_owned(), leads, login: Default::default(), balancers })
         });
         let up = || value(&registry, "vsphere_ccm_nsx_up");
         let call = |operation, outcome| series.observed("nsx:443", operation, outcome, Duration::ZERO);
@@ -145,8 +171,10 @@ mod tests {
             call("static-routes.get", outcome);
             assert_eq!(up(), [expected], "{outcome}");
         }
+        assert_eq!(value(&registry, "vsphere_ccm_load_balancer_objects"), [2.0, 9.0]);
+        assert_eq!(value(&registry, "vsphere_ccm_load_balancer_orphans"), [1.0]);
         leads.store(false, Ordering::SeqCst);
-        assert!(up().is_empty());
+        assert!(up().is_empty() && value(&registry, "vsphere_ccm_load_balancer_objects").is_empty());
         for outcome in ["ok", "Rejected", "Timeout"] {
             call("session.create", outcome);
         }

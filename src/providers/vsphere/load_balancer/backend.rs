@@ -100,6 +100,50 @@ pub struct PoolUpdate {
     pub service_uid: String,
 }
 
+/// What a load balancer service has, or a Service needs of it: virtual servers, pools and members, each with how many there
+/// may be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage([(usize, usize); 3]);
+
+/// What a load balancer service has no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// Such as virtual servers.
+    pub what: &'static str,
+    /// How many there are.
+    pub used: usize,
+    /// How many there may be.
+    pub allowed: usize,
+}
+
+impl Usage {
+    const WHAT: [&str; 3] = ["virtual servers", "pools", "pool members"];
+
+    /// Each with how many there may be.
+    pub fn new(servers: (usize, usize), pools: (usize, usize), members: (usize, usize)) -> Self {
+        Self([servers, pools, members])
+    }
+
+    /// What so many new ports with so many members each need.
+    pub fn of_ports(ports: usize, members: usize) -> Self {
+        Self([(ports, 0), (ports, 0), (ports.saturating_mul(members), 0)])
+    }
+
+    /// Takes what is needed, if there is room for all of it.
+    ///
+    /// # Errors
+    /// What there is no room for.
+    pub fn take(&mut self, needed: &Self) -> Result<(), Full> {
+        for ((what, (used, allowed)), (needed, _)) in Self::WHAT.into_iter().zip(self.0).zip(needed.0) {
+            if used.saturating_add(needed) > allowed {
+                return Err(Full { what, used, allowed });
+            }
+        }
+        self.0.iter_mut().zip(needed.0).for_each(|((used, _), (needed, _))| *used += needed);
+        Ok(())
+    }
+}
+
 /// A product with load balancers.
 #[async_trait]
 pub trait Backend: Send + Sync {
@@ -127,6 +171,12 @@ pub trait Backend: Send + Sync {
     /// Why that could not be read.
     async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error>;
 
+    /// How full the load balancer service of this path is.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    async fn usage(&self, lb_service: &str) -> Result<Usage, Error>;
+
     /// Deletes the load balancer service of this cluster, unless something uses it.
     ///
     /// # Errors
@@ -147,4 +197,19 @@ pub trait Backend: Send + Sync {
         updates: BTreeMap<Box<str>, PoolUpdate>,
         record: Record<'_>,
     ) -> BTreeMap<Box<str>, Error>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_taken_for_all_or_nothing() {
+        let mut usage = Usage::new((18, 20), (10, 60), (290, 300));
+        assert_eq!(usage.take(&Usage::of_ports(1, 9)), Ok(()));
+        let full = Full { what: "pool members", used: 299, allowed: 300 };
+        assert_eq!(usage.take(&Usage::of_ports(1, 2)), Err(full));
+        assert_eq!(usage.take(&Usage::of_ports(1, 1)), Ok(()));
+        assert_eq!(usage.take(&Usage::of_ports(1, 0)), Err(Full { what: "virtual servers", used: 20, allowed: 20 }));
+    }
 }

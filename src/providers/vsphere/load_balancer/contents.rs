@@ -145,6 +145,17 @@ impl Contents {
         self.services.get(service).cloned().unwrap_or_default()
     }
 
+    /// The Services that objects with this UID of a cluster name.
+    pub fn services_of(&self, cluster_uid: &str) -> Vec<&str> {
+        let is_of = |objects: &Objects| objects.marks().any(|marks| marks.cluster_uid.as_deref() == Some(cluster_uid));
+        self.services.iter().filter(|(_, objects)| is_of(objects)).map(|(service, _)| &**service).collect()
+    }
+
+    /// How many objects of Services are considered.
+    pub fn count(&self) -> usize {
+        self.services.values().map(|objects| objects.marks().count()).sum()
+    }
+
     /// The Services that objects name.
     pub fn services(&self) -> impl Iterator<Item = &str> {
         self.services.keys().map(AsRef::as_ref)

@@ -13,11 +13,11 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::backend::{Change, Names};
+use super::backend::{Change, Full, Names, Usage};
 use super::contents::merge::{Before, Merged, merge};
 use super::contents::{Contents, Selection, Unusable};
 use super::layout::Layout;
@@ -28,6 +28,8 @@ use crate::cloud::{Error, Reason, ServiceEvent, WritePermit};
 const AT_MOST: Duration = Duration::from_secs(60);
 /// How long what was read without a term is good for the next one.
 const WITHOUT_TERM: Duration = Duration::from_secs(30);
+/// How long it is known how full the load balancer service is.
+const USAGE_LIFE: Duration = Duration::from_secs(10);
 /// Events for a subscriber that is behind, before it gets one for all.
 const BACKLOG: usize = 4096;
 
@@ -47,6 +49,8 @@ pub struct Inventory {
     state: Mutex<State>,
     wake: Notify,
     events: broadcast::Sender<ServiceEvent>,
+    /// How many readings were completed, of all terms.
+    completed: watch::Sender<u64>,
 }
 
 /// Never locked over an await.
@@ -77,6 +81,10 @@ struct State {
     answered: BTreeMap<Box<str>, Instant>,
     /// Services whose load balancers were complete in this term.
     complete: BTreeSet<Box<str>>,
+    /// Services that a call is about now.
+    busy: BTreeSet<Box<str>>,
+    /// How full the load balancer service is, and when that was read.
+    usage: Option<(Instant, Usage)>,
     /// Services that wait until an object of ours goes.
     exhausted: BTreeSet<Box<str>>,
     /// The paths of held objects by Service, which were reported.
@@ -105,7 +113,20 @@ impl Failure {
 
 impl Default for Inventory {
     fn default() -> Self {
-        Self { state: Mutex::default(), wake: Notify::new(), events: broadcast::Sender::new(BACKLOG) }
+        let (events, completed) = (broadcast::Sender::new(BACKLOG), watch::Sender::new(0));
+        Self { state: Mutex::default(), wake: Notify::new(), events, completed }
+    }
+}
+
+/// While it is held, no other call of this process is about the Service.
+pub struct Busy<'a> {
+    inventory: &'a Inventory,
+    service: Box<str>,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.inventory.state.lock().busy.remove(&self.service);
     }
 }
 
@@ -131,8 +152,8 @@ impl State {
     /// Forgets everything but what is under way.
     fn reset(&mut self, permit: Option<WritePermit>) {
         let (epoch, creating, is_removing) = (self.epoch + 1, self.creating, self.is_removing);
-        let attempted = self.attempted;
-        *self = Self { permit, epoch, creating, is_removing, attempted, ..Self::default() };
+        let (attempted, busy) = (self.attempted, std::mem::take(&mut self.busy));
+        *self = Self { permit, epoch, creating, is_removing, attempted, busy, ..Self::default() };
     }
 
     fn is_over(&self) -> bool {
@@ -311,9 +332,63 @@ impl Inventory {
         (!std::mem::replace(is_said, true)).then(|| fields.clone())
     }
 
-    /// How many objects are held.
-    pub fn held(&self) -> usize {
-        self.state.lock().held.values().map(BTreeSet::len).sum()
+    /// How many objects are known, and how many of them are held; nothing before the first reading of a term.
+    pub fn counts(&self) -> Option<(usize, usize)> {
+        let state = self.state.lock();
+        let held = state.held.values().map(BTreeSet::len).sum();
+        (state.readings > 0 && !state.is_over()).then(|| (state.contents.count(), held))
+    }
+
+    /// Claims the Service for one call.
+    ///
+    /// # Errors
+    /// [`Error::Pending`] while another call is about it.
+    pub fn claim(&self, service: &str) -> Result<Busy<'_>, Error> {
+        if !self.state.lock().busy.insert(service.into()) {
+            let message = "what is left of a Service of this name is being deleted".to_owned();
+            return Err(Error::Pending { message, after: Duration::from_secs(1) });
+        }
+        Ok(Busy { inventory: self, service: service.into() })
+    }
+
+    /// Asks for a reading.
+    pub fn ask(&self) {
+        self.state.lock().is_asked = true;
+        self.wake.notify_one();
+    }
+
+    /// Changes after each completed reading.
+    pub fn completed_readings(&self) -> watch::Receiver<u64> {
+        self.completed.subscribe()
+    }
+
+    /// The term of the last reading, and when that began.
+    pub fn term(&self) -> Option<(WritePermit, Instant)> {
+        let state = self.state.lock();
+        let permit = state.permit.clone().filter(|permit| permit.check().is_ok());
+        permit.zip(state.begun)
+    }
+
+    /// Services with objects of this cluster that are not here and that no call is about; and how many Services have objects of
+    /// this cluster.
+    pub fn suspects(&self, uid: &str, is_here: &dyn Fn(&str) -> bool) -> (BTreeSet<Box<str>>, usize) {
+        let state = self.state.lock();
+        let with_objects = state.contents.services_of(uid);
+        let is_open = |service: &&str| !is_here(service) && !state.busy.contains(*service);
+        let suspects = with_objects.iter().copied().filter(is_open).map(Into::into).collect();
+        (suspects, with_objects.len())
+    }
+
+    /// Takes room on the load balancer service for a Service. None if how full it is was not read in the last 10 s.
+    pub fn take_room(&self, needed: &Usage) -> Option<Result<(), Full>> {
+        let mut state = self.state.lock();
+        let (read, usage) = state.usage.as_mut()?;
+        (read.elapsed() < USAGE_LIFE).then(|| usage.take(needed))
+    }
+
+    /// Notes how full the load balancer service is.
+    pub fn note_usage(&self, usage: Usage) {
+        self.state.lock().usage = Some((Instant::now(), usage));
     }
 
     /// Keeps the load balancer service while something is created on it.

@@ -160,11 +160,16 @@ impl Objects {
 impl Objects {
     /// The path of each.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.marks().map(|marks| &*marks.path)
+    }
+
+    /// What says whose each is.
+    pub fn marks(&self) -> impl Iterator<Item = &Marks> {
         let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
         let marks = servers.iter().map(|one| &one.marks).chain(pools.iter().map(|one| &one.marks));
         let marks = marks.chain(monitors.iter().map(|one| &one.marks)).chain(allocations.iter().map(|one| &one.marks));
         let marks = marks.chain(groups.iter().map(|one| &one.marks));
-        marks.chain(persistence_profiles.iter().map(|one| &one.marks)).map(|marks| &*marks.path)
+        marks.chain(persistence_profiles.iter().map(|one| &one.marks))
     }
 }
 

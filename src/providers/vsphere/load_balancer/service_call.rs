@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::backend::{Change, Parts, Request};
 use super::contents::Unusable;
-use super::inventory::{Inventory, Need};
+use super::inventory::{Busy, Inventory, Need};
 use super::layout::{Kind, Layout, Owner, Port};
 use super::objects::{Allocation, LbService};
 use super::ownership::{Facts, Judged, judge};
@@ -37,6 +37,7 @@ pub(super) struct ServiceCall<'a> {
     without_address: BTreeSet<Box<str>>,
     /// The paths of groups and persistence profiles that this call has read or written. Never locked over an await.
     read: Mutex<BTreeSet<Box<str>>>,
+    _busy: Option<Busy<'a>>,
 }
 
 /// What a call sees.
@@ -134,7 +135,16 @@ impl<'a> ServiceCall<'a> {
         let (key, ingress) = (key_of(service), ingress_of(service));
         let nodes = nodes_of(of, &ingress);
         let (without_address, read) = (BTreeSet::new(), Mutex::default());
-        Self { of, permit, service, layout, key, ingress, nodes, without_address, read }
+        Self { of, permit, service, layout, key, ingress, nodes, without_address, read, _busy: None }
+    }
+
+    /// The same, for a call that may change it.
+    ///
+    /// # Errors
+    /// [`Error::Pending`] while another call is about the Service.
+    pub(super) fn claimed(self) -> Result<Self, Error> {
+        let busy = self.of.inventory.claim(&self.key)?;
+        Ok(Self { _busy: Some(busy), ..self })
     }
 
     pub(super) fn inventory(&self) -> &'a Inventory {

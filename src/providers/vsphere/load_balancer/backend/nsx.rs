@@ -12,11 +12,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::{Backend, Change, Each, Names, Parts, PoolUpdate, Record, Request, Scope};
+use super::{Backend, Change, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Usage};
 use crate::base::addresses::parse_ip;
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::Reservation;
@@ -529,6 +529,16 @@ impl Backend for Nsx {
         reservation.map_err(|error| failed(&format!("read the address of {path}"), None, &error))
     }
 
+    async fn usage(&self, lb_service: &str) -> Result<Usage, Error> {
+        let path = format!("{lb_service}/service-usage");
+        let read = self.client.get(&path, "lb-services.usage", Priority::Urgent).await;
+        let read = read.map_err(|error| failed(&format!("read {path}"), None, &error))?;
+        usage_of(&read.0).ok_or_else(|| {
+            let message = format!("read {path}: the answer does not say what is used and allowed");
+            Error::Failed { reason: reason::NSXUnavailable, message, after: None }
+        })
+    }
+
     async fn delete_lb_service(
         &self,
         permit: &WritePermit,
@@ -676,6 +686,20 @@ impl Nsx {
         .await?;
         if is_taken { Err(unavailable("it is in use")) } else { Ok(()) }
     }
+}
+
+/// Some versions give one for each place where the service runs.
+fn usage_of(answer: &Map<String, Value>) -> Option<Usage> {
+    let first = answer.get("results").and_then(|results| results.get(0)).and_then(Value::as_object);
+    let answer = first.unwrap_or(answer);
+    let number =
+        |member: &str| answer.get(member).and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
+    let of = |used: &str, allowed: &str| number(used).zip(number(allowed));
+    Some(Usage::new(
+        of("current_virtual_server_count", "virtual_server_capacity")?,
+        of("current_pool_count", "pool_capacity")?,
+        of("current_pool_member_count", "pool_member_capacity")?,
+    ))
 }
 
 /// Whether a range of a subnet has the address.

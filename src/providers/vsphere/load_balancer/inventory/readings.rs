@@ -120,6 +120,8 @@ impl Inventory {
         if !is_first {
             self.announce(&changed);
         }
+        drop(guard);
+        self.completed.send_modify(|completed| *completed += 1);
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{Seen, ServiceCall};
 use crate::cloud::{Error, Reason};
 use crate::providers::vsphere::config::{CompleteClass, Pool, Profile};
-use crate::providers::vsphere::load_balancer::backend::Parts;
+use crate::providers::vsphere::load_balancer::backend::{Full, Parts, Usage};
 use crate::providers::vsphere::load_balancer::inventory::Need;
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
 use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted, WantedPort};
@@ -33,7 +33,7 @@ impl ServiceCall<'_> {
         let ports = wanted::ports_of(self.service)?;
         let features = wanted::features_of(self.service, self.of.config.snat_disabled)?;
         self.check(Need::Any)?;
-        let (mut creating, mut allocated) = (None, false);
+        let (mut creating, mut allocated, mut has_room) = (None, false, false);
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             if let Err(unusable) = &seen.lb_service {
@@ -50,6 +50,10 @@ impl ServiceCall<'_> {
             };
             if is_creation(&step) && !self.ingress.is_empty() && !self.inventory().was_complete(&self.key) {
                 self.check(Need::Second)?;
+            }
+            if is_creation(&step) && !has_room {
+                self.check_room(&seen, &wanted).await?;
+                has_room = true;
             }
             if matches!(step, Step::CreateLbService | Step::CreateServer { .. }) && creating.is_none() {
                 creating = Some(self.inventory().create()?);
@@ -81,6 +85,29 @@ impl ServiceCall<'_> {
             Some(moment) => self.check(Need::After(moment)).err().unwrap_or(error),
             None => error,
         }
+    }
+
+    /// Whether the load balancer service has room for what is to be created. Where it does not say, NSX does when it is full.
+    async fn check_room(&self, seen: &Seen, wanted: &Wanted) -> Result<(), Error> {
+        let Ok(Some(lb_service)) = &seen.lb_service else { return Ok(()) };
+        let has_server =
+            |port: &&WantedPort| seen.judged.ours.servers.iter().any(|one| one.marks.port == Some(port.port));
+        let ports = wanted.ports.len() - wanted.ports.iter().filter(has_server).count();
+        let needed = Usage::of_ports(ports, wanted.members.len());
+        let mut taken = self.inventory().take_room(&needed);
+        if taken.is_none()
+            && let Ok(usage) = self.of.backend.usage(&lb_service.path).await
+        {
+            self.inventory().note_usage(usage);
+            taken = self.inventory().take_room(&needed);
+        }
+        let Some(Err(Full { what, used, allowed })) = taken else { return Ok(()) };
+        self.inventory().wait_for_space(&self.key);
+        let message = format!(
+            "the load balancer service {} has {used} of {allowed} {what}, and {ports} ports of the Service are to be created",
+            lb_service.path
+        );
+        Err(Error::Exhausted { reason: reason::LoadBalancerCapacity, message, after: LATER })
     }
 
     /// What follows from a step that failed. It is no failure of the load balancer if it concerned what serves nothing.

@@ -1,0 +1,129 @@
+//! Deletes load balancers whose Services are gone.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::LoadBalancers;
+use super::orphans::{Decision, Orphans, Policy, is_certain};
+use crate::base::error_chain::chain;
+use crate::cloud::{Error, LiveReads};
+
+/// How many live reads are under way.
+const READS: usize = 4;
+
+/// See the file's header.
+pub(super) struct Cleanup {
+    policy: Policy,
+    live: Arc<dyn LiveReads>,
+    /// Never locked over an await.
+    orphans: Mutex<Orphans>,
+}
+
+impl Cleanup {
+    pub(super) fn new(policy: Policy, live: Arc<dyn LiveReads>) -> Self {
+        Self { policy, live, orphans: Mutex::default() }
+    }
+
+    /// How many were found and are still there.
+    pub(super) fn count(&self) -> usize {
+        self.orphans.lock().count()
+    }
+
+    /// Looks at each reading. Ends with `stop`.
+    pub(super) async fn run(&self, of: &LoadBalancers, stop: &CancellationToken) {
+        if self.policy == Policy::Off {
+            return stop.cancelled().await;
+        }
+        let mut readings = of.inventory.completed_readings();
+        loop {
+            let next = self.orphans.lock().next_reading().map(Instant::from_std).filter(|next| *next > Instant::now());
+            let due = async {
+                match next {
+                    Some(moment) => tokio::time::sleep_until(moment).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = due => of.inventory.ask(),
+                changed = readings.changed() => match changed {
+                    Ok(()) => tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = self.look(of) => {}
+                    },
+                    Err(_) => return,
+                },
+            }
+        }
+    }
+
+    async fn look(&self, of: &LoadBalancers) {
+        let Some((permit, began)) = of.inventory.term() else { return };
+        let Ok(Some(uid)) = of.uid.read().await else { return };
+        let (suspects, all) = of.inventory.suspects(&uid, &|service| of.nodes.has_service(service));
+        let due = self.orphans.lock().note(suspects, began.into_std());
+        let certain: Vec<Box<str>> = futures::stream::iter(due)
+            .map(async |service| self.is_certain(&service).await.then_some(service))
+            .buffered(READS)
+            .filter_map(async |service| service)
+            .collect()
+            .await;
+        for service in &certain {
+            if self.orphans.lock().is_news(service) {
+                warn!(service = &**service, "a load balancer in NSX is left over: its Service is gone");
+            }
+        }
+        if self.policy != Policy::Delete {
+            return;
+        }
+        let decision = self.orphans.lock().decide(certain, all, Instant::now().into_std());
+        let services = match decision {
+            Decision::Hold(count) => {
+                warn!(
+                    "load balancers of {count} Services of {all} are left over, which are many: none is deleted for 15 minutes"
+                );
+                return;
+            }
+            Decision::Delete(services) => services,
+        };
+        for service in services {
+            // It may have been created meanwhile.
+            if permit.check().is_err() || !self.is_certain(&service).await {
+                continue;
+            }
+            self.orphans.lock().deleted(Instant::now().into_std());
+            let gone = named(&service);
+            let deleted = match of.call(&permit, &gone).await {
+                Ok(call) => call.delete().await,
+                Err(error) => Err(error),
+            };
+            match deleted {
+                Ok(()) | Err(Error::Pending { .. }) => info!(service = &*service, "left over load balancer deleted"),
+                Err(error) => {
+                    warn!(service = &*service, "the left over load balancer is not deleted: {}", chain(&error))
+                }
+            }
+        }
+    }
+
+    async fn is_certain(&self, service: &str) -> bool {
+        match service.split_once('/') {
+            Some((namespace, name)) => is_certain(&self.live.service(namespace, name).await),
+            None => false,
+        }
+    }
+}
+
+/// A Service of which only the name is known.
+fn named(service: &str) -> Service {
+    let (namespace, name) = service.split_once('/').unwrap_or_default();
+    let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
+    Service { metadata: ObjectMeta { namespace, name, ..ObjectMeta::default() }, ..Service::default() }
+}

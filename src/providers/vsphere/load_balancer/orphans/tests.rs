@@ -1,0 +1,72 @@
+//! The limits, and what is certain.
+
+use super::*;
+use crate::cloud::{AbsenceProof, Unknown, reason};
+use serde_json::{Value, json};
+
+fn names(count: usize) -> BTreeSet<Box<str>> {
+    (0..count).map(|number| format!("ns/{number:04}").into()).collect()
+}
+
+fn listed(count: usize) -> Vec<Box<str>> {
+    names(count).into_iter().collect()
+}
+
+#[test]
+fn a_suspect_is_due_when_a_reading_ten_minutes_later_has_it_too() {
+    let (mut orphans, now) = (Orphans::default(), Instant::now());
+    assert_eq!((orphans.note(names(0), now), orphans.next_reading()), (vec![], None));
+    assert_eq!(orphans.note(names(2), now), listed(0));
+    assert_eq!(orphans.next_reading(), Some(now + APART));
+    // One of them is gone in between: it begins again.
+    assert_eq!(orphans.note(names(1), now + APART / 2), listed(0));
+    assert_eq!(orphans.note(names(2), now + APART), listed(1));
+    assert_eq!(orphans.note(names(2), now + APART * 2), listed(2));
+    assert_eq!(orphans.note(names(0), now + APART * 2), listed(0));
+    assert_eq!(orphans.next_reading(), None);
+}
+
+#[test]
+fn few_are_deleted_in_ten_minutes() {
+    for (all, most) in [(1, 5), (50, 5), (100, 10), (1000, 100)] {
+        let (mut orphans, now) = (Orphans::default(), Instant::now());
+        let Decision::Delete(first) = orphans.decide(listed(most), all, now) else { panic!("{all}") };
+        assert_eq!(first.len(), most, "{all}");
+        first.iter().for_each(|_| orphans.deleted(now));
+        let later = now + WINDOW - Duration::from_secs(1);
+        assert_eq!(orphans.decide(listed(3), all, later), Decision::Delete(vec![]), "{all}");
+        assert_eq!(orphans.decide(listed(3), all, now + WINDOW), Decision::Delete(listed(3)), "{all}");
+    }
+}
+
+#[test]
+fn when_many_are_found_at_once_none_is_deleted_for_a_while() {
+    for (all, few) in [(5, 5), (25, 5), (100, 20)] {
+        let (mut orphans, now) = (Orphans::default(), Instant::now());
+        assert!(matches!(orphans.decide(listed(few), all, now), Decision::Delete(_)), "{all}");
+        let many = listed(few + 1);
+        assert_eq!(orphans.decide(many.clone(), all, now), Decision::Hold(few + 1), "{all}");
+        let later = now + HOLD - Duration::from_secs(1);
+        assert_eq!(orphans.decide(many.clone(), all, later), Decision::Hold(few + 1), "{all}");
+        assert!(matches!(orphans.decide(many.clone(), all, now + HOLD), Decision::Delete(_)), "{all}");
+        // Fewer in between end it.
+        assert!(matches!(orphans.decide(listed(1), all, now + HOLD), Decision::Delete(_)), "{all}");
+        assert_eq!(orphans.decide(many, all, now + HOLD), Decision::Hold(few + 1), "{all}");
+    }
+}
+
+#[test]
+fn only_a_live_answer_is_a_proof() {
+    let service = |value: Value| Presence::Exists(serde_json::from_value(value).unwrap());
+    let finalizer = json!({"finalizers": [service::FINALIZER]});
+    for (live, expected) in [
+        (Presence::Absent(AbsenceProof::new("no Service of this name", [])), true),
+        (Presence::Unknown(Unknown::new(reason::APIServerUnavailable, "no answer")), false),
+        (service(json!({"spec": {"type": "LoadBalancer"}})), false),
+        (service(json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": "x/y"}})), false),
+        (service(json!({"metadata": finalizer, "spec": {"type": "ClusterIP"}})), false),
+        (service(json!({"spec": {"type": "ClusterIP"}})), true),
+    ] {
+        assert_eq!(is_certain(&live), expected, "{live:?}");
+    }
+}

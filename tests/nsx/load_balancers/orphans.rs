@@ -1,0 +1,121 @@
+//! What becomes of load balancers whose Services are gone.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use serde_json::json;
+use support::fake_nsx::Model;
+use support::fake_nsx::go::GoBalancer;
+
+use super::world::*;
+use crate::world::advance;
+
+/// More than between two readings that an orphan has to be in.
+const APART: Duration = Duration::from_secs(601);
+
+/// Services with load balancers, which the API server has, too.
+async fn services(world: &World, names: &[&str]) -> Vec<Service> {
+    let mut services = Vec::new();
+    for (number, name) in (0u16..).zip(names) {
+        let service = world.ensured(&service(name, &[("TCP", 80, 30080 + number)])).await;
+        world.cluster.services.lock().unwrap().insert((*name).to_owned(), service.clone());
+        services.push(service);
+    }
+    services
+}
+
+/// A reading, begun by a sync of a Service that has nothing; and what follows from it.
+async fn reading(world: &World) {
+    let before = world.fake.counts().of("LIST lb-services");
+    world.balancers.read_again();
+    advance(Duration::from_secs(10)).await;
+    support::eventually("everything is read", crate::world::SOON, async || {
+        let count = world.fake.counts().of("LIST ip-allocations");
+        if world.fake.counts().of("LIST lb-services") > before { Ok(()) } else { Err(count) }
+    })
+    .await;
+}
+
+// vectors: SEQ-14
+#[tokio::test]
+async fn seq_14_what_is_left_of_a_vanished_service_goes_after_two_readings() {
+    let mut world = World::start(Some(UID)).await;
+    let stays = services(&world, &["ns/gone", "ns/stays"]).await.pop().unwrap();
+    world.cluster.services.lock().unwrap().remove("ns/gone");
+    world.restart();
+    world.ensure(&stays).await.unwrap();
+    let before = world.counted();
+    assert_eq!(before, [1, 2, 2, 2, 2]);
+    reading(&world).await;
+    assert_eq!(world.counted(), before, "one reading more is not enough");
+    advance(APART).await;
+    support::eventually("it is deleted", crate::world::SOON, async || match world.counted() {
+        [1, 1, 1, 1, 1] => Ok(()),
+        counted => Err(format!("{counted:?}")),
+    })
+    .await;
+    assert_eq!(world.handed_back(&[&stays]), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_is_not_proved_to_be_gone_stays() {
+    let mut world = World::start(Some(UID)).await;
+    services(&world, &["ns/unknown"]).await;
+    world.cluster.services.lock().unwrap().clear();
+    GoBalancer::new(NAME, "ns/go", "192.0.2.77".parse().unwrap()).put(&world.fake, "go");
+    world.restart();
+    let other = services(&world, &["ns/other"]).await.pop().unwrap();
+    let before = world.counted();
+    // The API server does not answer.
+    world.cluster.is_down.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        advance(APART).await;
+        reading(&world).await;
+    }
+    assert_eq!(world.counted(), before);
+
+    // It says that the Service is there, though the cache does not have it: of another selection.
+    let hidden: Service = serde_json::from_value(json!({
+        "metadata": {"namespace": "ns", "name": "unknown"}, "spec": {"type": "LoadBalancer"},
+    }))
+    .unwrap();
+    world.cluster.hidden.lock().unwrap().insert("ns/unknown".to_owned(), hidden);
+    world.cluster.is_down.store(false, Ordering::Relaxed);
+    for _ in 0..3 {
+        advance(APART).await;
+        reading(&world).await;
+    }
+    assert_eq!(world.counted(), before);
+    world.ensure(&other).await.unwrap();
+
+    // It is gone for good; what the Go program made without our UID stays.
+    world.cluster.hidden.lock().unwrap().clear();
+    for _ in 0..2 {
+        advance(APART).await;
+        reading(&world).await;
+    }
+    support::eventually("the orphan goes", crate::world::SOON, async || {
+        match world.objects("lb-virtual-servers").len() {
+            2 => Ok(()),
+            count => Err(count),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn when_many_are_left_over_at_once_none_goes_at_first() {
+    let model = Model::small();
+    let mut world = World::with(model, Some(UID), config()).await;
+    services(&world, &["ns/a", "ns/b", "ns/c", "ns/d", "ns/e", "ns/f"]).await;
+    world.cluster.services.lock().unwrap().clear();
+    world.restart();
+    world.delete(&service("ns/none", &[("TCP", 80, 30090)])).await.unwrap();
+    let before = world.counted();
+    for _ in 0..2 {
+        advance(APART).await;
+        reading(&world).await;
+    }
+    assert_eq!(world.counted(), before, "an API server that was restored has none of them");
+}

@@ -3,6 +3,7 @@
 mod adopted;
 mod clusters;
 mod crash;
+mod faults;
 mod features;
 mod orphans;
 mod sequences;

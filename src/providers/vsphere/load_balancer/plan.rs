@@ -253,10 +253,12 @@ fn change<'a>(row: &Row<'a>, references: &References<'a>, wanted: &Wanted, known
 
 fn change_of_pool<'a>(row: &Row<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let (port, pool) = (row.port.port, row.pool?);
-    let (before, path) = (pool.monitors.first().map(AsRef::as_ref), row.monitor.map(|monitor| &*monitor.marks.path));
-    // While its monitor is missing it keeps what it has.
-    let is_missing = row.probe.is_some() && row.monitor.is_none();
-    let monitor = if is_missing { before } else { path };
+    let monitor = row.monitor.map(|monitor| &*monitor.marks.path);
+    let is_missing = row.probe.is_some() && monitor.is_none();
+    // NSX may refuse each change of a pool whose monitor is gone: the monitor is created first.
+    if is_missing && !pool.monitors.is_empty() {
+        return None;
+    }
     let is_snat_disabled = Some(wanted.features.is_snat_disabled).filter(|_| row.is_compared);
     let change = Step::ChangePool { pool, port, monitor, is_snat_disabled };
     let is_asked = is_missing || pool.monitors.iter().map(AsRef::as_ref).eq(monitor);

@@ -147,17 +147,17 @@ impl Round<'_> {
             };
             match &error.kind {
                 Failure::Conflict | Failure::Unknown => {}
+                _ if is_call_refused(&error) => {
+                    warn!("pools are written one by one from now on: {error}");
+                    self.nsx.batches.store(false, Ordering::Relaxed);
+                    parts.push(objects);
+                }
                 Failure::NotPermitted
                 | Failure::Rejected
                 | Failure::SessionOver
                 | Failure::Unavailable
                 | Failure::Busy => {
                     objects.iter().for_each(|object| self.fail(object.path(), of_pool(object, &error)));
-                }
-                kind if *kind == Failure::NotFound || matches!(error.status(), Some(403 | 405)) => {
-                    warn!("pools are written one by one from now on: {error}");
-                    self.nsx.batches.store(false, Ordering::Relaxed);
-                    parts.push(objects);
                 }
                 _ => {
                     let second = objects.split_off(objects.len() / 2);
@@ -208,6 +208,12 @@ impl Round<'_> {
             self.failed.insert(path, same);
         }
     }
+}
+
+/// Whether requests for several objects are refused, and not these objects.
+fn is_call_refused(error: &client::Error) -> bool {
+    let is_of_call = !matches!(error.kind, Failure::MissingReference(_) | Failure::Rejected | Failure::SessionOver);
+    is_of_call && matches!(error.status(), Some(403..=405))
 }
 
 /// Why a pool was not changed.

@@ -1,0 +1,221 @@
+//! One fault at each call of the life of a load balancer: it ends as without, nothing foreign changes, and no error is taken
+//! for an absence.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use serde_json::Value;
+use support::fake_nsx::go::GoBalancer;
+use support::fake_nsx::{HierarchicalPatch, Model, Trouble};
+
+use super::world::*;
+use crate::routes::world::node;
+use crate::world::advance;
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_millis(5);
+
+/// What happens to one call.
+const TROUBLES: [(&str, fn() -> Trouble); 11] = [
+    ("drop", || Trouble::Drop),
+    ("lose", || Trouble::Lose),
+    ("cut", || Trouble::Cut(5)),
+    ("throttled", || Trouble::throttled().into()),
+    ("overloaded", || Trouble::overloaded().into()),
+    ("aborted", || Trouble::aborted().into()),
+    ("conflict", || Trouble::conflict().into()),
+    ("expired", || Trouble::expired().into()),
+    ("page of a proxy", || Trouble::unavailable().into()),
+    ("portal", || Trouble::portal().into()),
+    ("no permission", || Trouble::error(403, Some(403)).into()),
+];
+
+/// Of a cluster of another name, and of an administrator.
+fn foreign(world: &World) -> Vec<Value> {
+    let foreign = world.fake.objects().into_iter().filter(|object| object.to_string().contains("foreign"));
+    foreign.map(|object| world.fake.object(object["path"].as_str().unwrap()).unwrap_or_default()).collect()
+}
+
+async fn world() -> World {
+    let world = World::with(Model::small().tier1("t2"), Some(UID), config()).await;
+    let mut other = GoBalancer::new("foreign", "ns/s", "192.0.2.90".parse().unwrap());
+    other.tier1_path = "/infra/tier-1s/t2".to_owned();
+    other.put(&world.fake, "go");
+    world
+}
+
+/// Repeats what fails, as the controller does, while the time passes quickly.
+async fn until_done<T>(what: &str, world: &World, mut act: impl AsyncFnMut() -> Result<T, ccm::cloud::Error>) -> T {
+    for look in 0..400 {
+        let error = match act().await {
+            Ok(done) => return done,
+            Err(error) => error,
+        };
+        assert!(look < 399, "{what}: {error}");
+        // Now and then only, so that no call that is under way is out of time.
+        if look % 10 == 0 {
+            world.balancers.read_again();
+            advance(Duration::from_secs(61)).await;
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+    unreachable!("the last look returns or fails");
+}
+
+/// Creates, moves a node and a port, deletes; gives what there was before the end.
+async fn life(what: &str, world: &World) -> Vec<Value> {
+    let one = service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)]);
+    let status = until_done(what, world, async || world.ensure(&one).await).await;
+    let one = with_status(one, status.clone());
+    world.cluster.remove("n2");
+    world.cluster.put(node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.3")]));
+    until_done(what, world, async || world.update(&[&one]).await.pop().unwrap()).await;
+    let moved = with_status(service("ns/s", &[("TCP", 81, 30090), ("UDP", 80, 30081)]), status);
+    until_done(what, world, async || world.ensure(&moved).await).await;
+    assert_eq!(world.handed_back(&[&moved]), Vec::<String>::new(), "{what}");
+    let kinds = ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"];
+    let fields = ["ip_address", "ports", "default_pool_member_ports", "members", "monitor_port", "tags"];
+    let shown = |object: Value| fields.iter().map(|field| object[*field].clone()).collect::<Value>();
+    let is_own = |object: &Value| !object.to_string().contains("foreign");
+    let objects = kinds.into_iter().flat_map(|kind| world.objects(kind)).filter(is_own).map(shown).collect();
+    until_done(what, world, async || world.delete(&moved).await).await;
+    objects
+}
+
+/// A read that fails in one of these ways fails like in the others.
+const OF_READS: [&str; 4] = ["drop", "overloaded", "expired", "portal"];
+
+/// Every fourth fault, from this one on.
+async fn every_fourth(from: usize) {
+    let whole = world().await;
+    let expected = life("without a fault", &whole).await;
+    let operations: BTreeSet<String> = whole.sent().into_iter().collect();
+    assert!(operations.len() > 15, "{operations:?}");
+    let is_read = |operation: &str| operation.starts_with("GET") || operation.starts_with("LIST");
+    let faults = operations.iter().flat_map(|operation| TROUBLES.map(|(name, trouble)| (operation, name, trouble)));
+    let faults = faults.filter(|(operation, name, _)| !is_read(operation) || OF_READS.contains(name));
+    for (operation, name, trouble) in faults.skip(from).step_by(4) {
+        let what = format!("{name} at {operation}");
+        let world = world().await;
+        let before = foreign(&world);
+        world.fake.next(operation, trouble());
+        assert_eq!(life(&what, &world).await, expected, "{what}");
+        let services = world.objects("lb-services").len();
+        assert_eq!(world.counted(), [services, 1, 1, 1, 1], "{what}: what is foreign stays, and nothing else");
+        assert_eq!(foreign(&world), before, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn one_fault_at_any_call_changes_nothing_in_the_end_1() {
+    every_fourth(0).await;
+}
+
+#[tokio::test]
+async fn one_fault_at_any_call_changes_nothing_in_the_end_2() {
+    every_fourth(1).await;
+}
+
+#[tokio::test]
+async fn one_fault_at_any_call_changes_nothing_in_the_end_3() {
+    every_fourth(2).await;
+}
+
+#[tokio::test]
+async fn one_fault_at_any_call_changes_nothing_in_the_end_4() {
+    every_fourth(3).await;
+}
+
+#[tokio::test]
+async fn a_manager_without_requests_for_several_objects_gets_one_for_each() {
+    for patch in [HierarchicalPatch::Forbidden, HierarchicalPatch::NotFound, HierarchicalPatch::NotAllowed] {
+        let world = world().await;
+        world.fake.set_behaviour(support::fake_nsx::Behaviour { hierarchical_patch: patch, ..world.fake.behaviour() });
+        let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)])).await;
+        world.sent();
+        for (removed, expected) in [
+            ("n1", &["LIST lb-pools", "PATCH infra", "PUT lb-pools", "PUT lb-pools"][..]),
+            ("n2", &["LIST lb-pools", "PUT lb-pools", "PUT lb-pools"]),
+        ] {
+            world.cluster.remove(removed);
+            assert!(world.update(&[&one]).await.iter().all(Result::is_ok), "{patch:?}");
+            assert_eq!(world.sent(), expected, "{patch:?}");
+        }
+    }
+}
+
+/// A bad pool is found by halves, and the others get their nodes.
+#[tokio::test]
+async fn a_pool_that_nsx_refuses_keeps_no_other_from_its_nodes() {
+    let world = world().await;
+    let mut services = Vec::new();
+    for number in 0..9u16 {
+        services.push(world.ensured(&service(&format!("ns/s{number}"), &[("TCP", 80, 30080 + number)])).await);
+    }
+    // Its monitor is gone, so that NSX refuses each write of the pool.
+    let pools = world.objects("lb-pools");
+    let bad = pools.iter().find(|pool| pool.to_string().contains("ns/s4")).unwrap();
+    let monitor = bad["active_monitor_paths"][0].as_str().unwrap().to_owned();
+    world.fake.force_delete_by_hand("admin", &monitor);
+    world.cluster.remove("n2");
+    let all: Vec<&Service> = services.iter().collect();
+    let results = world.update(&all).await;
+    let failed: Vec<usize> = (0..9).filter(|number| results[*number].is_err()).collect();
+    assert_eq!(failed, [4], "{results:?}");
+    for pool in world
+        .objects("lb-pools")
+        .iter()
+        .filter(|pool| pool.to_string().contains("ns/s") && !pool.to_string().contains("foreign"))
+    {
+        let expected = if pool["path"] == bad["path"] { 2 } else { 1 };
+        assert_eq!(World::members(pool).len(), expected, "{pool}");
+    }
+    // The next sync makes the monitor again, and the nodes follow.
+    world.balancers.read_again();
+    advance(Duration::from_secs(10)).await;
+    until_done("the bad one", &world, async || {
+        let one = &services[4];
+        world.ensure(one).await?;
+        match World::members(&world.fake.object(bad["path"].as_str().unwrap()).unwrap()).len() {
+            1 => Ok(()),
+            _ => Err(ccm::cloud::Error::other("it has both nodes")),
+        }
+    })
+    .await;
+    assert_eq!(world.handed_back(&all), Vec::<String>::new());
+}
+
+/// Another client changes a pool between the reading and the write.
+#[tokio::test]
+async fn a_stale_revision_is_read_and_planned_again() {
+    let world = world().await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)])).await;
+    world.sent();
+    world.cluster.remove("n2");
+    world.fake.next("PATCH infra", Trouble::conflict());
+    assert!(world.update(&[&one]).await.iter().all(Result::is_ok));
+    assert_eq!(world.sent(), ["LIST lb-pools", "PATCH infra", "LIST lb-pools", "PATCH infra"]);
+    assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
+}
+
+/// While NSX does not answer, a deletion fails with its reason, and nothing is taken for absent.
+#[tokio::test]
+async fn without_an_answer_nothing_is_absent() {
+    let world = world().await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    let mut world = world;
+    world.restart();
+    for operation in ["LIST lb-services", "LIST lb-virtual-servers", "LIST lb-pools", "LIST ip-allocations"] {
+        world.fake.every(operation, Trouble::overloaded());
+        until_done("the reason is said", &world, async || match world.delete(&one).await {
+            Err(error) if word(&error) == "NSXUnavailable" => Ok(()),
+            other => Err(ccm::cloud::Error::other(format!("{other:?}"))),
+        })
+        .await;
+        world.fake.clear();
+    }
+    assert_eq!(world.objects("lb-virtual-servers").len(), 2);
+    until_done("it is deleted", &world, async || world.delete(&one).await).await;
+    assert_eq!(world.objects("lb-virtual-servers").len(), 1);
+}

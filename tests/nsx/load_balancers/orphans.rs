@@ -67,6 +67,11 @@ async fn what_is_not_proved_to_be_gone_stays() {
     world.restart();
     let other = services(&world, &["ns/other"]).await.pop().unwrap();
     let before = world.counted();
+    support::eventually("what names a Service that is not here is held", crate::world::SOON, async || {
+        // Virtual server, pool, monitor and address.
+        if world.held() == 4 { Ok(()) } else { Err(world.held()) }
+    })
+    .await;
     // The API server does not answer.
     world.cluster.is_down.store(true, Ordering::Relaxed);
     for _ in 0..3 {

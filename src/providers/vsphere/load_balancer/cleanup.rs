@@ -1,5 +1,6 @@
-//! Deletes load balancers whose Services are gone.
+//! Deletes load balancers whose Services are gone, and reports what names such Services and is held.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -12,6 +13,7 @@ use tracing::{info, warn};
 
 use super::LoadBalancers;
 use super::orphans::{Decision, Orphans, Policy, is_certain};
+use super::ownership::{Facts, Judged, judge};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, LiveReads};
 
@@ -38,9 +40,6 @@ impl Cleanup {
 
     /// Looks at each reading. Ends with `stop`.
     pub(super) async fn run(&self, of: &LoadBalancers, stop: &CancellationToken) {
-        if self.policy == Policy::Off {
-            return stop.cancelled().await;
-        }
         let mut readings = of.inventory.completed_readings();
         loop {
             let next = self.orphans.lock().next_reading().map(Instant::from_std).filter(|next| *next > Instant::now());
@@ -66,7 +65,9 @@ impl Cleanup {
 
     async fn look(&self, of: &LoadBalancers) {
         let Some((permit, began)) = of.inventory.term() else { return };
-        let Ok(Some(uid)) = of.uid.read().await else { return };
+        let Ok(uid) = of.uid.read().await else { return };
+        self.report_held(of, uid.clone());
+        let Some(uid) = uid.filter(|_| self.policy != Policy::Off) else { return };
         let (suspects, all) = of.inventory.suspects(&uid, &|service| of.nodes.has_service(service));
         let due = self.orphans.lock().note(suspects, began.into_std());
         let certain: Vec<Box<str>> = futures::stream::iter(due)
@@ -110,6 +111,24 @@ impl Cleanup {
                     warn!(service = &*service, "the left over load balancer is not deleted: {}", chain(&error))
                 }
             }
+        }
+    }
+
+    /// Objects of Services that are not here, and that nothing shows to be of this cluster.
+    fn report_held(&self, of: &LoadBalancers, uid: Option<String>) {
+        let layout = of.layout(uid);
+        let facts = Facts {
+            layout: &layout,
+            service_uid: None,
+            ports: &[],
+            ingress: &[],
+            lb_service: None,
+            nodes: &BTreeSet::new(),
+        };
+        for (service, objects) in of.inventory.not_here(&|service| of.nodes.has_service(service)) {
+            let Judged { mut held, unread, .. } = judge(&objects, &facts);
+            held.allocations.extend(unread);
+            of.inventory.report_held(&service, &held);
         }
     }
 

@@ -369,6 +369,18 @@ impl Inventory {
         permit.zip(state.begun)
     }
 
+    /// The objects of Services that are not here and that no call is about. What was held of Services without objects is
+    /// forgotten.
+    pub fn not_here(&self, is_here: &dyn Fn(&str) -> bool) -> Vec<(Box<str>, Objects)> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let named: BTreeSet<&str> = state.contents.services().collect();
+        state.held.retain(|service, _| named.contains(&**service));
+        let is_open = |service: &&str| !is_here(service) && !state.busy.contains(*service);
+        let open = named.into_iter().filter(is_open);
+        open.map(|service| (service.into(), state.contents.of_service(service))).collect()
+    }
+
     /// Services with objects of this cluster that are not here and that no call is about; and how many Services have objects of
     /// this cluster.
     pub fn suspects(&self, uid: &str, is_here: &dyn Fn(&str) -> bool) -> (BTreeSet<Box<str>>, usize) {

@@ -17,7 +17,8 @@ pub trait ClusterReads: Send + Sync {
     /// The node of this name as last seen, from the cache.
     fn node(&self, name: &str) -> Option<Arc<Node>>;
 
-    /// Whether the cache has a Service of this namespace and name, such as `default/web`, that has or may have a load balancer.
+    /// Whether the cache has a Service of this namespace and name, such as `default/web`, that has the type `LoadBalancer` or
+    /// the finalizer.
     fn has_service(&self, key: &str) -> bool;
 
     /// Announces what changed in [`ClusterReads::nodes`]. The first item comes when the cache has filled, and is

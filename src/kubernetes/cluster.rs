@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::call::{CALL_LIMIT, CallError, limited};
 use super::stores::{Change, Nodes, Services};
 use crate::base::error_chain::chain;
-use crate::cloud::{AbsenceProof, ClusterReads, LiveReads, NodeChange, Presence, Unknown, reason};
+use crate::cloud::{AbsenceProof, ClusterReads, LiveReads, NodeChange, Presence, Unknown, reason, service};
 
 /// The namespace whose UID identifies the cluster.
 const KUBE_SYSTEM: &str = "kube-system";
@@ -43,7 +43,8 @@ impl ClusterReads for Cluster {
     }
 
     fn has_service(&self, key: &str) -> bool {
-        self.services.as_ref().is_some_and(|services| services.contains(key))
+        let needs = |found: Arc<Service>| service::is_load_balancer(&found) || service::has_finalizer(&found);
+        self.services.as_ref().and_then(|services| services.get(key)).is_some_and(needs)
     }
 
     fn node_changes(&self) -> BoxStream<'static, NodeChange> {

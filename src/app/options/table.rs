@@ -283,8 +283,8 @@ const OURS: &[Flag] = &[
         .variable("CCM_NODE_SELECTOR")
         .help("Label selector of the nodes to look after; empty is all"),
     text("nsx-adopt", "WORD", "as-is").variable("CCM_NSX_ADOPT").help(
-        "Whether routes and load balancers of this cluster that the Go program made stay as they are until a change is \
-             needed (as-is), or get all that this program writes once (full)",
+        "Whether what the Go program made for this cluster stays as it is (as-is), or routes get the tags of this program \
+             and load balancers all that their Services ask for (full)",
     ),
     boolean("nsx-batch-updates", "true").variable("CCM_NSX_BATCH_UPDATES").help(
         "Write the pools of many load balancers with one request to NSX when Nodes come and go; false writes them one by one",

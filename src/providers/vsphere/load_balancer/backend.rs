@@ -135,7 +135,7 @@ impl Usage {
     /// What there is no room for.
     pub fn take(&mut self, needed: &Self) -> Result<(), Full> {
         for ((what, (used, allowed)), (needed, _)) in Self::WHAT.into_iter().zip(self.0).zip(needed.0) {
-            if used.saturating_add(needed) > allowed {
+            if needed > 0 && used.saturating_add(needed) > allowed {
                 return Err(Full { what, used, allowed });
             }
         }
@@ -210,6 +210,7 @@ mod tests {
         let full = Full { what: "pool members", used: 299, allowed: 300 };
         assert_eq!(usage.take(&Usage::of_ports(1, 2)), Err(full));
         assert_eq!(usage.take(&Usage::of_ports(1, 1)), Ok(()));
+        assert_eq!(Usage::new((21, 20), (0, 9), (0, 9)).take(&Usage::of_ports(0, 7)), Ok(()), "nothing is needed");
         assert_eq!(usage.take(&Usage::of_ports(1, 0)), Err(Full { what: "virtual servers", used: 20, allowed: 20 }));
     }
 }

@@ -43,6 +43,8 @@ pub struct Orphans {
     held_until: Option<Instant>,
     /// Those that were reported.
     reported: BTreeSet<Box<str>>,
+    /// When some that are certain and were not deleted are looked at again.
+    again: Option<Instant>,
 }
 
 /// What to do about those that are certain.
@@ -68,7 +70,8 @@ impl Orphans {
 
     /// When another reading is needed; none if nothing is suspected.
     pub fn next_reading(&self) -> Option<Instant> {
-        self.suspected.values().max().map(|since| *since + APART)
+        let due = self.suspected.values().max().map(|since| *since + APART);
+        self.again.filter(|_| due.is_some()).or(due)
     }
 
     /// Which of those that are certain may be deleted at this moment. `all` is the number of Services with objects of this cluster.
@@ -77,12 +80,14 @@ impl Orphans {
         if certain.len() <= share(20) {
             self.held_until = None;
         } else if at < *self.held_until.get_or_insert(at + HOLD) {
+            self.again = self.held_until;
             return Decision::Hold(certain.len());
         }
         while self.deleted.front().is_some_and(|moment| at.saturating_duration_since(*moment) >= WINDOW) {
             self.deleted.pop_front();
         }
         let left = share(10).saturating_sub(self.deleted.len());
+        self.again = (certain.len() > left).then_some(at + WINDOW);
         Decision::Delete(certain.into_iter().take(left).collect())
     }
 

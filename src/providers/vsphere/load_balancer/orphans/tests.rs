@@ -56,6 +56,20 @@ fn when_many_are_found_at_once_none_is_deleted_for_a_while() {
 }
 
 #[test]
+fn what_is_not_deleted_at_once_is_looked_at_again() {
+    let (mut orphans, now) = (Orphans::default(), Instant::now());
+    orphans.note(names(8), now);
+    orphans.note(names(8), now + APART);
+    let (of_few, later) = (listed(7), now + APART);
+    assert!(matches!(orphans.decide(of_few.clone(), 40, later), Decision::Delete(some) if some.len() == 5));
+    assert_eq!(orphans.next_reading(), Some(later + WINDOW));
+    assert_eq!(orphans.decide(of_few, 5, later), Decision::Hold(7));
+    assert_eq!(orphans.next_reading(), Some(later + HOLD));
+    orphans.note(names(0), later);
+    assert_eq!(orphans.next_reading(), None);
+}
+
+#[test]
 fn only_a_live_answer_is_a_proof() {
     let service = |value: Value| Presence::Exists(serde_json::from_value(value).unwrap());
     let finalizer = json!({"finalizers": [service::FINALIZER]});

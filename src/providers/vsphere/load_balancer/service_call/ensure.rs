@@ -93,6 +93,9 @@ impl ServiceCall<'_> {
         let has_server =
             |port: &&WantedPort| seen.judged.ours.servers.iter().any(|one| one.marks.port == Some(port.port));
         let ports = wanted.ports.len() - wanted.ports.iter().filter(has_server).count();
+        if ports == 0 {
+            return Ok(());
+        }
         let needed = Usage::of_ports(ports, wanted.members.len());
         let mut taken = self.inventory().take_room(&needed);
         if taken.is_none()

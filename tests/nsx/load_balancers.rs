@@ -6,5 +6,6 @@ mod crash;
 mod faults;
 mod features;
 mod orphans;
+mod removed;
 mod sequences;
 mod world;

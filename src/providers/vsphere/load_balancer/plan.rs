@@ -278,7 +278,8 @@ fn change_of_server<'a>(
     known: &Known<'a>,
 ) -> Option<Step<'a>> {
     let Row { port, pool, .. } = *row;
-    let server = row.server.filter(|_| row.obstacle.is_none())?;
+    // NSX refuses each change of a virtual server whose pool is gone: the pool is created first.
+    let server = row.server.filter(|_| row.obstacle.is_none() && !row.lacks_pool)?;
     let path = pool.map_or(&*server.pool, |pool| &*pool.marks.path);
     let is_moved = *server.pool != *path;
     let is_edited = server.number != Some(port.port.number) || server.marks.port != Some(port.port);

@@ -16,6 +16,8 @@ pub struct Row<'a> {
     pub port: &'a WantedPort,
     pub server: Option<&'a VirtualServer>,
     pub pool: Option<&'a Pool>,
+    /// The virtual server leads to a pool that is not there, and another one is created.
+    pub lacks_pool: bool,
     pub monitor: Option<&'a Monitor>,
     /// What its monitor asks, if it is to have one: for TCP the port of the nodes, for UDP their health check.
     pub probe: Option<u16>,
@@ -77,7 +79,8 @@ impl<'a> Search<'a> {
         let is_of_server = |pool: &Pool| server.is_some_and(|server| server.pool == pool.marks.path);
         let pool = pools.min_by_key(|pool| !is_of_server(pool));
         let row = self.empty(port, server);
-        Row { pool, monitor: row.probe.and_then(|_| self.monitor(port, pool)), ..row }
+        let lacks_pool = pool.is_none() && server.is_some_and(|server| !server.pool.is_empty());
+        Row { pool, lacks_pool, monitor: row.probe.and_then(|_| self.monitor(port, pool)), ..row }
     }
 
     /// A row without pool and monitor.
@@ -87,7 +90,7 @@ impl<'a> Search<'a> {
             Protocol::Tcp => Some(port.node_port),
             Protocol::Udp => self.wanted.features.health_check.filter(|_| is_compared),
         };
-        Row { port, server, pool: None, monitor: None, probe, is_compared, obstacle: None }
+        Row { port, server, pool: None, lacks_pool: false, monitor: None, probe, is_compared, obstacle: None }
     }
 
     /// The tag with the UID of the cluster is not enough: adopted objects get it with their first change.

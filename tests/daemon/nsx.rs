@@ -17,6 +17,9 @@ use crate::cluster::{ANSWERS, Cluster, LIMIT, ip};
 const ROUTER: &str = "/infra/tier-1s/t1";
 const CLUSTER_CIDR: &str = "--cluster-cidr=10.244.0.0/16,fd00:244::/48";
 const ROUTE_SECTION: &str = "[Route]\nrouter-path = /infra/tier-1s/t1\n";
+const BALANCER_SECTION: &str = "[LoadBalancer]\nip-pool-id = p1\nsize = SMALL\ntier1-gateway-path = /infra/tier-1s/t1\n\
+    tcp-app-profile-path = /infra/lb-app-profiles/default-tcp-lb-app-profile\n\
+    udp-app-profile-path = /infra/lb-app-profiles/default-udp-lb-app-profile\n";
 /// The users of two replicas, so that their requests can be told apart.
 const USERS: [(&str, &str); 2] = [("replica-1", "Correct-Horse-1"), ("replica-2", "Correct-Horse-2")];
 /// The user of the client certificate.
@@ -444,6 +447,35 @@ async fn routes_come_and_go_with_the_sections_of_the_file() {
     assert!(site.nsx.history_from(versions).is_empty(), "{:?}", site.nsx.history_from(versions));
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
     assert_eq!(site.nsx.counts().sessions, 0);
+}
+
+#[tokio::test]
+async fn load_balancers_come_and_go_with_the_section_of_the_file() {
+    let site = Site::new(0..1).await;
+    let nsx = site.with_nsx(USERS[0]);
+    let path = site.file("vsphere.conf", &nsx);
+    let (admin, token) = (Admin::new(), token(&site.cluster).await);
+    let mut daemon = site.start(&path, &[&admin.flag()]);
+    daemon.wait_for_line("became leader", LIMIT).await;
+    // The same section twice: it is served again although nothing differs.
+    let with = format!("{nsx}{BALANCER_SECTION}");
+    for (config, expected) in [(&with, 1), (&nsx, 0), (&with, 1), (&nsx, 0)] {
+        replace_file(&path, config);
+        let line = format!("vsphere_ccm_load_balancer_configured {expected}\n");
+        let deadline = tokio::time::Instant::now() + LIMIT;
+        loop {
+            let (_, text) = admin.get("/metrics", Some(&token), &mut daemon).await;
+            if text.contains(&line) {
+                break;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{line}{}", daemon.output().tail(40));
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        if expected == 0 {
+            daemon.wait_for_line("task ended", LIMIT).await;
+        }
+    }
+    assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }
 
 #[tokio::test]

@@ -7,5 +7,6 @@ mod faults;
 mod features;
 mod orphans;
 mod removed;
+mod safety;
 mod sequences;
 mod world;

@@ -320,6 +320,7 @@ impl Sync {
         let call = fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), gone);
         nothing_left(within(CLOUD_LIMIT, call)).await.map_err(|error| match error {
             Error::NotLeader => Stop::NotLeader,
+            Error::Pending { after, .. } => Stop::Wait(after),
             error => Held::by_cloud(&error).with(Action::DeleteAfterwards).into(),
         })?;
         self.records.forget(key);

@@ -145,8 +145,12 @@ impl Parts {
         Ok(tasks)
     }
 
-    fn apply_load_balancers(&self, config: &Config, connected: Option<&mut Connected>) -> Option<Task> {
-        let (Some(wanted), Some(connected)) = (config.load_balancers.used(), connected) else {
+    fn apply_load_balancers(&self, config: &Config, mut connected: Option<&mut Connected>) -> Option<Task> {
+        let (Some(wanted), Some(connected)) = (config.load_balancers.used(), connected.as_deref_mut()) else {
+            // Neither readings nor deletions go on.
+            if let Some((_, before)) = connected.and_then(|connected| connected.balancers.take()) {
+                before.cancel();
+            }
             self.balancers.send_replace(None);
             return None;
         };

@@ -16,8 +16,11 @@ use crate::world::advance;
 /// Between two looks.
 const PERIOD: Duration = Duration::from_millis(5);
 
+/// A fault with its name.
+type Named = (&'static str, fn() -> Trouble);
+
 /// What happens to one call.
-const TROUBLES: [(&str, fn() -> Trouble); 11] = [
+const TROUBLES: [Named; 11] = [
     ("drop", || Trouble::Drop),
     ("lose", || Trouble::Lose),
     ("cut", || Trouble::Cut(5)),

@@ -208,6 +208,20 @@ impl World {
         async { tokio::time::timeout(SOON, announced).await.expect("the Service is announced") }
     }
 
+    /// What is announced from now on, until the result is called.
+    pub fn announcements(&self) -> impl FnOnce() -> Vec<String> {
+        let mut events = self.balancers.subscribe();
+        move || {
+            let next = || futures::FutureExt::now_or_never(events.next()).flatten();
+            std::iter::from_fn(next).map(|event| format!("{event:?}")).collect()
+        }
+    }
+
+    /// One call, which may have to wait.
+    pub async fn try_ensure(&self, service: &Service) -> Result<LoadBalancerStatus, Error> {
+        self.balancers.ensure_load_balancer(&self.permit(), &self.name, service, &self.nodes()).await
+    }
+
     pub async fn ensure(&self, service: &Service) -> Result<LoadBalancerStatus, Error> {
         let nodes = self.nodes();
         let ensure = async || self.balancers.ensure_load_balancer(&self.permit(), &self.name, service, &nodes).await;

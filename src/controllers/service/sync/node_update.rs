@@ -18,6 +18,8 @@ use crate::kubernetes::leadership::NotLeader;
 
 /// How long a call to the cloud about all Services may take.
 const ROUND_LIMIT: Duration = Duration::from_secs(300);
+/// How long a round waits for what the provider needs first.
+const PENDING_PAUSE: Duration = Duration::from_secs(5);
 /// Names in an Event about Nodes.
 const NAMES_SHOWN: usize = 20;
 
@@ -82,6 +84,10 @@ impl Sync {
             }
             let result = match result {
                 Err(Error::NotLeader) => return Err(NotLeader),
+                Err(Error::Pending { after, .. }) => {
+                    self.rounds.again_at(Instant::now() + after.min(PENDING_PAUSE));
+                    continue;
+                }
                 Ok(()) | Err(Error::ImplementedElsewhere) => Ok(match self.records.nodes_updated(&key, &targets.set) {
                     true if targets.nodes.is_empty() => Written::Empty,
                     true => Written::Changed,

@@ -15,7 +15,7 @@ use super::LoadBalancers;
 use super::orphans::{Decision, Orphans, Policy, is_certain};
 use super::ownership::{Facts, Judged, judge};
 use crate::base::error_chain::chain;
-use crate::cloud::{Error, LiveReads};
+use crate::cloud::{Error, LiveReads, WritePermit};
 
 /// How many live reads are under way.
 const READS: usize = 4;
@@ -95,22 +95,22 @@ impl Cleanup {
             Decision::Delete(services) => services,
         };
         for service in services {
-            // It may have been created meanwhile.
-            if permit.check().is_err() || !self.is_certain(&service).await {
-                continue;
-            }
-            self.orphans.lock().deleted(Instant::now().into_std());
-            let gone = named(&service);
-            let deleted = match of.call(&permit, &gone).await {
-                Ok(call) => call.delete().await,
-                Err(error) => Err(error),
-            };
-            match deleted {
-                Ok(()) | Err(Error::Pending { .. }) => info!(service = &*service, "left over load balancer deleted"),
-                Err(error) => {
-                    warn!(service = &*service, "the left over load balancer is not deleted: {}", chain(&error))
-                }
-            }
+            self.delete(of, &permit, &service).await;
+        }
+    }
+
+    async fn delete(&self, of: &LoadBalancers, permit: &WritePermit, service: &str) {
+        let gone = named(service);
+        // A sync of a Service that is created from now on waits for this call.
+        let Ok(call) = of.call(permit, &gone).await else { return };
+        if permit.check().is_err() || !self.is_certain(service).await {
+            return;
+        }
+        self.orphans.lock().deleted(Instant::now().into_std());
+        match call.delete().await {
+            // The next reading shows whether something is left.
+            Ok(()) | Err(Error::Pending { .. }) => info!(service, "what was left of the load balancer is deleted"),
+            Err(error) => warn!(service, "the left over load balancer is not deleted: {}", chain(&error)),
         }
     }
 

@@ -123,6 +123,12 @@ impl Contents {
         self.services.retain(|_, objects| !objects.is_empty());
     }
 
+    /// Whether the object of this path is an allocation with a known address.
+    pub fn has_address(&self, path: &str) -> bool {
+        let mut all = self.services.values().flat_map(|objects| &objects.allocations);
+        all.any(|one| *one.marks.path == *path && one.address.is_some())
+    }
+
     /// Notes the address of the allocation of this path.
     pub fn set_address(&mut self, path: &str, address: IpAddr) {
         let all = self.services.values_mut().flat_map(|objects| &mut objects.allocations);
@@ -135,7 +141,7 @@ impl Contents {
             let Objects { servers, pools, allocations, .. } = objects;
             let tagged = servers.iter().map(|one| &one.address_pool).chain(pools.iter().map(|one| &one.address_pool));
             let all = tagged.chain(allocations.iter().map(|one| &one.address_pool));
-            all.filter(|id| !id.is_empty()).cloned().collect::<Vec<_>>()
+            all.filter(|id| !id.is_empty() && !id.contains('/')).cloned().collect::<Vec<_>>()
         };
         self.services.values().flat_map(named).collect()
     }

@@ -85,8 +85,10 @@ struct State {
     busy: BTreeSet<Box<str>>,
     /// How full the load balancer service is, and when that was read.
     usage: Option<(Instant, Usage)>,
-    /// Services that wait until an object of ours goes.
-    exhausted: BTreeSet<Box<str>>,
+    /// Services that wait until an address is released.
+    without_address: BTreeSet<Box<str>>,
+    /// Services that wait until there is room on the load balancer service.
+    without_room: BTreeSet<Box<str>>,
     /// The paths of held objects by Service, which were reported.
     held: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// What is left as another program made it, by Service, and whether that was said.
@@ -204,8 +206,16 @@ impl Inventory {
             return Ok(());
         }
         state.waiting.insert(service.into());
-        state.is_asked = true;
-        self.wake.notify_one();
+        let will_meet = state.touched.is_some()
+            && match need {
+                Need::Any => true,
+                Need::Second => state.readings > 0,
+                Need::After(moment) => state.attempted.is_some_and(|began| began > moment),
+            };
+        if !will_meet {
+            state.is_asked = true;
+            self.wake.notify_one();
+        }
         match &state.failure {
             Some(failure) => Err(failure.error()),
             None => {
@@ -248,9 +258,14 @@ impl Inventory {
             }
             Change::Gone(path) => {
                 state.touch(path);
+                // One that never got an address releases none.
+                if state.contents.has_address(path) {
+                    self.announce(&std::mem::take(&mut state.without_address));
+                }
+                if !path.contains("/ip-allocations/") {
+                    self.announce(&std::mem::take(&mut state.without_room));
+                }
                 state.contents.remove(path);
-                let waiting = std::mem::take(&mut state.exhausted);
-                self.announce(&waiting);
             }
             Change::Reserved { path, address } => {
                 state.touch(path);
@@ -273,7 +288,8 @@ impl Inventory {
     pub fn completed(&self, service: &str) {
         let mut state = self.state.lock();
         state.complete.insert(service.into());
-        state.exhausted.remove(service);
+        state.without_address.remove(service);
+        state.without_room.remove(service);
     }
 
     /// Whether it was complete in this term.
@@ -286,14 +302,25 @@ impl Inventory {
         let mut state = self.state.lock();
         state.complete.remove(service);
         state.answered.remove(service);
-        state.exhausted.remove(service);
+        state.without_address.remove(service);
+        state.without_room.remove(service);
         state.waiting.remove(service);
         state.remarks.remove(service);
     }
 
-    /// Announces this Service when an object of ours goes.
-    pub fn wait_for_space(&self, service: &str) {
-        self.state.lock().exhausted.insert(service.into());
+    /// Announces this Service when an address is released.
+    pub fn wait_for_address(&self, service: &str) {
+        self.state.lock().without_address.insert(service.into());
+    }
+
+    /// Announces this Service when an object that is no address goes.
+    pub fn wait_for_room(&self, service: &str) {
+        self.state.lock().without_room.insert(service.into());
+    }
+
+    /// Announces this Service.
+    pub fn announce_one(&self, service: &str) {
+        self.announce([&service.into()]);
     }
 
     /// The held objects of this Service as they are now; each is reported once.

@@ -7,9 +7,19 @@ use k8s_openapi::api::core::v1::{Node, Service};
 
 use super::backend::PoolUpdate;
 use super::inventory::Need;
-use super::service_call::{Answer, ServiceCall, key_of};
+use super::layout::Layout;
+use super::members::Member;
+use super::objects::Pool;
+use super::service_call::{Answer, ServiceCall};
 use super::{LoadBalancers, members, repeated};
 use crate::cloud::{Error, WritePermit};
+use crate::providers::vsphere::reason;
+
+/// The nodes by the family of their addresses.
+struct Wanted {
+    of_ipv4: Vec<Member>,
+    of_ipv6: Vec<Member>,
+}
 
 /// One result for each of `services`.
 pub(super) async fn update(
@@ -23,36 +33,69 @@ pub(super) async fn update(
         Ok(uid) => of.layout(uid),
         Err(error) => return services.iter().map(|_| Err(repeated(&error))).collect(),
     };
-    let keys: Vec<String> = services.iter().map(|service| key_of(service)).collect();
+    let wanted = Wanted { of_ipv4: members::of_nodes(nodes, true), of_ipv6: members::of_nodes(nodes, false) };
     let (mut results, mut updates, mut positions) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-    let (of_ipv4, of_ipv6) = (members::of_nodes(nodes, true), members::of_nodes(nodes, false));
     for (position, service) in services.iter().enumerate() {
         let call = ServiceCall::new(of, permit, service, layout.clone());
-        results.push(call.check(Need::Any));
-        if results.last().is_some_and(Result::is_err) {
-            continue;
-        }
-        let ours = call.observe().judged.ours;
-        let is_ipv4 = ours.servers.iter().find_map(|server| server.address).is_none_or(|address| address.is_ipv4());
-        let members = if is_ipv4 { &of_ipv4 } else { &of_ipv6 };
-        for pool in ours.pools.into_iter().filter(|pool| !members::are_equal(&pool.members, members)) {
-            let path = pool.marks.path.clone();
-            let service_uid = call.uid().unwrap_or_default().to_owned();
-            positions.insert(path.clone(), position);
-            updates.insert(path, PoolUpdate { marks: pool.marks, members: members.clone(), service_uid });
-        }
+        let planned = planned(&call, &wanted);
+        results.push(planned.map(|all| {
+            positions.extend(all.keys().map(|path| (path.clone(), position)));
+            updates.extend(all);
+        }));
     }
-    if updates.is_empty() {
-        return results;
-    }
-    let written = positions.values().filter_map(|position| keys.get(*position));
-    let _answers: Vec<Answer<'_>> = written.map(|key| Answer { inventory: &of.inventory, key }).collect();
-    let record = |change| of.inventory.enter(&change, &layout);
-    let failed = of.backend.update_pools(permit, &layout, updates, &record).await;
-    for (path, error) in failed {
-        if let Some(result) = positions.get(&path).and_then(|position| results.get_mut(*position)) {
-            *result = Err(error);
+    if !updates.is_empty() {
+        for (path, error) in write(of, permit, &layout, updates).await {
+            if let Some(result) = positions.get(&path).and_then(|position| results.get_mut(*position)) {
+                *result = Err(error);
+            }
         }
     }
     results
+}
+
+/// What is to be written for one Service, by the paths of its pools.
+fn planned(call: &ServiceCall<'_>, wanted: &Wanted) -> Result<BTreeMap<Box<str>, PoolUpdate>, Error> {
+    call.check(Need::Any)?;
+    let seen = call.observe();
+    let (ours, held) = (seen.judged.ours, seen.judged.held);
+    if let Err(unusable) = &seen.lb_service
+        && ours.pools.is_empty()
+        && !held.pools.is_empty()
+    {
+        let (reason, message) = (reason::LoadBalancerConfigWrong, unusable.to_string());
+        return Err(Error::Failed { reason, message, after: None });
+    }
+    let is_ipv4 = ours.servers.iter().find_map(|server| server.address).is_none_or(|address| address.is_ipv4());
+    let members = if is_ipv4 { &wanted.of_ipv4 } else { &wanted.of_ipv6 };
+    let service_uid = call.uid().unwrap_or_default();
+    let update = |pool: Pool| {
+        let (path, service_uid) = (pool.marks.path.clone(), service_uid.to_owned());
+        (path, PoolUpdate { marks: pool.marks, members: members.clone(), service_uid })
+    };
+    let changed = ours.pools.into_iter().filter(|pool| !members::are_equal(&pool.members, members));
+    Ok(changed.map(update).collect())
+}
+
+/// Writes the pools. What failed, by path.
+async fn write(
+    of: &LoadBalancers,
+    permit: &WritePermit,
+    layout: &Layout,
+    updates: BTreeMap<Box<str>, PoolUpdate>,
+) -> BTreeMap<Box<str>, Error> {
+    let wanted: Vec<(Box<str>, Box<str>, Vec<Member>)> = updates
+        .iter()
+        .map(|(path, update)| (path.clone(), update.marks.service.clone(), update.members.clone()))
+        .collect();
+    let _answers: Vec<Answer<'_>> = wanted.iter().map(|(_, key, _)| Answer { inventory: &of.inventory, key }).collect();
+    let record = |change| of.inventory.enter(&change, layout);
+    let failed = of.backend.update_pools(permit, layout, updates, &record).await;
+    for (path, key, members) in wanted.iter().filter(|(path, ..)| !failed.contains_key(path)) {
+        let has_nodes = |pool: &Pool| pool.marks.path == *path && members::are_equal(&pool.members, members);
+        if !of.inventory.of_service(key).pools.iter().any(has_nodes) {
+            // It is gone, or another client has changed whose it is.
+            of.inventory.announce_one(key);
+        }
+    }
+    failed
 }

@@ -256,7 +256,8 @@ impl Allocation {
     /// See [`Marks::read`]. The pool is that of the path.
     pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
         let marks = Marks::read(object, layout)?;
-        let address = ["allocation_ip", "allocated_ip"].into_iter().find_map(|member| parse_ip(object.text(member)));
+        // `allocation_ip` is only what was asked for.
+        let address = parse_ip(object.text("allocated_ip"));
         let address_pool = marks.path.split('/').rev().nth(2).unwrap_or_default().into();
         Some(Self { marks, address_pool, address })
     }

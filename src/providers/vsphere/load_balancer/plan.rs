@@ -70,7 +70,7 @@ pub struct Known<'a> {
 
 impl Known<'_> {
     /// Whether a virtual server has the address of an allocation; of one that was not read, whether it may.
-    fn has_server_on(&self, allocation: &Allocation) -> bool {
+    pub fn has_server_on(&self, allocation: &Allocation) -> bool {
         let mut servers = self.ours.servers.iter().chain(&self.held.servers);
         servers.any(|server| allocation.address.is_none() || server.address == allocation.address)
     }
@@ -223,6 +223,22 @@ pub enum Step<'a> {
     },
 }
 
+impl Step<'_> {
+    /// Whether it deletes an object.
+    pub fn is_deletion(&self) -> bool {
+        use Step::{DeleteGroup, DeleteMonitor, DeletePersistenceProfile, DeletePool, DeleteServer, Release};
+        matches!(
+            self,
+            DeleteServer(_)
+                | DeletePool(_)
+                | DeleteMonitor(_)
+                | DeletePersistenceProfile(_)
+                | DeleteGroup(_)
+                | Release(_)
+        )
+    }
+}
+
 /// The next step towards `wanted`, or `None` when all is as it is to be. What is there is changed before anything is
 /// created, so that a port that cannot be created keeps no other one from following its nodes.
 pub fn next<'a>(wanted: &'a Wanted, known: &Known<'a>) -> Option<Step<'a>> {
@@ -327,11 +343,14 @@ fn surplus<'a>(rows: &Rows<'a>, references: &References<'a>, wanted: &Wanted, kn
         return Some(mark(wanted, known).unwrap_or(Step::DeleteServer(server)));
     }
     let mut pools: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.pool).collect();
+    // NSX keeps what others use.
+    pools.extend(known.held.servers.iter().map(|server| &*server.pool));
     pools.extend(rows.all().filter_map(|row| row.pool).map(|pool| &*pool.marks.path));
     if let Some(pool) = ours.pools.iter().find(|pool| !pools.contains(&*pool.marks.path)) {
         return Some(Step::DeletePool(pool));
     }
     let mut monitors: BTreeSet<&str> = ours.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref).collect();
+    monitors.extend(known.held.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref));
     monitors.extend(rows.all().filter_map(|row| row.monitor).map(|monitor| &*monitor.marks.path));
     if let Some(monitor) = ours.monitors.iter().find(|monitor| !monitors.contains(&*monitor.marks.path)) {
         return Some(Step::DeleteMonitor(monitor));
@@ -386,7 +405,10 @@ fn mark<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
 
 /// The tags of [`Step::Mark`].
 pub fn marks_of(owner: &Owner<'_>, layout: &Layout) -> Tags {
-    let tags = Tags::default().with(SERVICE_UID, owner.uid);
+    let tags = match owner.uid {
+        "" => Tags::default(),
+        uid => Tags::default().with(SERVICE_UID, uid),
+    };
     match &layout.cluster_uid {
         Some(uid) => tags.with(CLUSTER_UID, uid),
         None => tags,

@@ -20,6 +20,7 @@ use super::{LoadBalancers, status, wanted};
 use crate::base::addresses::parse_ip;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::{Error, WritePermit, node, service};
+use crate::providers::vsphere::reason;
 
 /// See the file's header.
 pub(super) struct ServiceCall<'a> {
@@ -189,7 +190,12 @@ impl<'a> ServiceCall<'a> {
             self.read.lock().extend(path.map(Into::into));
             self.inventory().enter(&change, &self.layout);
         };
-        self.of.backend.perform(&request, step, &record).await
+        let performed = self.of.backend.perform(&request, step, &record).await;
+        if step.is_deletion() && performed.as_ref().is_err_and(|error| error.reason() == reason::NSXRefused) {
+            // Something uses it that the last reading may have missed.
+            self.inventory().ask();
+        }
+        performed
     }
 
     /// Reads the address of an allocation that only its address can show to be ours. False if there is none to read.
@@ -211,6 +217,6 @@ impl<'a> ServiceCall<'a> {
     /// Why a call ends that changes and changes.
     pub(super) fn endless(&self) -> Error {
         let message = format!("the load balancer of Service {} is changed by another client all the time", self.key);
-        Error::Failed { reason: crate::providers::vsphere::reason::NSXRefused, message, after: None }
+        Error::Failed { reason: reason::NSXRefused, message, after: None }
     }
 }

@@ -77,6 +77,7 @@ pub fn merge(mut read: Contents, before: Before<'_>) -> Merged {
     let mut missed = BTreeSet::new();
     let known = before.contents;
     merge_lists(&known.lb_services, &mut read.lb_services, before, &mut missed);
+    let has_other_lb_services = known.lb_services != read.lb_services;
     let services: BTreeSet<Box<str>> = known.services.keys().chain(read.services.keys()).cloned().collect();
     let (none, mut changed) = (Objects::default(), BTreeSet::new());
     for service in services {
@@ -89,7 +90,7 @@ pub fn merge(mut read: Contents, before: Before<'_>) -> Merged {
         // Lists do not have them.
         new.groups.clone_from(&old.groups);
         new.persistence_profiles.clone_from(&old.persistence_profiles);
-        if *new != *old {
+        if *new != *old || has_other_lb_services {
             changed.insert(service);
         }
     }
@@ -136,7 +137,7 @@ mod tests {
     fn allocation(id: &str, address: Option<&str>) -> Object {
         let mut object = monitor(id, 1);
         object.0.insert("path".to_owned(), format!("/infra/ip-pools/p/ip-allocations/{id}").into());
-        object.0.extend(address.map(|address| ("allocation_ip".to_owned(), address.into())));
+        object.0.extend(address.map(|address| ("allocated_ip".to_owned(), address.into())));
         object
     }
 

@@ -1,13 +1,22 @@
 //! Deletes the load balancer of a Service. Needs neither the class nor the pool of the configuration.
 
+use std::time::Duration;
+
+use tracing::warn;
+
 use super::{Seen, ServiceCall};
+use crate::base::error_chain::chain;
 use crate::cloud::Error;
 use crate::providers::vsphere::load_balancer::contents::Selection;
 use crate::providers::vsphere::load_balancer::inventory::Need;
-use crate::providers::vsphere::load_balancer::objects::Allocation;
+use crate::providers::vsphere::load_balancer::objects::{Allocation, VirtualServer};
 use crate::providers::vsphere::load_balancer::ownership::Judged;
-use crate::providers::vsphere::load_balancer::plan::{self, Wanted};
+use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted};
 use crate::providers::vsphere::load_balancer::wanted;
+use crate::providers::vsphere::reason;
+
+/// When a deletion is tried again that the configuration has to allow first.
+const LATER: Duration = Duration::from_secs(300);
 
 /// The allocations whose addresses decide whether they are released: those that only a virtual server, while it is there,
 /// shows to be ours, and those that a virtual server of others may have.
@@ -37,6 +46,10 @@ impl ServiceCall<'_> {
             let Some(step) = plan::next_deletion(&wanted, &seen.known(&self.layout)) else {
                 return self.end(&seen).await;
             };
+            // One reading may miss the virtual server that has the address.
+            if matches!(step, Step::Release(_)) && !self.inventory().was_complete(&self.key) {
+                self.check(Need::Second)?;
+            }
             self.perform(None, &step).await?;
         }
         Err(self.endless())
@@ -44,15 +57,44 @@ impl ServiceCall<'_> {
 
     /// Nothing of the Service is left that is known.
     async fn end(&self, seen: &Seen) -> Result<(), Error> {
-        self.delete_lb_service(seen).await?;
+        self.check_left(seen)?;
+        match self.delete_lb_service(seen).await {
+            Err(Error::NotLeader) => return Err(Error::NotLeader),
+            // Nothing of the Service is left, and the next deletion tries again.
+            Err(error) => warn!(service = self.key, "{}", chain(&error)),
+            Ok(()) => {}
+        }
         match self.inventory().last_answer(&self.key) {
             Some(moment) => self.check(Need::After(moment))?,
             // Its objects were not seen at all: one reading may miss them.
-            None if !self.ingress.is_empty() => self.check(Need::Second)?,
-            None => {}
+            None => self.check(Need::Second)?,
         }
         self.inventory().forget(&self.key);
         Ok(())
+    }
+
+    /// Whether something is left that is the Service's: a virtual server with its address is held where the configuration does
+    /// not name its load balancer service any more.
+    fn check_left(&self, seen: &Seen) -> Result<(), Error> {
+        let Judged { ours, held, .. } = &seen.judged;
+        let has_address =
+            |server: &&VirtualServer| server.address.is_some_and(|address| self.ingress.contains(&address));
+        let server = held.servers.iter().find(has_address);
+        if server.is_none() && ours.is_empty() {
+            return Ok(());
+        }
+        let server = server.map(|server| {
+            let VirtualServer { marks, lb_service, .. } = server;
+            format!("; the virtual server {} on {lb_service} has the address of the Service", marks.path)
+        });
+        let left: Vec<&str> = ours.paths().collect();
+        let message = format!(
+            "the load balancer is not deleted: nothing shows that all of it is this cluster's{}; left: {}; expected the load \
+             balancer service of the Service in the cloud config",
+            server.unwrap_or_default(),
+            left.join(", ")
+        );
+        Err(Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER })
     }
 
     /// Deletes the load balancer service, if this program made it and nothing runs on it.

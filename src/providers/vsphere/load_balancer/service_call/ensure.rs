@@ -13,6 +13,7 @@ use crate::providers::vsphere::config::{CompleteClass, Pool, Profile};
 use crate::providers::vsphere::load_balancer::backend::{Full, Parts, Usage};
 use crate::providers::vsphere::load_balancer::inventory::Need;
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
+use crate::providers::vsphere::load_balancer::objects::Allocation;
 use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted, WantedPort};
 use crate::providers::vsphere::load_balancer::wanted::Features;
 use crate::providers::vsphere::load_balancer::{members, status, wanted};
@@ -48,9 +49,7 @@ impl ServiceCall<'_> {
             let Some(step) = plan::next(&wanted, &seen.known(&self.layout)) else {
                 return self.completed(&wanted, &seen);
             };
-            if is_creation(&step) && !self.ingress.is_empty() && !self.inventory().was_complete(&self.key) {
-                self.check(Need::Second)?;
-            }
+            self.check_missed(&step)?;
             if is_creation(&step) && !has_room {
                 self.check_room(&seen, &wanted).await?;
                 has_room = true;
@@ -60,6 +59,10 @@ impl ServiceCall<'_> {
             }
             match self.perform(Some(&parts), &step).await {
                 Ok(()) => allocated |= matches!(step, Step::Allocate { .. }),
+                // It is beside the address in use, and may never get one.
+                Err(error) if is_reading_of_surplus(&step, &seen) && error.reason() == reason::NSXUnavailable => {
+                    return self.completed(&wanted, &seen);
+                }
                 Err(error) => self.failed(&seen, &step, allocated, error).await?,
             }
         }
@@ -76,6 +79,14 @@ impl ServiceCall<'_> {
             Some(address) => wanted::check_address(&wanted.features, address).map(|()| status(Some(address))),
             None => Ok(status(address)),
         }
+    }
+
+    /// One reading may miss objects: of a Service that has an address nothing is created, and no address is released, before
+    /// a second one has missed them, too.
+    fn check_missed(&self, step: &Step<'_>) -> Result<(), Error> {
+        let may_exist = is_creation(step) && !self.ingress.is_empty();
+        let matters = may_exist || matches!(step, Step::Release(_));
+        if matters && !self.inventory().was_complete(&self.key) { self.check(Need::Second) } else { Ok(()) }
     }
 
     /// What the configuration names may be there meanwhile: a recent reading decides.
@@ -105,7 +116,7 @@ impl ServiceCall<'_> {
             taken = self.inventory().take_room(&needed);
         }
         let Some(Err(Full { what, used, allowed })) = taken else { return Ok(()) };
-        self.inventory().wait_for_space(&self.key);
+        self.inventory().wait_for_room(&self.key);
         let message = format!(
             "the load balancer service {} has {used} of {allowed} {what}, and {ports} ports of the Service are to be created",
             lb_service.path
@@ -119,11 +130,12 @@ impl ServiceCall<'_> {
             if !seen.judged.ours.servers.is_empty() {
                 return Ok(());
             }
-            self.inventory().wait_for_space(&self.key);
+            self.inventory().wait_for_address(&self.key);
         }
         if let (Step::CreateServer { address, .. }, true) = (step, allocated && is_refusal(error.reason())) {
-            let allocations = &seen.judged.ours.allocations;
-            if let Some(allocation) = allocations.iter().find(|one| one.address == Some(*address)) {
+            let known = seen.known(&self.layout);
+            let is_free = |one: &&Allocation| one.address == Some(*address) && !known.has_server_on(one);
+            if let Some(allocation) = known.ours.allocations.iter().find(is_free) {
                 self.perform(None, &Step::Release(allocation)).await?;
             }
         }
@@ -223,6 +235,10 @@ fn only(found: Option<&Vec<String>>, what: impl Fn() -> String) -> Result<String
 
 fn wrong(message: String) -> Error {
     Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
+}
+
+fn is_reading_of_surplus(step: &Step<'_>, seen: &Seen) -> bool {
+    matches!(step, Step::ReadAddress { .. }) && !seen.judged.ours.servers.is_empty()
 }
 
 fn is_creation(step: &Step<'_>) -> bool {

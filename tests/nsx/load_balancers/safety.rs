@@ -1,0 +1,159 @@
+//! What must not be released, deleted, repeated or forgotten.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
+use support::fake_nsx::go::GoBalancer;
+use support::fake_nsx::{Model, Realization, Trouble};
+
+use super::world::*;
+use ccm::providers::vsphere::config::LoadBalancers as Config;
+
+const ADDRESS: &str = "192.0.2.77";
+
+fn adopted(world: &World) -> Service {
+    GoBalancer::new(NAME, "ns/s", ADDRESS.parse().unwrap()).put(&world.fake, "go");
+    let ingress = LoadBalancerIngress { ip: Some(ADDRESS.to_owned()), ..Default::default() };
+    let status = LoadBalancerStatus { ingress: Some(vec![ingress]) };
+    with_status(service("ns/s", &[("TCP", 80, 30080)]), status)
+}
+
+#[tokio::test]
+async fn an_address_stays_when_the_virtual_server_of_a_second_port_is_refused() {
+    let world = World::start(Some(UID)).await;
+    world.fake.next_after("PUT lb-virtual-servers", 1, Trouble::error(400, Some(23_500)));
+    let two = service("ns/s", &[("TCP", 80, 30080), ("TCP", 443, 30443)]);
+    assert_eq!(word(&world.ensure(&two).await.unwrap_err()), "NSXRefused");
+    assert_eq!(world.counted(), [1, 1, 2, 2, 1], "the first port uses the address");
+    let two = world.ensured(&two).await;
+    assert_eq!(world.handed_back(&[&two]), Vec::<String>::new());
+}
+
+/// A listing that misses the virtual server: pool and monitor would be held, and the address would look free.
+#[tokio::test]
+async fn one_listing_that_misses_a_virtual_server_releases_nothing() {
+    let world = World::start(None).await;
+    let one = adopted(&world);
+    let without = Trouble::Rewrite(|_| "{\"results\": [], \"result_count\": 0}".to_owned());
+    world.fake.next("LIST lb-virtual-servers", without.clone());
+    world.delete(&one).await.unwrap();
+    let history = world.fake.history();
+    let gone: Vec<&str> =
+        history.iter().filter(|version| version.object.is_none()).map(|version| version.path.as_str()).collect();
+    let position = |part: &str| gone.iter().position(|path| path.contains(part)).unwrap();
+    assert!(position("lb-virtual-servers") < position("ip-allocations"), "{gone:?}");
+    assert_eq!(world.counted(), [1, 0, 0, 0, 0]);
+
+    // Nor does it create anything.
+    let world = World::start(None).await;
+    let one = adopted(&world);
+    world.fake.next("LIST lb-virtual-servers", without);
+    let seen = world.fake.history().len();
+    world.ensure(&one).await.unwrap();
+    assert!(world.fake.history_from(seen).is_empty());
+}
+
+/// With another load balancer service in the configuration nothing shows any more whose the virtual server is.
+#[tokio::test]
+async fn the_finalizer_stays_while_a_virtual_server_has_the_address_of_the_service() {
+    let model = Model::small().tier1("t2");
+    let other = Config { tier1: Some("/infra/tier-1s/t2".to_owned()), ..config() };
+    let missing = Config { lb_service_id: Some("none".to_owned()), ..config() };
+    for config in [other, missing] {
+        let world = World::with(model.clone(), None, config).await;
+        let one = adopted(&world);
+        let seen = world.fake.history().len();
+        let left = world.delete(&one).await.unwrap_err();
+        assert_eq!(word(&left), "LoadBalancerConfigWrong", "{left}");
+        assert!(left.to_string().contains("has the address of the Service"), "{left}");
+        assert!(world.fake.history_from(seen).is_empty());
+    }
+}
+
+#[tokio::test]
+async fn services_without_an_address_do_not_start_each_other() {
+    let model = Model::empty().tier1("t1").ip_pool("p1", "pool1", "192.0.2.0/24", &[("192.0.2.5", "192.0.2.5")]);
+    let world = World::with(model, Some(UID), config()).await;
+    world.ensured(&service("ns/a", &[("TCP", 80, 30080)])).await;
+    for name in ["ns/b", "ns/c"] {
+        let announced = world.announcements();
+        let error = world.ensure(&service(name, &[("TCP", 80, 30081)])).await.unwrap_err();
+        assert_eq!(word(&error), "AddressUnavailable");
+        assert_eq!(announced(), Vec::<String>::new(), "an address that was never had is no address that is free");
+    }
+}
+
+#[tokio::test]
+async fn many_syncs_at_the_start_share_one_reading() {
+    let mut world = World::start(Some(UID)).await;
+    let mut services = Vec::new();
+    for number in 0..5u16 {
+        services.push(world.ensured(&service(&format!("ns/s{number}"), &[("TCP", 80, 30080 + number)])).await);
+    }
+    world.restart();
+    world.sent();
+    // Some of them begin while the reading is under way.
+    let mut waiting = 0;
+    while world.fake.counts().of("LIST ip-allocations") == 0 {
+        for service in &services {
+            waiting += usize::from(world.try_ensure(service).await.is_err());
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(waiting >= services.len());
+    for service in &services {
+        world.ensured(service).await;
+    }
+    crate::world::advance(Duration::from_secs(60)).await;
+    world.ensured(&services[0]).await;
+    let lists = world.sent();
+    assert_eq!(lists.len(), 5, "{lists:?}");
+}
+
+#[tokio::test]
+async fn a_pool_that_somebody_deleted_is_noticed_by_a_change_of_the_nodes() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    let pool = world.objects("lb-pools")[0]["path"].as_str().unwrap().to_owned();
+    world.fake.force_delete_by_hand("admin", &pool);
+    world.cluster.remove("n2");
+    let announced = world.announcement("ns/s");
+    assert!(world.update(&[&one]).await.iter().all(Result::is_ok));
+    announced.await;
+    world.ensure(&one).await.unwrap();
+    assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
+}
+
+/// NSX may refuse an address that was asked for, after it has accepted the request.
+#[tokio::test]
+async fn a_wished_address_is_used_only_once_it_is_reserved() {
+    let world = World::start(Some(UID)).await;
+    world.ensured(&service("ns/other", &[("TCP", 80, 30080)])).await;
+    world.fake.set_realization(
+        "ip-allocations",
+        Realization::Error(Duration::ZERO, 8210, "the address is not to be had".to_owned()),
+    );
+    let mut one = service("ns/s", &[("TCP", 80, 30081)]);
+    one.spec.as_mut().unwrap().load_balancer_ip = Some("192.0.2.50".to_owned());
+    let refused = world.ensure(&one).await.unwrap_err();
+    assert_eq!(word(&refused), "AddressUnavailable", "{refused}");
+    assert_eq!(world.counted(), [1, 1, 2, 2, 1]);
+}
+
+#[tokio::test]
+async fn another_class_is_refused_and_nothing_moves() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    let mut config = config();
+    config.classes.insert("web".to_owned(), Default::default());
+    let other = World::on(std::sync::Arc::clone(&world.fake), NAME, Some(UID), config);
+    let seen = world.fake.history().len();
+    let moved = annotated(one, "loadbalancer.vmware.io/class", "web");
+    let refused = other.ensure(&moved).await.unwrap_err();
+    assert_eq!(word(&refused), "LoadBalancerClassFixed", "{refused}");
+    assert!(world.fake.history_from(seen).is_empty());
+    // It keeps following its nodes.
+    other.cluster.remove("n2");
+    assert!(other.update(&[&moved]).await.iter().all(Result::is_ok));
+    assert_eq!(World::members(&world.objects("lb-pools")[0]).len(), 1);
+}

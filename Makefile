@@ -129,7 +129,7 @@ demo-programs:
 
 # Go and cargo side by side.
 .PHONY: demo
-demo: ## A cluster on this machine whose nodes get initialised; ONCE=1 ends by itself, NODES=200 is a larger one, ROUTES=1 has NSX
+demo: ## A cluster on this machine whose nodes get initialised, and a Service on NSX; ONCE=1 ends by itself, NODES=200 is larger, ROUTES=1 has routes
 	@$(MAKE) --no-print-directory --jobs 2 demo-components demo-programs
 	@ONCE=$(ONCE) NODES=$(NODES) ROUTES=$(ROUTES) $(TARGET)/quick/demo $(TARGET)/quick/vsphere-cloud-controller-manager
 

@@ -1,8 +1,10 @@
-//! The demo's story: start everything, watch the nodes become ready, change an address, stay. With routes they appear on a
-//! router of NSX, follow the changed address, and one goes with its node.
+//! The demo's story: start everything, watch the nodes become ready, change an address, then a Service of type
+//! `LoadBalancer` on NSX from its creation to its deletion, while a node leaves; stay. With routes they appear on a router
+//! of NSX, follow the changed address, and one goes with its node.
 
 mod cluster;
-mod router;
+mod load_balancer;
+mod nsx;
 mod screen;
 mod table;
 
@@ -13,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::Node;
-use kube::api::DeleteParams;
+use k8s_openapi::api::core::v1::{Node, Service};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tokio::time::{MissedTickBehavior, interval};
@@ -25,7 +26,7 @@ use crate::supervisor::TemporaryFolder;
 use crate::vcenter::{Counts, Vcenter};
 use crate::{ApiServer, Daemon};
 use cluster::Machine;
-use router::Router;
+use nsx::Nsx;
 use screen::Screen;
 use table::Table;
 
@@ -100,11 +101,15 @@ struct Stage {
     daemon: Daemon,
     vcenter: Vcenter,
     events: BoxStream<'static, watcher::Result<Event<Node>>>,
+    services: BoxStream<'static, watcher::Result<Event<Service>>>,
+    /// The Service of the second act, while it is there.
+    service: Option<Service>,
     apiserver: ApiServer,
     screen: Screen,
     table: Table,
     machines: Vec<Machine>,
-    router: Option<Arc<Router>>,
+    nsx: Arc<Nsx>,
+    has_routes: bool,
     client: Client,
     _folder: TemporaryFolder,
 }
@@ -123,10 +128,8 @@ impl Stage {
         step("vCenter simulator", started, &about);
 
         let started = Instant::now();
-        let router = if plan.routes { Some(Arc::new(Router::start().await)) } else { None };
-        if let Some(router) = &router {
-            step("NSX", started, &format!("router {} at {}", router::PATH, router.address()));
-        }
+        let nsx = Arc::new(Nsx::start().await);
+        step("NSX stand-in", started, &format!("gateway {} at {}", nsx::GATEWAY, nsx.address()));
 
         let client = apiserver.client().await;
         let started = Instant::now();
@@ -134,24 +137,39 @@ impl Stage {
         step("nodes", started, &format!("{} registered, as kubelets with --cloud-provider=external do", plan.nodes));
 
         let config = folder.path().join("vsphere.conf");
-        let sections = router.as_ref().map(|router| router.sections(folder.path())).unwrap_or_default();
+        let sections = nsx.sections(folder.path(), plan.routes);
         std::fs::write(&config, format!("{}{sections}", cluster::vsphere_conf(&vcenter))).unwrap();
-        let events = watch(client.clone());
+        let (events, services) = (watch(client.clone()), load_balancer::watch(client.clone()));
         let started = Instant::now();
         let mut flags = flags(&config, &apiserver.kubeconfig());
-        if router.is_some() {
-            flags.extend([format!("--cluster-cidr={}", router::CLUSTER_CIDR), "--cluster-name=demo".to_owned()]);
+        if plan.routes {
+            flags.push(format!("--cluster-cidr={}", nsx::CLUSTER_CIDR));
         }
         let daemon = Daemon::start(&plan.daemon, flags);
         step("daemon", started, &format!("{} with {}", name_of(&plan.daemon), config.display()));
         println!();
         let table = Table::new(&machines, started);
         let screen = Screen::new(interactive);
-        Self { daemon, vcenter, events, apiserver, screen, table, machines, router, client, _folder: folder }
+        let (service, has_routes) = (None, plan.routes);
+        Self {
+            daemon,
+            vcenter,
+            events,
+            services,
+            service,
+            apiserver,
+            screen,
+            table,
+            machines,
+            nsx,
+            has_routes,
+            client,
+            _folder: folder,
+        }
     }
 
     async fn play(&mut self, once: bool) -> Result<(), String> {
-        self.follow(PATIENCE, "not all nodes were initialised", Table::is_complete).await?;
+        self.follow(PATIENCE, "not all nodes were initialised", |stage| stage.table.is_complete()).await?;
         let counts = self.vcenter.counts().await;
         let took = self.table.last_ready().unwrap_or_default();
         self.note("");
@@ -164,13 +182,11 @@ impl Stage {
             counts.rest_sessions
         ));
         self.note(&format!("  {}", busiest(&counts)));
-        if let Some(router) = self.router.clone() {
-            self.wait_for_routes(&router).await?;
+        if self.has_routes {
+            self.wait_for_routes().await?;
         }
         self.change_an_address().await?;
-        if let Some(router) = self.router.clone() {
-            self.delete_a_node(&router).await?;
-        }
+        self.play_second_act().await?;
         if once {
             return Ok(());
         }
@@ -193,30 +209,30 @@ impl Stage {
         let changed = Instant::now();
         self.vcenter.change_vm(&machine.uuid, &machine.with_address(&address)).await;
         let node = machine.node.clone();
-        self.follow(CHANGE_PATIENCE, "the changed address did not reach the Node", |table| {
-            table.has_address(&node, &address)
+        self.follow(CHANGE_PATIENCE, "the changed address did not reach the Node", |stage| {
+            stage.table.has_address(&node, &address)
         })
         .await?;
         self.note(&format!("Node {} shows it {} later.", machine.node, seconds(changed.elapsed())));
         if let Some(machine) = self.machines.last_mut() {
             machine.address.clone_from(&address);
         }
-        if let Some(router) = self.router.clone() {
-            self.follow_routes(&router, CHANGE_PATIENCE).await?;
+        if self.has_routes {
+            self.follow_routes(CHANGE_PATIENCE).await?;
             let network = machine.pod_network();
             self.note(&format!("Route {network} leads to it {} after the change.", seconds(changed.elapsed())));
         }
         Ok(())
     }
 
-    async fn wait_for_routes(&mut self, router: &Arc<Router>) -> Result<(), String> {
+    async fn wait_for_routes(&mut self) -> Result<(), String> {
         let nodes = u32::try_from(self.machines.len()).unwrap_or(u32::MAX);
-        self.follow_routes(router, ROUTES_PATIENCE + ROUTE_PATIENCE * nodes).await?;
-        let (took, counts) = (self.table.elapsed(), router.counts());
+        self.follow_routes(ROUTES_PATIENCE + ROUTE_PATIENCE * nodes).await?;
+        let (took, counts) = (self.table.elapsed(), self.nsx.counts());
         self.note("");
         self.note(&format!(
             "{nodes} routes on {} within {} of the daemon's start, with {} NSX calls over {} session(s):",
-            router::PATH,
+            nsx::GATEWAY,
             seconds(took),
             counts.total(),
             counts.sessions
@@ -230,36 +246,21 @@ impl Stage {
         Ok(())
     }
 
-    async fn delete_a_node(&mut self, router: &Arc<Router>) -> Result<(), String> {
-        let Some(machine) = self.machines.pop() else { return Ok(()) };
-        self.note("");
-        self.note(&format!("VM {} is deleted in vCenter, and Node {} with it", machine.vm, machine.node));
-        let deleted = Instant::now();
-        self.vcenter.destroy_vm(&machine.uuid).await;
-        let nodes = Api::<Node>::all(self.client.clone());
-        let refused = nodes.delete(&machine.node, &DeleteParams::default()).await.err();
-        if let Some(error) = refused {
-            return Err(format!("Node {} cannot be deleted: {error}", machine.node));
-        }
-        self.follow_routes(router, CHANGE_PATIENCE).await?;
-        self.note(&format!("Route {} is gone {} later.", machine.pod_network(), seconds(deleted.elapsed())));
-        Ok(())
-    }
-
     /// Waits until the router has the routes of all machines and no others.
-    async fn follow_routes(&mut self, router: &Arc<Router>, patience: Duration) -> Result<(), String> {
-        let machines = self.machines.clone();
-        self.follow(patience, "the router has not the routes of all nodes", |_| router.leads_to(&machines)).await
+    async fn follow_routes(&mut self, patience: Duration) -> Result<(), String> {
+        let (machines, trouble) = (self.machines.clone(), "the router has not the routes of all nodes");
+        self.follow(patience, trouble, |stage| stage.nsx.leads_to(&machines)).await
     }
 
     /// Shows what happens until the condition holds.
-    async fn follow(&mut self, patience: Duration, trouble: &str, done: impl Fn(&Table) -> bool) -> Result<(), String> {
+    async fn follow(&mut self, patience: Duration, trouble: &str, done: impl Fn(&Self) -> bool) -> Result<(), String> {
         let deadline = Instant::now().checked_add(patience);
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !done(&self.table) {
+        while !done(self) {
             tokio::select! {
                 event = self.events.next() => self.observe(event),
+                event = self.services.next() => self.observe_service(event),
                 _ = frames.tick() => self.screen.draw(&self.table),
             }
             if let Some(status) = self.daemon.ended() {
@@ -315,6 +316,7 @@ fn flags(config: &Path, kubeconfig: &Path) -> Vec<String> {
         format!("--cloud-config={}", config.display()),
         format!("--kubeconfig={}", kubeconfig.display()),
         "--leader-elect=true".to_owned(),
+        "--cluster-name=demo".to_owned(),
         // No HTTP: this machine may run several demos.
         "--secure-port=0".to_owned(),
         "-v=2".to_owned(),

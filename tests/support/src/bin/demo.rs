@@ -1,7 +1,7 @@
-//! `make demo`: a whole cluster on this machine, and the daemon initialising its nodes.
+//! `make demo`: a whole cluster on this machine, and the daemon initialising its nodes and serving a Service on NSX.
 //!
 //! Usage: `demo DAEMON`, the daemon's binary. `NODES` is the number of nodes (9), `ONCE=1` ends after the story, `ROUTES=1`
-//! adds NSX and routes.
+//! adds routes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -12,6 +12,8 @@ const RESERVED_LINES: usize = 18;
 /// A terminal, or a stream of lines.
 pub struct Screen {
     interactive: bool,
+    /// Whether notes are plain lines for now, although it is a terminal.
+    is_plain: bool,
     notes: Vec<String>,
     drawn: Vec<String>,
     size: (usize, usize),
@@ -25,12 +27,35 @@ impl Screen {
         if interactive {
             print!("\x1b[?25l");
         }
-        Self { interactive, notes: Vec::new(), drawn: Vec::new(), size: (40, 160), measured: None, header_shown: false }
+        Self {
+            interactive,
+            is_plain: false,
+            notes: Vec::new(),
+            drawn: Vec::new(),
+            size: (40, 160),
+            measured: None,
+            header_shown: false,
+        }
+    }
+
+    fn is_redrawn(&self) -> bool {
+        self.interactive && !self.is_plain
+    }
+
+    /// Leaves the table as it is drawn, and writes notes below it as lines: they may be more than fit on a terminal.
+    pub fn pause_table(&mut self) {
+        self.is_plain = true;
+    }
+
+    /// Draws the table again from now on, below all that is written.
+    pub fn resume_table(&mut self) {
+        self.is_plain = false;
+        (self.notes, self.drawn) = (Vec::new(), Vec::new());
     }
 
     /// Draws the table and the notes over what was drawn before.
     pub fn draw(&mut self, table: &Table) {
-        if !self.interactive {
+        if !self.is_redrawn() {
             return;
         }
         let (height, width) = self.measure();
@@ -67,7 +92,7 @@ impl Screen {
 
     /// A node's initialisation has ended: its line, where the table is not redrawn.
     pub fn row(&mut self, table: &Table, node: &str) {
-        if self.interactive {
+        if self.is_redrawn() {
             return;
         }
         if !self.header_shown {
@@ -79,7 +104,7 @@ impl Screen {
 
     /// A line below the table.
     pub fn note(&mut self, table: &Table, line: &str) {
-        if self.interactive {
+        if self.is_redrawn() {
             self.notes.push(line.to_owned());
             self.draw(table);
         } else {

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Model, Realization, Trouble};
+use support::fake_nsx::{Model, Realization, Side, Trouble};
 
 use super::world::*;
-use ccm::providers::vsphere::config::LoadBalancers as Config;
+use ccm::cloud::Error;
+use ccm::providers::vsphere::config::{Class, LoadBalancers as Config};
 
 const ADDRESS: &str = "192.0.2.77";
 
@@ -156,4 +157,72 @@ async fn another_class_is_refused_and_nothing_moves() {
     other.cluster.remove("n2");
     assert!(other.update(&[&moved]).await.iter().all(Result::is_ok));
     assert_eq!(World::members(&world.objects("lb-pools")[0]).len(), 1);
+}
+
+/// An administrator deletes it between the read and the request.
+#[tokio::test]
+async fn l_01_what_is_gone_when_it_is_deleted_is_deleted() {
+    for collection in ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"] {
+        let world = World::start(Some(UID)).await;
+        let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+        let path = world.objects(collection)[0]["path"].as_str().unwrap().to_owned();
+        let hold = world.fake.hold_operation(&format!("DELETE {collection}"), 1, Side::Request);
+        let deletes = async {
+            hold.wait().await;
+            assert!(world.fake.delete_by_hand("admin", &path));
+            hold.release();
+        };
+        let (pending, ()) = tokio::join!(world.try_delete(&one), deletes);
+        assert!(matches!(pending, Err(Error::Pending { .. })), "{collection}: {pending:?}");
+        // The other one is the read that shows that the virtual server is gone.
+        assert_eq!(world.fake.counts().answered(404), 2, "{collection}");
+        world.delete(&one).await.unwrap();
+        assert_eq!(world.counted(), [0; 5], "{collection}");
+    }
+}
+
+/// The last virtual server of another Service goes while one is created.
+#[tokio::test]
+async fn l_04_a_load_balancer_service_is_not_deleted_while_another_sync_creates_on_it() {
+    let world = World::start(Some(UID)).await;
+    let old = world.ensured(&service("ns/old", &[("TCP", 80, 30080)])).await;
+    let new = service("ns/new", &[("TCP", 80, 30081)]);
+    let hold = world.fake.hold_operation("PUT lb-virtual-servers", 1, Side::Request);
+    let (created, ()) = tokio::join!(world.try_ensure(&new), async {
+        hold.wait().await;
+        // It waits for a reading in the end.
+        drop(world.try_delete(&old).await);
+        hold.release();
+    });
+    created.unwrap();
+    assert_eq!(world.fake.counts().of("DELETE lb-services"), 0);
+    assert_eq!(world.counted(), [1, 1, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn l_02_a_load_balancer_service_that_is_gone_is_created_again() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/a", &[("TCP", 80, 30080)])).await;
+    world.delete(&one).await.unwrap();
+    let two = world.ensured(&service("ns/b", &[("TCP", 80, 30080)])).await;
+    let path = world.objects("lb-services")[0]["path"].as_str().unwrap().to_owned();
+    let server = world.objects("lb-virtual-servers")[0]["path"].as_str().unwrap().to_owned();
+    world.fake.delete_by_hand("admin", &server);
+    world.fake.delete_by_hand("admin", &path);
+    let three = world.ensured(&service("ns/c", &[("TCP", 80, 30081)])).await;
+    assert_eq!(world.counted()[..2], [1, 1]);
+    world.balancers.read_again();
+    crate::world::advance(Duration::from_secs(10)).await;
+    world.delete(&two).await.unwrap();
+    assert_eq!(world.handed_back(&[&three]), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn l_21_a_pool_in_the_class_default_alone_is_used() {
+    let mut only_default = config();
+    let pool = only_default.common.pool.take();
+    only_default.classes.insert("default".to_owned(), Class { pool, ..Class::default() });
+    let world = World::with(Model::small(), Some(UID), only_default).await;
+    world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    assert_eq!(world.counted(), [1; 5]);
 }

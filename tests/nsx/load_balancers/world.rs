@@ -222,6 +222,11 @@ impl World {
         self.balancers.ensure_load_balancer(&self.permit(), &self.name, service, &self.nodes()).await
     }
 
+    /// One call, which may have to wait.
+    pub async fn try_delete(&self, service: &Service) -> Result<(), Error> {
+        self.balancers.ensure_load_balancer_deleted(&self.permit(), &self.name, service).await
+    }
+
     pub async fn ensure(&self, service: &Service) -> Result<LoadBalancerStatus, Error> {
         let nodes = self.nodes();
         let ensure = async || self.balancers.ensure_load_balancer(&self.permit(), &self.name, service, &nodes).await;

@@ -28,10 +28,12 @@ chaos: testenv ## Ten minutes of faults (CHAOS_SECONDS=3600); CHAOS_SEED=7 repea
 		$(CARGO) test --locked --test daemon chaos::through_all_faults -- --nocapture
 
 .PHONY: soak
-soak: testenv ## Twenty hits on leaders (SOAK_HITS=50), then ten minutes of races (SOAK_SECONDS=3600, SOAK_SEED=7), then make chaos
+soak: testenv ## Twenty hits on leaders (SOAK_HITS=50), then ten minutes of races and ten of leaks (SOAK_SECONDS=3600, SOAK_SEED=7), then make chaos
 	SOAK_HITS=$(or $(SOAK_HITS),20) $(CARGO) test --locked --test daemon handover::however -- --nocapture
 	SOAK_SECONDS=$(or $(SOAK_SECONDS),600) SOAK_SEED=$(or $(SOAK_SEED),random) \
 		$(CARGO) test --locked --test daemon race::whatever_happens -- --nocapture
+	SOAK_SECONDS=$(or $(SOAK_SECONDS),600) SOAK_SEED=$(or $(SOAK_SEED),random) \
+		$(CARGO) test --locked --test daemon leaks::nightly::whatever_happens -- --nocapture
 	$(MAKE) chaos CHAOS_SEED=$(or $(CHAOS_SEED),random)
 
 # The parts of make nightly, in this order.

@@ -21,6 +21,7 @@ mod image;
 mod join;
 mod judge;
 mod labels;
+mod leaks;
 mod logging;
 mod manifests;
 mod metrics;

@@ -1,6 +1,7 @@
 //! Checks the work of replicas on NSX. Pure: versions of objects, terms, logins and Nodes come as values.
 
 pub mod leadership;
+pub mod load_balancers;
 pub mod logins;
 pub mod ownership;
 pub mod presence;

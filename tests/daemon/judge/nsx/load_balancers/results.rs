@@ -1,0 +1,238 @@
+//! What NSX has in the end is what Services ask for, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ccm::cloud::service;
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+
+use super::intents::{intent, ports};
+use super::{Cluster, Kind, PORT, SERVICE, pools};
+use crate::judge::nsx::routes::tag;
+
+/// What there is in the end.
+pub struct Results<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// All Services of the cluster that may have a load balancer.
+    pub services: &'a [Service],
+    /// The addresses of the Nodes behind every load balancer.
+    pub nodes: &'a BTreeSet<String>,
+    /// All objects of NSX.
+    pub objects: &'a [Value],
+    /// The addresses of allocations, by path.
+    pub allocated: &'a BTreeMap<String, IpAddr>,
+}
+
+/// Namespace and name of a Service.
+pub fn key(service: &Service) -> String {
+    let metadata = &service.metadata;
+    format!("{}/{}", metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+}
+
+/// The addresses that a Service reports.
+pub fn addresses(service: &Service) -> Vec<&str> {
+    service::ingress(service).iter().filter_map(|ingress| ingress.ip.as_deref()).collect()
+}
+
+impl Results<'_> {
+    /// In what this differs from what it must be.
+    pub fn differences(&self) -> Vec<String> {
+        let is_ours = |object: &&Value| object["marked_for_delete"] != json!(true) && self.cluster.owns(object);
+        let mut left: BTreeMap<&str, &Value> =
+            self.objects.iter().filter(is_ours).map(|object| (text(object, "path"), object)).collect();
+        let mut found = Vec::new();
+        for service in self.services {
+            if let Err(difference) = self.check(service, &mut left) {
+                found.push(format!("{}: {difference}", key(service)));
+            }
+        }
+        let has_servers = self.services.iter().any(|service| intent(service).is_some());
+        left.retain(|path, _| !(has_servers && Kind::of(path) == Some(Kind::LbService)));
+        found.extend(left.keys().map(|path| format!("no Service needs {path}")));
+        found
+    }
+
+    /// Removes from `left` what a Service needs.
+    fn check<'a>(&self, service: &Service, left: &mut BTreeMap<&'a str, &'a Value>) -> Result<(), String> {
+        if intent(service).is_none() {
+            let is_clean = !service::has_finalizer(service) && addresses(service).is_empty();
+            return is_clean.then_some(()).ok_or_else(|| "it keeps a finalizer or an address".to_owned());
+        }
+        let [address] = addresses(service)[..] else {
+            return Err(format!("it reports the addresses {:?}", addresses(service)));
+        };
+        if !service::has_finalizer(service) {
+            return Err("it has no finalizer".to_owned());
+        }
+        let key = key(service);
+        for (port, node_port) in ports(service) {
+            self.check_port(&key, (&port, node_port), address, left)?;
+        }
+        let allocation = take(left, |path, object| {
+            Kind::of(path) == Some(Kind::Allocation) && tag(object, SERVICE).as_ref() == Some(&key)
+        })?;
+        let allocated = self.allocated.get(allocation.0).map(ToString::to_string);
+        (allocated.as_deref() == Some(address)).then_some(()).ok_or_else(|| format!("{allocated:?} is allocated"))
+    }
+
+    fn check_port<'a>(
+        &self,
+        key: &str,
+        (port, node_port): (&str, i32),
+        address: &str,
+        left: &mut BTreeMap<&'a str, &'a Value>,
+    ) -> Result<(), String> {
+        let number = port.rsplit('/').next().unwrap_or_default();
+        let mut take_one = |kind| {
+            take(left, |path, object| {
+                let is_of_port = tag(object, PORT).as_deref() == Some(port);
+                Kind::of(path) == Some(kind) && tag(object, SERVICE).as_deref() == Some(key) && is_of_port
+            })
+        };
+        let (_, server) = take_one(Kind::Server)?;
+        let (pool_path, pool) = take_one(Kind::Pool)?;
+        let monitor = if port.starts_with("TCP/") { Some(take_one(Kind::Monitor)?) } else { None };
+        let expected = json!([address, [number], [node_port.to_string()], pool_path]);
+        let members = ["ip_address", "ports", "default_pool_member_ports", "pool_path"];
+        let has: Value = members.iter().map(|member| server[*member].clone()).collect();
+        if has != expected {
+            return Err(format!("port {port}: {has}, expected {expected}"));
+        }
+        if pools::members(pool) != *self.nodes {
+            return Err(format!("port {port}: {:?}, expected {:?}", pools::members(pool), self.nodes));
+        }
+        let monitors: Value = monitor.iter().map(|(path, _)| json!(path)).collect();
+        let has = pool.get("active_monitor_paths").cloned().unwrap_or_else(|| json!([]));
+        let is_asked = monitor.is_none_or(|(_, monitor)| monitor["monitor_port"] == json!(node_port));
+        let is_right = has == monitors && is_asked;
+        is_right.then_some(()).ok_or_else(|| format!("port {port}: the monitor {monitor:?} of {has}"))
+    }
+}
+
+/// Removes the only object that this holds for.
+fn take<'a>(
+    left: &mut BTreeMap<&'a str, &'a Value>,
+    is_it: impl Fn(&str, &Value) -> bool,
+) -> Result<(&'a str, &'a Value), String> {
+    let found: Vec<&str> = left.iter().filter(|(path, object)| is_it(path, object)).map(|(path, _)| *path).collect();
+    match found[..] {
+        [path] => left.remove_entry(path).ok_or_else(String::new),
+        [] => Err("an object is missing".to_owned()),
+        _ => Err(format!("there are {found:?}")),
+    }
+}
+
+fn text<'a>(object: &'a Value, member: &str) -> &'a str {
+    object[member].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::CLUSTER_UID;
+    use super::*;
+
+    const IP: &str = "/infra/ip-pools/p1/ip-allocations/i";
+
+    fn object(path: &str, port: Option<&str>, more: &Value) -> Value {
+        let tags = [Some(("cluster", "c")), Some((CLUSTER_UID, "u")), Some(("service", "ns/a"))];
+        let tags = tags.into_iter().chain([port.map(|port| ("port", port))]).flatten();
+        let tags: Vec<Value> = tags.map(|(scope, tag)| json!({"scope": scope, "tag": tag})).collect();
+        let mut object = json!({"path": path, "tags": tags});
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object
+    }
+
+    /// As a Service with the ports TCP/80 and UDP/53 needs it.
+    fn objects() -> Vec<Value> {
+        let members = json!([{"ip_address": "10.0.0.1"}]);
+        let server = |number: &str, node_port: &str, pool: &str| {
+            json!({"ip_address": "192.0.2.1", "ports": [number], "default_pool_member_ports": [node_port],
+                   "pool_path": format!("/infra/lb-pools/{pool}")})
+        };
+        let monitored = json!({"members": members, "active_monitor_paths": ["/infra/lb-monitor-profiles/m"]});
+        vec![
+            object("/infra/lb-services/l", None, &json!({})),
+            object("/infra/lb-virtual-servers/v", Some("TCP/80"), &server("80", "30080", "p")),
+            object("/infra/lb-virtual-servers/w", Some("UDP/53"), &server("53", "30053", "q")),
+            object("/infra/lb-pools/p", Some("TCP/80"), &monitored),
+            object("/infra/lb-pools/q", Some("UDP/53"), &json!({"members": members})),
+            object("/infra/lb-monitor-profiles/m", Some("TCP/80"), &json!({"monitor_port": 30080})),
+            object(IP, None, &json!({})),
+        ]
+    }
+
+    fn service(change: impl FnOnce(&mut Value)) -> Service {
+        let mut service = json!({
+            "metadata": {"namespace": "ns", "name": "a", "finalizers": [service::FINALIZER]},
+            "spec": {"type": "LoadBalancer", "ports": [
+                {"protocol": "TCP", "port": 80, "nodePort": 30080}, {"protocol": "UDP", "port": 53, "nodePort": 30053}]},
+            "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+        });
+        change(&mut service);
+        serde_json::from_value(service).unwrap()
+    }
+
+    fn differences(service: Service, objects: &[Value], allocated: &str) -> usize {
+        let cluster = Cluster { name: "c".to_owned(), uid: "u".to_owned() };
+        let allocated = [(IP.to_owned(), allocated.parse().unwrap())].into();
+        let nodes = ["10.0.0.1".to_owned()].into();
+        let services = [service];
+        Results { cluster: &cluster, services: &services, nodes: &nodes, objects, allocated: &allocated }
+            .differences()
+            .len()
+    }
+
+    #[test]
+    fn every_part_of_a_load_balancer_that_is_missing_or_wrong_is_reported() {
+        let whole = service(|_| {});
+        assert_eq!(differences(whole.clone(), &objects(), "192.0.2.1"), 0);
+        assert!(differences(whole.clone(), &objects(), "192.0.2.2") > 0, "another address");
+        for index in 1..objects().len() {
+            let mut objects = objects();
+            let removed = objects.remove(index);
+            assert!(differences(whole.clone(), &objects, "192.0.2.1") > 0, "without {removed}");
+        }
+        for (index, member, value) in [
+            (1, "ip_address", json!("192.0.2.9")),
+            (1, "ports", json!(["81"])),
+            (2, "default_pool_member_ports", json!(["30054"])),
+            (2, "pool_path", json!("/infra/lb-pools/p")),
+            (3, "members", json!([])),
+            (3, "active_monitor_paths", json!([])),
+            (4, "active_monitor_paths", json!(["/infra/lb-monitor-profiles/m"])),
+            (5, "monitor_port", json!(30081)),
+        ] {
+            let mut objects = objects();
+            objects[index][member] = value;
+            assert!(differences(whole.clone(), &objects, "192.0.2.1") > 0, "{index} {member}");
+        }
+    }
+
+    #[test]
+    fn what_no_service_needs_is_reported() {
+        let whole = || service(|_| {});
+        let second = object("/infra/lb-pools/second", Some("TCP/80"), &json!({}));
+        let (stranger, mut foreign) = (object("/infra/lb-pools/x", Some("TCP/81"), &json!({})), second.clone());
+        foreign["tags"][1]["tag"] = json!("v");
+        for (case, more, expected) in [("a second pool", second, 1), ("a port", stranger, 1), ("foreign", foreign, 0)] {
+            let found = differences(whole(), &[objects(), vec![more]].concat(), "192.0.2.1").min(1);
+            assert_eq!(found, expected, "{case}");
+        }
+        let plain = |finalizers: Value| {
+            service(|service| {
+                service["spec"]["type"] = json!("ClusterIP");
+                service["metadata"]["finalizers"] = finalizers;
+                service["status"] = json!({});
+            })
+        };
+        assert_eq!(differences(plain(json!([])), &[], "192.0.2.1"), 0);
+        assert_eq!(differences(plain(json!([service::FINALIZER])), &[], "192.0.2.1"), 1, "a finalizer is left");
+        assert_eq!(differences(plain(json!([])), &objects(), "192.0.2.1"), 7, "everything is left");
+        let deleted = service(|service| service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
+        assert_eq!(differences(deleted, &[], "192.0.2.1"), 1, "it waits for its deletion");
+        let unreported = service(|service| service["status"] = json!({}));
+        assert!(differences(unreported, &objects(), "192.0.2.1") > 0);
+    }
+}

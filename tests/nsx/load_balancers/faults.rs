@@ -13,8 +13,8 @@ use super::world::*;
 use crate::routes::world::node;
 use crate::world::advance;
 
-/// Between two looks.
-const PERIOD: Duration = Duration::from_millis(5);
+/// On the clock of the test, of which a minute passes with every tenth look.
+const LIMIT: Duration = Duration::from_secs(3600);
 
 /// A fault with its name.
 type Named = (&'static str, fn() -> Trouble);
@@ -50,20 +50,20 @@ async fn world() -> World {
 
 /// Repeats what fails, as the controller does, while the time passes quickly.
 async fn until_done<T>(what: &str, world: &World, mut act: impl AsyncFnMut() -> Result<T, ccm::cloud::Error>) -> T {
-    for look in 0..400 {
-        let error = match act().await {
-            Ok(done) => return done,
-            Err(error) => error,
-        };
-        assert!(look < 399, "{what}: {error}");
-        // Now and then only, so that no call that is under way is out of time.
-        if look % 10 == 0 {
-            world.balancers.read_again();
-            advance(Duration::from_secs(61)).await;
+    let mut looks = 0;
+    support::eventually(what, LIMIT, async || match act().await {
+        Ok(done) => Ok(done),
+        Err(error) => {
+            // Now and then only, so that no call that is under way is out of time.
+            if looks % 10 == 0 {
+                world.balancers.read_again();
+                advance(Duration::from_secs(61)).await;
+            }
+            looks += 1;
+            Err(error.to_string())
         }
-        tokio::time::sleep(PERIOD).await;
-    }
-    unreachable!("the last look returns or fails");
+    })
+    .await
 }
 
 /// Creates, moves a node and a port, deletes; gives what there was before the end.

@@ -218,10 +218,17 @@ async fn seq_11_an_address_that_does_not_come_is_asked_for_again() {
     world.fake.set_realization("ip-allocations", Realization::Never);
     let one = service("ns/s", &[("TCP", 80, 30080)]);
     let sync = world.ensure(&one);
+    // Whenever it has asked once more, a second passes.
+    let asked = || world.fake.counts().of("GET realized-entities");
     let hurry = async {
         loop {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            let before = asked();
             crate::world::advance(std::time::Duration::from_secs(1)).await;
+            support::eventually("it asks again", crate::world::SOON, async || match asked() {
+                count if count > before => Ok(()),
+                count => Err(count),
+            })
+            .await;
         }
     };
     let late = tokio::select! { late = sync => late.unwrap_err(), () = hurry => unreachable!() };

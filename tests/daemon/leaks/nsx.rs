@@ -44,8 +44,8 @@ pub fn sections(nsx: &FakeNsx, ca_file: &std::path::Path, account: &str) -> Stri
     )
 }
 
-/// Load balancers for Services of the same names: of another cluster, of another cluster with the same name, and of nobody
-/// knows which cluster of that name, with the Nodes of this one. All are on another gateway.
+/// Load balancers for Services of the same names: of another cluster, of another cluster with the same name, and of an unknown
+/// cluster with that name, with the Nodes of this one. All are on another gateway.
 pub fn put_foreign(nsx: &FakeNsx, cluster: &Cluster, namespace: &str) {
     let on_other_gateway = |mut balancer: GoBalancer| {
         balancer.tier1_path = "/infra/tier-1s/t2".to_owned();

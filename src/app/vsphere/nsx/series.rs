@@ -29,8 +29,8 @@ pub(super) struct NsxSeries {
     up: Up,
 }
 
-/// Whether the last call was answered, and what is known of load balancers. Only while this process uses NSX: who makes no
-/// calls knows nothing.
+/// Whether the last call was answered, and what is known of load balancers. Only while this process uses NSX: without
+/// calls nothing is known.
 #[derive(Clone)]
 struct Up {
     gauge: GaugeVec,

@@ -1,4 +1,4 @@
-//! What stands between the load balancers and the API of NSX: the reading of all objects, and one change at a time.
+//! The interface between load balancers and the API of NSX: a reading of all objects, and one change at a time.
 //!
 //! NSX's own load balancer is deprecated by its vendor. Another product gets another implementation of [`Backend`].
 

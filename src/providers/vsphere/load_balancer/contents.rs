@@ -203,7 +203,7 @@ impl Contents {
                 let is_of_another = |one: &LbService| {
                     cluster_uid.zip(one.cluster_uid.as_deref()).is_some_and(|(own, tagged)| own != tagged)
                 };
-                // Clusters of one name on several gateways are told apart by the gateway.
+                // Of clusters with the same name on several gateways, the gateway shows which one it is.
                 let is_ours = |one: &&LbService| {
                     one.is_named_as_ours && !is_of_another(one) && (tier1.is_none() || is_tagged(one))
                 };

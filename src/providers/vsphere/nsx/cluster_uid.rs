@@ -43,7 +43,7 @@ impl ClusterUid {
     /// The UID, if this program may know. A missing permission is logged once, and asked for again later.
     ///
     /// # Errors
-    /// While the API server does not say: an object without the tag could not be told from those of another cluster for ever.
+    /// While the API server does not say: nothing would show later whose an object without the tag is.
     pub async fn read(&self) -> Result<Option<String>, Error> {
         {
             let known = self.known.lock();

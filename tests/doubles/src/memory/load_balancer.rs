@@ -82,7 +82,7 @@ impl Memory {
         self.lock().deletes_by_half = deletes_by_half;
     }
 
-    /// Needs the address of a load balancer in its Service before it is deleted, or not any more.
+    /// Needs the address of a load balancer in its Service before it is deleted, or no longer.
     pub fn set_needs_address(&self, needs_address: bool) {
         self.lock().needs_address = needs_address;
     }

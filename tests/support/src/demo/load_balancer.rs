@@ -102,7 +102,7 @@ impl Stage {
         let trouble = "the node is still behind the Service";
         self.follow(CHANGE_PATIENCE, trouble, |stage| stage.serves(OTHER_PORT, members)).await?;
         let took = seconds(began.elapsed());
-        self.note(&format!("It is not behind the Service any more {took} later."));
+        self.note(&format!("It is no longer behind the Service {took} later."));
         self.note_calls_since(first);
         if self.has_routes {
             self.follow_routes(CHANGE_PATIENCE).await?;

@@ -12,7 +12,7 @@ const RESERVED_LINES: usize = 18;
 /// A terminal, or a stream of lines.
 pub struct Screen {
     interactive: bool,
-    /// Whether notes are plain lines for now, although it is a terminal.
+    /// Whether notes are plain lines, although it is a terminal.
     is_plain: bool,
     notes: Vec<String>,
     drawn: Vec<String>,

@@ -28,6 +28,7 @@ pub mod wanted;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -53,6 +54,9 @@ use crate::cloud::{
 /// What does not work without the UID of the cluster.
 const WITHOUT_UID: &str = "load balancers are not tagged with what identifies this cluster, so that those of another cluster of \
                            the same name can only be told by their Services and Nodes";
+
+/// When something is tried again that the configuration, NSX or another Service has to change first.
+const LATER: Duration = Duration::from_secs(300);
 
 /// How the annotations begin that a load balancer depends on.
 const ANNOTATIONS: &[&str] = &["loadbalancer.vmware.io/", "loadbalancer.vsphere-ccm.dev/", ANNOTATION_SOURCE_RANGES];
@@ -259,6 +263,11 @@ impl LoadBalancerFleet for LoadBalancers {
 fn status(address: Option<IpAddr>) -> LoadBalancerStatus {
     let ingress = |address: IpAddr| LoadBalancerIngress { ip: Some(address.to_string()), ..Default::default() };
     LoadBalancerStatus { ingress: Some(address.map(ingress).into_iter().collect()) }
+}
+
+/// NSX does not have what the configuration names.
+fn config_wrong(message: String) -> Error {
+    Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
 }
 
 /// The same failure for each of several Services.

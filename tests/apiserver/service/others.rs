@@ -174,6 +174,33 @@ async fn a_service_that_vanishes_without_the_finalizer_loses_its_load_balancer()
     assert_eq!(cloud.count(Call::DeleteLoadBalancer), calls);
 }
 
+/// Such as a list of what there is: nothing is wrong, so that no Event says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_provider_waits_for_is_no_failure() {
+    let steps = steps().await;
+    let (cloud, after) = (&steps.run.cloud, Duration::from_millis(50));
+    for (name, vanishes) in [("vanished", true), ("deleted", false)] {
+        steps.ensure(name).await;
+        if vanishes {
+            steps.unguard(name).await;
+            steps.remove(name).await;
+        } else {
+            steps.run.delete(name).await;
+            let is_leaving = |cached: &Service| cached.metadata.deletion_timestamp.is_some();
+            steps.see("it is being deleted", name, |cached| cached.is_some_and(is_leaving)).await;
+        }
+        cloud.fail(Call::DeleteLoadBalancer, move || Error::Pending { message: "a list".to_owned(), after });
+        assert_eq!(steps.reconcile(name).await, Next::Wait(Some(after)), "{name}");
+        cloud.end_failures(Call::DeleteLoadBalancer);
+        assert_eq!(steps.reconcile(name).await, Next::Period, "{name}");
+        steps.run.wait_for_event(name, "DeletedLoadBalancer").await;
+        // Events are written in their order.
+        let events = steps.run.events(name).await;
+        assert!(events.iter().all(|event| !event.ends_with("Failed")), "{name}: {events:?}");
+    }
+    assert_eq!(cloud.load_balancer_objects(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_only_seems_to_be_gone_loses_nothing() {
     let steps = steps().await;

@@ -54,7 +54,7 @@ async fn one_listing_that_misses_a_virtual_server_releases_nothing() {
     assert!(world.fake.history_from(seen).is_empty());
 }
 
-/// With another load balancer service in the configuration nothing shows any more whose the virtual server is.
+/// With another load balancer service in the configuration nothing shows whose the virtual server is.
 #[tokio::test]
 async fn the_finalizer_stays_while_a_virtual_server_has_the_address_of_the_service() {
     let model = Model::small().tier1("t2");
@@ -225,4 +225,19 @@ async fn l_21_a_pool_in_the_class_default_alone_is_used() {
     let world = World::with(Model::small(), Some(UID), only_default).await;
     world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
     assert_eq!(world.counted(), [1; 5]);
+}
+
+/// What was read for a question that came without a permit may be of an earlier term.
+#[tokio::test]
+async fn what_is_read_without_a_term_decides_nothing_in_one() {
+    let mut world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    world.restart();
+    world.sent();
+    assert!(world.get(&one).await.unwrap().is_some());
+    assert_eq!(world.sent().len(), 5);
+    // Another replica leads meanwhile.
+    GoBalancer::new(NAME, "ns/go", ADDRESS.parse().unwrap()).put(&world.fake, "go");
+    world.ensured(&one).await;
+    assert_eq!(world.sent().len(), 5, "everything is read again");
 }

@@ -197,7 +197,7 @@ impl World {
                 other => return other,
             }
         }
-        panic!("the call waits for ever");
+        panic!("the call does not end");
     }
 
     /// Completes when this Service is announced from now on.
@@ -237,6 +237,11 @@ impl World {
     pub async fn ensured(&self, service: &Service) -> Service {
         let status = self.ensure(service).await.unwrap_or_else(|error| panic!("{error}"));
         with_status(service.clone(), status)
+    }
+
+    pub async fn get(&self, service: &Service) -> Result<Option<LoadBalancerStatus>, Error> {
+        let get = async || self.balancers.get_load_balancer(&self.name, service).await;
+        self.repeated(get).await
     }
 
     pub async fn delete(&self, service: &Service) -> Result<(), Error> {

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
+use futures::future::OptionFuture;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -43,15 +44,9 @@ impl Cleanup {
         let mut readings = of.inventory.completed_readings();
         loop {
             let next = self.orphans.lock().next_reading().map(Instant::from_std).filter(|next| *next > Instant::now());
-            let due = async {
-                match next {
-                    Some(moment) => tokio::time::sleep_until(moment).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = due => of.inventory.ask(),
+                Some(()) = OptionFuture::from(next.map(sleep_until)) => of.inventory.ask(),
                 changed = readings.changed() => match changed {
                     Ok(()) => tokio::select! {
                         () = stop.cancelled() => return,

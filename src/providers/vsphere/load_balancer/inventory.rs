@@ -26,8 +26,6 @@ use crate::cloud::{Error, Reason, ServiceEvent, WritePermit};
 
 /// A sync that waits for a reading is repeated after this time at the latest.
 const AT_MOST: Duration = Duration::from_secs(60);
-/// How long what was read without a term is good for the next one.
-const WITHOUT_TERM: Duration = Duration::from_secs(30);
 /// How long it is known how full the load balancer service is.
 const USAGE_LIFE: Duration = Duration::from_secs(10);
 /// Events for a subscriber that is behind, before it gets one for all.
@@ -173,10 +171,11 @@ impl Inventory {
     /// Begins a call of this term. What was known in another one is forgotten.
     pub fn begin(&self, permit: &WritePermit) {
         let mut state = self.state.lock();
-        let is_recent = || state.begun.is_none_or(|begun| begun.elapsed() < WITHOUT_TERM);
+        // What was read without a permit may be of an earlier term.
+        let is_new = state.readings == 0 && state.touched.is_none();
         match &state.permit {
             Some(known) if known.check().is_ok() => return,
-            None if is_recent() => state.permit = Some(permit.clone()),
+            None if is_new => state.permit = Some(permit.clone()),
             Some(_) | None => state.reset(Some(permit.clone())),
         }
         // The readings end with this term from now on.

@@ -25,9 +25,9 @@ use crate::cloud::{Error, WritePermit};
 use crate::providers::vsphere::load_balancer::layout::{
     CLUSTER_UID, GROUPS, IDS, Kind, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, ServerFacts,
 };
-use crate::providers::vsphere::load_balancer::members;
 use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks, VirtualServer};
 use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort};
+use crate::providers::vsphere::load_balancer::{LATER, config_wrong, members};
 use crate::providers::vsphere::nsx::{failed, permit as permit_of};
 use crate::providers::vsphere::reason;
 
@@ -38,8 +38,6 @@ const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
 /// The first pause before the address of an allocation is read; later ones are [`ADDRESS_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
-/// When something is tried again that another one has to change first.
-const LATER: Duration = Duration::from_secs(300);
 
 /// How many objects a page of a list has, and of pools, which may have many members.
 const PAGE: usize = 1000;
@@ -389,9 +387,7 @@ fn refused(doing: &str, error: &client::Error) -> Error {
     match failed(doing, None, error) {
         Error::Invalid { reason, message } => Error::Failed { reason, message, after: Some(LATER) },
         // It is none of ours: a pool of addresses, an application profile or a gateway.
-        Error::Failed { message, .. } if is_missing(error) => {
-            Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
-        }
+        Error::Failed { message, .. } if is_missing(error) => config_wrong(message),
         other => other,
     }
 }

@@ -1,8 +1,12 @@
 //! When everything is read, and what follows from it.
 
 use super::*;
+use crate::base::error_chain::chain;
 use crate::providers::vsphere::load_balancer::backend::{Backend, Scope};
+use futures::future::OptionFuture;
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 /// At most one reading begins in this time.
 const BETWEEN: Duration = Duration::from_secs(10);
@@ -12,7 +16,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 
 impl State {
-    /// When the next reading begins; none while nobody asks.
+    /// When the next reading begins; none before the first one is asked for.
     fn next(&self, now: Instant) -> Option<Instant> {
         let (failures, said) = self.failure.as_ref().map_or((0, None), |failure| (failure.in_a_row, failure.after));
         let pause = BETWEEN.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
@@ -32,17 +36,11 @@ impl Inventory {
                 let state = self.state.lock();
                 (state.next(Instant::now()), state.permit.clone())
             };
-            let due = async {
-                match next {
-                    Some(moment) => tokio::time::sleep_until(moment).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = ended(permit.as_ref()) => self.state.lock().reset(None),
                 () = self.wake.notified() => {}
-                () = due => tokio::select! {
+                Some(()) = OptionFuture::from(next.map(sleep_until)) => tokio::select! {
                     () = stop.cancelled() => return,
                     () = ended(permit.as_ref()) => self.state.lock().reset(None),
                     () = self.read(backend, layout, scope) => {}
@@ -98,9 +96,11 @@ impl Inventory {
             Ok(read) => read,
             Err(error) => {
                 let in_a_row = state.failure.as_ref().map_or(0, |failure| failure.in_a_row) + 1;
-                let message = crate::base::error_chain::chain(&error);
-                warn!("load balancers: {message}");
-                state.failure = Some(Failure { reason: error.reason(), message, after: error.retry_after(), in_a_row });
+                let (reason, message) = (error.reason(), chain(&error));
+                if state.failure.as_ref().is_none_or(|failure| failure.reason != reason) {
+                    warn!(%reason, "the load balancers in NSX cannot be listed: {message}");
+                }
+                state.failure = Some(Failure { reason, message, after: error.retry_after(), in_a_row });
                 // Those that wait since then have the failure already, and ask again by themselves.
                 if in_a_row == 1 {
                     self.announce(&std::mem::take(&mut state.waiting));
@@ -111,6 +111,9 @@ impl Inventory {
         let before = Before { contents: &state.contents, touched: &touched, missed: &state.missed };
         let Merged { contents, missed, changed } = merge(contents, before);
         let is_first = state.readings == 0;
+        if state.failure.is_some() {
+            info!("the load balancers in NSX are listed again");
+        }
         (state.contents, state.names, state.failure) = (contents, names, None);
         state.readings += 1;
         state.begun = Some(began);

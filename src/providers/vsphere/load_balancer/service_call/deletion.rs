@@ -1,7 +1,5 @@
 //! Deletes the load balancer of a Service. Needs neither the class nor the pool of the configuration.
 
-use std::time::Duration;
-
 use tracing::warn;
 
 use super::{Seen, ServiceCall};
@@ -12,11 +10,7 @@ use crate::providers::vsphere::load_balancer::inventory::Need;
 use crate::providers::vsphere::load_balancer::objects::{Allocation, VirtualServer};
 use crate::providers::vsphere::load_balancer::ownership::Judged;
 use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted};
-use crate::providers::vsphere::load_balancer::wanted;
-use crate::providers::vsphere::reason;
-
-/// When a deletion is tried again that the configuration has to allow first.
-const LATER: Duration = Duration::from_secs(300);
+use crate::providers::vsphere::load_balancer::{config_wrong, wanted};
 
 /// The allocations whose addresses decide whether they are released: those that only a virtual server, while it is there,
 /// shows to be ours, and those that a virtual server of others may have.
@@ -73,8 +67,8 @@ impl ServiceCall<'_> {
         Ok(())
     }
 
-    /// Whether something is left that is the Service's: a virtual server with its address is held where the configuration does
-    /// not name its load balancer service any more.
+    /// Whether something is left that is the Service's: a virtual server with its address is held once the configuration names
+    /// another load balancer service.
     fn check_left(&self, seen: &Seen) -> Result<(), Error> {
         let Judged { ours, held, .. } = &seen.judged;
         let has_address =
@@ -94,7 +88,7 @@ impl ServiceCall<'_> {
             server.unwrap_or_default(),
             left.join(", ")
         );
-        Err(Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER })
+        Err(config_wrong(message))
     }
 
     /// Deletes the load balancer service, if this program made it and nothing runs on it.

@@ -16,14 +16,12 @@ use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
 use crate::providers::vsphere::load_balancer::objects::Allocation;
 use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted, WantedPort};
 use crate::providers::vsphere::load_balancer::wanted::Features;
-use crate::providers::vsphere::load_balancer::{members, status, wanted};
+use crate::providers::vsphere::load_balancer::{LATER, config_wrong, members, status, wanted};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::routes::Adoption;
 
 /// How old the reading may be in which a name of the configuration is not found.
 const RECENT: Duration = Duration::from_secs(60);
-/// When something is tried again that the configuration or another object has to change first.
-const LATER: Duration = Duration::from_secs(300);
 
 impl ServiceCall<'_> {
     pub(in crate::providers::vsphere::load_balancer) async fn ensure(
@@ -38,7 +36,7 @@ impl ServiceCall<'_> {
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             if let Err(unusable) = &seen.lb_service {
-                return Err(self.unless_outdated(wrong(unusable.to_string())));
+                return Err(self.unless_outdated(config_wrong(unusable.to_string())));
             }
             // Its address would be found in vain if it is one of these.
             if seen.judged.ours.servers.is_empty() && self.read_one(&seen.judged.unread).await? {
@@ -163,7 +161,7 @@ impl ServiceCall<'_> {
         }
         wanted::check_class(&self.of.config, class)?;
         let complete =
-            self.of.config.class(class).ok_or_else(|| wrong(format!("the class {class:?} is not complete")))?;
+            self.of.config.class(class).ok_or_else(|| config_wrong(format!("the class {class:?} is not complete")))?;
         let named = servers.iter().map(|server| &*server.address_pool).find(|pool| !pool.is_empty());
         let address_pool = match named {
             Some(pool) => pool.to_owned(),
@@ -223,18 +221,14 @@ impl ServiceCall<'_> {
 fn only(found: Option<&Vec<String>>, what: impl Fn() -> String) -> Result<String, Error> {
     match found.map(Vec::as_slice) {
         Some([one]) => Ok(one.clone()),
-        None | Some([]) => Err(wrong(format!("{} of the cloud config is not found in NSX", what()))),
+        None | Some([]) => Err(config_wrong(format!("{} of the cloud config is not found in NSX", what()))),
         Some(several) => {
             let (what, count) = (what(), several.len());
-            Err(wrong(format!(
+            Err(config_wrong(format!(
                 "{what} of the cloud config is not unique in NSX: {count} have the name; give its id or path"
             )))
         }
     }
-}
-
-fn wrong(message: String) -> Error {
-    Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
 }
 
 fn is_reading_of_surplus(step: &Step<'_>, seen: &Seen) -> bool {

@@ -160,6 +160,27 @@ async fn of_two_allocations_the_one_in_use_stays() {
     assert_eq!(world.held(), 1);
 }
 
+/// Such as one that was made when a listing had missed the other.
+#[tokio::test]
+async fn an_allocation_of_ours_beside_the_one_in_use_is_released() {
+    let mut world = World::with(model(), Some(UID), config()).await;
+    let balancer = GoBalancer::new(NAME, "ns/s", address());
+    let paths = balancer.put(&world.fake, "go");
+    let other = balancer.put_allocation(&world.fake, "go", "192.0.2.78".parse().unwrap());
+    let uid = json!({"scope": "cluster-uid", "tag": UID});
+    world.fake.change_by_hand("go", &other, |object| object["tags"].as_array_mut().unwrap().push(uid));
+    let before: Vec<_> = paths.values().map(|path| world.fake.object(path)).collect();
+    let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+    assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [address()]);
+    assert_eq!(writes(&world), [other]);
+    let after: Vec<_> = paths.values().map(|path| world.fake.object(path)).collect();
+    assert_eq!(before, after);
+    assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
+    world.restart();
+    world.ensure(&one).await.unwrap();
+    assert_eq!(writes(&world).len(), 1, "nothing more is written");
+}
+
 #[tokio::test]
 async fn a_half_made_one_is_completed_and_nothing_held_changes() {
     for uid in [Some(UID), None] {

@@ -38,8 +38,9 @@ impl ServiceCall<'_> {
             if let Err(unusable) = &seen.lb_service {
                 return Err(self.unless_outdated(config_wrong(unusable.to_string())));
             }
-            // Its address would be found in vain if it is one of these.
-            if seen.judged.ours.servers.is_empty() && self.read_one(&seen.judged.unread).await? {
+            // Its address would be found in vain if it is one of these; and beside one that is ours, one of both is surplus.
+            let is_needed = seen.judged.ours.servers.is_empty() || !seen.judged.ours.allocations.is_empty();
+            if is_needed && self.read_one(&seen.judged.unread).await? {
                 continue;
             }
             let (wanted, parts) =

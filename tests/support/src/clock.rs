@@ -1,4 +1,4 @@
-//! A wall clock that is wrong, for one process, and can be set while that runs. Its monotonic clock goes on.
+//! A clock of one process that is wrong, and can be set while that runs: its wall clock alone, or all of its clocks.
 //!
 //! A small C library (`tests/testenv/clock/clock.c`) is preloaded into the process and stands before the C library's
 //! functions. So the program must be linked dynamically, as debug builds are and the binary as shipped is not, and run
@@ -17,7 +17,7 @@ const SOURCE: &str = include_str!("../../testenv/clock/clock.c");
 const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O2", "-shared", "-fPIC"];
 const NANOSECONDS: i64 = 1_000_000_000;
 
-/// The wall clock of each process that is started with its [`Clock::environment`].
+/// The clock of each process that is started with its [`Clock::environment`].
 pub struct Clock {
     file: File,
     library: String,
@@ -36,6 +36,7 @@ impl Clock {
         let file = File::create_new(&path).unwrap();
         let clock = Self { file, library: library().display().to_string(), path: path.display().to_string() };
         clock.set_ahead(0);
+        clock.pass(0);
         clock
     }
 
@@ -45,7 +46,8 @@ impl Clock {
         [("LD_PRELOAD", &self.library), ("CLOCK_AHEAD_FILE", &self.path)]
     }
 
-    /// Sets it so many seconds ahead of the machine's clock, behind it if negative. Seen at the next look.
+    /// Sets the wall clock so many seconds ahead of the machine's, behind it if negative. The monotonic clock goes on. Seen
+    /// at the next look.
     ///
     /// # Panics
     ///
@@ -54,6 +56,17 @@ impl Clock {
         let nanoseconds = seconds.checked_mul(NANOSECONDS).unwrap();
         // Eight bytes in one write, at the beginning of a page: nobody sees half of them.
         self.file.write_all_at(&nanoseconds.to_ne_bytes(), 0).unwrap();
+    }
+
+    /// Lets so many seconds, since the process began, have passed at once, on its monotonic clock, too. A program that waits
+    /// notices at the next event: a timer of the system that it has set goes on.
+    ///
+    /// # Panics
+    ///
+    /// When that is more than 292 years.
+    pub fn pass(&self, seconds: u32) {
+        let nanoseconds = i64::from(seconds).checked_mul(NANOSECONDS).unwrap();
+        self.file.write_all_at(&nanoseconds.to_ne_bytes(), 8).unwrap();
     }
 }
 

@@ -1,8 +1,8 @@
-/* A wall clock that is wrong, for one process: preloaded, it adds what a file says to the time of day.
+/* A clock that is wrong, for one process: preloaded, it adds what a file says to the time of day.
  *
- * The file, named by CLOCK_AHEAD_FILE, holds one int64_t in this machine's byte order: nanoseconds. It is mapped, so
- * that a write to it is seen at the next look. Clocks that are not of the day (CLOCK_MONOTONIC and so on) are left
- * alone: this is what a machine looks like whose time is set.
+ * The file, named by CLOCK_AHEAD_FILE, holds two int64_t in this machine's byte order: nanoseconds. It is mapped, so
+ * that a write to it is seen at the next look. The first is added to the time of day only: this is what a machine looks
+ * like whose time is set. The second is added to CLOCK_MONOTONIC as well: so much time has passed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ __attribute__((constructor)) static void begin(void) {
     real_clock_gettime = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     const char *path = getenv("CLOCK_AHEAD_FILE");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    void *map = file < 0 ? MAP_FAILED : mmap(NULL, sizeof *ahead, PROT_READ, MAP_SHARED, file, 0);
+    void *map = file < 0 ? MAP_FAILED : mmap(NULL, 2 * sizeof *ahead, PROT_READ, MAP_SHARED, file, 0);
     if (map == MAP_FAILED) {
         /* Right time where a test wants wrong time would prove nothing. */
         fputs("clock: CLOCK_AHEAD_FILE names no file that can be mapped\n", stderr);
@@ -37,9 +37,11 @@ __attribute__((constructor)) static void begin(void) {
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int result = real_clock_gettime ? real_clock_gettime(clock, now) : (int)syscall(SYS_clock_gettime, clock, now);
-    if (result != 0 || !ahead || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
+    int is_of_day = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+    int is_monotonic = clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE;
+    if (result != 0 || !ahead || (!is_of_day && !is_monotonic))
         return result;
-    int64_t by = *ahead;
+    int64_t by = (is_of_day ? ahead[0] : 0) + ahead[1];
     now->tv_sec += (time_t)(by / SECOND);
     now->tv_nsec += (long)(by % SECOND);
     if (now->tv_nsec >= SECOND) {

@@ -1,7 +1,10 @@
 //! One request: limits, credentials, permission, holds, then what the manager does.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use super::access::{Credential, SOURCE, Sessions, credential};
 use super::behaviour::HierarchicalPatch;
@@ -139,7 +142,8 @@ impl RequestContext {
             Admission::Answered(reply) => return Ok(reply),
             Admission::Caller(caller) => caller,
         };
-        let held_write = if self.call.is_write() { self.shared.holds.claim(&self.call.operation) } else { None };
+        let is_write = self.call.is_write();
+        let held_write = if is_write { self.shared.holds.claim(&self.call.operation, &self.services()) } else { None };
         if let Some(held_write) = &held_write {
             held_write.pass(Side::Request).await;
         }
@@ -157,6 +161,16 @@ impl RequestContext {
             held_write.pass(Side::Answer).await;
         }
         served
+    }
+
+    /// The Services that the tags of what is written or deleted name.
+    fn services(&self) -> BTreeSet<String> {
+        let mut services = BTreeSet::new();
+        name_services(&self.call.object().map(Value::Object).unwrap_or_default(), &mut services);
+        if let Some(stored) = self.shared.world().store.find(&self.call.target_path()) {
+            name_services(&Value::Object(stored.body.clone()), &mut services);
+        }
+        services
     }
 
     /// Judges credentials and permission.
@@ -219,6 +233,20 @@ impl RequestContext {
 /// The page for a path that the server does not have.
 fn unknown_path() -> Reply {
     Reply::new(404, "text/html", "<html><body><h1>404 Not Found</h1></body></html>".to_owned())
+}
+
+/// Adds the Services that tags anywhere in this value name.
+fn name_services(value: &Value, services: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            if members.get("scope").is_some_and(|scope| scope == "service") {
+                services.extend(members.get("tag").and_then(Value::as_str).map(str::to_owned));
+            }
+            members.values().for_each(|member| name_services(member, services));
+        }
+        Value::Array(elements) => elements.iter().for_each(|element| name_services(element, services)),
+        _ => {}
+    }
 }
 
 /// Result of authentication and authorization.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
 
 use super::{Behaviour, FakeNsx, Hold, Realization, Side, Trouble};
+use crate::fake_server::hold::Counted;
 use crate::fake_server::identity::identity_asking_for_client;
 
 /// A server certificate with its key.
@@ -46,7 +47,14 @@ impl FakeNsx {
     /// Holds the n-th write of this operation from now on.
     #[must_use]
     pub fn hold_operation(&self, operation: &str, n: u32, side: Side) -> Hold {
-        self.shared.holds.add(operation, n, side)
+        self.shared.holds.add(Counted::Operation(operation.to_owned()), n, side)
+    }
+
+    /// Holds the n-th write from now on of an object whose tags name this Service (`<namespace>/<name>`), before or after the
+    /// write. Writes about other Services go on.
+    #[must_use]
+    pub fn hold_service(&self, service: &str, n: u32, side: Side) -> Hold {
+        self.shared.holds.add(Counted::About(service.to_owned()), n, side)
     }
 
     /// How it behaves from now on.

@@ -1,5 +1,6 @@
 //! Holds a write of a fake before its work or before its answer, until a test releases it.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -55,8 +56,25 @@ impl Drop for Hold {
     }
 }
 
+/// Which writes a hold counts.
+pub(crate) enum Counted {
+    /// Those of this operation, or `*` for any.
+    Operation(String),
+    /// Those about this subject.
+    About(String),
+}
+
+impl Counted {
+    fn has(&self, operation: &str, subjects: &BTreeSet<String>) -> bool {
+        match self {
+            Self::Operation(wanted) => wanted == operation || wanted == "*",
+            Self::About(subject) => subjects.contains(subject),
+        }
+    }
+}
+
 struct PendingHold {
-    operation: String,
+    counted: Counted,
     /// Writes that pass before.
     skip: u32,
     side: Side,
@@ -68,24 +86,24 @@ struct PendingHold {
 pub(crate) struct Holds(Mutex<Vec<PendingHold>>);
 
 impl Holds {
-    /// Holds the n-th write from now on, the next one being the first: of this operation, or `*` for any.
-    pub(crate) fn add(&self, operation: &str, n: u32, side: Side) -> Hold {
+    /// Holds the n-th write of these from now on, the next one being the first.
+    pub(crate) fn add(&self, counted: Counted, n: u32, side: Side) -> Hold {
         let skip = n.checked_sub(1).expect("the next write is number 1");
         let stage = watch::Sender::new(HoldStage::Awaited);
-        let order = PendingHold { operation: operation.to_owned(), skip, side, stage: stage.clone() };
+        let order = PendingHold { counted, skip, side, stage: stage.clone() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(order);
         Hold { stage }
     }
 
-    /// Counts a write, and returns its hold if it has one.
-    pub(crate) fn claim(&self, operation: &str) -> Option<HeldWrite> {
+    /// Counts a write about these subjects, and returns its hold if it has one.
+    pub(crate) fn claim(&self, operation: &str, subjects: &BTreeSet<String>) -> Option<HeldWrite> {
         let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut met = None;
         orders.retain_mut(|order| {
             if *order.stage.borrow() == HoldStage::Released {
                 return false;
             }
-            if order.operation != operation && order.operation != "*" {
+            if !order.counted.has(operation, subjects) {
                 return true;
             }
             if order.skip > 0 || met.is_some() {

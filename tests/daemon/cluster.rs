@@ -209,7 +209,8 @@ impl Cluster {
         self.create_role(binding).await;
     }
 
-    async fn create_role(&self, role: Value) {
+    /// Creates a role or a binding.
+    pub async fn create_role(&self, role: Value) {
         let (client, parameters) = (self.client.clone(), PostParams::default());
         let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
         match role["kind"].as_str().unwrap() {

@@ -22,6 +22,7 @@ mod join;
 mod judge;
 mod labels;
 mod leaks;
+mod load_balancers;
 mod logging;
 mod manifests;
 mod metrics;

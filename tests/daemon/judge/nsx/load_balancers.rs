@@ -5,7 +5,7 @@ pub mod addresses;
 mod fixtures;
 mod foreign;
 pub mod intents;
-mod pools;
+pub mod pools;
 pub mod results;
 mod servers;
 

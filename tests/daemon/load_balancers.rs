@@ -1,0 +1,7 @@
+//! Load balancers on NSX, with the built daemon: adoption, kills at every write, two clusters on one manager, a hand-over.
+
+mod adopted;
+mod clusters;
+mod crash;
+mod site;
+mod take_over;

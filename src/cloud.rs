@@ -25,7 +25,7 @@ pub use error::Error;
 pub use instances::{
     FoundBy, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, Power, PowerState,
 };
-pub use load_balancer::{Handling, LoadBalancer, LoadBalancerFleet, ServiceEvent};
+pub use load_balancer::{Handling, LoadBalancer, LoadBalancerFleet, NO_NODES, ServiceEvent};
 pub use permit::WritePermit;
 pub use presence::{AbsenceProof, Presence, Unknown};
 pub use reason::Reason;

@@ -50,6 +50,9 @@ pub trait LoadBalancer: Send + Sync {
     ) -> Result<(), Error>;
 }
 
+/// The message of the Go program for a load balancer without nodes.
+pub const NO_NODES: &str = "There are no available nodes for the load balancer";
+
 /// All load balancers of a provider together. Ours: upstream asks for each Service alone. Each method has a default, with
 /// which a plain [`LoadBalancer`] behaves as upstream.
 #[async_trait]
@@ -85,6 +88,12 @@ pub trait LoadBalancerFleet: LoadBalancer {
     /// Event. Given once.
     fn remark(&self, _service: &Service) -> Option<(Reason, String)> {
         None
+    }
+
+    /// Why the load balancer of a Service, which was ensured or updated with these nodes, leads to none of them, or to none for
+    /// one family of addresses. None if it does. No I/O.
+    fn without_nodes(&self, _service: &Service, nodes: &[Arc<Node>]) -> Option<String> {
+        nodes.is_empty().then(|| NO_NODES.to_owned())
     }
 
     /// Whether the address of a load balancer that the Service does not report is to be written to it before the load

@@ -3,6 +3,7 @@
 mod adopted;
 mod clusters;
 mod crash;
+mod dual_stack;
 mod faults;
 mod features;
 mod orphans;

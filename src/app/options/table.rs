@@ -289,6 +289,10 @@ const OURS: &[Flag] = &[
     boolean("nsx-batch-updates", "true").variable("CCM_NSX_BATCH_UPDATES").help(
         "Write the pools of many load balancers with one request to NSX when Nodes come and go; false writes them one by one",
     ),
+    slice("nsx-ipv6-pool", "CLASS=POOL-ID", "").variable("CCM_NSX_IPV6_POOL").help(
+        "IP pool of NSX from which Services of this class of vsphere.conf, or of default, get their IPv6 addresses beside \
+             those of the class; comma separated; may be repeated",
+    ),
     text("nsx-orphans", "WORD", "delete").variable("CCM_NSX_ORPHANS").help(
         "What becomes of load balancers in NSX whose Services are gone: delete, report or off",
     ),

@@ -24,6 +24,7 @@ impl Files for MadeUp {
             Some("/etc/ca.pem") => "a bundle",
             Some("/etc/nsx.conf") => NSX,
             Some("/etc/nsx-key.conf") => NSX_KEY,
+            Some("/etc/balancers.conf") => BALANCERS,
             Some("/etc/nsx-insecure.conf") => NSX_INSECURE,
             Some("/etc/migration.yaml") => MIGRATION,
             Some("/etc/endpoints.yaml") => ENDPOINTS,
@@ -59,6 +60,11 @@ const NSX: &str = "[VirtualCenter \"a\"]\nuser = u\npassword = p\n[NSXT]\nhost =
 const NSX_KEY: &str = "[VirtualCenter \"a\"]\nuser = u\npassword = p\n[NSXT]\nhost = n\n\
                        client-auth-cert-file = /etc/ca.pem\nclient-auth-key-file = /gone.pem\nca-file = /lost.pem\n";
 
+const BALANCERS: &str = "[VirtualCenter \"a\"]\nuser = u\npassword = p\n[NSXT]\nhost = n\nuser = u\npassword = p\n\
+                         insecure-flag = true\n[LoadBalancer]\nip-pool-id = p1\nsize = SMALL\ntier1-gateway-path = /infra/tier-1s/t1\n\
+                         tcp-app-profile-path = /infra/lb-app-profiles/t\nudp-app-profile-path = /infra/lb-app-profiles/u\n\
+                         [LoadBalancerClass \"web\"]\nip-pool-id = p2\n";
+
 const NSX_INSECURE: &str = "[VirtualCenter \"a\"]\nuser = u\npassword = p\n[NSXT]\nhost = n:8443\nuser = u\n\
                             password = p\ninsecure-flag = true\n";
 
@@ -87,7 +93,11 @@ fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_star
         "{found}"
     );
 
-    let file = CloudConfigFile { path: "/etc/nsx.conf".into(), environment: Environment::default() };
+    let file = CloudConfigFile {
+        path: "/etc/nsx.conf".into(),
+        environment: Environment::default(),
+        ipv6_pools: Default::default(),
+    };
     let (read, seen) = file.read(&MadeUp);
     let mistakes = read.unwrap().without_refused_parts().unwrap_err();
     assert!(mistakes.to_string().contains("/etc/nsx.conf: nsx: cannot set up"), "{mistakes}");
@@ -102,6 +112,36 @@ fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_star
         }
     }
     assert!(!seen.differs(&MadeUp) && seen.differs(&OtherBundle), "the CA file is watched");
+}
+
+#[test]
+fn a_pool_for_ipv6_belongs_to_a_class_of_the_file() {
+    fn with<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+        [&["--cloud-config=/etc/balancers.conf"], flags].concat()
+    }
+    for flags in
+        [&["--nsx-ipv6-pool=web=p6,default=p7"][..], &["--nsx-ipv6-pool=web=p6", "--nsx-ipv6-pool= default = p7"]]
+    {
+        let cloud_config = vsphere(&with(flags)).cloud_config;
+        let pools = &cloud_config.config.load_balancers.used().unwrap().ipv6_pools;
+        let expected = [("default", "p7"), ("web", "p6")].map(|(class, pool)| (class.to_owned(), pool.to_owned()));
+        assert_eq!(*pools, expected.into(), "{flags:?}");
+    }
+    assert!(vsphere(&with(&[])).cloud_config.config.load_balancers.used().unwrap().ipv6_pools.is_empty());
+    for (flag, expected) in [
+        ("--nsx-ipv6-pool=p6", "--nsx-ipv6-pool=p6: expected CLASS=POOL-ID"),
+        ("--nsx-ipv6-pool==p6", "--nsx-ipv6-pool==p6: expected CLASS=POOL-ID"),
+        ("--nsx-ipv6-pool=web=", "--nsx-ipv6-pool=web=: expected CLASS=POOL-ID"),
+        ("--nsx-ipv6-pool=web=/infra/ip-pools/p6", "expected CLASS=POOL-ID"),
+        ("--nsx-ipv6-pool=web=p6,web=p7", "--nsx-ipv6-pool=web=p7: the class has another pool already"),
+        (
+            "--nsx-ipv6-pool=gold=p6",
+            "--nsx-ipv6-pool=gold=p6: /etc/balancers.conf does not have the class \"gold\"; it has web, default",
+        ),
+    ] {
+        let found = settled(&with(&[flag])).err().unwrap().to_string();
+        assert!(found.contains(expected), "{flag}: {found}");
+    }
 }
 
 #[test]

@@ -8,7 +8,9 @@ use crate::app::files::{Files, Noted, Noting};
 use crate::clients::http;
 use crate::clients::http::{Endpoint, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::Options;
-use crate::providers::vsphere::config::{self, Config, ConfigProblem, Environment, Part, PartName, Vcenter};
+use crate::providers::vsphere::config::{
+    self, Config, ConfigProblem, DEFAULT_CLASS, Environment, Part, PartName, Vcenter,
+};
 use crate::providers::vsphere::inventory::session::Timeouts;
 use crate::providers::vsphere::load_balancer::orphans::Policy;
 use crate::providers::vsphere::routes::Adoption;
@@ -59,6 +61,8 @@ pub struct CloudConfigFile {
     pub path: PathBuf,
     /// The environment variables.
     pub environment: Environment,
+    /// `--nsx-ipv6-pool`: ids of pools of addresses by class, which the file has to have.
+    pub ipv6_pools: BTreeMap<String, String>,
 }
 
 /// What `vsphere.conf` says, with the variables and files that go with it.
@@ -110,7 +114,8 @@ impl CloudConfigFile {
         let mistake = |problem: ConfigProblem| Mistake { place: problem.place(), why: problem.expected };
         let parsed = config::parse_within(text, &file, &self.environment, &is_directory)
             .map_err(|errors| Mistakes(errors.0.into_iter().map(mistake).collect()))?;
-        let (mut config, mut tls, mut mistakes) = (parsed.config, BTreeMap::new(), Vec::new());
+        let (mut config, mut tls) = (parsed.config, BTreeMap::new());
+        let mut mistakes = self.set_ipv6_pools(&mut config);
         for vcenter in &config.vcenters {
             let place = || format!("{file}: vCenter {:?}", vcenter.key);
             match vcenter_tls(vcenter, files) {
@@ -136,6 +141,23 @@ impl CloudConfigFile {
                 Err(Mistakes(mistakes))
             }
         }
+    }
+
+    /// Gives the classes their pools for IPv6. A mistake for each class that the file does not have.
+    fn set_ipv6_pools(&self, config: &mut Config) -> Vec<Mistake> {
+        let Part::Used(balancers) = &mut config.load_balancers else { return Vec::new() };
+        balancers.ipv6_pools.clone_from(&self.ipv6_pools);
+        let mut known: Vec<&str> = balancers.classes.keys().map(String::as_str).collect();
+        if !known.contains(&DEFAULT_CLASS) {
+            known.push(DEFAULT_CLASS);
+        }
+        let unknown = self.ipv6_pools.iter().filter(|(class, _)| !known.contains(&class.as_str()));
+        let mistake = |(class, pool): (&String, &String)| {
+            let (place, known) = (format!("--nsx-ipv6-pool={class}={pool}"), known.join(", "));
+            let why = format!("{} does not have the class {class:?}; it has {known}", self.path.display());
+            Mistake { place, why }
+        };
+        unknown.map(mistake).collect()
     }
 
     fn mistake(&self, why: impl Into<String>) -> Mistakes {
@@ -203,12 +225,13 @@ impl Check<'_> {
         let choices = [("hold", false), ("enforce", true)];
         let trusts_unseen = self.choice("node-deletion-unseen", &choices, "hold or enforce");
         let nsx = self.nsx();
+        let ipv6_pools = self.ipv6_pools();
         let Some(path) = self.optional("cloud-config") else {
             let why = "required (path of vsphere.conf)".to_owned();
             self.mistakes.push(Mistake { place: "--cloud-config".to_owned(), why });
             return None;
         };
-        let file = CloudConfigFile { path: PathBuf::from(path), environment: self.environment.clone() };
+        let file = CloudConfigFile { path: PathBuf::from(path), environment: self.environment.clone(), ipv6_pools };
         let (outcome, seen) = file.read(self.files);
         let cloud_config = Arc::new(outcome.map_err(|Mistakes(found)| self.mistakes.extend(found)).ok()?);
         let options = Options {
@@ -237,6 +260,23 @@ impl Check<'_> {
         let choices = [("delete", Policy::Delete), ("report", Policy::Report), ("off", Policy::Off)];
         let orphans = self.choice("nsx-orphans", &choices, "delete, report or off").unwrap_or_default();
         NsxSettings { calls_per_second, adoption, orphans, batches: self.boolean("nsx-batch-updates") }
+    }
+
+    /// The pools of addresses for IPv6 by class; mistakes are told.
+    fn ipv6_pools(&mut self) -> BTreeMap<String, String> {
+        const FLAG: &str = "nsx-ipv6-pool";
+        let mut pools: BTreeMap<String, String> = BTreeMap::new();
+        for item in self.options.list(FLAG).iter().map(|item| item.trim()).filter(|item| !item.is_empty()) {
+            let (class, pool) = item.split_once('=').unwrap_or_default();
+            let (class, pool) = (class.trim(), pool.trim());
+            let is_id = !pool.is_empty() && !pool.contains(['/', '=', ' ']);
+            if class.is_empty() || !is_id {
+                self.wrong(FLAG, item, "expected CLASS=POOL-ID, with the id of an IP pool of NSX");
+            } else if pools.insert(class.to_owned(), pool.to_owned()).is_some_and(|other| other != pool) {
+                self.wrong(FLAG, item, "the class has another pool already");
+            }
+        }
+        pools
     }
 
     /// Host names and addresses in the form of URLs; mistakes are told.

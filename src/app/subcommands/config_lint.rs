@@ -5,6 +5,7 @@ use super::Outcome;
 use crate::app::files::SystemFiles;
 use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
 use crate::providers::vsphere::config::Environment;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 /// The file has errors.
@@ -18,7 +19,8 @@ pub(super) fn run(arguments: &[OsString]) -> Outcome {
         [path] if !path.to_string_lossy().starts_with('-') => path.into(),
         _ => return Outcome::failure("expected config-lint FILE", NOT_CHECKED),
     };
-    let file = CloudConfigFile { path, environment: Environment::new(std::env::vars_os()) };
+    let (environment, ipv6_pools) = (Environment::new(std::env::vars_os()), BTreeMap::new());
+    let file = CloudConfigFile { path, environment, ipv6_pools };
     let shown = file.path.display();
     let content = match file.content(&SystemFiles) {
         Ok(content) => content,

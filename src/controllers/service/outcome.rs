@@ -43,12 +43,12 @@ pub struct Update {
 }
 
 /// The Nodes that a load balancer has now.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum Written {
     /// Others than before.
     Changed,
-    /// None at all.
-    Empty,
+    /// None at all, or none for one family of addresses: the message.
+    Empty(String),
     /// Maybe the same: this term did not know those before.
     Unchanged,
 }

@@ -170,8 +170,8 @@ impl Sync {
                     }
                 };
                 self.records.nodes_updated(key, &targets.set);
-                if is_news && targets.nodes.is_empty() {
-                    self.announce_no_nodes(&guarded);
+                if let Some(message) = fleet.without_nodes(&guarded, &targets.nodes).filter(|_| is_news) {
+                    self.announce_no_nodes(&guarded, &message);
                 }
                 ingress
             }
@@ -374,8 +374,7 @@ impl Sync {
         announce(&self.recorder, service, event_type, reason, message);
     }
 
-    pub(super) fn announce_no_nodes(&self, service: &Service) {
-        let message = "There are no available nodes for the load balancer";
+    pub(super) fn announce_no_nodes(&self, service: &Service, message: &str) {
         self.announce(service, EventType::Warning, "UnAvailableLoadBalancer", message);
     }
 }

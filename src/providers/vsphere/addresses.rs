@@ -22,7 +22,7 @@ use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
 use crate::providers::vsphere::reason;
 
 /// A family of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IpFamily {
     /// IPv4, also when written as an IPv4-mapped IPv6 address.
     V4,
@@ -32,7 +32,25 @@ pub enum IpFamily {
 
 impl IpFamily {
     /// Both.
-    const ALL: [Self; 2] = [Self::V4, Self::V6];
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// That of an address.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// As Kubernetes writes it: `IPv4` or `IPv6`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
+    /// From the text of Kubernetes.
+    pub fn of_text(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.as_str() == text)
+    }
 }
 
 /// The text names no family of addresses.

@@ -15,6 +15,7 @@
 pub mod backend;
 mod cleanup;
 pub mod contents;
+pub mod families;
 mod inventory;
 pub mod layout;
 pub mod members;
@@ -42,13 +43,15 @@ use self::inventory::Inventory;
 use self::layout::{Layout, Protocol};
 use self::orphans::Policy;
 use self::service_call::ServiceCall;
+use super::addresses::IpFamily;
 use super::config::{self, Class, Pool, Profile};
 use super::nsx::cluster_uid::ClusterUid;
 use super::reason;
 use super::routes::Adoption;
 use crate::cloud::service::ANNOTATION_SOURCE_RANGES;
 use crate::cloud::{
-    ClusterReads, Error, Handling, LiveReads, LoadBalancer, LoadBalancerFleet, Reason, ServiceEvent, WritePermit,
+    ClusterReads, Error, Handling, LiveReads, LoadBalancer, LoadBalancerFleet, NO_NODES, Reason, ServiceEvent,
+    WritePermit,
 };
 
 /// What does not work without the UID of the cluster.
@@ -133,7 +136,7 @@ impl LoadBalancers {
     }
 
     fn layout(&self, cluster_uid: Option<String>) -> Layout {
-        Layout { cluster: self.cluster.clone(), cluster_uid, configured: self.config.tags.clone() }
+        Layout { cluster: self.cluster.clone(), cluster_uid, configured: self.config.tags.clone(), second: None }
     }
 
     fn selection(&self) -> Selection<'_> {
@@ -147,7 +150,8 @@ impl LoadBalancers {
     /// What a reading has to include for the classes of the configuration.
     fn scope(&self) -> Scope {
         let mut scope = Scope::default();
-        let Self { config: config::LoadBalancers { common, classes, .. }, .. } = self;
+        let Self { config: config::LoadBalancers { common, classes, ipv6_pools, .. }, .. } = self;
+        scope.pools.extend(ipv6_pools.values().map(|id| id.as_str().into()));
         for Class { pool, tcp, udp } in classes.values().chain([common]) {
             match pool {
                 Some(Pool::Id(id)) => drop(scope.pools.insert(id.as_str().into())),
@@ -219,9 +223,11 @@ impl LoadBalancerFleet for LoadBalancers {
         if service.spec.as_ref().is_some_and(|spec| spec.load_balancer_class.is_some()) {
             return Handling::Declined;
         }
-        let checked = wanted::check_class(&self.config, wanted::class_of(service))
+        let class = wanted::class_of(service);
+        let checked = wanted::check_class(&self.config, class)
             .and_then(|()| wanted::ports_of(service).map(drop))
-            .and_then(|()| wanted::features_of(service, self.config.snat_disabled).map(drop));
+            .and_then(|()| wanted::check_families(service, class, self.config.ipv6_pools.contains_key(class)))
+            .and_then(|()| wanted::features_of(service, self.config.snat_disabled, IpFamily::V4).map(drop));
         match checked {
             Err(Error::Invalid { reason, message }) => Handling::Invalid { reason, message },
             Ok(()) | Err(_) => Handling::Handled,
@@ -251,6 +257,15 @@ impl LoadBalancerFleet for LoadBalancers {
         Some((reason::LoadBalancerAdoptedAsIs, message))
     }
 
+    fn without_nodes(&self, service: &Service, nodes: &[Arc<Node>]) -> Option<String> {
+        if nodes.is_empty() {
+            return Some(NO_NODES.to_owned());
+        }
+        let mut families = self.inventory.families(&service_call::key_of(service)).into_iter();
+        let family = families.find(|family| members::of_nodes(nodes, *family).is_empty())?;
+        Some(format!("{NO_NODES}: none has an internal {} address", family.as_str()))
+    }
+
     fn needs_address_before_deletion(&self) -> bool {
         true
     }
@@ -260,9 +275,9 @@ impl LoadBalancerFleet for LoadBalancers {
     }
 }
 
-fn status(address: Option<IpAddr>) -> LoadBalancerStatus {
+fn status(addresses: Vec<IpAddr>) -> LoadBalancerStatus {
     let ingress = |address: IpAddr| LoadBalancerIngress { ip: Some(address.to_string()), ..Default::default() };
-    LoadBalancerStatus { ingress: Some(address.map(ingress).into_iter().collect()) }
+    LoadBalancerStatus { ingress: Some(addresses.into_iter().map(ingress).collect()) }
 }
 
 /// NSX does not have what the configuration names.

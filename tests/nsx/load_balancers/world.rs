@@ -77,7 +77,26 @@ pub fn config() -> Config {
             udp: Some(Profile::Path(UDP_PROFILE.to_owned())),
         },
         classes: BTreeMap::new(),
+        ipv6_pools: BTreeMap::new(),
     }
+}
+
+/// The pool `p6` for IPv6 beside that of the class, which has the addresses of [`dual_model`].
+pub fn dual_config() -> Config {
+    Config { ipv6_pools: [("default".to_owned(), "p6".to_owned())].into(), ..config() }
+}
+
+/// A manager with an IP pool of each family.
+pub fn dual_model() -> Model {
+    Model::small().ip_pool("p6", "pool6", "2001:db8::/64", &[("2001:db8::5", "2001:db8::68")])
+}
+
+/// The Service with these families.
+pub fn of_families(mut service: Service, policy: &str, families: &[&str]) -> Service {
+    let spec = service.spec.as_mut().unwrap();
+    spec.ip_family_policy = Some(policy.to_owned());
+    spec.ip_families = Some(families.iter().map(|family| (*family).to_owned()).collect());
+    service
 }
 
 /// A Service with these ports: protocol, port and node port.
@@ -151,6 +170,26 @@ impl World {
         let events = tokio::sync::Mutex::new(balancers.subscribe());
         let is_leader = Arc::new(AtomicBool::new(true));
         Self { fake, cluster, balancers, config, name: name.to_owned(), is_leader, events, stop }
+    }
+
+    /// The nodes have addresses of both families, on a manager with a pool of each.
+    pub async fn dual(uid: Option<&'static str>) -> Self {
+        let world = Self::with(dual_model(), uid, dual_config()).await;
+        world.put_dual("n1", 1);
+        world.put_dual("n2", 2);
+        world
+    }
+
+    /// A node with addresses of both families.
+    pub fn put_dual(&self, name: &str, last: u8) {
+        let (v4, v6) = (format!("10.0.0.{last}"), format!("fd00::{last}"));
+        self.cluster.put(node(name, &format!("uid-{last}"), &[], &[("InternalIP", &v4), ("InternalIP", &v6)]));
+    }
+
+    /// The process ends, and another one begins with this configuration.
+    pub fn restart_as_configured(&mut self, config: Config) {
+        self.config = config;
+        self.restart();
     }
 
     /// The process ends, and another one begins.

@@ -29,7 +29,7 @@ impl Files for Only<'_> {
 }
 
 fn file(path: &str) -> CloudConfigFile {
-    CloudConfigFile { path: path.into(), environment: Environment::default() }
+    CloudConfigFile { path: path.into(), environment: Environment::default(), ipv6_pools: Default::default() }
 }
 
 /// What this `vsphere.conf` means.

@@ -89,8 +89,10 @@ impl Sync {
                     continue;
                 }
                 Ok(()) | Err(Error::ImplementedElsewhere) => Ok(match self.records.nodes_updated(&key, &targets.set) {
-                    true if targets.nodes.is_empty() => Written::Empty,
-                    true => Written::Changed,
+                    true => match fleet.without_nodes(&service, &targets.nodes) {
+                        Some(message) => Written::Empty(message),
+                        None => Written::Changed,
+                    },
                     false => Written::Unchanged,
                 }),
                 Err(error) => {
@@ -132,7 +134,7 @@ impl Sync {
             }
             match &update.result {
                 Ok(Written::Unchanged) => {}
-                Ok(Written::Empty) => self.announce_no_nodes(service),
+                Ok(Written::Empty(message)) => self.announce_no_nodes(service, message),
                 Ok(Written::Changed) => {
                     let message = "Updated load balancer with new hosts";
                     self.announce(service, EventType::Normal, "UpdatedLoadBalancer", message);

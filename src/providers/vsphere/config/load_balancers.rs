@@ -39,6 +39,8 @@ pub struct LoadBalancers {
     pub common: Class,
     /// The classes of the file, with what is written in them. See [`Self::class`].
     pub classes: BTreeMap<String, Class>,
+    /// The ids of the pools of addresses for IPv6, by class; of `--nsx-ipv6-pool`, and not of the file.
+    pub ipv6_pools: BTreeMap<String, String>,
 }
 
 /// What a class says of itself.
@@ -180,6 +182,7 @@ pub(super) fn check(raw: &RawFile, report: &mut Report) -> Part<LoadBalancers> {
     let classes = raw.classes.iter().map(|section| (section.key.clone(), class(section, report))).collect();
     match size {
         Some(size) if !report.is_refused(PartName::LoadBalancers) => Part::Used(LoadBalancers {
+            ipv6_pools: BTreeMap::new(),
             size,
             lb_service_id: section.text(SERVICE).map(str::to_owned),
             tier1,

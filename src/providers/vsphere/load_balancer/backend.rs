@@ -16,6 +16,7 @@ use super::plan::Step;
 use crate::clients::nsx::Object;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::{Error, WritePermit};
+use crate::providers::vsphere::addresses::IpFamily;
 
 pub use nsx::Nsx;
 
@@ -176,6 +177,12 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Why that is not known.
     async fn usage(&self, lb_service: &str) -> Result<Usage, Error>;
+
+    /// Whether the pool of addresses of this id may have addresses of a family.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    async fn has_family(&self, pool: &str, family: IpFamily) -> Result<bool, Error>;
 
     /// Deletes the load balancer service of this cluster, unless something uses it.
     ///

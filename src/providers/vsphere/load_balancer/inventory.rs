@@ -23,6 +23,7 @@ use super::contents::{Contents, Selection, Unusable};
 use super::layout::Layout;
 use super::objects::{LbService, Objects};
 use crate::cloud::{Error, Reason, ServiceEvent, WritePermit};
+use crate::providers::vsphere::addresses::IpFamily;
 
 /// A sync that waits for a reading is repeated after this time at the latest.
 const AT_MOST: Duration = Duration::from_secs(60);
@@ -77,8 +78,8 @@ struct State {
     missed: BTreeSet<Box<str>>,
     /// When the last write about each Service was answered.
     answered: BTreeMap<Box<str>, Instant>,
-    /// Services whose load balancers were complete in this term.
-    complete: BTreeSet<Box<str>>,
+    /// Services whose load balancers were complete in this term, with their families.
+    complete: BTreeMap<Box<str>, BTreeSet<IpFamily>>,
     /// Services that a call is about now.
     busy: BTreeSet<Box<str>>,
     /// How full the load balancer service is, and when that was read.
@@ -283,17 +284,22 @@ impl Inventory {
         self.state.lock().answered.get(service).copied()
     }
 
-    /// The load balancer of this Service is complete.
-    pub fn completed(&self, service: &str) {
+    /// The load balancers of this Service, of these families, are complete.
+    pub fn completed(&self, service: &str, families: BTreeSet<IpFamily>) {
         let mut state = self.state.lock();
-        state.complete.insert(service.into());
+        state.complete.insert(service.into(), families);
         state.without_address.remove(service);
         state.without_room.remove(service);
     }
 
     /// Whether it was complete in this term.
     pub fn was_complete(&self, service: &str) -> bool {
-        self.state.lock().complete.contains(service)
+        self.state.lock().complete.contains_key(service)
+    }
+
+    /// The families of the load balancers of this Service, if they were complete in this term.
+    pub fn families(&self, service: &str) -> BTreeSet<IpFamily> {
+        self.state.lock().complete.get(service).cloned().unwrap_or_default()
     }
 
     /// Nothing is left of this Service.

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::members::{self, Member};
 use crate::clients::nsx::Object;
+use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::nsx::names::{LONGEST_DESCRIPTION, LONGEST_NAME, shortened};
 use crate::providers::vsphere::nsx::tags::Tags;
 
@@ -36,6 +37,13 @@ pub const CLASS: &str = "lbclass";
 pub const CLUSTER_UID: &str = "cluster-uid";
 /// The scope of the tag with the UID of the Service. The Go program does not know it.
 pub const SERVICE_UID: &str = "service-uid";
+
+/// The scope of the tag with the family of a second load balancer. The Go program does not know it.
+pub const FAMILY: &str = "ipfamily";
+
+/// What follows the owner in the tag of a second load balancer: the Go program, which takes the first pool with the tag of a
+/// port, does not find it.
+const SECOND: &str = "-second-family";
 
 /// How many ids one object may have: an id is in use for a while after its object was deleted.
 pub const IDS: u8 = 10;
@@ -157,6 +165,9 @@ pub struct Layout {
     pub cluster_uid: Option<String>,
     /// Tags of all objects by scope, as they are configured. `owner` replaces the name of this program.
     pub configured: BTreeMap<String, String>,
+    /// A Service with two families has two load balancers. The family of the second one, if it is about that; the first one
+    /// is as the Go program makes it, of whatever family.
+    pub second: Option<IpFamily>,
 }
 
 /// Where a new virtual server listens, and what it leads to.
@@ -205,18 +216,41 @@ pub fn is_name_based(id: &str) -> bool {
 }
 
 impl Layout {
+    /// The same for the first load balancer of a Service, or for the second one, which is of this family.
+    #[must_use]
+    pub fn of(&self, second: Option<IpFamily>) -> Self {
+        Self { second, ..self.clone() }
+    }
+
     /// The value of the tag [`OWNER`].
-    pub fn owner(&self) -> &str {
-        self.configured.get(OWNER).map_or(PROGRAM, String::as_str)
+    pub fn owner(&self) -> String {
+        let owner = self.configured.get(OWNER).map_or(PROGRAM, String::as_str);
+        if self.second.is_some() { format!("{owner}{SECOND}") } else { owner.to_owned() }
+    }
+
+    /// Of which load balancer of its Service an object is: the family if it is the second one. None if owner or cluster of its
+    /// tags are not ours.
+    pub fn load_balancer_of(&self, object: &Object) -> Option<Option<IpFamily>> {
+        let owner = self.configured.get(OWNER).map_or(PROGRAM, String::as_str);
+        let rest = object.tag(OWNER)?.strip_prefix(owner).filter(|_| object.tag(CLUSTER) == Some(&self.cluster))?;
+        match rest {
+            "" => Some(None),
+            SECOND => object.tag(FAMILY).and_then(IpFamily::of_text).map(Some),
+            _ => None,
+        }
     }
 
     /// The tags of every object.
     pub fn tags(&self) -> Tags {
         // Without a UID, a configured one would be taken for that of another cluster later.
-        let is_free = |(scope, _): &(&String, &String)| ![CLUSTER_UID, SERVICE_UID].contains(&scope.as_str());
+        let is_free = |(scope, _): &(&String, &String)| ![CLUSTER_UID, SERVICE_UID, FAMILY].contains(&scope.as_str());
         let configured = self.configured.iter().filter(is_free);
         let tags = configured.fold(Tags::default(), |tags, (scope, tag)| tags.with(scope, tag));
         let tags = tags.with(OWNER, self.owner()).with(CLUSTER, &self.cluster);
+        let tags = match self.second {
+            Some(family) => tags.with(FAMILY, family.as_str()),
+            None => tags,
+        };
         match &self.cluster_uid {
             Some(uid) => tags.with(CLUSTER_UID, uid),
             None => tags,
@@ -226,20 +260,19 @@ impl Layout {
     /// The id of an object of the Service with this UID. A copy of a cluster has the same UIDs, and has to have another
     /// name. `attempt` is below [`IDS`].
     pub fn id(&self, kind: Kind, uid: &str, port: Option<Port>, attempt: u8) -> String {
-        let port = port.map(|port| port.to_string()).unwrap_or_default();
-        let name = format!("{}/{uid}/{}/{port}/ipv4/{attempt}", self.cluster, kind.word());
-        Uuid::new_v5(&SPACE, name.as_bytes()).to_string()
+        id_of(self, self.second, kind, uid, port, attempt)
     }
 
-    /// Whether an object of the Service with this UID has this id.
-    pub fn has_id(&self, kind: Kind, uid: &str, port: Option<Port>, id: &str) -> bool {
-        (0..IDS).any(|attempt| self.id(kind, uid, port, attempt) == id)
+    /// Whether an object of the Service with this UID has this id. `second` is the family if it is of the second load
+    /// balancer.
+    pub fn has_id(&self, second: Option<IpFamily>, kind: Kind, uid: &str, port: Option<Port>, id: &str) -> bool {
+        (0..IDS).any(|attempt| id_of(self, second, kind, uid, port, attempt) == id)
     }
 
     /// The id of the load balancer service of this cluster on this gateway.
     pub fn lb_service_id(&self, tier1: Option<&str>, attempt: u8) -> String {
         let uid = format!("{}{}", self.cluster_uid.as_deref().unwrap_or_default(), tier1.unwrap_or_default());
-        self.id(Kind::LbService, &uid, None, attempt)
+        id_of(self, None, Kind::LbService, &uid, None, attempt)
     }
 
     /// A load balancer service on this tier-1 gateway.
@@ -251,7 +284,7 @@ impl Layout {
         if let Some(tier1) = tier1 {
             set(&mut object, "connectivity_path", tier1);
         }
-        self.tags().write_into(&mut object);
+        self.of(None).tags().write_into(&mut object);
         object
     }
 
@@ -346,6 +379,19 @@ impl Layout {
     fn of_service(&self, owner: &Owner<'_>) -> Tags {
         self.tags().with(SERVICE, owner.to_string())
     }
+}
+
+/// The words never change: ids of objects that exist depend on them. The first load balancer has one word, of whatever family
+/// it is: that may be known only when some of its objects are there.
+fn id_of(layout: &Layout, second: Option<IpFamily>, kind: Kind, uid: &str, port: Option<Port>, attempt: u8) -> String {
+    let port = port.map(|port| port.to_string()).unwrap_or_default();
+    let family = match second {
+        None => "ipv4",
+        Some(IpFamily::V4) => "second-ipv4",
+        Some(IpFamily::V6) => "second-ipv6",
+    };
+    let name = format!("{}/{uid}/{}/{port}/{family}/{attempt}", layout.cluster, kind.word());
+    Uuid::new_v5(&SPACE, name.as_bytes()).to_string()
 }
 
 /// Whether an id has the form of the ids of this program. Those of the Go program are random.

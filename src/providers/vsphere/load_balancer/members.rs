@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::base::addresses::parse_ip;
 use crate::clients::nsx::Object;
 use crate::cloud::node::{self, addresses};
+use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
 
 /// A node behind a load balancer.
@@ -26,10 +27,11 @@ pub struct Member {
 }
 
 /// The first internal address of this family of each Node, sorted by name. A Node without one is left out.
-pub fn of_nodes(nodes: &[Arc<Node>], is_ipv4: bool) -> Vec<Member> {
+pub fn of_nodes(nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
     let member = |node: &Arc<Node>| {
         let internal = addresses::of(node).iter().filter(|address| address.type_ == addresses::INTERNAL_IP);
-        let address = internal.filter_map(|address| parse_ip(&address.address)).find(|ip| ip.is_ipv4() == is_ipv4)?;
+        let address =
+            internal.filter_map(|address| parse_ip(&address.address)).find(|ip| IpFamily::of(*ip) == family)?;
         Some(Member { node: node::name(node).to_owned(), address })
     };
     let mut members: Vec<Member> = nodes.iter().filter_map(member).collect();
@@ -105,8 +107,8 @@ mod tests {
     fn l_26_members_are_sorted_and_of_the_family_of_the_address() {
         let nodes =
             [node("n2", &["10.0.0.2", "10.0.0.3"]), node("n3", &["fd00::3"]), node("n1", &["fd00::1", "10.0.0.1"])];
-        assert_eq!(of_nodes(&nodes, true), [member("n1", "10.0.0.1"), member("n2", "10.0.0.2")]);
-        assert_eq!(of_nodes(&nodes, false), [member("n1", "fd00::1"), member("n3", "fd00::3")]);
+        assert_eq!(of_nodes(&nodes, IpFamily::V4), [member("n1", "10.0.0.1"), member("n2", "10.0.0.2")]);
+        assert_eq!(of_nodes(&nodes, IpFamily::V6), [member("n1", "fd00::1"), member("n3", "fd00::3")]);
     }
 
     #[test]

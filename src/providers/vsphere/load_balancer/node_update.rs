@@ -6,13 +6,16 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Service};
 
 use super::backend::PoolUpdate;
+use super::families::Asked;
 use super::inventory::Need;
 use super::layout::Layout;
 use super::members::Member;
 use super::objects::Pool;
 use super::service_call::{Answer, ServiceCall};
+use super::wanted::families_of;
 use super::{LoadBalancers, members, repeated};
 use crate::cloud::{Error, WritePermit};
+use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::reason;
 
 /// The nodes by the family of their addresses.
@@ -33,7 +36,8 @@ pub(super) async fn update(
         Ok(uid) => of.layout(uid),
         Err(error) => return services.iter().map(|_| Err(repeated(&error))).collect(),
     };
-    let wanted = Wanted { of_ipv4: members::of_nodes(nodes, true), of_ipv6: members::of_nodes(nodes, false) };
+    let wanted =
+        Wanted { of_ipv4: members::of_nodes(nodes, IpFamily::V4), of_ipv6: members::of_nodes(nodes, IpFamily::V6) };
     let (mut results, mut updates, mut positions) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for (position, service) in services.iter().enumerate() {
         let call = ServiceCall::new(of, permit, service, layout.clone());
@@ -65,14 +69,22 @@ fn planned(call: &ServiceCall<'_>, wanted: &Wanted) -> Result<BTreeMap<Box<str>,
         let (reason, message) = (reason::LoadBalancerConfigWrong, unusable.to_string());
         return Err(Error::Failed { reason, message, after: None });
     }
-    let is_ipv4 = ours.servers.iter().find_map(|server| server.address).is_none_or(|address| address.is_ipv4());
-    let members = if is_ipv4 { &wanted.of_ipv4 } else { &wanted.of_ipv6 };
+    let asked = Asked { families: &families_of(call.service), has_ipv6_pool: false };
+    let balancers = asked.balancers(&ours);
+    let members_of = |pool: &Pool| {
+        let balancer = balancers.iter().find(|one| one.second == pool.marks.second);
+        match balancer.map(|balancer| balancer.family) {
+            Some(IpFamily::V6) => &wanted.of_ipv6,
+            Some(IpFamily::V4) | None => &wanted.of_ipv4,
+        }
+    };
     let service_uid = call.uid().unwrap_or_default();
     let update = |pool: Pool| {
-        let (path, service_uid) = (pool.marks.path.clone(), service_uid.to_owned());
-        (path, PoolUpdate { marks: pool.marks, members: members.clone(), service_uid })
+        let (path, service_uid, members) = (pool.marks.path.clone(), service_uid.to_owned(), members_of(&pool).clone());
+        (path, PoolUpdate { marks: pool.marks, members, service_uid })
     };
-    let changed = ours.pools.into_iter().filter(|pool| !members::are_equal(&pool.members, members));
+    let is_changed = |pool: &Pool| !members::are_equal(&pool.members, members_of(pool));
+    let changed = ours.pools.clone().into_iter().filter(is_changed);
     Ok(changed.map(update).collect())
 }
 

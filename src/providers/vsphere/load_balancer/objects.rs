@@ -8,12 +8,12 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use super::layout::{
-    ADDRESS_POOL, CLASS, CLUSTER, CLUSTER_UID, HTTP_MONITOR, Layout, OWNER, PORT, Port, SERVICE, SERVICE_UID,
-    TCP_MONITOR,
+    ADDRESS_POOL, CLASS, CLUSTER_UID, HTTP_MONITOR, Layout, PORT, Port, SERVICE, SERVICE_UID, TCP_MONITOR,
 };
 use super::members;
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::Object;
+use crate::providers::vsphere::addresses::IpFamily;
 
 /// What says whose an object is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Marks {
     pub cluster_uid: Option<Box<str>>,
     /// The port that its tag gives.
     pub port: Option<Port>,
+    /// The family, if it is of the second load balancer of the Service.
+    pub second: Option<IpFamily>,
 }
 
 /// What virtual servers run on.
@@ -158,6 +160,22 @@ impl Objects {
 }
 
 impl Objects {
+    /// Of them, those of the first load balancer of the Service, or of the second one, which is of this family.
+    #[must_use]
+    pub fn of(&self, second: Option<IpFamily>) -> Self {
+        fn of<T: Clone>(all: &[T], is_of: impl Fn(&T) -> bool) -> Vec<T> {
+            all.iter().filter(|one| is_of(one)).cloned().collect()
+        }
+        Self {
+            servers: of(&self.servers, |one| one.marks.second == second),
+            pools: of(&self.pools, |one| one.marks.second == second),
+            monitors: of(&self.monitors, |one| one.marks.second == second),
+            allocations: of(&self.allocations, |one| one.marks.second == second),
+            groups: of(&self.groups, |one| one.marks.second == second),
+            persistence_profiles: of(&self.persistence_profiles, |one| one.marks.second == second),
+        }
+    }
+
     /// The path of each.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.marks().map(|marks| &*marks.path)
@@ -177,9 +195,9 @@ impl Marks {
     /// `None` for an object of another owner or cluster name, for one without a Service, and for one that only waits for its
     /// purge.
     pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
-        let service = object.tag(SERVICE)?;
+        let (service, second) = (object.tag(SERVICE)?, layout.load_balancer_of(object)?);
         let is_complete = service.contains('/') && !object.id().is_empty() && !object.path().is_empty();
-        let is_considered = is_complete && is_named_as_ours(object, layout) && !object.is_marked_for_delete();
+        let is_considered = is_complete && !object.is_marked_for_delete();
         is_considered.then(|| Self {
             id: object.id().into(),
             path: object.path().into(),
@@ -187,6 +205,7 @@ impl Marks {
             service_uid: object.tag(SERVICE_UID).map(Into::into),
             cluster_uid: object.tag(CLUSTER_UID).map(Into::into),
             port: object.tag(PORT).and_then(Port::parse),
+            second,
         })
     }
 }
@@ -199,7 +218,7 @@ impl LbService {
             id: object.id().into(),
             path: object.path().into(),
             tier1: object.text("connectivity_path").into(),
-            is_named_as_ours: is_named_as_ours(object, layout),
+            is_named_as_ours: layout.load_balancer_of(object) == Some(None),
             cluster_uid: object.tag(CLUSTER_UID).map(Into::into),
         })
     }
@@ -307,10 +326,6 @@ fn ranges(expression: &[Value]) -> Option<BTreeSet<IpNet>> {
 
 fn text_in<'a>(object: &'a Object, outer: &str, member: &str) -> &'a str {
     object.0.get(outer).and_then(|value| value.get(member)).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn is_named_as_ours(object: &Object, layout: &Layout) -> bool {
-    object.tag(OWNER) == Some(layout.owner()) && object.tag(CLUSTER) == Some(&layout.cluster)
 }
 
 fn list<'a>(object: &'a Object, member: &str) -> &'a [Value] {

@@ -134,7 +134,7 @@ fn by_marks(marks: &Marks, kind: Kind, facts: &Facts<'_>) -> ByMarks {
         return if own == tagged { ByMarks::Ours } else { ByMarks::Foreign };
     }
     let is_of_service = facts.service_uid.is_some_and(|uid| {
-        let has_id = |port| facts.layout.has_id(kind, uid, port, &marks.id);
+        let has_id = |port| facts.layout.has_id(marks.second, kind, uid, port, &marks.id);
         let has_own_id = || match kind {
             Kind::Allocation | Kind::Group | Kind::PersistenceProfile => has_id(None),
             _ => marks.port.iter().chain(facts.ports).any(|port| has_id(Some(*port))),

@@ -1,10 +1,11 @@
-//! Pure: the next change of the load balancer of a Service. A change is planned from what is there, so that a sync goes on
+//! Pure: the next change of the load balancers of a Service. A change is planned from what is there, so that a sync goes on
 //! where an earlier one, or another process, ended.
 //!
 //! Order: changes; group and persistence profile; for each port monitor, pool, address, load balancer service, virtual server;
 //! then what no longer serves a port: virtual servers, pools, monitors, persistence profiles, groups; then addresses that no
-//! virtual server has. Never compared: names, descriptions, whether something is enabled, algorithms, limits, weights and
-//! states of members, members of objects that this program does not know.
+//! virtual server has. A Service with two families has two load balancers, and both are changed before anything is created
+//! for either. Never compared: names, descriptions, whether something is enabled, algorithms, limits, weights and states of
+//! members, members of objects that this program does not know.
 //!
 //! What the Go program ignores (source ranges, affinity, health checks of UDP ports, SNAT) is compared only where this program
 //! made the virtual server, or adopts fully; see [`ignored()`] for the others.
@@ -33,10 +34,10 @@ use super::objects::{Allocation, Group, LbService, Marks, Monitor, Objects, Pers
 use super::wanted::Features;
 use crate::providers::vsphere::nsx::tags::Tags;
 
-/// The load balancer that a Service is to have.
+/// A load balancer that a Service is to have, or is no longer to have. A Service with two families has two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Its ports, in the order of the Service.
+    /// Its ports, in the order of the Service; none if it is to be deleted.
     pub ports: Vec<WantedPort>,
     /// The nodes behind it.
     pub members: Vec<Member>,
@@ -55,13 +56,13 @@ pub struct Wanted {
 /// What is there.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// The objects of the Service.
+    /// The objects of the load balancer.
     pub ours: &'a Objects,
-    /// Objects that name the Service, and that nothing shows to be of this cluster.
+    /// Objects that name the Service, and that nothing shows to be of this cluster; those of other families, too.
     pub held: &'a Objects,
     /// The load balancer service in use, if there is one.
     pub lb_service: Option<&'a LbService>,
-    /// What gives objects their ids.
+    /// What gives objects their ids and tags.
     pub layout: &'a Layout,
     /// The paths of groups and persistence profiles that this sync has read, written or deleted: what is not among `ours` is
     /// not there, or is not ours.
@@ -239,21 +240,50 @@ impl Step<'_> {
     }
 }
 
-/// The next step towards `wanted`, or `None` when all is as it is to be. What is there is changed before anything is
-/// created, so that a port that cannot be created keeps no other one from following its nodes.
-pub fn next<'a>(wanted: &'a Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+/// What is done for all load balancers of a Service before anything of the next phase is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// What is there is changed before anything is created, so that a port that cannot be created keeps no other one from
+    /// following its nodes.
+    Change,
+    Create,
+    Delete,
+    /// What is in the way is reported.
+    Report,
+}
+
+const PHASES: [Phase; 4] = [Phase::Change, Phase::Create, Phase::Delete, Phase::Report];
+
+/// The next step towards the load balancers of a Service, and for which of them; `None` when all are as they are to be.
+pub fn next<'a>(all: &[(&'a Wanted, Known<'a>)]) -> Option<(usize, Step<'a>)> {
+    let of = |phase, (at, (wanted, known)): (usize, &(&'a Wanted, Known<'a>))| {
+        next_of(phase, wanted, known).map(|step| (at, step))
+    };
+    PHASES.into_iter().find_map(|phase| all.iter().enumerate().find_map(|one| of(phase, one)))
+}
+
+fn next_of<'a>(phase: Phase, wanted: &'a Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    if wanted.ports.is_empty() {
+        return next_deletion(wanted, known).filter(|_| phase == Phase::Delete);
+    }
     let address = address(wanted, known.ours);
     let rows = Rows::find(wanted, known, address);
     let references = References::find(&rows, wanted, known);
-    let change = rows.all().find_map(|row| change(row, &references, wanted, known));
-    let creation = || rows.ports.iter().find_map(|row| creation(row, &references, wanted, known));
-    let obstructed = |row: &Row<'a>| row.obstacle.map(|server| Step::Obstructed { port: row.port, server });
-    change
-        .or_else(|| references.change(&rows, wanted, known))
-        .or_else(|| references.creation(wanted))
-        .or_else(creation)
-        .or_else(|| surplus(&rows, &references, wanted, known))
-        .or_else(|| rows.ports.iter().find_map(obstructed))
+    match phase {
+        Phase::Change => {
+            let change = rows.all().find_map(|row| change(row, &references, wanted, known));
+            change.or_else(|| references.change(&rows, wanted, known))
+        }
+        Phase::Create => {
+            let creation = || rows.ports.iter().find_map(|row| creation(row, &references, wanted, known));
+            references.creation(wanted).or_else(creation)
+        }
+        Phase::Delete => surplus(&rows, &references, wanted, known),
+        Phase::Report => {
+            let obstructed = |row: &Row<'a>| row.obstacle.map(|server| Step::Obstructed { port: row.port, server });
+            rows.ports.iter().find_map(obstructed)
+        }
+    }
 }
 
 /// The next change of what is there for a port.
@@ -372,9 +402,9 @@ fn surplus_address<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     free.map(Step::Release).or_else(|| unread.map(|allocation| Step::ReadAddress { allocation }))
 }
 
-/// The next step towards a Service without load balancer, or `None` when nothing is left that may be deleted. An allocation
+/// The next step towards a Service without this load balancer, or `None` when nothing is left that may be deleted. An allocation
 /// whose address was never read is released, too, unless a virtual server of the Service is left: it may have none.
-pub fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
     // While a virtual server is there, it shows whose pools and monitors are.
     let marks = if ours.servers.is_empty() { None } else { mark(wanted, known) };

@@ -11,15 +11,17 @@ use parking_lot::Mutex;
 
 use super::backend::{Change, Parts, Request};
 use super::contents::Unusable;
+use super::families::Balancer;
 use super::inventory::{Busy, Inventory, Need};
 use super::layout::{Kind, Layout, Owner, Port};
-use super::objects::{Allocation, LbService};
+use super::objects::{Allocation, LbService, Objects};
 use super::ownership::{Facts, Judged, judge};
-use super::plan::{Known, Step};
-use super::{LoadBalancers, status, wanted};
+use super::plan::{self, Known, Step, Wanted};
+use super::{LoadBalancers, families, status, wanted};
 use crate::base::addresses::parse_ip;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::{Error, WritePermit, node, service};
+use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::reason;
 
 /// See the file's header.
@@ -49,11 +51,34 @@ pub(super) struct Seen {
     read: BTreeSet<Box<str>>,
 }
 
-impl Seen {
-    pub(super) fn known<'a>(&'a self, layout: &'a Layout) -> Known<'a> {
-        let lb_service = self.lb_service.as_ref().ok().and_then(Option::as_ref);
-        Known { ours: &self.judged.ours, held: &self.judged.held, lb_service, layout, read: &self.read }
+/// One load balancer of the Service: it has one for each family.
+pub(super) struct Target {
+    pub(super) balancer: Balancer,
+    pub(super) layout: Layout,
+    pub(super) ours: Objects,
+    pub(super) wanted: Wanted,
+    /// What it is made of; none for one that is deleted.
+    pub(super) parts: Option<Parts>,
+}
+
+impl Target {
+    pub(super) fn known<'a>(&'a self, seen: &'a Seen) -> Known<'a> {
+        let Self { ours, layout, .. } = self;
+        let lb_service = seen.lb_service.as_ref().ok().and_then(Option::as_ref);
+        Known { ours, held: &seen.judged.held, lb_service, layout, read: &seen.read }
     }
+
+    /// The address that it has.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        plan::address(&self.wanted, &self.ours)
+    }
+}
+
+/// The next step towards the load balancers of a Service.
+pub(super) fn next<'a>(targets: &'a [Target], seen: &'a Seen) -> Option<(&'a Target, Step<'a>)> {
+    let all: Vec<_> = targets.iter().map(|target| (&target.wanted, target.known(seen))).collect();
+    let (at, step) = plan::next(&all)?;
+    Some((targets.get(at)?, step))
 }
 
 /// Namespace and name of a Service, as tags give them.
@@ -77,8 +102,10 @@ pub(super) fn status_of(
     let ingress = ingress_of(service);
     let seen = observe(of, service, layout, &key, &ingress, &nodes_of(of, &ingress));
     let ours = &seen.judged.ours;
-    let address = || ours.servers.iter().find_map(|server| server.address);
-    Ok((!ours.is_empty()).then(|| status(address())))
+    let first_of =
+        |second| ours.servers.iter().filter(move |one| one.marks.second == second).find_map(|one| one.address);
+    let all = [None, Some(IpFamily::V4), Some(IpFamily::V6)].into_iter().filter_map(first_of);
+    Ok((!ours.is_empty()).then(|| status(families::in_order(&wanted::families_of(service), all))))
 }
 
 fn ingress_of(service: &Service) -> Vec<IpAddr> {
@@ -174,11 +201,11 @@ impl<'a> ServiceCall<'a> {
         64 + 8 * (ports + self.of.inventory.of_service(&self.key).paths().count())
     }
 
-    pub(super) async fn perform(&self, parts: Option<&Parts>, step: &Step<'_>) -> Result<(), Error> {
+    pub(super) async fn perform(&self, target: &Target, step: &Step<'_>) -> Result<(), Error> {
         self.permit.check()?;
         let (namespace, name) = self.key.split_once('/').unwrap_or_default();
         let owner = Owner { namespace, name, uid: self.uid().unwrap_or_default() };
-        let request = Request { permit: self.permit, layout: &self.layout, owner, parts };
+        let request = Request { permit: self.permit, layout: &target.layout, owner, parts: target.parts.as_ref() };
         let writes = !matches!(step, Step::Read { .. });
         let _answer = writes.then(|| Answer { inventory: self.inventory(), key: &self.key });
         let record = |change: Change| {
@@ -196,6 +223,22 @@ impl<'a> ServiceCall<'a> {
             self.inventory().ask();
         }
         performed
+    }
+
+    /// One of the load balancers, as it is to be deleted.
+    pub(super) fn deletion(&self, seen: &Seen, balancer: Balancer) -> Target {
+        let features = wanted::features_of(self.service, false, balancer.family).unwrap_or_default();
+        let wanted = Wanted {
+            ports: Vec::new(),
+            members: Vec::new(),
+            ingress: self.ingress.clone(),
+            cluster_uid: self.layout.cluster_uid.clone(),
+            service_uid: self.uid().map(str::to_owned),
+            features,
+            adopts_fully: false,
+        };
+        let (layout, ours) = (self.layout.of(balancer.second), seen.judged.ours.of(balancer.second));
+        Target { balancer, layout, ours, wanted, parts: None }
     }
 
     /// Reads the address of an allocation that only its address can show to be ours. False if there is none to read.

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use super::layout::{Port, Protocol};
 use crate::base::addresses::parse_ip;
 use crate::cloud::{Error, service as facts};
+use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::config::{DEFAULT_CLASS, LoadBalancers};
 use crate::providers::vsphere::reason;
 
@@ -37,23 +38,70 @@ pub struct Features {
     pub address: Option<IpAddr>,
 }
 
-/// What a Service asks for beside its ports. `is_snat_disabled` is that of the configuration.
+/// What a Service asks of its load balancer of this family beside its ports. `is_snat_disabled` is that of the configuration.
 ///
 /// # Errors
 /// [`Error::Invalid`] that names the field or annotation which cannot be followed, and what is expected.
-pub fn features_of(service: &Service, is_snat_disabled: bool) -> Result<Features, Error> {
+pub fn features_of(service: &Service, is_snat_disabled: bool, family: IpFamily) -> Result<Features, Error> {
     let nothing = ServiceSpec::default();
     let spec = service.spec.as_ref().unwrap_or(&nothing);
-    check_families(spec)?;
     let ranges = facts::source_ranges(service).map_err(|error| not_possible(error.to_string()))?;
     let health_check = facts::health_check(service).and_then(|check| u16::try_from(check.port).ok());
     Ok(Features {
-        source_ranges: Some(ranges).filter(|ranges| !facts::allows_everything(ranges)),
+        source_ranges: Some(ranges).filter(|ranges| !are_open(ranges, family)),
         affinity: affinity_of(spec),
         health_check: health_check.filter(|port| *port > 0),
         is_snat_disabled: snat_of(service)?.unwrap_or(is_snat_disabled),
-        address: address_of(spec)?,
+        address: address_of(spec)?.filter(|address| IpFamily::of(*address) == family),
     })
+}
+
+/// Whether ranges let every address of a family in. Those of the other family alone close it, but for `0.0.0.0/0`, the default
+/// of Kubernetes.
+fn are_open(ranges: &BTreeSet<IpNet>, family: IpFamily) -> bool {
+    let is_of = |range: &&IpNet| IpFamily::of(range.addr()) == family;
+    let mut of_family = ranges.iter().filter(is_of).peekable();
+    match of_family.peek() {
+        Some(_) => of_family.any(|range| range.prefix_len() == 0),
+        None => facts::allows_everything(ranges),
+    }
+}
+
+/// The families that a Service asks for, in its order; without any, IPv4.
+pub fn families_of(service: &Service) -> Vec<IpFamily> {
+    let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
+    let mut families: Vec<IpFamily> = families.iter().filter_map(|family| IpFamily::of_text(family)).collect();
+    if families.is_empty() {
+        families.push(IpFamily::V4);
+    }
+    families
+}
+
+/// Checks that the class has the families that a Service asks for, where it says so before anything is read.
+///
+/// # Errors
+/// [`Error::Invalid`] that names the field which cannot be followed, and what is expected.
+pub fn check_families(service: &Service, class: &str, has_ipv6_pool: bool) -> Result<(), Error> {
+    let nothing = ServiceSpec::default();
+    let spec = service.spec.as_ref().unwrap_or(&nothing);
+    if spec.ip_family_policy.as_deref() == Some("RequireDualStack") && !has_ipv6_pool {
+        return Err(not_possible(format!(
+            "spec.ipFamilyPolicy is RequireDualStack, and the class {class:?} has no pool of addresses for IPv6; expected \
+             SingleStack or PreferDualStack, or the flag --nsx-ipv6-pool={class}=POOL-ID"
+        )));
+    }
+    let mut families = families_of(service);
+    if !has_ipv6_pool && families.contains(&IpFamily::V4) {
+        families = vec![IpFamily::V4];
+    }
+    match address_of(spec)?.filter(|address| !families.contains(&IpFamily::of(*address))) {
+        None => Ok(()),
+        Some(address) => {
+            let families: Vec<&str> = families.into_iter().map(IpFamily::as_str).collect();
+            let families = families.join(" or ");
+            Err(not_possible(format!("spec.loadBalancerIP is \"{address}\"; expected an {families} address")))
+        }
+    }
 }
 
 /// Whether an existing load balancer has the address that its Service asks for: an address is not changed.
@@ -72,19 +120,6 @@ pub fn check_address(features: &Features, address: IpAddr) -> Result<(), Error> 
 
 fn not_possible(message: String) -> Error {
     Error::Invalid { reason: reason::LoadBalancerNotPossible, message }
-}
-
-fn check_families(spec: &ServiceSpec) -> Result<(), Error> {
-    if spec.ip_family_policy.as_deref() == Some("RequireDualStack") {
-        let message = "spec.ipFamilyPolicy is RequireDualStack, and load balancers have IPv4 only; expected SingleStack or \
-                       PreferDualStack";
-        return Err(not_possible(message.to_owned()));
-    }
-    let families = spec.ip_families.as_deref().unwrap_or_default();
-    if families.is_empty() || families.iter().any(|family| family == "IPv4") {
-        return Ok(());
-    }
-    Err(not_possible("spec.ipFamilies has no IPv4, and load balancers have IPv4 only; expected IPv4".to_owned()))
 }
 
 fn affinity_of(spec: &ServiceSpec) -> Option<Duration> {
@@ -109,9 +144,9 @@ fn snat_of(service: &Service) -> Result<Option<bool>, Error> {
 
 fn address_of(spec: &ServiceSpec) -> Result<Option<IpAddr>, Error> {
     let Some(text) = spec.load_balancer_ip.as_deref().filter(|text| !text.is_empty()) else { return Ok(None) };
-    match parse_ip(text).filter(IpAddr::is_ipv4) {
+    match parse_ip(text) {
         Some(address) => Ok(Some(address)),
-        None => Err(not_possible(format!("spec.loadBalancerIP is {text:?}; expected an IPv4 address"))),
+        None => Err(not_possible(format!("spec.loadBalancerIP is {text:?}; expected an IP address"))),
     }
 }
 
@@ -174,6 +209,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use IpFamily::{V4, V6};
 
     fn service(value: Value) -> Service {
         serde_json::from_value(value).unwrap()
@@ -211,8 +247,8 @@ mod tests {
     #[test]
     fn what_a_service_asks_for_is_read() {
         let plain = service(json!({"spec": {"type": "LoadBalancer", "ipFamilies": ["IPv4"]}}));
-        assert_eq!(features_of(&plain, false).unwrap(), Features::default());
-        assert!(features_of(&plain, true).unwrap().is_snat_disabled);
+        assert_eq!(features_of(&plain, false, V4).unwrap(), Features::default());
+        assert!(features_of(&plain, true, V4).unwrap().is_snat_disabled);
         let all = service(json!({
             "metadata": {"annotations": {ANNOTATION_SNAT: " automap "}},
             "spec": {
@@ -229,7 +265,7 @@ mod tests {
             is_snat_disabled: false,
             address: Some("192.0.2.7".parse().unwrap()),
         };
-        assert_eq!(features_of(&all, true).unwrap(), expected);
+        assert_eq!(features_of(&all, true, V4).unwrap(), expected);
         assert!(check_address(&expected, "192.0.2.7".parse().unwrap()).is_ok());
         let error = check_address(&expected, "192.0.2.8".parse().unwrap()).unwrap_err();
         assert!(
@@ -238,9 +274,9 @@ mod tests {
                 .starts_with("spec.loadBalancerIP asks for 192.0.2.7, and the load balancer has 192.0.2.8")
         );
         let affinity = service(json!({"spec": {"sessionAffinity": "ClientIP"}}));
-        assert_eq!(features_of(&affinity, false).unwrap().affinity, Some(AFFINITY));
+        assert_eq!(features_of(&affinity, false, V4).unwrap().affinity, Some(AFFINITY));
         let everybody = service(json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8", "0.0.0.0/0"]}}));
-        assert_eq!(features_of(&everybody, false).unwrap().source_ranges, None);
+        assert_eq!(features_of(&everybody, false, V4).unwrap().source_ranges, None);
     }
 
     #[test]
@@ -250,14 +286,64 @@ mod tests {
             (json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0"]}}), "source range \"10.0.0.0\""),
             (annotated(facts::ANNOTATION_SOURCE_RANGES, "10.0.0.0/8,x"), "source range \"x\""),
             (annotated(ANNOTATION_SNAT, "off"), "the annotation loadbalancer.vsphere-ccm.dev/snat is \"off\""),
-            (json!({"spec": {"ipFamilyPolicy": "RequireDualStack"}}), "spec.ipFamilyPolicy is RequireDualStack"),
-            (json!({"spec": {"ipFamilies": ["IPv6"]}}), "spec.ipFamilies has no IPv4"),
-            (json!({"spec": {"loadBalancerIP": "fd00::1"}}), "spec.loadBalancerIP is \"fd00::1\""),
             (json!({"spec": {"loadBalancerIP": "x"}}), "spec.loadBalancerIP is \"x\""),
         ] {
-            let error = features_of(&service(wrong), false).unwrap_err();
+            let error = features_of(&service(wrong), false, V4).unwrap_err();
             assert!(error.to_string().starts_with(expected), "{error}");
             assert_eq!(error.reason(), reason::LoadBalancerNotPossible);
+        }
+    }
+
+    #[test]
+    fn source_ranges_close_the_family_that_they_do_not_name() {
+        for (ranges, closed) in [
+            (&["10.0.0.0/8"][..], &[V4, V6][..]),
+            (&["fd00::/8"], &[V4, V6]),
+            (&["10.0.0.0/8", "::/0"], &[V4]),
+            (&["0.0.0.0/0", "fd00::/8"], &[V6]),
+            (&["0.0.0.0/0"], &[]),
+            (&["::/0"], &[V4]),
+            (&["0.0.0.0/0", "::/0", "10.0.0.0/8"], &[]),
+            (&[], &[]),
+        ] {
+            let one = service(json!({"spec": {"loadBalancerSourceRanges": ranges}}));
+            let is_closed = |family: &IpFamily| features_of(&one, false, *family).unwrap().source_ranges.is_some();
+            assert_eq!([V4, V6].into_iter().filter(is_closed).collect::<Vec<_>>(), closed, "{ranges:?}");
+        }
+    }
+
+    #[test]
+    fn a_wished_address_is_of_the_load_balancer_of_its_family() {
+        let wish: IpAddr = "fd00::7".parse().unwrap();
+        let both = service(json!({"spec": {"ipFamilies": ["IPv4", "IPv6"], "loadBalancerIP": "fd00::7"}}));
+        let of = |family| features_of(&both, false, family).unwrap().address;
+        assert_eq!((of(V4), of(V6)), (None, Some(wish)));
+        assert!(check_families(&both, "web", true).is_ok());
+        let error = check_families(&both, "web", false).unwrap_err().to_string();
+        assert_eq!(error, "spec.loadBalancerIP is \"fd00::7\"; expected an IPv4 address");
+    }
+
+    #[test]
+    fn families_that_a_class_does_not_have_are_refused_only_where_they_are_required() {
+        let with = |policy: &str, families: &[&str], wish: &str| {
+            service(json!({"spec": {"ipFamilyPolicy": policy, "ipFamilies": families, "loadBalancerIP": wish}}))
+        };
+        let both = &["IPv4", "IPv6"][..];
+        for (service, has_pool, expected) in [
+            (with("RequireDualStack", both, ""), false, Some("spec.ipFamilyPolicy is RequireDualStack")),
+            (with("RequireDualStack", both, ""), true, None),
+            (with("PreferDualStack", both, ""), false, None),
+            (with("PreferDualStack", &["IPv6", "IPv4"], ""), false, None),
+            (with("SingleStack", &["IPv6"], ""), false, None),
+            (with("SingleStack", &["IPv6"], "fd00::7"), false, None),
+            (with("SingleStack", &["IPv6"], "192.0.2.7"), true, Some("spec.loadBalancerIP is \"192.0.2.7\"")),
+            (with("SingleStack", &[], "fd00::7"), true, Some("spec.loadBalancerIP is \"fd00::7\"")),
+            (with("SingleStack", &["IPv4"], "192.0.2.7"), false, None),
+        ] {
+            let checked = check_families(&service, "web", has_pool);
+            let message = checked.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(message.starts_with(expected.unwrap_or_default()), "{message}");
+            assert_eq!(message.is_empty(), expected.is_none(), "{message}");
         }
     }
 }

@@ -17,11 +17,12 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::{Backend, Change, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Usage};
-use crate::base::addresses::parse_ip;
+use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::Reservation;
 use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
 use crate::cloud::{Error, WritePermit};
+use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::load_balancer::layout::{
     CLUSTER_UID, GROUPS, IDS, Kind, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, ServerFacts,
 };
@@ -227,7 +228,7 @@ impl Nsx {
             let Some(mut object) = self.checked(request.layout, target, marks, record).await? else { return Ok(()) };
             let owner = object.created_by().to_owned();
             edit(&mut object);
-            request.layout.tags().write_into(&mut object);
+            request.layout.of(marks.second).tags().write_into(&mut object);
             match self.client.put(Write { permit: &permit }, path, Calls::of(kind).put, &object).await {
                 Ok(stored) => {
                     info!(service = %request.owner, path, "changed in NSX");
@@ -365,7 +366,8 @@ enum Created {
 /// An object that has the id already: it is ours if it names the Service and no other cluster.
 fn taken(request: &Request<'_>, object: Object) -> Created {
     let own = request.layout.cluster_uid.as_deref();
-    let is_service = |marks: Marks| *marks.service == *request.owner.to_string();
+    let is_service =
+        |marks: Marks| *marks.service == *request.owner.to_string() && marks.second == request.layout.second;
     let is_ours = Marks::read(&object, request.layout).map_or_else(
         || LbService::read(&object, request.layout).is_some_and(|lb_service| lb_service.is_named_as_ours),
         is_service,
@@ -535,6 +537,19 @@ impl Backend for Nsx {
         })
     }
 
+    async fn has_family(&self, pool: &str, family: IpFamily) -> Result<bool, Error> {
+        let (mut has_it, mut has_others) = (false, false);
+        self.list(&subnets_of(pool), "ip-subnets.list", PAGE, &mut |subnet| match family_of(&subnet) {
+            // That of a block is not shown.
+            None => has_it = true,
+            Some(one) if one == family => has_it = true,
+            Some(_) => has_others = true,
+        })
+        .await?;
+        // NSX says what a pool without any subnet lacks.
+        Ok(has_it || !has_others)
+    }
+
     async fn delete_lb_service(
         &self,
         permit: &WritePermit,
@@ -669,8 +684,8 @@ impl Nsx {
             after: LATER,
         };
         let (mut is_inside, mut is_taken) = (false, false);
-        let subnets = format!("{ADDRESS_POOLS}/{pool}/ip-subnets");
-        self.list(&subnets, "ip-subnets.list", PAGE, &mut |subnet| is_inside |= has_address(&subnet, wish)).await?;
+        self.list(&subnets_of(pool), "ip-subnets.list", PAGE, &mut |subnet| is_inside |= has_address(&subnet, wish))
+            .await?;
         if !is_inside {
             return Err(unavailable("it is outside of the ranges of the pool"));
         }
@@ -698,11 +713,28 @@ fn usage_of(answer: &Map<String, Value>) -> Option<Usage> {
     ))
 }
 
+fn subnets_of(pool: &str) -> String {
+    format!("{ADDRESS_POOLS}/{pool}/ip-subnets")
+}
+
+fn ranges_of(subnet: &Object) -> &[Value] {
+    subnet.0.get("allocation_ranges").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn end(range: &Value, name: &str) -> Option<IpAddr> {
+    range.get(name).and_then(Value::as_str).and_then(parse_ip)
+}
+
+/// The family of a subnet, if it is shown.
+fn family_of(subnet: &Object) -> Option<IpFamily> {
+    let of_network = parse_network_sloppy(subnet.text("cidr")).map(|network| network.addr());
+    let of_range = || ranges_of(subnet).iter().find_map(|range| end(range, "start"));
+    of_network.or_else(of_range).map(IpFamily::of)
+}
+
 /// Whether a range of a subnet has the address.
 fn has_address(subnet: &Object, address: IpAddr) -> bool {
-    let ranges = subnet.0.get("allocation_ranges").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let end = |range: &Value, name: &str| range.get(name).and_then(Value::as_str).and_then(parse_ip);
-    ranges.iter().any(|range| {
+    ranges_of(subnet).iter().any(|range| {
         let ends = end(range, "start").zip(end(range, "end"));
         ends.is_some_and(|(start, end)| start <= address && address <= end)
     })

@@ -123,7 +123,7 @@ mod tests {
     use crate::providers::vsphere::load_balancer::layout::{Kind, Layout};
 
     fn layout() -> Layout {
-        Layout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default() }
+        Layout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), second: None }
     }
 
     fn monitor(id: &str, port: u16) -> Object {

@@ -9,7 +9,7 @@ use super::super::layout::{GROUPS, Owner, PERSISTENCE_PROFILES};
 use super::*;
 
 fn layout() -> Layout {
-    Layout { cluster: "c".to_owned(), cluster_uid: None, configured: BTreeMap::new() }
+    Layout { cluster: "c".to_owned(), cluster_uid: None, configured: BTreeMap::new(), second: None }
 }
 
 fn object(path: &str, service: Option<&str>, more: Value) -> Object {

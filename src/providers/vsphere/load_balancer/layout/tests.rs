@@ -12,6 +12,7 @@ fn layout(cluster_uid: Option<&str>, configured: &[(&str, &str)]) -> Layout {
         cluster: "c".to_owned(),
         cluster_uid: cluster_uid.map(str::to_owned),
         configured: configured.iter().map(|(scope, tag)| ((*scope).to_owned(), (*tag).to_owned())).collect(),
+        second: None,
     }
 }
 

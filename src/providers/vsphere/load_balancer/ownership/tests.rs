@@ -21,6 +21,7 @@ fn marks(id: &str) -> Marks {
         service_uid: None,
         cluster_uid: None,
         port: Some(PORT),
+        second: None,
     }
 }
 
@@ -77,7 +78,12 @@ struct Case {
 }
 
 fn layout(uid: Option<&str>) -> Layout {
-    Layout { cluster: "c".to_owned(), cluster_uid: uid.map(str::to_owned), configured: Default::default() }
+    Layout {
+        cluster: "c".to_owned(),
+        cluster_uid: uid.map(str::to_owned),
+        configured: Default::default(),
+        second: None,
+    }
 }
 
 impl Default for Case {
@@ -204,7 +210,7 @@ fn an_address_is_ours_only_if_the_service_reports_it_or_a_virtual_server_has_it(
 /// Two clusters of one name and of the same node addresses: what this program made for the Service of the other one.
 #[test]
 fn an_id_of_this_program_that_is_of_another_service_is_not_taken_for_its_nodes() {
-    let layout = Layout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default() };
+    let layout = Layout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), second: None };
     let nodes = [ip("10.0.0.1"), ip("10.0.0.2")].into();
     let (service_uid, ports) = (Some(SERVICE), &[PORT][..]);
     let facts = Facts { layout: &layout, service_uid, ports, ingress: &[], lb_service: Some(LBS), nodes: &nodes };

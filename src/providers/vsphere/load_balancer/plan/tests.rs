@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::super::layout::{GROUPS, PERSISTENCE_PROFILES, Protocol, has_own_form};
 use super::*;
+use crate::providers::vsphere::addresses::IpFamily;
 
 const UID: &str = "u-1";
 const CLUSTER: &str = "k";
@@ -57,15 +58,24 @@ static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     cluster: "c".to_owned(),
     cluster_uid: Some(CLUSTER.to_owned()),
     configured: Default::default(),
+    second: None,
 });
+
+const SECOND: Option<IpFamily> = Some(IpFamily::V6);
+static SECOND_LAYOUT: LazyLock<Layout> = LazyLock::new(|| LAYOUT.of(SECOND));
 
 /// With nothing held.
 fn known<'a>(ours: &'a Objects, lb_service: Option<&'a LbService>) -> Known<'a> {
     Known { ours, held: &NOTHING, lb_service, layout: &LAYOUT, read: &NO_PATHS }
 }
 
+/// Of a Service with one load balancer.
+fn next_for<'a>(wanted: &'a Wanted, known: Known<'a>) -> Option<Step<'a>> {
+    next(&[(wanted, known)]).map(|(_, step)| step)
+}
+
 fn step<'a>(wanted: &'a Wanted, ours: &'a Objects, lb_service: Option<&'a LbService>) -> Option<Step<'a>> {
-    next(wanted, &known(ours, lb_service))
+    next_for(wanted, known(ours, lb_service))
 }
 
 /// What NSX and the inventory make of the steps.
@@ -79,13 +89,15 @@ struct World {
     read: BTreeSet<Box<str>>,
     made: u32,
     reserved: u8,
+    /// Of which load balancer the next objects are.
+    second: Option<IpFamily>,
     log: Vec<String>,
 }
 
 impl World {
     /// Of an object that this program creates. What has its id already is in the way.
     fn own_marks(&mut self, kind: Kind, port: Option<Port>) -> Marks {
-        let id = LAYOUT.id(kind, UID, port, 0);
+        let id = LAYOUT.of(self.second).id(kind, UID, port, 0);
         let Objects { servers, pools, monitors, allocations, .. } = &self.objects;
         let ids = servers.iter().map(|one| &one.marks.id).chain(pools.iter().map(|one| &one.marks.id));
         let ids = ids.chain(monitors.iter().map(|one| &one.marks.id));
@@ -110,6 +122,7 @@ impl World {
             service_uid: None,
             cluster_uid: Some(CLUSTER.into()),
             port,
+            second: self.second,
         }
     }
 
@@ -244,7 +257,8 @@ impl World {
                 "read"
             }
             Step::CreateGroup { ranges } => {
-                let left = objects.groups.first().map(|one| one.marks.path.clone());
+                let mut left = objects.groups.iter().filter(|one| one.marks.second == self.second);
+                let left = left.next().map(|one| one.marks.path.clone());
                 match left {
                     Some(path) => drop(self.listed.insert(path)),
                     None => {
@@ -260,7 +274,8 @@ impl World {
                 "change group"
             }
             Step::CreatePersistenceProfile { timeout } => {
-                let left = objects.persistence_profiles.first().map(|one| one.marks.path.clone());
+                let mut left = objects.persistence_profiles.iter().filter(|one| one.marks.second == self.second);
+                let left = left.next().map(|one| one.marks.path.clone());
                 match left {
                     Some(path) => drop(self.listed.insert(path)),
                     None => {
@@ -315,8 +330,11 @@ impl World {
                 "delete monitor"
             }
             Step::Release(allocation) => {
-                let is_other =
-                    |server: &VirtualServer| allocation.address.is_some() && server.address != allocation.address;
+                // An address that is not known may be that of any virtual server of the same load balancer.
+                let is_known = |server: &VirtualServer| {
+                    allocation.address.is_some() || server.marks.second != allocation.marks.second
+                };
+                let is_other = |server: &VirtualServer| is_known(server) && server.address != allocation.address;
                 assert!(objects.servers.iter().all(is_other), "the address may be in use");
                 objects.allocations.retain(|one| one != *allocation);
                 "release"
@@ -337,7 +355,7 @@ impl World {
         for _ in 0..steps {
             let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
             let known = Known { read: &read, ..known(&objects, lb_service.as_ref()) };
-            let Some(step) = next(wanted, &known) else { break };
+            let Some(step) = next_for(wanted, known) else { break };
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             let address = address(wanted, &self.objects);
             let served = self.served(wanted, address);
@@ -351,6 +369,29 @@ impl World {
                 break;
             }
         }
+        std::mem::take(&mut self.log)
+    }
+
+    /// Applies so many steps towards both load balancers of a Service.
+    fn begin_both(&mut self, first: &Wanted, second: &Wanted, steps: usize) -> Vec<String> {
+        self.read.clear();
+        for _ in 0..steps {
+            assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
+            let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
+            let (of_first, of_second) = (objects.of(None), objects.of(SECOND));
+            let known = |ours, layout| Known { ours, layout, read: &read, ..known(ours, lb_service.as_ref()) };
+            let mut all = vec![(first, known(&of_first, &*LAYOUT)), (second, known(&of_second, &*SECOND_LAYOUT))];
+            // One that is neither there nor wanted is not planned.
+            all.retain(|(wanted, known)| !wanted.ports.is_empty() || !known.ours.is_empty());
+            let Some((at, step)) = next(&all) else { break };
+            let (wanted, known) = all[at];
+            self.second = known.layout.second;
+            self.apply(&step, wanted);
+            if matches!(step, Step::Obstructed { .. }) {
+                break;
+            }
+        }
+        self.second = None;
         std::mem::take(&mut self.log)
     }
 
@@ -581,7 +622,7 @@ fn a_virtual_server_that_is_not_ours_is_reported_where_one_is_to_be() {
     world.ensure(&one);
     let mut held = Objects { servers: std::mem::take(&mut world.objects.servers), ..Objects::default() };
     held.servers[0].marks = world.marks(Kind::VirtualServer, Some(tcp(81)));
-    let step = next(&one, &Known { held: &held, ..known(&world.objects, world.lb_service.as_ref()) });
+    let step = next_for(&one, Known { held: &held, ..known(&world.objects, world.lb_service.as_ref()) });
     assert!(matches!(step, Some(Step::Obstructed { server, .. }) if *server == held.servers[0]), "{step:?}");
 }
 

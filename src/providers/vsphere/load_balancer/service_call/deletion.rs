@@ -2,14 +2,15 @@
 
 use tracing::warn;
 
-use super::{Seen, ServiceCall};
+use super::{Seen, ServiceCall, Target, next};
 use crate::base::error_chain::chain;
 use crate::cloud::Error;
 use crate::providers::vsphere::load_balancer::contents::Selection;
+use crate::providers::vsphere::load_balancer::families::Asked;
 use crate::providers::vsphere::load_balancer::inventory::Need;
 use crate::providers::vsphere::load_balancer::objects::{Allocation, VirtualServer};
 use crate::providers::vsphere::load_balancer::ownership::Judged;
-use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted};
+use crate::providers::vsphere::load_balancer::plan::Step;
 use crate::providers::vsphere::load_balancer::{config_wrong, wanted};
 
 /// The allocations whose addresses decide whether they are released: those that only a virtual server, while it is there,
@@ -23,28 +24,22 @@ fn undecided(seen: &Seen) -> Vec<Allocation> {
 impl ServiceCall<'_> {
     pub(in crate::providers::vsphere::load_balancer) async fn delete(mut self) -> Result<(), Error> {
         self.check(Need::Any)?;
-        let wanted = Wanted {
-            ports: Vec::new(),
-            members: Vec::new(),
-            ingress: self.ingress.clone(),
-            cluster_uid: self.layout.cluster_uid.clone(),
-            service_uid: self.uid().map(str::to_owned),
-            features: wanted::features_of(self.service, false).unwrap_or_default(),
-            adopts_fully: false,
-        };
+        let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool: false };
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             if self.read_one(&undecided(&seen)).await? {
                 continue;
             }
-            let Some(step) = plan::next_deletion(&wanted, &seen.known(&self.layout)) else {
+            let balancers = asked.balancers(&seen.judged.ours);
+            let targets: Vec<Target> = balancers.into_iter().map(|one| self.deletion(&seen, one)).collect();
+            let Some((target, step)) = next(&targets, &seen) else {
                 return self.end(&seen).await;
             };
             // One reading may miss the virtual server that has the address.
             if matches!(step, Step::Release(_)) && !self.inventory().was_complete(&self.key) {
                 self.check(Need::Second)?;
             }
-            self.perform(None, &step).await?;
+            self.perform(target, &step).await?;
         }
         Err(self.endless())
     }

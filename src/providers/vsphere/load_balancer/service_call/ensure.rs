@@ -1,5 +1,6 @@
 //! Creates the load balancer of a Service, or brings it up to date.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,32 +8,49 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
 use tokio::time::Instant;
 
-use super::{Seen, ServiceCall};
+use super::{Seen, ServiceCall, Target, next};
 use crate::cloud::{Error, Reason};
+use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::config::{CompleteClass, Pool, Profile};
 use crate::providers::vsphere::load_balancer::backend::{Full, Parts, Usage};
-use crate::providers::vsphere::load_balancer::inventory::Need;
+use crate::providers::vsphere::load_balancer::families::{Asked, Balancer};
+use crate::providers::vsphere::load_balancer::inventory::{Creating, Need};
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
-use crate::providers::vsphere::load_balancer::objects::Allocation;
-use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted, WantedPort};
-use crate::providers::vsphere::load_balancer::wanted::Features;
-use crate::providers::vsphere::load_balancer::{LATER, config_wrong, members, status, wanted};
+use crate::providers::vsphere::load_balancer::objects::{Allocation, Objects};
+use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort};
+use crate::providers::vsphere::load_balancer::{LATER, config_wrong, families, members, status, wanted};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::routes::Adoption;
 
 /// How old the reading may be in which a name of the configuration is not found.
 const RECENT: Duration = Duration::from_secs(60);
 
-impl ServiceCall<'_> {
+/// What a call has done so far.
+#[derive(Default)]
+struct Progress<'a> {
+    /// Keeps the load balancer service.
+    creating: Option<Creating<'a>>,
+    has_room: bool,
+    /// The load balancers whose address was reserved by this call.
+    allocated: BTreeSet<Option<IpFamily>>,
+    /// The load balancers whose pool of addresses has their family.
+    checked: BTreeSet<Option<IpFamily>>,
+}
+
+impl<'a> ServiceCall<'a> {
     pub(in crate::providers::vsphere::load_balancer) async fn ensure(
         mut self,
         nodes: &[Arc<Node>],
     ) -> Result<LoadBalancerStatus, Error> {
-        wanted::check_class(&self.of.config, wanted::class_of(self.service))?;
+        let class = wanted::class_of(self.service);
+        wanted::check_class(&self.of.config, class)?;
         let ports = wanted::ports_of(self.service)?;
-        let features = wanted::features_of(self.service, self.of.config.snat_disabled)?;
+        let has_ipv6_pool = self.of.config.ipv6_pools.contains_key(class);
+        wanted::check_families(self.service, class, has_ipv6_pool)?;
+        wanted::features_of(self.service, self.of.config.snat_disabled, IpFamily::V4)?;
+        let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool };
         self.check(Need::Any)?;
-        let (mut creating, mut allocated, mut has_room) = (None, false, false);
+        let mut progress = Progress::default();
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             if let Err(unusable) = &seen.lb_service {
@@ -43,40 +61,107 @@ impl ServiceCall<'_> {
             if is_needed && self.read_one(&seen.judged.unread).await? {
                 continue;
             }
-            let (wanted, parts) =
-                self.wanted(&seen, &ports, &features, nodes).map_err(|error| self.unless_outdated(error))?;
-            let Some(step) = plan::next(&wanted, &seen.known(&self.layout)) else {
-                return self.completed(&wanted, &seen);
+            let targets = self.targets(&seen, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
+            let Some((target, step)) = next(&targets, &seen) else {
+                return self.completed(&asked, &targets, &seen);
             };
-            self.check_missed(&step)?;
-            if is_creation(&step) && !has_room {
-                self.check_room(&seen, &wanted).await?;
-                has_room = true;
-            }
-            if matches!(step, Step::CreateLbService | Step::CreateServer { .. }) && creating.is_none() {
-                creating = Some(self.inventory().create()?);
-            }
-            match self.perform(Some(&parts), &step).await {
-                Ok(()) => allocated |= matches!(step, Step::Allocate { .. }),
+            match self.advance(&asked, &seen, &targets, (target, &step), &mut progress).await {
+                Ok(()) => {}
                 // It is beside the address in use, and may never get one.
-                Err(error) if is_reading_of_surplus(&step, &seen) && error.reason() == reason::NSXUnavailable => {
-                    return self.completed(&wanted, &seen);
+                Err(error) if is_reading_of_surplus(&step, target) && error.reason() == reason::NSXUnavailable => {
+                    return self.completed(&asked, &targets, &seen);
                 }
-                Err(error) => self.failed(&seen, &step, allocated, error).await?,
+                Err(error) => return self.failed(&asked, &seen, &targets, target, error),
             }
         }
         Err(self.endless())
     }
 
+    /// Makes one step, if it may be made.
+    async fn advance(
+        &self,
+        asked: &Asked<'_>,
+        seen: &Seen,
+        targets: &[Target],
+        (target, step): (&Target, &Step<'_>),
+        progress: &mut Progress<'a>,
+    ) -> Result<(), Error> {
+        self.check_missed(step)?;
+        let which = target.balancer.second;
+        if is_creation(step) {
+            if !progress.has_room {
+                self.check_room(seen, targets).await?;
+                progress.has_room = true;
+            }
+            let family = asked.required(&target.balancer).filter(|_| has_no_address(target));
+            if let Some(family) = family.filter(|_| !progress.checked.contains(&which)) {
+                self.check_family(target, family).await?;
+                progress.checked.insert(which);
+            }
+        }
+        let is_made = matches!(step, Step::CreateLbService | Step::CreateServer { .. });
+        if is_made && progress.creating.is_none() {
+            progress.creating = Some(self.inventory().create()?);
+        }
+        let is_allocated = progress.allocated.contains(&which);
+        if let Step::CreateServer { address, .. } = step
+            && target.ours.servers.is_empty()
+            && let Some(family) = asked.required(&target.balancer).filter(|family| IpFamily::of(*address) != *family)
+        {
+            self.release(seen, target, *address, is_allocated).await?;
+            return Err(wrong_family(target, *address, family));
+        }
+        match self.perform(target, step).await {
+            Ok(()) => {
+                if matches!(step, Step::Allocate { .. }) {
+                    progress.allocated.insert(which);
+                }
+                Ok(())
+            }
+            Err(error) => self.refused(seen, target, step, is_allocated, error).await,
+        }
+    }
+
     /// Nothing is left to do.
-    fn completed(&self, wanted: &Wanted, seen: &Seen) -> Result<LoadBalancerStatus, Error> {
-        self.inventory().completed(&self.key);
-        let address = plan::address(wanted, &seen.judged.ours);
-        let ignored = plan::ignored(wanted, &seen.known(&self.layout));
+    fn completed(&self, asked: &Asked<'_>, targets: &[Target], seen: &Seen) -> Result<LoadBalancerStatus, Error> {
+        let wanted = || targets.iter().filter(|target| target.balancer.is_wanted);
+        self.inventory().completed(&self.key, wanted().map(|target| target.balancer.family).collect());
+        let mut ignored: Vec<&str> = Vec::new();
+        for field in wanted().flat_map(|target| plan::ignored(&target.wanted, &target.known(seen))) {
+            if !ignored.contains(&field) {
+                ignored.push(field);
+            }
+        }
         self.inventory().remark(&self.key, &ignored);
-        match address.filter(|_| ignored.is_empty()) {
-            Some(address) => wanted::check_address(&wanted.features, address).map(|()| status(Some(address))),
-            None => Ok(status(address)),
+        let addresses = wanted().filter_map(|target| Some((target, target.address()?)));
+        for (target, address) in addresses.clone().filter(|_| ignored.is_empty()) {
+            wanted::check_address(&target.wanted.features, address)?;
+        }
+        Ok(status(families::in_order(asked.families, addresses.map(|(_, address)| address))))
+    }
+
+    /// What a failure means for the whole. Where it is of the second load balancer, the Service gets the address of the first
+    /// one, and is announced: the failure is reported by the next sync.
+    fn failed(
+        &self,
+        asked: &Asked<'_>,
+        seen: &Seen,
+        targets: &[Target],
+        target: &Target,
+        error: Error,
+    ) -> Result<LoadBalancerStatus, Error> {
+        let is_of_second = target.balancer.second.is_some() && target.balancer.is_wanted;
+        let is_final = !matches!(error, Error::NotLeader | Error::Pending { .. });
+        let is_complete =
+            |one: &Target| one.balancer.second.is_none() && next(std::slice::from_ref(one), seen).is_none();
+        let first = targets.iter().find(|one| is_complete(one)).and_then(Target::address);
+        match first.filter(|address| is_of_second && is_final && !self.ingress.contains(address)) {
+            None => Err(error),
+            Some(_) => {
+                self.inventory().announce_one(&self.key);
+                let served = targets.iter().filter(|one| one.balancer.is_wanted && !one.ours.servers.is_empty());
+                Ok(status(families::in_order(asked.families, served.filter_map(Target::address))))
+            }
         }
     }
 
@@ -86,6 +171,18 @@ impl ServiceCall<'_> {
         let may_exist = is_creation(step) && !self.ingress.is_empty();
         let matters = may_exist || matches!(step, Step::Release(_));
         if matters && !self.inventory().was_complete(&self.key) { self.check(Need::Second) } else { Ok(()) }
+    }
+
+    /// Whether the pool of addresses has the family that the load balancer is to have.
+    async fn check_family(&self, target: &Target, family: IpFamily) -> Result<(), Error> {
+        let Some(Parts { address_pool, .. }) = &target.parts else { return Ok(()) };
+        if self.of.backend.has_family(address_pool, family).await? {
+            return Ok(());
+        }
+        let family = family.as_str();
+        Err(config_wrong(format!(
+            "the IP pool {address_pool} has no {family} addresses, and the Service asks for {family}"
+        )))
     }
 
     /// What the configuration names may be there meanwhile: a recent reading decides.
@@ -98,15 +195,19 @@ impl ServiceCall<'_> {
     }
 
     /// Whether the load balancer service has room for what is to be created. Where it does not say, NSX does when it is full.
-    async fn check_room(&self, seen: &Seen, wanted: &Wanted) -> Result<(), Error> {
+    async fn check_room(&self, seen: &Seen, targets: &[Target]) -> Result<(), Error> {
         let Ok(Some(lb_service)) = &seen.lb_service else { return Ok(()) };
-        let has_server =
-            |port: &&WantedPort| seen.judged.ours.servers.iter().any(|one| one.marks.port == Some(port.port));
-        let ports = wanted.ports.len() - wanted.ports.iter().filter(has_server).count();
+        let lacking = |target: &Target| {
+            let has_server =
+                |port: &&WantedPort| target.ours.servers.iter().any(|one| one.marks.port == Some(port.port));
+            target.wanted.ports.len() - target.wanted.ports.iter().filter(has_server).count()
+        };
+        let ports: usize = targets.iter().map(lacking).sum();
         if ports == 0 {
             return Ok(());
         }
-        let needed = Usage::of_ports(ports, wanted.members.len());
+        let members = targets.iter().map(|target| lacking(target).saturating_mul(target.wanted.members.len())).sum();
+        let needed = Usage::of_ports(ports, members);
         let mut taken = self.inventory().take_room(&needed);
         if taken.is_none()
             && let Ok(usage) = self.of.backend.usage(&lb_service.path).await
@@ -124,31 +225,44 @@ impl ServiceCall<'_> {
     }
 
     /// What follows from a step that failed. It is no failure of the load balancer if it concerned what serves nothing.
-    async fn failed(&self, seen: &Seen, step: &Step<'_>, allocated: bool, error: Error) -> Result<(), Error> {
+    async fn refused(
+        &self,
+        seen: &Seen,
+        target: &Target,
+        step: &Step<'_>,
+        is_allocated: bool,
+        error: Error,
+    ) -> Result<(), Error> {
         if error.reason() == reason::AddressUnavailable {
-            if !seen.judged.ours.servers.is_empty() {
+            if !target.ours.servers.is_empty() {
                 return Ok(());
             }
             self.inventory().wait_for_address(&self.key);
         }
-        if let (Step::CreateServer { address, .. }, true) = (step, allocated && is_refusal(error.reason())) {
-            let known = seen.known(&self.layout);
-            let is_free = |one: &&Allocation| one.address == Some(*address) && !known.has_server_on(one);
-            if let Some(allocation) = known.ours.allocations.iter().find(is_free) {
-                self.perform(None, &Step::Release(allocation)).await?;
-            }
+        if let (Step::CreateServer { address, .. }, true) = (step, is_refusal(error.reason())) {
+            self.release(seen, target, *address, is_allocated).await?;
         }
         Err(error)
     }
 
-    /// The load balancer as it is to be, and what it is made of.
-    fn wanted(
+    /// Releases an address that this call has reserved in vain.
+    async fn release(&self, seen: &Seen, target: &Target, address: IpAddr, is_allocated: bool) -> Result<(), Error> {
+        let known = target.known(seen);
+        let is_free = |one: &&Allocation| one.address == Some(address) && !known.has_server_on(one);
+        match known.ours.allocations.iter().find(is_free).filter(|_| is_allocated) {
+            Some(allocation) => self.perform(target, &Step::Release(allocation)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The load balancers as they are to be.
+    fn targets(
         &self,
         seen: &Seen,
+        asked: &Asked<'_>,
         ports: &[(Port, u16)],
-        features: &Features,
         nodes: &[Arc<Node>],
-    ) -> Result<(Wanted, Parts), Error> {
+    ) -> Result<Vec<Target>, Error> {
         let requested = wanted::class_of(self.service);
         let servers = &seen.judged.ours.servers;
         let class = servers.iter().map(|server| &*server.class).find(|class| !class.is_empty()).unwrap_or(requested);
@@ -163,33 +277,54 @@ impl ServiceCall<'_> {
         wanted::check_class(&self.of.config, class)?;
         let complete =
             self.of.config.class(class).ok_or_else(|| config_wrong(format!("the class {class:?} is not complete")))?;
-        let named = servers.iter().map(|server| &*server.address_pool).find(|pool| !pool.is_empty());
-        let address_pool = match named {
-            Some(pool) => pool.to_owned(),
-            None => self.pool(complete.pool)?,
-        };
         let wanted_port = |(port, node_port): &(Port, u16)| {
             Ok(WantedPort { port: *port, node_port: *node_port, profile: self.profile(&complete, port.protocol)? })
         };
-        let mut wanted = Wanted {
-            ports: ports.iter().map(wanted_port).collect::<Result<_, Error>>()?,
-            members: Vec::new(),
-            ingress: self.ingress.clone(),
-            cluster_uid: self.layout.cluster_uid.clone(),
-            service_uid: self.uid().map(str::to_owned),
-            features: features.clone(),
-            adopts_fully: self.of.adoption == Adoption::Full,
+        let ports: Vec<WantedPort> = ports.iter().map(wanted_port).collect::<Result<_, Error>>()?;
+        let target = |balancer: Balancer| {
+            let target = self.deletion(seen, balancer);
+            match balancer.is_wanted {
+                true => self.wanted(target, (class, &complete), &ports, nodes),
+                false => Ok(target),
+            }
         };
-        let is_ipv4 = plan::address(&wanted, &seen.judged.ours).is_none_or(|address: IpAddr| address.is_ipv4());
-        wanted.members = members::of_nodes(nodes, is_ipv4);
-        let parts = Parts {
+        asked.balancers(&seen.judged.ours).into_iter().map(target).collect()
+    }
+
+    /// One load balancer as it is to be.
+    fn wanted(
+        &self,
+        mut target: Target,
+        (class, complete): (&str, &CompleteClass<'_>),
+        ports: &[WantedPort],
+        nodes: &[Arc<Node>],
+    ) -> Result<Target, Error> {
+        let family = target.balancer.family;
+        let members = members::of_nodes(nodes, family);
+        target.wanted.ports = ports.to_vec();
+        target.wanted.features = wanted::features_of(self.service, self.of.config.snat_disabled, family)?;
+        target.wanted.adopts_fully = self.of.adoption == Adoption::Full;
+        target.wanted.members.clone_from(&members);
+        let address_pool = match (named_pool(&target), target.balancer.second) {
+            (Some(pool), _) => pool,
+            (None, Some(_)) => self.ipv6_pool(class)?,
+            (None, None) => self.pool(complete.pool)?,
+        };
+        target.parts = Some(Parts {
             class: class.to_owned(),
             address_pool,
-            members: wanted.members.clone(),
+            members,
             size: self.of.config.size.as_str(),
             tier1: self.of.config.tier1.clone(),
-        };
-        Ok((wanted, parts))
+        });
+        Ok(target)
+    }
+
+    fn ipv6_pool(&self, class: &str) -> Result<String, Error> {
+        let pool = self.of.config.ipv6_pools.get(class).cloned();
+        pool.ok_or_else(|| {
+            config_wrong(format!("the class {class:?} has no pool of addresses for IPv6: --nsx-ipv6-pool"))
+        })
     }
 
     fn pool(&self, pool: &Pool) -> Result<String, Error> {
@@ -232,8 +367,28 @@ fn only(found: Option<&Vec<String>>, what: impl Fn() -> String) -> Result<String
     }
 }
 
-fn is_reading_of_surplus(step: &Step<'_>, seen: &Seen) -> bool {
-    matches!(step, Step::ReadAddress { .. }) && !seen.judged.ours.servers.is_empty()
+/// The pool of addresses that the load balancer has its address of.
+fn named_pool(target: &Target) -> Option<String> {
+    let Objects { servers, allocations, .. } = &target.ours;
+    let address = target.address();
+    let of_servers = servers.iter().map(|server| &*server.address_pool).find(|pool| !pool.is_empty());
+    let is_in_use = |one: &&Allocation| address.is_none() || one.address == address;
+    let of_allocations = || allocations.iter().find(is_in_use).map(|one| &*one.address_pool);
+    of_servers.or_else(of_allocations).map(str::to_owned)
+}
+
+fn has_no_address(target: &Target) -> bool {
+    target.ours.servers.is_empty() && target.ours.allocations.is_empty()
+}
+
+fn wrong_family(target: &Target, address: IpAddr, family: IpFamily) -> Error {
+    let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
+    let family = family.as_str();
+    config_wrong(format!("the IP pool {pool} has given the address {address}, and the Service asks for {family}"))
+}
+
+fn is_reading_of_surplus(step: &Step<'_>, target: &Target) -> bool {
+    matches!(step, Step::ReadAddress { .. }) && !target.ours.servers.is_empty()
 }
 
 fn is_creation(step: &Step<'_>) -> bool {

@@ -14,7 +14,7 @@ use crate::providers::vsphere::load_balancer::plan::WantedPort;
 const HTTP: Port = Port { protocol: Protocol::Tcp, number: 80 };
 
 fn layout() -> Layout {
-    Layout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default() }
+    Layout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), second: None }
 }
 
 /// The object after the step, which keeps a member and a tag that this program does not know.
@@ -38,7 +38,15 @@ fn edited(step: &Step<'_>, mut before: Value) -> Value {
 
 fn marks() -> Marks {
     let (service_uid, cluster_uid) = (None, None);
-    Marks { id: "x".into(), path: "/x".into(), service: "ns/s".into(), service_uid, cluster_uid, port: None }
+    Marks {
+        id: "x".into(),
+        path: "/x".into(),
+        service: "ns/s".into(),
+        service_uid,
+        cluster_uid,
+        port: None,
+        second: None,
+    }
 }
 
 #[test]

@@ -19,6 +19,14 @@ fn any_wanted() -> impl Strategy<Value = Wanted> {
     })
 }
 
+/// A second load balancer, or none. It follows the features of its own.
+fn any_second() -> impl Strategy<Value = Wanted> {
+    (any_wanted(), any::<bool>()).prop_map(|(wanted, is_wanted)| match is_wanted {
+        true => wanted,
+        false => Wanted { ports: Vec::new(), ..wanted },
+    })
+}
+
 fn any_features() -> impl Strategy<Value = Features> {
     let ranges =
         prop::option::of(1u8..3).prop_map(|net| net.map(|net| [IpNet::from(IpAddr::from([net, 0, 0, 0]))].into()));
@@ -71,6 +79,36 @@ proptest! {
         }
         world.delete(Some(CLUSTER));
         prop_assert!(world.objects.is_empty());
+    }
+    /// A second family comes and goes: it ends as it is to be, and while only it changes, nothing of the first does.
+    #[test]
+    fn two_families_come_to_what_is_wanted_beside_each_other(
+        states in prop::collection::vec((any_wanted(), any_second(), 0usize..20), 1..5), last in any_wanted(),
+        second in any_second(), third in any_second(),
+    ) {
+        let mut world = World::default();
+        for (first, second, steps) in states {
+            world.begin_both(&first, &second, steps);
+        }
+        let addresses = |world: &World| [None, SECOND].map(|which| {
+            let ours = world.objects.of(which);
+            let server = ours.servers.first().and_then(|server| server.address);
+            server.or_else(|| ours.allocations.iter().find_map(|allocation| allocation.address))
+        });
+        let before = addresses(&world);
+        world.begin_both(&last, &second, usize::MAX);
+        world.assert_is(None, &last);
+        world.assert_is(SECOND, &second);
+        prop_assert_eq!(world.begin_both(&last, &second, usize::MAX), Vec::<String>::new());
+        let after = addresses(&world);
+        prop_assert!(before[0].is_none() || before[0] == after[0]);
+        prop_assert!(before[1].is_none() || second.ports.is_empty() || before[1] == after[1]);
+        let first = world.objects.of(None);
+        world.begin_both(&last, &third, usize::MAX);
+        world.assert_is(SECOND, &third);
+        prop_assert_eq!(world.objects.of(None), first);
+        world.begin_both(&Wanted { ports: Vec::new(), ..last }, &Wanted { ports: Vec::new(), ..third }, usize::MAX);
+        prop_assert!(world.objects.is_empty(), "{:?}", world.objects);
     }
     /// An administrator, another program and restarts come in between.
     #[test]
@@ -191,6 +229,24 @@ impl World {
         for path in self.objects.pools.iter_mut().flat_map(|pool| &mut pool.monitors) {
             *path = renamed.get(path).cloned().unwrap_or_default();
         }
+    }
+
+    /// One of two load balancers is as it is to be.
+    fn assert_is(&self, second: Option<IpFamily>, wanted: &Wanted) {
+        let ours = self.objects.of(second);
+        if wanted.ports.is_empty() {
+            assert!(ours.is_empty(), "{ours:?}");
+            return;
+        }
+        let served: BTreeSet<Port> = ours.servers.iter().filter_map(|server| server.marks.port).collect();
+        assert_eq!(served, wanted.ports.iter().map(|port| port.port).collect());
+        assert_eq!((ours.pools.len(), ours.allocations.len()), (wanted.ports.len(), 1));
+        assert!(ours.pools.iter().all(|pool| members::are_equal(&pool.members, &wanted.members)));
+        for server in &ours.servers {
+            assert_eq!(server.address, ours.allocations[0].address);
+            assert!(ours.pools.iter().any(|pool| pool.marks.path == server.pool));
+        }
+        World { objects: ours, ..self.clone() }.assert_features(wanted);
     }
 
     /// Virtual servers of this program, and all with full adoption, follow what the Service asks for.

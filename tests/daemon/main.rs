@@ -16,6 +16,7 @@ mod cluster;
 mod crash;
 mod credentials;
 mod deletion;
+mod dual_stack;
 mod handover;
 mod image;
 mod join;

@@ -62,6 +62,16 @@ impl ApiServer {
         Self::start_with(|folder| audit::flags(folder).into()).await
     }
 
+    /// A server of one's own whose Services may have addresses of both families.
+    ///
+    /// # Panics
+    ///
+    /// As [`ApiServer::start`].
+    pub async fn dual_stack() -> Self {
+        // Of a flag that is given twice the last one counts.
+        Self::start_with(|_| vec!["--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112".to_owned()]).await
+    }
+
     async fn start_with(flags: impl Fn(&Path) -> Vec<String>) -> Self {
         install_crypto();
         let mut trouble = String::new();

@@ -5,7 +5,7 @@ use serde_json::json;
 use support::fake_nsx::{Model, Realization, Trouble};
 
 use super::world::*;
-use ccm::providers::vsphere::config::{Pool, Profile};
+use ccm::providers::vsphere::config::{LoadBalancers as Config, Pool, Profile, Size};
 
 const LISTS: [&str; 5] =
     ["LIST lb-services", "LIST lb-virtual-servers", "LIST lb-pools", "LIST lb-monitor-profiles", "LIST ip-allocations"];
@@ -326,4 +326,13 @@ async fn a_full_load_balancer_service_is_said_before_anything_is_created() {
     announced.await;
     crate::world::advance(std::time::Duration::from_secs(10)).await;
     world.ensured(&two).await;
+}
+
+#[tokio::test]
+async fn a_load_balancer_service_that_states_no_capacity_is_not_full() {
+    let world = World::with(Model::small(), Some(UID), Config { size: Size::Dlb, ..config() }).await;
+    for name in ["ns/a", "ns/b"] {
+        world.ensured(&service(name, &[("TCP", 80, 30080)])).await;
+    }
+    assert_eq!(world.counted(), [1, 2, 2, 2, 2]);
 }

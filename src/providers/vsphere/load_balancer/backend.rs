@@ -102,7 +102,7 @@ pub struct PoolUpdate {
 }
 
 /// What a load balancer service has, or a Service needs of it: virtual servers, pools and members, each with how many there
-/// may be.
+/// may be. Where that is 0, it is not known: a distributed load balancer has no size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage([(usize, usize); 3]);
 
@@ -136,7 +136,7 @@ impl Usage {
     /// What there is no room for.
     pub fn take(&mut self, needed: &Self) -> Result<(), Full> {
         for ((what, (used, allowed)), (needed, _)) in Self::WHAT.into_iter().zip(self.0).zip(needed.0) {
-            if needed > 0 && used.saturating_add(needed) > allowed {
+            if allowed > 0 && needed > 0 && used.saturating_add(needed) > allowed {
                 return Err(Full { what, used, allowed });
             }
         }
@@ -218,6 +218,7 @@ mod tests {
         assert_eq!(usage.take(&Usage::of_ports(1, 2)), Err(full));
         assert_eq!(usage.take(&Usage::of_ports(1, 1)), Ok(()));
         assert_eq!(Usage::new((21, 20), (0, 9), (0, 9)).take(&Usage::of_ports(0, 7)), Ok(()), "nothing is needed");
+        assert_eq!(Usage::new((1, 0), (1, 0), (9, 0)).take(&Usage::of_ports(1, 9)), Ok(()), "no capacity is stated");
         assert_eq!(usage.take(&Usage::of_ports(1, 0)), Err(Full { what: "virtual servers", used: 20, allowed: 20 }));
     }
 }

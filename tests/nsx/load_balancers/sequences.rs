@@ -336,3 +336,23 @@ async fn a_load_balancer_service_that_states_no_capacity_is_not_full() {
     }
     assert_eq!(world.counted(), [1, 2, 2, 2, 2]);
 }
+
+#[tokio::test]
+async fn what_all_services_need_is_read_and_created_once() {
+    let world = World::start(Some(UID)).await;
+    let services: Vec<_> =
+        (0..16).map(|number| service(&format!("ns/s{number}"), &[("TCP", 80, 30080 + number)])).collect();
+    world.delete(&services[0]).await.unwrap();
+    let count = |sent: &[String], operation: &str| sent.iter().filter(|one| *one == operation).count();
+    for services in services.chunks(8) {
+        world.sent();
+        let all = futures::future::join_all(services.iter().map(|service| world.try_ensure(service))).await;
+        assert!(all.iter().all(Result::is_ok), "{all:?}");
+        crate::world::advance(std::time::Duration::from_secs(10)).await;
+        let sent = world.sent();
+        let (created, read) = (count(&sent, "PUT lb-services"), count(&sent, "GET service-usage"));
+        assert_eq!(created + read, 1, "the first create the load balancer service, the others read how full it is");
+        assert_eq!(count(&sent, "GET lb-services"), 0, "none meets what another one has created");
+    }
+    assert_eq!(world.counted(), [1, 16, 16, 16, 16]);
+}

@@ -6,6 +6,7 @@
 //! Everything is forgotten when the lead ends.
 
 mod readings;
+mod single;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -50,6 +51,10 @@ pub struct Inventory {
     events: broadcast::Sender<ServiceEvent>,
     /// How many readings were completed, of all terms.
     completed: watch::Sender<u64>,
+    /// The reading of how full the load balancer service is.
+    pub usage_reading: single::Single,
+    /// The creation of the load balancer service.
+    pub lb_service_creation: single::Single,
 }
 
 /// Never locked over an await.
@@ -115,7 +120,8 @@ impl Failure {
 impl Default for Inventory {
     fn default() -> Self {
         let (events, completed) = (broadcast::Sender::new(BACKLOG), watch::Sender::new(0));
-        Self { state: Mutex::default(), wake: Notify::new(), events, completed }
+        let (usage_reading, lb_service_creation) = (single::Single::default(), single::Single::default());
+        Self { state: Mutex::default(), wake: Notify::new(), events, completed, usage_reading, lb_service_creation }
     }
 }
 

@@ -103,6 +103,14 @@ impl<'a> ServiceCall<'a> {
         if is_made && progress.creating.is_none() {
             progress.creating = Some(self.inventory().create()?);
         }
+        let _only = match step {
+            Step::CreateLbService => match self.inventory().lb_service_creation.begin().await {
+                Some(only) => Some(only),
+                // Another call has created it.
+                None => return Ok(()),
+            },
+            _ => None,
+        };
         let is_allocated = progress.allocated.contains(&which);
         if let Step::CreateServer { address, .. } = step
             && target.ours.servers.is_empty()
@@ -209,10 +217,8 @@ impl<'a> ServiceCall<'a> {
         let members = targets.iter().map(|target| lacking(target).saturating_mul(target.wanted.members.len())).sum();
         let needed = Usage::of_ports(ports, members);
         let mut taken = self.inventory().take_room(&needed);
-        if taken.is_none()
-            && let Ok(usage) = self.of.backend.usage(&lb_service.path).await
-        {
-            self.inventory().note_usage(usage);
+        if taken.is_none() {
+            self.read_usage(&lb_service.path).await;
             taken = self.inventory().take_room(&needed);
         }
         let Some(Err(Full { what, used, allowed })) = taken else { return Ok(()) };
@@ -222,6 +228,14 @@ impl<'a> ServiceCall<'a> {
             lb_service.path
         );
         Err(Error::Exhausted { reason: reason::LoadBalancerCapacity, message, after: LATER })
+    }
+
+    /// Reads how full the load balancer service is, or waits for another call that does.
+    async fn read_usage(&self, lb_service: &str) {
+        let Some(_only) = self.inventory().usage_reading.begin().await else { return };
+        if let Ok(usage) = self.of.backend.usage(lb_service).await {
+            self.inventory().note_usage(usage);
+        }
     }
 
     /// What follows from a step that failed. It is no failure of the load balancer if it concerned what serves nothing.

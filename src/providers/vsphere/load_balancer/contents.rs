@@ -221,6 +221,8 @@ impl Contents {
 /// Inserts by path, so that the same one is chosen whatever the order of the lists.
 fn insert<T>(all: &mut Vec<T>, new: T, path: impl Fn(&T) -> &str) {
     let place = all.partition_point(|one| path(one) < path(&new));
+    // Most Services have one of each kind, and without this there would be room for four.
+    all.reserve_exact(1);
     all.insert(place, new);
 }
 

@@ -112,6 +112,7 @@ fn merge_lists<T: Listed>(old: &[T], new: &mut Vec<T>, before: Before<'_>, misse
         }
     }
     new.sort_by(|one, other| one.path().cmp(other.path()));
+    new.shrink_to_fit();
 }
 
 #[cfg(test)]
@@ -166,6 +167,8 @@ mod tests {
         let known = of(&[("a", 1), ("b", 1)]);
         let once = merged(of(&[("b", 1)]), &known, &[], &[]);
         assert_eq!((&once.contents, &once.missed), (&known, &paths(&["a"])));
+        let monitors = once.contents.services.values().map(|objects| &objects.monitors);
+        assert!(monitors.into_iter().all(|monitors| monitors.capacity() == monitors.len()), "no room is kept for more");
         assert!(once.changed.is_empty());
         let twice = merged(of(&[("b", 1)]), &once.contents, &[], &["a"]);
         assert_eq!((twice.contents, twice.missed), (of(&[("b", 1)]), BTreeSet::new()));

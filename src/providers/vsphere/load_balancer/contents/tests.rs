@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::layout::{GROUPS, Owner, PERSISTENCE_PROFILES};
+use super::super::layout::{GROUPS, Owner, PERSISTENCE_PROFILES, TCP_MONITOR};
 use super::*;
 
 fn layout() -> Layout {
@@ -174,4 +174,18 @@ fn the_load_balancer_service_is_the_configured_one_or_that_of_the_gateway_or_of_
     assert_eq!(error.to_string(), r#"load balancer service "untagged" is configured for router "/t1" not "/t2""#);
     let error = id(Selection::Existing { id: "none", tier1: None }).unwrap_err();
     assert_eq!(error.to_string(), "no load balancer service found with id none");
+}
+
+#[test]
+fn no_room_is_kept_for_objects_that_a_service_does_not_have() {
+    let mut contents = contents(&[(Kind::VirtualServer, server("a", Some("ns/s"), "/infra/lb-services/x"))]);
+    contents.enter(Kind::Pool, &object("/infra/lb-pools/a", Some("ns/s"), json!({})), &layout());
+    contents.enter(
+        Kind::Monitor,
+        &object("/infra/lb-monitor-profiles/a", Some("ns/s"), json!({"resource_type": TCP_MONITOR})),
+        &layout(),
+    );
+    let Objects { servers, pools, monitors, .. } = &contents.services["ns/s"];
+    assert_eq!((servers.len(), pools.len(), monitors.len()), (1, 1, 1));
+    assert_eq!((servers.capacity(), pools.capacity(), monitors.capacity()), (1, 1, 1));
 }

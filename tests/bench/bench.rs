@@ -18,6 +18,7 @@ mod floor;
 mod hand_over;
 mod idle;
 mod latency;
+mod load_balancers;
 mod machines;
 mod memory;
 mod micro;
@@ -44,7 +45,7 @@ use support::report::{Curve, Facts, Measure, Row, Run};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Each chapter and what measures it.
-const CHAPTERS: [(&str, Chapter); 12] = [
+const CHAPTERS: [(&str, Chapter); 14] = [
     ("size", |bench| async move { size::measure(bench) }.boxed_local()),
     ("micro", |bench| async move { micro::measure(bench) }.boxed_local()),
     ("idle", |bench| idle::measure(bench).boxed_local()),
@@ -57,10 +58,12 @@ const CHAPTERS: [(&str, Chapter); 12] = [
     ("latency", |bench| latency::measure(bench).boxed_local()),
     ("hand-over", |bench| hand_over::measure(bench).boxed_local()),
     ("routes", |bench| routes::measure(bench).boxed_local()),
+    ("load-balancers", |bench| load_balancers::measure(bench).boxed_local()),
+    ("load-balancers-handed-over", |bench| load_balancers::handed_over::measure(bench).boxed_local()),
 ];
 
 /// Variables that chapters and subjects read.
-const SETTINGS: [&str; 4] = ["PEER_FLAGS", "STEADY_SECONDS", "LATENCY_CHANGES", "MOST_NODES"];
+const SETTINGS: [&str; 5] = ["PEER_FLAGS", "STEADY_SECONDS", "LATENCY_CHANGES", "MOST_NODES", "LOAD_BALANCERS"];
 
 type Chapter = for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, ()>;
 

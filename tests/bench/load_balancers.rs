@@ -1,0 +1,116 @@
+//! Load balancers on NSX: how fast and with how many calls Services get them, follow the nodes and lose them, and what that
+//! costs when nothing changes. NSX is the stand-in with its limits of rate on, and each call takes 10 ms.
+//!
+//! The nodes are initialised before. A window in which nothing changes is five minutes; `STEADY_SECONDS` makes it shorter,
+//! and `LOAD_BALANCERS="20x5 90x100"` measures other sizes, Services and nodes, for trying.
+
+pub mod handed_over;
+mod services;
+mod steps;
+mod world;
+
+use support::report::OURS;
+
+use crate::Bench;
+use crate::subject::Subject;
+use world::World;
+
+const CHAPTER: &str = "load-balancers";
+/// Services, each with one port, and nodes. The last is more than any load balancer service takes.
+const SIZES: [Size; 3] =
+    [Size { services: 1_000, nodes: 9 }, Size { services: 90, nodes: 100 }, Size { services: 500, nodes: 100 }];
+/// What a load balancer service of the size `XLARGE` takes.
+const MOST_SERVERS: usize = 2_000;
+const MOST_MEMBERS: usize = 10_000;
+/// Objects on a page of a list, and pools, as this program reads them.
+const PAGE: usize = 1_000;
+const POOL_PAGE: usize = 100;
+/// The default of `--nsx-requests-per-second`.
+const RATE: f64 = 80.0;
+
+/// How many Services there are, and how many nodes behind each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    services: usize,
+    nodes: usize,
+}
+
+impl Size {
+    /// Whether one load balancer service takes all. Where it does not, the stand-in has no limits of size.
+    fn fits(self) -> bool {
+        self.services <= MOST_SERVERS && self.services * self.nodes <= MOST_MEMBERS
+    }
+
+    /// The pages of one inventory: load balancer services, virtual servers, pools, monitors, allocations.
+    fn pages(self) -> usize {
+        1 + 3 * self.services.div_ceil(PAGE) + self.pool_pages()
+    }
+
+    fn pool_pages(self) -> usize {
+        self.services.div_ceil(POOL_PAGE)
+    }
+
+    /// The pages of the inventories of so many seconds: one begins every ten.
+    fn pages_within(self, seconds: f64) -> f64 {
+        ((seconds / 10.0).floor() + 1.0) * self.pages() as f64
+    }
+
+    /// `LOAD_BALANCERS`, or those of the promises.
+    fn all() -> Vec<Self> {
+        let Some(text) = std::env::var("LOAD_BALANCERS").ok().filter(|text| !text.is_empty()) else {
+            return SIZES.to_vec();
+        };
+        let size = |word: &str| {
+            let (services, nodes) = word.split_once('x')?;
+            let size = Self { services: services.parse().ok()?, nodes: nodes.parse().ok()? };
+            (size.services > 0 && size.nodes > 3).then_some(size)
+        };
+        let sizes: Option<Vec<Self>> = text.split_whitespace().map(size).collect();
+        sizes.unwrap_or_else(|| panic!("LOAD_BALANCERS is {text:?}; Services and at least 4 nodes are expected: 20x5"))
+    }
+
+    fn name(self) -> String {
+        format!("{} Services, {} nodes", self.services, self.nodes)
+    }
+
+    /// What the Services may cost, in MiB: resident, and at the peak.
+    fn memory(self) -> (f64, f64) {
+        (if self.fits() { 8.0 } else { 12.0 }, 24.0)
+    }
+}
+
+/// Seconds that so many calls may take at the rate of this program.
+fn seconds_of(calls: f64, more: f64) -> f64 {
+    1.3 * calls / RATE + more
+}
+
+/// See the file's header.
+pub async fn measure(bench: &mut Bench) {
+    for subject in bench.subjects() {
+        for size in Size::all() {
+            bench.attempt(CHAPTER, &subject, async |bench| measure_one(bench, &subject, size).await).await;
+        }
+    }
+}
+
+async fn measure_one(bench: &mut Bench, subject: &Subject, size: Size) {
+    let world = World::new(bench, CHAPTER, subject.clone(), size).await;
+    let first = world.start_leading(0, &[]).await;
+    let without = world.memory(&first).await;
+    world.measure_creation(bench).await;
+    let mut memory = vec![world.memory(&first).await];
+    world.measure_quiet(bench, &first).await;
+    let second = world.measure_take_over(bench, first).await;
+    let third = world.measure_restart(bench, second).await;
+    memory.push(world.memory(&third).await);
+    let fourth = world.measure_waiting_write(bench, third).await;
+    let left = world.measure_leaving(bench).await;
+    memory.push(world.memory(&fourth).await);
+    world.report_memory(bench, &without, &memory);
+    let last = match subject.name {
+        OURS => world.measure_without_batches(bench, fourth, left).await,
+        _ => fourth,
+    };
+    world.measure_deletion(bench).await;
+    drop(last);
+}

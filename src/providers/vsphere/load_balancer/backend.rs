@@ -6,6 +6,7 @@ mod nsx;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -95,8 +96,8 @@ pub struct Names {
 pub struct PoolUpdate {
     /// Whose the pool is.
     pub marks: Marks,
-    /// The nodes.
-    pub members: Vec<Member>,
+    /// The nodes, shared by all pools.
+    pub members: Arc<[Member]>,
     /// The UID of the Service.
     pub service_uid: String,
 }

@@ -20,8 +20,8 @@ use crate::providers::vsphere::reason;
 
 /// The nodes by the family of their addresses.
 struct Wanted {
-    of_ipv4: Vec<Member>,
-    of_ipv6: Vec<Member>,
+    of_ipv4: Arc<[Member]>,
+    of_ipv6: Arc<[Member]>,
 }
 
 /// One result for each of `services`.
@@ -36,8 +36,10 @@ pub(super) async fn update(
         Ok(uid) => of.layout(uid),
         Err(error) => return services.iter().map(|_| Err(repeated(&error))).collect(),
     };
-    let wanted =
-        Wanted { of_ipv4: members::of_nodes(nodes, IpFamily::V4), of_ipv6: members::of_nodes(nodes, IpFamily::V6) };
+    let wanted = Wanted {
+        of_ipv4: members::of_nodes(nodes, IpFamily::V4).into(),
+        of_ipv6: members::of_nodes(nodes, IpFamily::V6).into(),
+    };
     let (mut results, mut updates, mut positions) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for (position, service) in services.iter().enumerate() {
         let call = ServiceCall::new(of, permit, service, layout.clone());
@@ -80,7 +82,8 @@ fn planned(call: &ServiceCall<'_>, wanted: &Wanted) -> Result<BTreeMap<Box<str>,
     };
     let service_uid = call.uid().unwrap_or_default();
     let update = |pool: Pool| {
-        let (path, service_uid, members) = (pool.marks.path.clone(), service_uid.to_owned(), members_of(&pool).clone());
+        let (path, service_uid, members) =
+            (pool.marks.path.clone(), service_uid.to_owned(), Arc::clone(members_of(&pool)));
         (path, PoolUpdate { marks: pool.marks, members, service_uid })
     };
     let is_changed = |pool: &Pool| !members::are_equal(&pool.members, members_of(pool));
@@ -95,9 +98,9 @@ async fn write(
     layout: &Layout,
     updates: BTreeMap<Box<str>, PoolUpdate>,
 ) -> BTreeMap<Box<str>, Error> {
-    let wanted: Vec<(Box<str>, Box<str>, Vec<Member>)> = updates
+    let wanted: Vec<_> = updates
         .iter()
-        .map(|(path, update)| (path.clone(), update.marks.service.clone(), update.members.clone()))
+        .map(|(path, update)| (path.clone(), update.marks.service.clone(), Arc::clone(&update.members)))
         .collect();
     let _answers: Vec<Answer<'_>> = wanted.iter().map(|(_, key, _)| Answer { inventory: &of.inventory, key }).collect();
     let record = |change| of.inventory.enter(&change, layout);

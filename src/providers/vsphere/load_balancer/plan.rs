@@ -411,11 +411,16 @@ fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let is_free = |allocation: &&Allocation| !known.has_server_on(allocation);
     let read = || references::read_for_deletion(wanted, known);
     let read_before = if ours.servers.is_empty() { None } else { read() };
+    // NSX keeps what others use.
+    let led_to: BTreeSet<&str> = known.held.servers.iter().map(|server| &*server.pool).collect();
+    let pool = || ours.pools.iter().find(|pool| !led_to.contains(&*pool.marks.path));
+    let pools = || ours.pools.iter().chain(&known.held.pools);
+    let is_probing = |monitor: &Monitor| pools().any(|pool| pool.monitors.contains(&monitor.marks.path));
     marks
         .or(read_before)
         .or_else(|| ours.servers.first().map(Step::DeleteServer))
-        .or_else(|| ours.pools.first().map(Step::DeletePool))
-        .or_else(|| ours.monitors.first().map(Step::DeleteMonitor))
+        .or_else(|| pool().map(Step::DeletePool))
+        .or_else(|| ours.monitors.iter().find(|monitor| !is_probing(monitor)).map(Step::DeleteMonitor))
         .or_else(|| references::deletion(known, None, None))
         .or_else(read)
         .or_else(|| ours.allocations.iter().find(is_free).map(Step::Release))

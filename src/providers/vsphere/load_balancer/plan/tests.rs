@@ -542,6 +542,22 @@ fn an_address_is_not_released_while_a_virtual_server_that_is_not_ours_has_it() {
     assert!(matches!(next_deletion(&nothing, &Known { held: &free, ..known }), Some(Step::Release(_))));
 }
 
+/// Its deletion would be refused, and tried again and again.
+#[test]
+fn a_pool_is_not_deleted_while_a_virtual_server_that_is_not_ours_leads_to_it() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
+    let held = Objects { servers: std::mem::take(&mut world.objects.servers), ..Objects::default() };
+    world.objects.allocations.clear();
+    let nothing = wanted(&[], &[]);
+    let known = known(&world.objects, None);
+    assert_eq!(next_deletion(&nothing, &Known { held: &held, ..known }), None, "nor its monitor");
+    let ours = Objects { pools: Vec::new(), ..world.objects.clone() };
+    let held = Objects { pools: world.objects.pools.clone(), ..held };
+    assert_eq!(next_deletion(&nothing, &Known { ours: &ours, held: &held, ..known }), None, "a held pool needs it");
+    assert!(matches!(next_deletion(&nothing, &known), Some(Step::DeletePool(_))));
+}
+
 #[test]
 fn all_addresses_are_read_before_one_that_the_service_does_not_report_is_used() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };

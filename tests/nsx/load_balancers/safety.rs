@@ -241,3 +241,42 @@ async fn what_is_read_without_a_term_decides_nothing_in_one() {
     world.ensured(&one).await;
     assert_eq!(world.sent().len(), 5, "everything is read again");
 }
+
+/// An administrator who mistypes the gateway must not be advised to delete what serves clients.
+#[tokio::test]
+async fn a_wrong_load_balancer_service_in_the_configuration_is_an_error_of_the_configuration() {
+    let model = Model::small().tier1("t2");
+    let other = Config { tier1: Some("/infra/tier-1s/t2".to_owned()), ..config() };
+    let missing = Config { lb_service_id: Some("none".to_owned()), ..config() };
+    for (config, named) in [(other, "/infra/tier-1s/t2"), (missing, "none")] {
+        let world = World::with(model.clone(), Some(UID), config).await;
+        let one = adopted(&world);
+        world.cluster.services.lock().unwrap().insert("ns/s".to_owned(), one.clone());
+        let lb_service = world.objects("lb-services")[0]["path"].as_str().unwrap().to_owned();
+        let seen = world.fake.history().len();
+        let refused = world.ensure(&one).await.unwrap_err();
+        assert_eq!(word(&refused), "LoadBalancerConfigWrong", "{refused}");
+        assert!([named, &lb_service].iter().all(|name| refused.to_string().contains(name)), "{refused}");
+        // The Nodes do not follow, and the Service says so.
+        world.cluster.remove("n2");
+        let updated = world.update(&[&one]).await.remove(0).unwrap_err();
+        assert_eq!(word(&updated), "LoadBalancerConfigWrong", "{updated}");
+        assert!(world.fake.history_from(seen).is_empty(), "nothing is created");
+        assert_eq!(world.held(), 0, "nobody is advised to delete it");
+    }
+}
+
+/// Another process looked after the Service until now, with another `--service-selector`.
+#[tokio::test]
+async fn a_service_that_was_made_by_another_process_since_the_last_reading_is_deleted() {
+    let world = World::start(Some(UID)).await;
+    // Two readings that do not have it.
+    world.delete(&service("ns/none", &[("TCP", 80, 30090)])).await.unwrap();
+    world.ensured(&service("ns/other", &[("TCP", 80, 30091)])).await;
+    let before = world.counted();
+    let other = World::on(std::sync::Arc::clone(&world.fake), NAME, Some(UID), config());
+    let one = other.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    drop(other);
+    world.delete(&one).await.unwrap();
+    assert_eq!(world.counted(), before);
+}

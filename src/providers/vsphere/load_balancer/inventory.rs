@@ -280,9 +280,11 @@ impl Inventory {
         }
     }
 
-    /// A write about this Service was answered, or given up.
-    pub fn answered(&self, service: &str) {
-        self.state.lock().answered.insert(service.into(), Instant::now());
+    /// A write about this Service was answered, or given up; or nothing of it was there. This moment.
+    pub fn answered(&self, service: &str) -> Instant {
+        let now = Instant::now();
+        self.state.lock().answered.insert(service.into(), now);
+        now
     }
 
     /// When that was for the last time.

@@ -16,7 +16,6 @@ use super::wanted::families_of;
 use super::{LoadBalancers, members, repeated};
 use crate::cloud::{Error, WritePermit};
 use crate::providers::vsphere::addresses::IpFamily;
-use crate::providers::vsphere::reason;
 
 /// The nodes by the family of their addresses.
 struct Wanted {
@@ -63,14 +62,10 @@ pub(super) async fn update(
 fn planned(call: &ServiceCall<'_>, wanted: &Wanted) -> Result<BTreeMap<Box<str>, PoolUpdate>, Error> {
     call.check(Need::Any)?;
     let seen = call.observe();
-    let (ours, held) = (seen.judged.ours, seen.judged.held);
-    if let Err(unusable) = &seen.lb_service
-        && ours.pools.is_empty()
-        && !held.pools.is_empty()
-    {
-        let (reason, message) = (reason::LoadBalancerConfigWrong, unusable.to_string());
-        return Err(Error::Failed { reason, message, after: None });
+    if seen.judged.ours.pools.is_empty() && !seen.judged.held.pools.is_empty() {
+        call.check_lb_service(&seen)?;
     }
+    let ours = seen.judged.ours;
     let asked = Asked { families: &families_of(call.service), has_ipv6_pool: false };
     let balancers = asked.balancers(&ours);
     let members_of = |pool: &Pool| {

@@ -10,14 +10,14 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use parking_lot::Mutex;
 
 use super::backend::{Change, Parts, Request};
-use super::contents::Unusable;
+use super::contents::{Selection, Unusable};
 use super::families::Balancer;
 use super::inventory::{Busy, Inventory, Need};
 use super::layout::{Kind, Layout, Owner, Port};
-use super::objects::{Allocation, LbService, Objects};
+use super::objects::{Allocation, LbService, Objects, VirtualServer};
 use super::ownership::{Facts, Judged, judge};
 use super::plan::{self, Known, Step, Wanted};
-use super::{LoadBalancers, families, status, wanted};
+use super::{LoadBalancers, config_wrong, families, status, wanted};
 use crate::base::addresses::parse_ip;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::{Error, WritePermit, node, service};
@@ -183,12 +183,46 @@ impl<'a> ServiceCall<'a> {
         self.of.inventory.check(&self.key, need)
     }
 
-    /// What is there now. Held objects are reported.
+    /// What is there now. Held objects are reported, unless the configuration may be the reason why they are held.
     pub(super) fn observe(&self) -> Seen {
         let Self { of, service, layout, key, ingress, nodes, .. } = self;
         let seen = observe(of, service, layout, key, ingress, nodes);
-        of.inventory.report_held(key, &seen.judged.held);
+        if self.check_lb_service(&seen).is_ok() {
+            of.inventory.report_held(key, &seen.judged.held);
+        }
         Seen { read: self.read.lock().clone(), ..seen }
+    }
+
+    /// Whether the Service is on the load balancer service that the configuration names.
+    ///
+    /// # Errors
+    /// The configuration is wrong: which load balancer service it names, and which one the Service is on.
+    pub(super) fn check_lb_service(&self, seen: &Seen) -> Result<(), Error> {
+        let Some(server) = self.misplaced(seen) else {
+            return seen.lb_service.as_ref().map(drop).map_err(|unusable| config_wrong(unusable.to_string()));
+        };
+        let named = match (&seen.lb_service, self.of.selection()) {
+            (Ok(Some(lb_service)), _) => lb_service.path.to_string(),
+            (_, Selection::Existing { id, .. }) => id.to_owned(),
+            (_, Selection::Managed { tier1 }) => format!("one on {}, where there is none", tier1.unwrap_or_default()),
+        };
+        let VirtualServer { marks, lb_service, .. } = server;
+        Err(config_wrong(format!(
+            "the virtual server {} has the address of the Service and is on the load balancer service {lb_service}, and the \
+             cloud config names {named}; expected lb-service-id or tier1-gateway-path of the load balancer service that the \
+             Service is on",
+            marks.path
+        )))
+    }
+
+    /// A virtual server with an address of the Service, which is held because it is on another load balancer service than the
+    /// one in use.
+    pub(super) fn misplaced<'s>(&self, seen: &'s Seen) -> Option<&'s VirtualServer> {
+        let Judged { ours, held, .. } = &seen.judged;
+        let is_reported =
+            |server: &&VirtualServer| server.address.is_some_and(|address| self.ingress.contains(&address));
+        let is_ours = |address| ours.servers.iter().any(|server| server.address == address);
+        held.servers.iter().filter(is_reported).find(|server| !is_ours(server.address))
     }
 
     pub(super) fn uid(&self) -> Option<&str> {

@@ -8,10 +8,11 @@ use crate::cloud::Error;
 use crate::providers::vsphere::load_balancer::contents::Selection;
 use crate::providers::vsphere::load_balancer::families::Asked;
 use crate::providers::vsphere::load_balancer::inventory::Need;
-use crate::providers::vsphere::load_balancer::objects::{Allocation, VirtualServer};
+use crate::providers::vsphere::load_balancer::objects::Allocation;
 use crate::providers::vsphere::load_balancer::ownership::Judged;
 use crate::providers::vsphere::load_balancer::plan::Step;
-use crate::providers::vsphere::load_balancer::{config_wrong, wanted};
+use crate::providers::vsphere::load_balancer::wanted;
+use crate::providers::vsphere::reason;
 
 /// The allocations whose addresses decide whether they are released: those that only a virtual server, while it is there,
 /// shows to be ours, and those that a virtual server of others may have.
@@ -53,37 +54,29 @@ impl ServiceCall<'_> {
             Err(error) => warn!(service = self.key, "{}", chain(&error)),
             Ok(()) => {}
         }
-        match self.inventory().last_answer(&self.key) {
-            Some(moment) => self.check(Need::After(moment))?,
-            // Its objects were not seen at all: one reading may miss them.
-            None => self.check(Need::Second)?,
-        }
+        // One reading may miss objects, or be older than those of a Service that another process looked after.
+        let moment = self.inventory().last_answer(&self.key).unwrap_or_else(|| self.inventory().answered(&self.key));
+        self.check(Need::After(moment))?;
         self.inventory().forget(&self.key);
         Ok(())
     }
 
-    /// Whether something is left that is the Service's: a virtual server with its address is held once the configuration names
+    /// Whether something is left that is the Service's. A virtual server with its address is held while the configuration names
     /// another load balancer service.
     fn check_left(&self, seen: &Seen) -> Result<(), Error> {
-        let Judged { ours, held, .. } = &seen.judged;
-        let has_address =
-            |server: &&VirtualServer| server.address.is_some_and(|address| self.ingress.contains(&address));
-        let server = held.servers.iter().find(has_address);
-        if server.is_none() && ours.is_empty() {
+        let left: Vec<&str> = seen.judged.ours.paths().collect();
+        if self.misplaced(seen).is_some() {
+            self.check_lb_service(seen)?;
+        }
+        if left.is_empty() {
             return Ok(());
         }
-        let server = server.map(|server| {
-            let VirtualServer { marks, lb_service, .. } = server;
-            format!("; the virtual server {} on {lb_service} has the address of the Service", marks.path)
-        });
-        let left: Vec<&str> = ours.paths().collect();
+        let left = left.join(", ");
         let message = format!(
-            "the load balancer is not deleted: nothing shows that all of it is this cluster's{}; left: {}; expected the load \
-             balancer service of the Service in the cloud config",
-            server.unwrap_or_default(),
-            left.join(", ")
+            "the load balancer is not deleted: virtual servers or pools that are neither changed nor deleted by this program \
+             use {left}; the log names them as held"
         );
-        Err(config_wrong(message))
+        Err(Error::Failed { reason: reason::NSXRefused, message, after: None })
     }
 
     /// Deletes the load balancer service, if this program made it and nothing runs on it.

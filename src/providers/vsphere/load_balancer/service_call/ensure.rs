@@ -53,9 +53,7 @@ impl<'a> ServiceCall<'a> {
         let mut progress = Progress::default();
         for _ in 0..self.most_steps() {
             let seen = self.observe();
-            if let Err(unusable) = &seen.lb_service {
-                return Err(self.unless_outdated(config_wrong(unusable.to_string())));
-            }
+            self.check_lb_service(&seen).map_err(|error| self.unless_outdated(error))?;
             // Its address would be found in vain if it is one of these; and beside one that is ours, one of both is surplus.
             let is_needed = seen.judged.ours.servers.is_empty() || !seen.judged.ours.allocations.is_empty();
             if is_needed && self.read_one(&seen.judged.unread).await? {

@@ -14,6 +14,7 @@
 
 mod edit;
 mod ignored;
+mod names;
 mod references;
 mod rows;
 
@@ -28,7 +29,7 @@ pub use references::Reference;
 use references::References;
 use rows::{Row, Rows};
 
-use super::layout::{CLUSTER_UID, Kind, Layout, Owner, Port, SERVICE_UID};
+use super::layout::{CLUSTER_UID, Kind, Layout, Owner, Port, SERVICE_UID, has_own_form};
 use super::members::{self, Member};
 use super::objects::{Allocation, Group, LbService, Marks, Monitor, Objects, PersistenceProfile, Pool, VirtualServer};
 use super::wanted::Features;
@@ -65,7 +66,7 @@ pub struct Known<'a> {
     /// What gives objects their ids and tags.
     pub layout: &'a Layout,
     /// The paths of groups and persistence profiles that this sync has read, written or deleted: what is not among `ours` is
-    /// not there, or is not ours.
+    /// not there, or is not ours. And of allocations that it has read in vain.
     pub read: &'a BTreeSet<Box<str>>,
 }
 
@@ -352,7 +353,7 @@ fn creation<'a>(row: &Row<'a>, references: &References<'a>, wanted: &Wanted, kno
     if server.is_some() || obstacle.is_some() {
         return None;
     }
-    let unread = known.ours.allocations.iter().find(|allocation| allocation.address.is_none());
+    let unread = unread(known).or_else(|| known.ours.allocations.iter().find(|one| one.address.is_none()));
     let (pool, group, persistence) = (&*pool.marks.path, references.group_path(), references.persistence_path());
     Some(match (address(wanted, known.ours), known.lb_service) {
         (Some(address), Some(lb_service)) => {
@@ -397,9 +398,14 @@ fn surplus_address<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     // One whose address is not known yet may never get one: it comes last.
     let is_read = |allocation: &&Allocation| allocation.address.is_some() && allocation.address != address;
     let is_free = |allocation: &&Allocation| is_read(allocation) && !known.has_server_on(allocation);
-    let unread = ours.allocations.iter().find(|allocation| allocation.address.is_none());
     let free = ours.allocations.iter().find(is_free);
-    free.map(Step::Release).or_else(|| unread.map(|allocation| Step::ReadAddress { allocation }))
+    free.map(Step::Release).or_else(|| unread(known).map(|allocation| Step::ReadAddress { allocation }))
+}
+
+/// An allocation whose address is not known, and that this sync has not read in vain.
+fn unread<'a>(known: &Known<'a>) -> Option<&'a Allocation> {
+    let is_unread = |one: &&Allocation| one.address.is_none() && !known.read.contains(&one.marks.path);
+    known.ours.allocations.iter().find(is_unread)
 }
 
 /// The next step towards a Service without this load balancer, or `None` when nothing is left that may be deleted. An allocation
@@ -426,16 +432,29 @@ fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
         .or_else(|| ours.allocations.iter().find(is_free).map(Step::Release))
 }
 
-/// Marks a pool or monitor that only a virtual server shows to be ours: when that is gone, nothing would.
+/// Marks a pool or monitor that only a virtual server shows to be ours: when that is gone, nothing would. One of another
+/// program gets all marks that are known: the next process may not know the same ones.
 fn mark<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let Wanted { cluster_uid, service_uid, .. } = wanted;
     let is_of = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() == tagged.as_deref();
-    let is_unmarked =
-        |marks: &&Marks| !is_of(cluster_uid, &marks.cluster_uid) && !is_of(service_uid, &marks.service_uid);
+    let lacks = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() != tagged.as_deref();
+    let is_unmarked = |marks: &&Marks| match has_own_form(&marks.id) {
+        // The id shows whose it is, too.
+        true => !is_of(cluster_uid, &marks.cluster_uid) && !is_of(service_uid, &marks.service_uid),
+        false => lacks(cluster_uid, &marks.cluster_uid) || lacks(service_uid, &marks.service_uid),
+    };
     let of_pools = known.ours.pools.iter().map(|pool| &pool.marks);
     let all = of_pools.chain(known.ours.monitors.iter().map(|monitor| &monitor.marks));
     let has_uid = cluster_uid.is_some() || service_uid.is_some();
     all.filter(|_| has_uid).find(is_unmarked).map(|marks| Step::Mark { marks })
+}
+
+/// The tags that an object gets with any write: those of [`Step::Mark`] if it is a pool or monitor of another program.
+pub fn marks_at_write(marks: &Marks, kind: Kind, owner: &Owner<'_>, layout: &Layout) -> Tags {
+    match kind {
+        Kind::Pool | Kind::Monitor if !has_own_form(&marks.id) => marks_of(owner, layout),
+        _ => Tags::default(),
+    }
 }
 
 /// The tags of [`Step::Mark`].

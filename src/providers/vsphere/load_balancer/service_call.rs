@@ -3,8 +3,9 @@
 mod deletion;
 mod ensure;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use parking_lot::Mutex;
@@ -24,6 +25,9 @@ use crate::cloud::{Error, WritePermit, node, service};
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::reason;
 
+/// When an address is read again that NSX does not give at the moment.
+const SOON: Duration = Duration::from_secs(10);
+
 /// See the file's header.
 pub(super) struct ServiceCall<'a> {
     pub(super) of: &'a LoadBalancers,
@@ -36,10 +40,11 @@ pub(super) struct ServiceCall<'a> {
     pub(super) ingress: Vec<IpAddr>,
     /// The addresses of all Nodes, where they decide.
     nodes: BTreeSet<IpAddr>,
-    /// The paths of allocations that were read in vain.
-    without_address: BTreeSet<Box<str>>,
-    /// The paths of groups and persistence profiles that this call has read or written. Never locked over an await.
-    read: Mutex<BTreeSet<Box<str>>>,
+    /// The paths of allocations that were read in vain: whether NSX says that they have no address.
+    without_address: BTreeMap<Box<str>, bool>,
+    /// The paths of groups and persistence profiles that this call has read or written, and of allocations of the cluster
+    /// that it has read in vain. Never locked over an await.
+    pub(super) read: Mutex<BTreeSet<Box<str>>>,
     _busy: Option<Busy<'a>>,
 }
 
@@ -47,7 +52,7 @@ pub(super) struct ServiceCall<'a> {
 pub(super) struct Seen {
     pub(super) judged: Judged,
     pub(super) lb_service: Result<Option<LbService>, Unusable>,
-    /// The paths of groups and persistence profiles that are known, if there are any.
+    /// See [`ServiceCall::read`].
     read: BTreeSet<Box<str>>,
 }
 
@@ -162,7 +167,7 @@ impl<'a> ServiceCall<'a> {
     pub(super) fn new(of: &'a LoadBalancers, permit: &'a WritePermit, service: &'a Service, layout: Layout) -> Self {
         let (key, ingress) = (key_of(service), ingress_of(service));
         let nodes = nodes_of(of, &ingress);
-        let (without_address, read) = (BTreeSet::new(), Mutex::default());
+        let (without_address, read) = (BTreeMap::new(), Mutex::default());
         Self { of, permit, service, layout, key, ingress, nodes, without_address, read, _busy: None }
     }
 
@@ -236,10 +241,14 @@ impl<'a> ServiceCall<'a> {
     }
 
     pub(super) async fn perform(&self, target: &Target, step: &Step<'_>) -> Result<(), Error> {
+        self.perform_in(&target.layout, target.parts.as_ref(), step).await
+    }
+
+    async fn perform_in(&self, layout: &Layout, parts: Option<&Parts>, step: &Step<'_>) -> Result<(), Error> {
         self.permit.check()?;
         let (namespace, name) = self.key.split_once('/').unwrap_or_default();
         let owner = Owner { namespace, name, uid: self.uid().unwrap_or_default() };
-        let request = Request { permit: self.permit, layout: &target.layout, owner, parts: target.parts.as_ref() };
+        let request = Request { permit: self.permit, layout, owner, parts };
         let writes = !matches!(step, Step::Read { .. });
         let _answer = writes.then(|| Answer { inventory: self.inventory(), key: &self.key });
         let record = |change: Change| {
@@ -275,25 +284,64 @@ impl<'a> ServiceCall<'a> {
         Target { balancer, layout, ours, wanted, parts: None }
     }
 
+    /// Whether the Service reports, or a virtual server of it has, an address that no known allocation has: one that was not
+    /// read may have it.
+    pub(super) fn lacks_address(&self, seen: &Seen) -> bool {
+        let Judged { ours, held, .. } = &seen.judged;
+        let known: BTreeSet<IpAddr> =
+            ours.allocations.iter().chain(&held.allocations).filter_map(|allocation| allocation.address).collect();
+        let servers = ours.servers.iter().chain(&held.servers).map(|server| server.address);
+        let mut addresses = servers.chain(self.ingress.iter().copied().map(Some));
+        addresses.any(|address| address.is_none_or(|address| !known.contains(&address)))
+    }
+
     /// Reads the address of an allocation that only its address can show to be ours. False if there is none to read.
-    pub(super) async fn read_one(&mut self, unread: &[Allocation]) -> Result<bool, Error> {
-        let Some(allocation) = unread.iter().find(|one| !self.without_address.contains(&*one.marks.path)) else {
-            return Ok(false);
+    ///
+    /// # Errors
+    /// All were read, one of them has no address at the moment, and `matters`: it may be the one that is looked for.
+    pub(super) async fn read_one(&mut self, unread: &[Allocation], matters: bool) -> Result<bool, Error> {
+        let Some(allocation) = unread.iter().find(|one| !self.without_address.contains_key(&*one.marks.path)) else {
+            let is_open = |one: &&Allocation| self.without_address.get(&*one.marks.path) == Some(&false);
+            return match unread.iter().find(is_open).filter(|_| matters) {
+                Some(allocation) => self.unless_gone(allocation).await.map(|()| true),
+                None => Ok(false),
+            };
         };
         let path = &allocation.marks.path;
-        match self.of.backend.reservation(allocation).await? {
+        let says_none = match self.of.backend.reservation(allocation).await? {
             Reservation::Reserved(address) => {
                 let change = Change::Reserved { path: path.to_string(), address };
                 self.inventory().enter(&change, &self.layout);
+                return Ok(true);
             }
-            Reservation::Pending | Reservation::Failed { .. } => drop(self.without_address.insert(path.clone())),
-        }
+            Reservation::Pending => false,
+            Reservation::Failed { is_exhausted, .. } => is_exhausted,
+        };
+        self.without_address.insert(path.clone(), says_none);
         Ok(true)
     }
 
-    /// Why a call ends that changes and changes.
-    pub(super) fn endless(&self) -> Error {
-        let message = format!("the load balancer of Service {} is changed by another client all the time", self.key);
+    /// An allocation whose address NSX does not give now may be gone: it is read.
+    async fn unless_gone(&self, allocation: &Allocation) -> Result<(), Error> {
+        let path = &allocation.marks.path;
+        let step = Step::Read { kind: Kind::Allocation, path: path.to_string() };
+        self.perform_in(&self.layout, None, &step).await?;
+        let known = self.inventory().of_service(&self.key).allocations;
+        if !known.iter().any(|one| one.marks.path == *path && one.address.is_none()) {
+            return Ok(());
+        }
+        let message = format!("NSX does not give the address of {path}, which the Service {} may have", self.key);
+        Err(Error::Failed { reason: reason::NSXUnavailable, message, after: Some(SOON) })
+    }
+
+    /// Why a call ends that changes and changes. `last` is what it did last.
+    pub(super) fn endless(&self, last: &str) -> Error {
+        let message = format!(
+            "the load balancer of Service {} is not as it is to be after {} changes: another client changes it, too, or a \
+             change has no effect; the last one: {last}",
+            self.key,
+            self.most_steps()
+        );
         Error::Failed { reason: reason::NSXRefused, message, after: None }
     }
 }

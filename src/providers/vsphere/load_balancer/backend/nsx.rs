@@ -29,7 +29,7 @@ use crate::providers::vsphere::load_balancer::layout::{
 use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks, VirtualServer};
 use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort};
 use crate::providers::vsphere::load_balancer::{LATER, config_wrong, members};
-use crate::providers::vsphere::nsx::{failed, permit as permit_of};
+use crate::providers::vsphere::nsx::{self, permit as permit_of};
 use crate::providers::vsphere::reason;
 
 /// How often a change is tried again after another client changed the object.
@@ -145,6 +145,7 @@ impl Nsx {
                     record(Change::Gone(path));
                     return Ok(None);
                 }
+                Created::Unmarked => return Err(unmarked(&new.doing, &path)),
                 Created::Taken => {}
             }
         }
@@ -171,7 +172,7 @@ impl Nsx {
                 client::Kind::MarkedForDeletion => return Ok(Created::Taken),
                 // It was made before, or whether it was made is not known.
                 client::Kind::Conflict | client::Kind::Unknown => match self.get(target).await? {
-                    Some(object) => return Ok(taken(request, object)),
+                    Some(object) => return Ok(taken(request, new.kind, object)),
                     None => last = Some(error),
                 },
                 client::Kind::MissingReference(missing) if is_part(missing) => {
@@ -208,7 +209,11 @@ impl Nsx {
     ) -> Result<(), Error> {
         let (path, doing) = (&*marks.path, format!("change {}", marks.path));
         let members = request.parts.map(|parts| parts.members.as_slice()).unwrap_or_default();
-        let edit = |object: &mut Object| step.edit(object, request.layout, members);
+        let tags = plan::marks_at_write(marks, kind, &request.owner, request.layout);
+        let edit = |object: &mut Object| {
+            step.edit(object, request.layout, members);
+            tags.write_into(object);
+        };
         self.change(request, Target { kind, path, doing: &doing }, marks, &edit, record).await
     }
 
@@ -241,7 +246,6 @@ impl Nsx {
                         record(Change::Gone(missing.clone()));
                         return Ok(());
                     }
-                    client::Kind::BadRequest => return Err(refused(doing, &error)),
                     _ => return Err(failed(doing, Some(&owner), &error)),
                 },
             }
@@ -306,11 +310,12 @@ impl Nsx {
         Err(last.map_or_else(still, |error| failed(&doing, None, &error)))
     }
 
-    /// Waits for the address of an allocation. One that gets none is released.
+    /// Waits for the address of an allocation. One that gets none because its pool is exhausted, and a new one, is released.
     async fn read_address(
         &self,
         request: &Request<'_>,
         allocation: &Allocation,
+        is_new: bool,
         record: Record<'_>,
     ) -> Result<(), Error> {
         let path = &*allocation.marks.path;
@@ -324,7 +329,9 @@ impl Nsx {
                     return Ok(());
                 }
                 Reservation::Failed { is_exhausted, alarm } => {
-                    self.delete(request, Kind::Allocation, &allocation.marks, record).await?;
+                    if is_exhausted || is_new {
+                        self.delete(request, Kind::Allocation, &allocation.marks, record).await?;
+                    }
                     return Err(no_address(&doing, is_exhausted, &alarm));
                 }
                 Reservation::Pending if Instant::now() + pause > until => {
@@ -359,39 +366,70 @@ enum Created {
     Here(Object),
     /// The id has another object, or one that is being deleted.
     Taken,
+    /// The id has an object of this cluster that names no Service.
+    Unmarked,
     /// Another part of the load balancer that it refers to is gone: its path.
     Missing(String),
 }
 
 /// An object that has the id already: it is ours if it names the Service and no other cluster.
-fn taken(request: &Request<'_>, object: Object) -> Created {
+fn taken(request: &Request<'_>, kind: Kind, object: Object) -> Created {
     let own = request.layout.cluster_uid.as_deref();
     let is_service =
-        |marks: Marks| *marks.service == *request.owner.to_string() && marks.second == request.layout.second;
-    let is_ours = Marks::read(&object, request.layout).map_or_else(
-        || LbService::read(&object, request.layout).is_some_and(|lb_service| lb_service.is_named_as_ours),
-        is_service,
-    );
-    let tagged = object.tag(CLUSTER_UID);
-    let is_of_another = own.zip(tagged).is_some_and(|(own, tagged)| own != tagged);
-    if is_ours && !is_of_another && !object.is_marked_for_delete() { Created::Here(object) } else { Created::Taken }
+        |marks: &Marks| *marks.service == *request.owner.to_string() && marks.second == request.layout.second;
+    let (marks, named) = (Marks::read(&object, request.layout), LbService::read(&object, request.layout));
+    let is_named = named.is_some_and(|named| named.is_named_as_ours);
+    let is_of_another = own.zip(object.tag(CLUSTER_UID)).is_some_and(|(own, tagged)| own != tagged);
+    match &marks {
+        _ if is_of_another || object.is_marked_for_delete() => Created::Taken,
+        Some(marks) if is_service(marks) => Created::Here(object),
+        None if is_named && kind == Kind::LbService => Created::Here(object),
+        // With another one the address of the Service may change.
+        None if is_named && matches!(kind, Kind::VirtualServer | Kind::Allocation) => Created::Unmarked,
+        Some(_) | None => Created::Taken,
+    }
 }
 
 /// Whether the path is that of an object that this program creates, so that it may be created again.
 fn is_part(path: &str) -> bool {
-    [LB_SERVICES, POOLS, MONITORS]
+    [LB_SERVICES, POOLS, MONITORS, GROUPS, PERSISTENCE_PROFILES]
         .iter()
         .any(|parent| path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/')))
 }
 
-/// The failure of a write. A request that NSX does not accept is repeated: another object may be the cause.
+/// The failure of a call. A request that NSX does not accept is repeated: another object may be the cause, or an answer that
+/// this program does not know.
+fn failed(doing: &str, owner: Option<&str>, error: &client::Error) -> Error {
+    match nsx::failed(doing, owner, error) {
+        Error::Invalid { reason, message } => Error::Failed { reason, message, after: Some(LATER) },
+        other => other,
+    }
+}
+
+/// The failure of a creation.
 fn refused(doing: &str, error: &client::Error) -> Error {
     match failed(doing, None, error) {
-        Error::Invalid { reason, message } => Error::Failed { reason, message, after: Some(LATER) },
         // It is none of ours: a pool of addresses, an application profile or a gateway.
         Error::Failed { message, .. } if is_missing(error) => config_wrong(message),
         other => other,
     }
+}
+
+/// Whether an allocation is that of the Service, whose creation was not answered.
+fn is_own_allocation(Request { layout, owner, .. }: &Request<'_>, object: &Object) -> bool {
+    let is_named = Marks::read(object, layout).is_some_and(|marks| *marks.service == *owner.to_string());
+    let tagged = object.tag(CLUSTER_UID);
+    let is_of_another = layout.cluster_uid.as_deref().zip(tagged).is_some_and(|(own, tagged)| own != tagged);
+    is_named && !is_of_another && layout.has_id(layout.second, Kind::Allocation, owner.uid, None, object.id())
+}
+
+/// Somebody removed the tag with the Service.
+fn unmarked(doing: &str, path: &str) -> Error {
+    let message = format!(
+        "{doing}: {path} has the id for it, and no tag \"service\" that names a Service; set the tag back, or delete the \
+         object in NSX if nothing needs it"
+    );
+    Error::Failed { reason: reason::NSXRefused, message, after: Some(LATER) }
 }
 
 /// Another virtual server is where the one of a port is to be.
@@ -509,7 +547,7 @@ impl Backend for Nsx {
                 let tags = plan::marks_of(&request.owner, request.layout);
                 self.change(request, target, marks, &|object| tags.write_into(object), record).await
             }
-            Step::ReadAddress { allocation } => self.read_address(request, allocation, record).await,
+            Step::ReadAddress { allocation } => self.read_address(request, allocation, false, record).await,
             Step::DeleteServer(server) => self.delete(request, Kind::VirtualServer, &server.marks, record).await,
             Step::DeletePool(pool) => self.delete(request, Kind::Pool, &pool.marks, record).await,
             Step::DeleteMonitor(monitor) => self.delete(request, Kind::Monitor, &monitor.marks, record).await,
@@ -663,20 +701,20 @@ impl Nsx {
         let Request { layout, owner, .. } = *request;
         let (kind, parent) = (Kind::Allocation, format!("{ADDRESS_POOLS}/{pool}/ip-allocations"));
         if let Some(wish) = wish {
-            self.check_wish(pool, wish).await?;
+            self.check_wish(request, pool, wish).await?;
         }
         let (body, doing) = (layout.allocation(&owner, wish), format!("reserve an address of the pool {pool}"));
         let id = |attempt| layout.id(kind, owner.uid, None, attempt);
         let created = self.create(request, New { kind, parent: &parent, id: &id, body, doing }, record).await?;
         match created.and_then(|object| Allocation::read(&object, layout)) {
             // Also of an address that was asked for: NSX may refuse it.
-            Some(allocation) => self.read_address(request, &allocation, record).await,
+            Some(allocation) => self.read_address(request, &allocation, true, record).await,
             None => Ok(()),
         }
     }
 
     /// NSX may accept an address that is outside of the pool or in use.
-    async fn check_wish(&self, pool: &str, wish: IpAddr) -> Result<(), Error> {
+    async fn check_wish(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
         let doing = format!("reserve the address {wish} of the pool {pool}");
         let unavailable = |what: &str| Error::Exhausted {
             reason: reason::AddressUnavailable,
@@ -692,7 +730,8 @@ impl Nsx {
         let allocations = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
         let wanted = wish.to_string();
         self.list(&allocations, "ip-allocations.list", PAGE, &mut |one| {
-            is_taken |= one.text("allocation_ip") == wanted || one.text("allocated_ip") == wanted;
+            let has_it = one.text("allocation_ip") == wanted || one.text("allocated_ip") == wanted;
+            is_taken |= has_it && !is_own_allocation(request, &one);
         })
         .await?;
         if is_taken { Err(unavailable("it is in use")) } else { Ok(()) }

@@ -311,7 +311,11 @@ impl World {
                 let all = pools.iter_mut().map(|one| &mut one.marks);
                 let mut all = all.chain(monitors.iter_mut().map(|one| &mut one.marks));
                 let found = all.find(|one| one.path == marks.path).unwrap();
-                found.service_uid = Some(UID.into());
+                let set = |known: &mut Option<Box<str>>, uid: &Option<String>| {
+                    *known = uid.as_deref().map(Into::into).or(known.take());
+                };
+                set(&mut found.service_uid, &wanted.service_uid);
+                set(&mut found.cluster_uid, &wanted.cluster_uid);
                 "mark"
             }
             Step::DeleteServer(server) => {

@@ -26,9 +26,10 @@ impl ServiceCall<'_> {
     pub(in crate::providers::vsphere::load_balancer) async fn delete(mut self) -> Result<(), Error> {
         self.check(Need::Any)?;
         let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool: false };
+        let mut last = String::new();
         for _ in 0..self.most_steps() {
             let seen = self.observe();
-            if self.read_one(&undecided(&seen)).await? {
+            if self.read_one(&undecided(&seen), self.lacks_address(&seen)).await? {
                 continue;
             }
             let balancers = asked.balancers(&seen.judged.ours);
@@ -41,8 +42,9 @@ impl ServiceCall<'_> {
                 self.check(Need::Second)?;
             }
             self.perform(target, &step).await?;
+            last = step.to_string();
         }
-        Err(self.endless())
+        Err(self.endless(&last))
     }
 
     /// Nothing of the Service is left that is known.

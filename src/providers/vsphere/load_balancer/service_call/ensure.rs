@@ -51,12 +51,14 @@ impl<'a> ServiceCall<'a> {
         let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool };
         self.check(Need::Any)?;
         let mut progress = Progress::default();
+        let mut last = String::new();
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             self.check_lb_service(&seen).map_err(|error| self.unless_outdated(error))?;
             // Its address would be found in vain if it is one of these; and beside one that is ours, one of both is surplus.
             let is_needed = seen.judged.ours.servers.is_empty() || !seen.judged.ours.allocations.is_empty();
-            if is_needed && self.read_one(&seen.judged.unread).await? {
+            let matters = seen.judged.ours.servers.is_empty() && self.lacks_address(&seen);
+            if is_needed && self.read_one(&seen.judged.unread, matters).await? {
                 continue;
             }
             let targets = self.targets(&seen, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
@@ -65,14 +67,11 @@ impl<'a> ServiceCall<'a> {
             };
             match self.advance(&asked, &seen, &targets, (target, &step), &mut progress).await {
                 Ok(()) => {}
-                // It is beside the address in use, and may never get one.
-                Err(error) if is_reading_of_surplus(&step, target) && error.reason() == reason::NSXUnavailable => {
-                    return self.completed(&asked, &targets, &seen);
-                }
                 Err(error) => return self.failed(&asked, &seen, &targets, target, error),
             }
+            last = step.to_string();
         }
-        Err(self.endless())
+        Err(self.endless(&last))
     }
 
     /// Makes one step, if it may be made.
@@ -121,6 +120,10 @@ impl<'a> ServiceCall<'a> {
             Ok(()) => {
                 if matches!(step, Step::Allocate { .. }) {
                     progress.allocated.insert(which);
+                }
+                // With one more address known, one that was read in vain may be released.
+                if matches!(step, Step::ReadAddress { .. }) {
+                    self.read.lock().retain(|path| !path.contains("/ip-allocations/"));
                 }
                 Ok(())
             }
@@ -245,7 +248,22 @@ impl<'a> ServiceCall<'a> {
         is_allocated: bool,
         error: Error,
     ) -> Result<(), Error> {
-        if error.reason() == reason::AddressUnavailable {
+        let is_unavailable = error.reason() == reason::AddressUnavailable;
+        if let Step::ReadAddress { allocation } = step
+            && (is_unavailable || error.reason() == reason::NSXUnavailable)
+        {
+            if is_unavailable {
+                self.release_refused(seen, target, allocation).await?;
+            }
+            let path = &allocation.marks.path;
+            let is_other = |one: &Allocation| one.address.is_none() && one.marks.path != *path;
+            let is_first = self.read.lock().insert(path.clone());
+            // It is beside the address in use, and may never get one; or another one may be that.
+            if is_first && (!target.ours.servers.is_empty() || target.ours.allocations.iter().any(is_other)) {
+                return Ok(());
+            }
+        }
+        if is_unavailable {
             if !target.ours.servers.is_empty() {
                 return Ok(());
             }
@@ -265,6 +283,19 @@ impl<'a> ServiceCall<'a> {
             Some(allocation) => self.perform(target, &Step::Release(allocation)).await,
             None => Ok(()),
         }
+    }
+
+    /// NSX reports an error for an allocation, which may be of the moment: it is released only if nothing can have its address.
+    async fn release_refused(&self, seen: &Seen, target: &Target, allocation: &Allocation) -> Result<(), Error> {
+        let path = &*allocation.marks.path;
+        let mut known = self.inventory().of_service(&self.key).allocations.into_iter();
+        // Of an exhausted pool it never had one, and was released at once.
+        if known.all(|one| *one.marks.path != *path) || self.lacks_address(seen) {
+            return Ok(());
+        }
+        let step = Step::Release(allocation);
+        self.check_missed(&step)?;
+        self.perform(target, &step).await
     }
 
     /// The load balancers as they are to be.
@@ -397,10 +428,6 @@ fn wrong_family(target: &Target, address: IpAddr, family: IpFamily) -> Error {
     let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
     let family = family.as_str();
     config_wrong(format!("the IP pool {pool} has given the address {address}, and the Service asks for {family}"))
-}
-
-fn is_reading_of_surplus(step: &Step<'_>, target: &Target) -> bool {
-    matches!(step, Step::ReadAddress { .. }) && !target.ours.servers.is_empty()
 }
 
 fn is_creation(step: &Step<'_>) -> bool {

@@ -122,7 +122,7 @@ impl Round<'_> {
         if is_known && members::set(&mut object, &update.members, &self.layout.cluster) {
             let (namespace, name) = update.marks.service.split_once('/').unwrap_or_default();
             let owner = Owner { namespace, name, uid: &update.service_uid };
-            plan::marks_of(&owner, self.layout).write_into(&mut object);
+            plan::marks_at_write(&update.marks, Kind::Pool, &owner, self.layout).write_into(&mut object);
             self.layout.of(update.marks.second).tags().write_into(&mut object);
             return Some(object);
         }
@@ -148,9 +148,12 @@ impl Round<'_> {
             match &error.kind {
                 Failure::Conflict | Failure::Unknown => {}
                 _ if is_call_refused(&error) => {
-                    warn!("pools are written one by one from now on: {error}");
-                    self.nsx.batches.store(false, Ordering::Relaxed);
-                    parts.push(objects);
+                    let written = self.write_one_by_one(objects).await;
+                    // A page of something before NSX, which refuses everything, says nothing of these requests.
+                    if written > 0 || error.kind != Failure::Unavailable {
+                        warn!("pools are written one by one from now on: {error}");
+                        self.nsx.batches.store(false, Ordering::Relaxed);
+                    }
                 }
                 Failure::NotPermitted
                 | Failure::Rejected
@@ -167,7 +170,9 @@ impl Round<'_> {
         }
     }
 
-    async fn write_one_by_one(&mut self, objects: Vec<Object>) {
+    /// How many were written.
+    async fn write_one_by_one(&mut self, objects: Vec<Object>) -> usize {
+        let mut count = 0;
         let (client, permit) = (self.nsx.client.clone(), Arc::clone(&self.permit));
         let put = |object: Object| {
             let (client, permit) = (client.clone(), Arc::clone(&permit));
@@ -180,11 +185,15 @@ impl Round<'_> {
         let mut results = futures::stream::iter(objects).map(put).buffer_unordered(AT_ONCE);
         while let Some((object, written)) = results.next().await {
             match written {
-                Ok(stored) => self.written(stored),
+                Ok(stored) => {
+                    self.written(stored);
+                    count += 1;
+                }
                 Err(error) if matches!(error.kind, Failure::Conflict | Failure::Unknown | Failure::NotFound) => {}
                 Err(error) => self.fail(object.path(), of_pool(&object, &error)),
             }
         }
+        count
     }
 
     fn written(&mut self, object: Object) {
@@ -218,9 +227,5 @@ fn is_call_refused(error: &client::Error) -> bool {
 
 /// Why a pool was not changed.
 fn of_pool(object: &Object, error: &client::Error) -> Error {
-    let doing = format!("change the pool {}", object.path());
-    match error.kind {
-        Failure::BadRequest => refused(&doing, error),
-        _ => failed(&doing, Some(object.created_by()), error),
-    }
+    failed(&format!("change the pool {}", object.path()), Some(object.created_by()), error)
 }

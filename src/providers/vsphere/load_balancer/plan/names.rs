@@ -1,0 +1,34 @@
+//! Pure: what a step is called in messages.
+
+use std::fmt;
+
+use super::Step;
+
+impl fmt::Display for Step<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CreateMonitor { port, .. } => write!(f, "create the monitor of port {}", port.port),
+            Self::ChangeMonitor { monitor, .. } => write!(f, "change {}", monitor.marks.path),
+            Self::CreatePool { port, .. } => write!(f, "create the pool of port {}", port.port),
+            Self::ChangePool { pool, .. } => write!(f, "change {}", pool.marks.path),
+            Self::Allocate { .. } => write!(f, "reserve an address"),
+            Self::ReadAddress { allocation } => write!(f, "read the address of {}", allocation.marks.path),
+            Self::CreateLbService => write!(f, "create the load balancer service"),
+            Self::CreateServer { port, .. } => write!(f, "create the virtual server of port {}", port.port),
+            Self::ChangeServer { server, .. } => write!(f, "change {}", server.marks.path),
+            Self::Read { path, .. } => write!(f, "read {path}"),
+            Self::CreateGroup { .. } => write!(f, "create the group of source ranges"),
+            Self::ChangeGroup { group, .. } => write!(f, "change {}", group.marks.path),
+            Self::CreatePersistenceProfile { .. } => write!(f, "create the persistence profile"),
+            Self::ChangePersistenceProfile { profile, .. } => write!(f, "change {}", profile.marks.path),
+            Self::Mark { marks } => write!(f, "tag {}", marks.path),
+            Self::DeleteServer(server) => write!(f, "delete {}", server.marks.path),
+            Self::DeletePool(pool) => write!(f, "delete {}", pool.marks.path),
+            Self::DeleteMonitor(monitor) => write!(f, "delete {}", monitor.marks.path),
+            Self::DeletePersistenceProfile(profile) => write!(f, "delete {}", profile.marks.path),
+            Self::DeleteGroup(group) => write!(f, "delete {}", group.marks.path),
+            Self::Release(allocation) => write!(f, "delete {}", allocation.marks.path),
+            Self::Obstructed { server, .. } => write!(f, "leave {} as it is", server.marks.path),
+        }
+    }
+}

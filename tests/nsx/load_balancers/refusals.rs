@@ -1,0 +1,209 @@
+//! What follows from answers that this program does not expect.
+
+use std::time::Duration;
+
+use ccm::cloud::Error;
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+use support::fake_nsx::Trouble;
+
+use super::world::*;
+
+fn one() -> Service {
+    service("ns/s", &[("TCP", 80, 30080)])
+}
+
+/// The Service with other ports and its status.
+fn moved(service: &Service, ports: &[(&str, u16, u16)]) -> Service {
+    let status = service.status.clone().and_then(|status| status.load_balancer).unwrap();
+    let mut moved = super::world::service("ns/s", ports);
+    let spec = moved.spec.as_mut().unwrap();
+    let old = service.spec.as_ref().unwrap();
+    spec.load_balancer_source_ranges.clone_from(&old.load_balancer_source_ranges);
+    spec.session_affinity.clone_from(&old.session_affinity);
+    with_status(moved, status)
+}
+
+fn path_of(world: &World, collection: &str) -> String {
+    world.objects(collection)[0]["path"].as_str().unwrap().to_owned()
+}
+
+/// An `Invalid` one would wait until the Service changes.
+#[tokio::test]
+async fn an_answer_that_is_not_known_is_tried_again_after_five_minutes() {
+    for (operation, has_wish) in [
+        ("DELETE lb-virtual-servers", false),
+        ("GET lb-virtual-servers", false),
+        ("GET realized-entities", false),
+        ("LIST ip-subnets", true),
+    ] {
+        let world = World::start(Some(UID)).await;
+        let mut one = one();
+        one.spec.as_mut().unwrap().load_balancer_ip = has_wish.then(|| "192.0.2.50".to_owned());
+        world.fake.next(operation, Trouble::error(400, Some(500_042)));
+        let failed = match world.ensure(&one).await {
+            Ok(status) => world.ensure(&moved(&with_status(one, status), &[("TCP", 81, 30080)])).await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(matches!(failed, Error::Failed { .. }), "{operation}: {failed:?}");
+        assert_eq!((word(&failed).as_str(), failed.retry_after()), ("NSXRefused", Some(Duration::from_secs(300))));
+    }
+}
+
+/// Removes the tag with the Service.
+fn strip(world: &World, path: &str) {
+    world.fake.change_by_hand("operator", path, |object| {
+        object["tags"].as_array_mut().unwrap().retain(|tag| tag["scope"] != "service");
+    });
+}
+
+#[tokio::test]
+async fn an_object_whose_tags_were_removed_is_replaced_where_no_address_depends_on_it() {
+    for collection in ["lb-pools", "lb-monitor-profiles"] {
+        let mut world = World::start(Some(UID)).await;
+        let one = world.ensured(&one()).await;
+        let path = path_of(&world, collection);
+        strip(&world, &path);
+        world.restart();
+        world.sent();
+        let status = world.ensure(&one).await.unwrap_or_else(|error| panic!("{collection}: {error}"));
+        assert_eq!(Some(status), one.status.clone().and_then(|status| status.load_balancer));
+        let sent = world.sent();
+        assert!(sent.len() < 25, "{collection}: {sent:?}");
+        assert_eq!(world.objects(collection).len(), 2, "nothing shows whose the first one is");
+        let sent = world.sent();
+        world.ensure(&one).await.unwrap();
+        assert_eq!(world.sent(), [""; 0], "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_virtual_server_whose_tags_were_removed_is_named() {
+    let mut world = World::start(Some(UID)).await;
+    let one = world.ensured(&one()).await;
+    let path = path_of(&world, "lb-virtual-servers");
+    strip(&world, &path);
+    world.restart();
+    world.sent();
+    let error = world.ensure(&one).await.unwrap_err();
+    assert_eq!((word(&error).as_str(), error.retry_after()), ("NSXRefused", Some(Duration::from_secs(300))));
+    assert!(error.to_string().contains(&path) && error.to_string().contains("\"service\""), "{error}");
+    let sent = world.sent();
+    assert!(sent.len() < 25, "{sent:?}");
+    assert_eq!(world.counted(), [1, 1, 1, 1, 1]);
+}
+
+/// Somebody deleted a group or persistence profile by force, and another port needs it.
+#[tokio::test]
+async fn a_part_that_is_gone_is_made_again() {
+    for collection in ["groups", "lb-persistence-profiles"] {
+        let world = World::start(Some(UID)).await;
+        let mut one = one();
+        let spec = one.spec.as_mut().unwrap();
+        match collection {
+            "groups" => spec.load_balancer_source_ranges = Some(vec!["10.1.0.0/16".to_owned()]),
+            _ => spec.session_affinity = Some("ClientIP".to_owned()),
+        }
+        let one = world.ensured(&one).await;
+        world.fake.force_delete_by_hand("operator", &path_of(&world, collection));
+        let two = moved(&one, &[("TCP", 80, 30080), ("TCP", 443, 30443)]);
+        world.ensure(&two).await.unwrap_or_else(|error| panic!("{collection}: {error}"));
+        assert_eq!((world.objects(collection).len(), world.counted()), (1, [1, 2, 2, 2, 1]), "{collection}");
+    }
+}
+
+/// A proxy that is out of order for a moment says nothing of requests for several pools.
+#[tokio::test]
+async fn a_page_of_a_proxy_does_not_turn_writes_of_several_pools_off() {
+    for status in [403, 404] {
+        let world = World::start(Some(UID)).await;
+        let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)])).await;
+        world.cluster.remove("n2");
+        for operation in ["PATCH infra", "PUT lb-pools"] {
+            world.fake.every(operation, Trouble::answer(status, "text/html", "<html><body>not here</body></html>"));
+        }
+        assert_eq!(word(world.update(&[&one]).await[0].as_ref().unwrap_err()), "NSXUnavailable");
+        world.fake.clear();
+        world.sent();
+        assert!(world.update(&[&one]).await.iter().all(Result::is_ok));
+        assert_eq!(world.sent(), ["LIST lb-pools", "PATCH infra"], "{status}");
+    }
+}
+
+/// NSX stores something else than what was written, each time.
+#[tokio::test]
+async fn a_change_without_effect_is_named() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&one()).await;
+    world.fake.every("PUT lb-monitor-profiles", Trouble::Rewrite(|body| body.replace("30090", "30080")));
+    let error = world.ensure(&moved(&one, &[("TCP", 80, 30090)])).await.unwrap_err();
+    assert_eq!(word(&error), "NSXRefused");
+    let path = path_of(&world, "lb-monitor-profiles");
+    assert!(error.to_string().contains(&format!("change {path}")), "{error}");
+}
+
+/// The tags of an object as it was when the first virtual server was deleted.
+fn tags_at_the_first_deletion(world: &World, collection: &str) -> Value {
+    let history = world.fake.history();
+    let is_of = |path: &str, collection: &str| path.contains(&format!("/{collection}/"));
+    let end = history.iter().position(|one| one.object.is_none() && is_of(&one.path, "lb-virtual-servers")).unwrap();
+    let last = history[..end].iter().rev().find(|one| is_of(&one.path, collection)).unwrap();
+    last.object.as_ref().unwrap()["tags"].clone()
+}
+
+fn has_tag(tags: &Value, scope: &str, value: &str) -> bool {
+    tags.as_array().unwrap().contains(&json!({"scope": scope, "tag": value}))
+}
+
+/// An earlier process knew the UID of the cluster, and wrote one of both.
+#[tokio::test]
+async fn pools_and_monitors_of_the_go_program_have_both_marks_before_the_first_deletion() {
+    use support::fake_nsx::go::GoBalancer;
+    for (scope, value) in [("cluster-uid", UID), ("service-uid", "uid-of-ns/s")] {
+        for (uid, marks) in [
+            (Some(UID), &[("cluster-uid", UID), ("service-uid", "uid-of-ns/s")][..]),
+            (None, &[("service-uid", "uid-of-ns/s")]),
+        ] {
+            let world = World::start(uid).await;
+            let paths = GoBalancer::new(NAME, "ns/s", "192.0.2.77".parse().unwrap()).put(&world.fake, "go");
+            for path in paths.values().filter(|path| path.contains("/lb-pools/") || path.contains("/lb-monitor")) {
+                world.fake.change_by_hand("go", path, |object| {
+                    object["tags"].as_array_mut().unwrap().push(json!({"scope": scope, "tag": value}));
+                });
+            }
+            let one = one();
+            let ingress = k8s_openapi::api::core::v1::LoadBalancerIngress {
+                ip: Some("192.0.2.77".to_owned()),
+                ..Default::default()
+            };
+            let status = k8s_openapi::api::core::v1::LoadBalancerStatus { ingress: Some(vec![ingress]) };
+            let one = with_status(one, status);
+            // Without its own UID, a tag of some cluster is none of its own.
+            if uid.is_none() && scope == "cluster-uid" {
+                continue;
+            }
+            world.delete(&one).await.unwrap();
+            for collection in ["lb-pools", "lb-monitor-profiles"] {
+                let tags = tags_at_the_first_deletion(&world, collection);
+                for (scope, value) in marks {
+                    assert!(has_tag(&tags, scope, value), "{collection} {uid:?}: {tags}");
+                }
+            }
+        }
+    }
+}
+
+/// A write of a pool or monitor says whose it is, too.
+#[tokio::test]
+async fn written_pools_and_monitors_of_the_go_program_are_marked_with_the_service() {
+    use support::fake_nsx::go::GoBalancer;
+    let world = World::start(Some(UID)).await;
+    GoBalancer::new(NAME, "ns/s", "192.0.2.77".parse().unwrap()).put(&world.fake, "go");
+    let one = world.ensured(&one()).await;
+    world.cluster.remove("n2");
+    world.ensure(&moved(&one, &[("TCP", 80, 30090)])).await.unwrap();
+    for collection in ["lb-pools", "lb-monitor-profiles"] {
+        let tags = world.objects(collection)[0]["tags"].clone();
+        assert!(has_tag(&tags, "service-uid", "uid-of-ns/s") && has_tag(&tags, "cluster-uid", UID), "{tags}");
+    }
+}

@@ -8,7 +8,9 @@
     reason = "a failure of a test's own step is a failed test"
 )]
 
+mod load_balancers;
 mod memory;
+mod nsx;
 mod suite;
 mod vsphere;
 #[expect(dead_code, reason = "the vCenter suite starts simulators with it, too")]

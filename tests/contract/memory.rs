@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
+use super::load_balancers;
 use super::suite::{self, World, permit};
 use ccm::cloud::reason;
 
@@ -89,8 +90,14 @@ impl World for MemoryWorld {
         self.0.load_balancer_objects()
     }
 
+    async fn nodes_behind(&self, service: &Service) -> Option<Vec<String>> {
+        let balancers = self.0.load_balancers();
+        let behind = balancers.into_iter().find(|balancer| balancer.service.metadata.uid == service.metadata.uid);
+        Some(behind.map(|balancer| balancer.nodes).unwrap_or_default())
+    }
+
     fn declined_service(&self) -> Option<Service> {
-        let mut service = suite::service("elsewhere");
+        let mut service = load_balancers::service("elsewhere");
         service.metadata.annotations = Some([(ANNOTATION_DECLINED.to_owned(), String::new())].into());
         Some(service)
     }
@@ -109,7 +116,7 @@ async fn the_memory_provider_keeps_the_contract_through_the_adapter() {
 #[tokio::test]
 async fn a_load_balancer_is_what_was_ensured_last() {
     let cloud = Memory::default();
-    let mut service = suite::service("123e4567-e89b-12d3-a456-426614174000");
+    let mut service = load_balancers::service("123e4567-e89b-12d3-a456-426614174000");
     assert_eq!(cloud.load_balancer_name("c", &service), "a123e4567e89b12d3a45642661417400");
     let nodes = ["b", "a"].map(|name| Arc::new(suite::node(name, "", "")));
     cloud.ensure_load_balancer(&permit(), "c", &service, &nodes).await.unwrap();
@@ -123,7 +130,7 @@ async fn a_load_balancer_is_what_was_ensured_last() {
 #[tokio::test(start_paused = true)]
 async fn calls_fail_take_time_and_are_counted_as_the_test_says() {
     let cloud = Memory::default();
-    let service = suite::service("1");
+    let service = load_balancers::service("1");
     let ensure = async || cloud.ensure_load_balancer(&permit(), "c", &service, &[]).await;
     cloud.fail(Call::EnsureLoadBalancer, || Error::ImplementedElsewhere);
     assert!(matches!(ensure().await, Err(Error::ImplementedElsewhere)));
@@ -156,7 +163,7 @@ async fn capabilities_go_and_come_back() {
     assert!(cloud.load_balancer_fleet().is_none());
     let fleet = fleet_of(&cloud).unwrap();
     assert_eq!(fleet.annotation_prefixes(), [""], "the defaults of a fleet");
-    let services = [Arc::new(suite::service("1")), Arc::new(suite::service("2"))];
+    let services = [Arc::new(load_balancers::service("1")), Arc::new(load_balancers::service("2"))];
     let results = fleet.update_nodes(&permit(), "c", &services, &[]).await;
     assert!(results.iter().all(Result::is_err), "{results:?}");
     assert_eq!((cloud.count(Call::UpdateLoadBalancer), cloud.count(Call::UpdateNodes)), (2, 0));

@@ -2,19 +2,18 @@
 
 use async_trait::async_trait;
 use ccm::cloud::{
-    CloudProvider, Error, Handling, InstanceEvent, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Route,
+    CloudProvider, Error, InstanceEvent, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Route,
     WritePermit, adapter,
 };
-use ccm::controllers::service::fleet::fleet_of;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
-use k8s_openapi::api::core::v1::{
-    LoadBalancerStatus, Node, NodeSpec, NodeStatus, NodeSystemInfo, Service, ServicePort, ServiceSpec,
-};
+use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use super::load_balancers;
 
 /// An answer that takes longer than this was not ready: providers answer from what they know.
 const QUICK: Duration = Duration::from_secs(2);
@@ -23,8 +22,8 @@ const QUICK: Duration = Duration::from_secs(2);
 /// waited for no longer than it takes.
 const SOON: Duration = Duration::from_secs(30);
 
-/// No call makes more writes than this.
-const MOST_WRITES: usize = 100;
+/// No call checks its permit more often than this.
+pub const MOST_WRITES: usize = 100;
 
 /// How long nothing is announced before a question is repeated.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -66,6 +65,14 @@ pub trait World: Send + Sync {
         0
     }
 
+    /// The names of the nodes behind the load balancer of a Service, sorted, where they can be seen.
+    async fn nodes_behind(&self, _service: &Service) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Lets as much time pass as the provider may want between two looks at its cloud, where its clock can be set.
+    async fn pass(&self) {}
+
     /// A Service whose load balancer another program makes, where the provider can tell.
     fn declined_service(&self) -> Option<Service> {
         None
@@ -90,31 +97,18 @@ pub fn node(name: &str, provider_id: &str, uuid: &str) -> Node {
     }
 }
 
-/// A Service of type LoadBalancer.
-pub fn service(uid: &str) -> Service {
-    let metadata = ObjectMeta {
-        name: Some(format!("service-{uid}")),
-        namespace: Some("default".to_owned()),
-        uid: Some(uid.to_owned()),
-        ..ObjectMeta::default()
-    };
-    let port = ServicePort { port: 80, ..ServicePort::default() };
-    let spec = ServiceSpec { type_: Some("LoadBalancer".into()), ports: Some(vec![port]), ..ServiceSpec::default() };
-    Service { metadata, spec: Some(spec), ..Service::default() }
-}
-
 /// A permit that never ends.
 pub fn permit() -> WritePermit {
     WritePermit::new(|| true, || std::future::pending().boxed())
 }
 
 /// A permit that has ended.
-fn over() -> WritePermit {
+pub fn over() -> WritePermit {
     WritePermit::new(|| false, || std::future::ready(()).boxed())
 }
 
 /// A permit that ends after so many checks.
-fn good_for(checks: usize) -> WritePermit {
+pub fn good_for(checks: usize) -> WritePermit {
     let left = AtomicUsize::new(checks);
     let check = move |left: usize| left.checked_sub(1);
     let is_valid = move || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, check).is_ok();
@@ -131,176 +125,54 @@ pub async fn all(world: &dyn World) {
     strange_provider_ids_are_never_absent(world).await;
     a_machine_nobody_has_seen_is_unknown(world).await;
     a_subscriber_that_falls_behind_is_told_to_look_at_everything(world).await;
-    nothing_is_written_after_the_end_of_the_lead(world).await;
-    the_next_leader_completes_a_call_whose_lead_ended_between_two_writes(world).await;
-    load_balancers_are_ensured_updated_and_deleted(world).await;
-    a_deletion_that_was_interrupted_is_completed_by_the_next(world).await;
-    all_load_balancers_get_their_nodes_in_one_call(world).await;
-    a_service_of_another_program_is_declined(world).await;
+    load_balancers::all(world).await;
+    no_route_is_written_after_the_end_of_the_lead(world).await;
+    the_next_leader_completes_the_routes_of_a_lead_that_ended(world).await;
     routes_are_created_listed_by_cluster_and_deleted(world).await;
-    an_error_never_says_that_there_is_nothing(world).await;
+    an_error_never_says_that_there_are_no_routes(world).await;
 }
 
 /// What exists when the lead ends stays as it is, and reads are still answered.
-pub async fn nothing_is_written_after_the_end_of_the_lead(world: &dyn World) {
+async fn no_route_is_written_after_the_end_of_the_lead(world: &dyn World) {
+    let Some(routes) = world.provider().routes() else { return };
     let (valid, over) = (permit(), over());
-    fn is_refused<T>(answer: Result<T, Error>) -> bool {
-        matches!(answer, Err(Error::NotLeader))
-    }
-    if let Some(balancers) = world.provider().load_balancer() {
-        let service = service("12345");
-        assert!(is_refused(balancers.ensure_load_balancer(&over, "c", &service, &[]).await));
-        assert_eq!(balancers.get_load_balancer("c", &service).await.unwrap(), None);
-        let status = balancers.ensure_load_balancer(&valid, "c", &service, &[]).await.unwrap();
-        assert!(is_refused(balancers.update_load_balancer(&over, "c", &service, &[]).await));
-        assert!(is_refused(balancers.ensure_load_balancer_deleted(&over, "c", &service).await));
-        assert_eq!(balancers.get_load_balancer("c", &service).await.unwrap(), Some(status));
-        balancers.ensure_load_balancer_deleted(&valid, "c", &service).await.unwrap();
-    }
-    if let Some(routes) = world.provider().routes() {
-        let route = Route { target_node: "a".into(), destination_cidr: "10.1.0.0/24".into(), ..Route::default() };
-        assert!(is_refused(routes.create_route(&over, "c", "uid", &route).await));
-        assert_eq!(routes.list_routes("c").await.unwrap(), []);
-        routes.create_route(&valid, "c", "uid", &route).await.unwrap();
-        let listed = routes.list_routes("c").await.unwrap();
-        assert!(is_refused(routes.delete_route(&over, "c", &listed[0]).await));
-        assert_eq!(routes.list_routes("c").await.unwrap(), listed);
-        routes.delete_route(&valid, "c", &listed[0]).await.unwrap();
-    }
+    let route = Route { target_node: "a".into(), destination_cidr: "10.1.0.0/24".into(), ..Route::default() };
+    assert!(matches!(routes.create_route(&over, "c", "uid", &route).await, Err(Error::NotLeader)));
+    assert_eq!(routes.list_routes("c").await.unwrap(), []);
+    routes.create_route(&valid, "c", "uid", &route).await.unwrap();
+    let listed = routes.list_routes("c").await.unwrap();
+    assert!(matches!(routes.delete_route(&over, "c", &listed[0]).await, Err(Error::NotLeader)));
+    assert_eq!(routes.list_routes("c").await.unwrap(), listed);
+    routes.delete_route(&valid, "c", &listed[0]).await.unwrap();
 }
 
 /// A permit passes a given number of checks. Earlier writes stay, later ones are refused, and with a new permit the same
 /// calls end in the same state as without a break.
-pub async fn the_next_leader_completes_a_call_whose_lead_ended_between_two_writes(world: &dyn World) {
-    if let Some(balancers) = world.provider().load_balancer() {
-        let (nodes, mut checks) = (["a", "b"].map(|name| Arc::new(node(name, "", ""))), 0);
-        // The lead ends before each of the writes of one call.
-        while let Err(error) = balancers.ensure_load_balancer(&good_for(checks), "c", &service("1"), &nodes).await {
-            assert!(matches!(error, Error::NotLeader) && checks < MOST_WRITES, "{error}");
-            checks += 1;
-        }
-        assert!(checks > 0, "a call that writes checks the permit");
-        let status = balancers.get_load_balancer("c", &service("1")).await.unwrap();
-        let again = balancers.ensure_load_balancer(&good_for(usize::MAX), "c", &service("1"), &nodes).await.unwrap();
-        assert_eq!(status, Some(again), "nothing was left to do");
-
-        // The lead ends between two calls.
-        let permit = good_for(checks);
-        balancers.ensure_load_balancer(&permit, "c", &service("2"), &nodes).await.unwrap();
-        assert!(matches!(
-            balancers.ensure_load_balancer_deleted(&permit, "c", &service("2")).await,
-            Err(Error::NotLeader)
-        ));
-        assert!(balancers.get_load_balancer("c", &service("2")).await.unwrap().is_some());
-        for uid in ["1", "2"] {
-            balancers.ensure_load_balancer_deleted(&good_for(usize::MAX), "c", &service(uid)).await.unwrap();
-            assert_eq!(balancers.get_load_balancer("c", &service(uid)).await.unwrap(), None);
-        }
-    }
-    if let Some(routes) = world.provider().routes() {
-        let route = |number: usize| Route {
-            target_node: "a".into(),
-            destination_cidr: format!("10.{number}.0.0/24"),
-            ..Route::default()
-        };
-        let mut checks = 0;
-        while let Err(error) = routes.create_route(&good_for(checks), "c", "uid", &route(1)).await {
-            assert!(matches!(error, Error::NotLeader) && checks < MOST_WRITES, "{error}");
-            checks += 1;
-        }
-        assert!(checks > 0, "a call that writes checks the permit");
-        let permit = good_for(checks);
-        routes.create_route(&permit, "c", "uid", &route(2)).await.unwrap();
-        let listed = routes.list_routes("c").await.unwrap();
-        assert_eq!(listed.len(), 2, "{listed:?}");
-        for one in &listed {
-            assert!(matches!(routes.delete_route(&permit, "c", one).await, Err(Error::NotLeader)));
-        }
-        assert_eq!(routes.list_routes("c").await.unwrap(), listed);
-        for one in &listed {
-            routes.delete_route(&good_for(usize::MAX), "c", one).await.unwrap();
-        }
-        assert_eq!(routes.list_routes("c").await.unwrap(), []);
-    }
-}
-
-async fn load_balancers_are_ensured_updated_and_deleted(world: &dyn World) {
-    let Some(balancers) = world.provider().load_balancer() else { return };
-    let (mine, other) = (service("lb-1"), service("lb-2"));
-    let nodes = |names: &[&str]| names.iter().map(|name| Arc::new(node(name, "", ""))).collect::<Vec<_>>();
-    assert_eq!(balancers.get_load_balancer("c", &mine).await.unwrap(), None);
-    assert!(balancers.update_load_balancer(&permit(), "c", &mine, &[]).await.is_err(), "there is none to update");
-
-    let status = balancers.ensure_load_balancer(&permit(), "c", &mine, &nodes(&["b", "a"])).await.unwrap();
-    let is_reachable = |status: &LoadBalancerStatus| {
-        let ingress = status.ingress.iter().flatten().next();
-        ingress.is_some_and(|ingress| ingress.ip.is_some() || ingress.hostname.is_some())
+async fn the_next_leader_completes_the_routes_of_a_lead_that_ended(world: &dyn World) {
+    let Some(routes) = world.provider().routes() else { return };
+    let route = |number: usize| Route {
+        target_node: "a".into(),
+        destination_cidr: format!("10.{number}.0.0/24"),
+        ..Route::default()
     };
-    assert!(is_reachable(&status), "{status:?}");
-    let objects = world.load_balancer_objects().await;
-    let again = balancers.ensure_load_balancer(&permit(), "c", &mine, &nodes(&["a", "b"])).await.unwrap();
-    assert_eq!((again, world.load_balancer_objects().await), (status.clone(), objects), "twice is as once");
-    balancers.update_load_balancer(&permit(), "c", &mine, &nodes(&["c"])).await.unwrap();
-    assert_eq!(balancers.get_load_balancer("c", &mine).await.unwrap(), Some(status.clone()));
-
-    for elsewhere in ["c-d", "d"] {
-        assert_eq!(balancers.get_load_balancer(elsewhere, &mine).await.unwrap(), None, "clusters are separate");
-    }
-    let others = balancers.ensure_load_balancer(&permit(), "c", &other, &[]).await.unwrap();
-    assert_ne!(others, status, "no two have the same address");
-    for _ in 0..2 {
-        balancers.ensure_load_balancer_deleted(&permit(), "c", &mine).await.unwrap();
-        assert_eq!(balancers.get_load_balancer("c", &mine).await.unwrap(), None);
-    }
-    assert_eq!(balancers.get_load_balancer("c", &other).await.unwrap(), Some(others), "the other one stays");
-    balancers.ensure_load_balancer_deleted(&permit(), "c", &other).await.unwrap();
-    assert_eq!(world.load_balancer_objects().await, 0, "nothing is left");
-}
-
-/// Also when `get_load_balancer` already says that there is none.
-async fn a_deletion_that_was_interrupted_is_completed_by_the_next(world: &dyn World) {
-    let Some(balancers) = world.provider().load_balancer() else { return };
     let mut checks = 0;
-    loop {
-        balancers.ensure_load_balancer(&permit(), "c", &service("lb-3"), &[]).await.unwrap();
-        let interrupted = balancers.ensure_load_balancer_deleted(&good_for(checks), "c", &service("lb-3")).await;
-        balancers.ensure_load_balancer_deleted(&permit(), "c", &service("lb-3")).await.unwrap();
-        assert_eq!(world.load_balancer_objects().await, 0, "interrupted at write {checks}");
-        match interrupted {
-            Ok(()) => break,
-            Err(Error::NotLeader) => checks += 1,
-            Err(error) => panic!("{error}"),
-        }
-        assert!(checks < MOST_WRITES);
+    while let Err(error) = routes.create_route(&good_for(checks), "c", "uid", &route(1)).await {
+        assert!(matches!(error, Error::NotLeader) && checks < MOST_WRITES, "{error}");
+        checks += 1;
     }
-}
-
-async fn all_load_balancers_get_their_nodes_in_one_call(world: &dyn World) {
-    let Some(fleet) = fleet_of(&*world.provider()) else { return };
-    let services = ["lb-4", "lb-none", "lb-5"].map(|uid| Arc::new(service(uid)));
-    for service in [&services[0], &services[2]] {
-        fleet.ensure_load_balancer(&permit(), "c", service, &[]).await.unwrap();
+    assert!(checks > 0, "a call that writes checks the permit");
+    let permit = good_for(checks);
+    routes.create_route(&permit, "c", "uid", &route(2)).await.unwrap();
+    let listed = routes.list_routes("c").await.unwrap();
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    for one in &listed {
+        assert!(matches!(routes.delete_route(&permit, "c", one).await, Err(Error::NotLeader)));
     }
-    let nodes = [Arc::new(node("a", "", ""))];
-    let results = fleet.update_nodes(&permit(), "c", &services, &nodes).await;
-    let is_ok: Vec<bool> = results.iter().map(Result::is_ok).collect();
-    assert_eq!(is_ok, [true, false, true], "one result each, in their order");
-    let results = fleet.update_nodes(&over(), "c", &services, &nodes).await;
-    assert!(results.len() == 3 && results.iter().all(|result| matches!(result, Err(Error::NotLeader))), "{results:?}");
-    assert_eq!(fleet.update_nodes(&permit(), "c", &[], &nodes).await.len(), 0);
-    for service in &services {
-        fleet.ensure_load_balancer_deleted(&permit(), "c", service).await.unwrap();
+    assert_eq!(routes.list_routes("c").await.unwrap(), listed);
+    for one in &listed {
+        routes.delete_route(&good_for(usize::MAX), "c", one).await.unwrap();
     }
-}
-
-async fn a_service_of_another_program_is_declined(world: &dyn World) {
-    let Some(fleet) = fleet_of(&*world.provider()) else { return };
-    assert_eq!(fleet.handles(&service("lb-6")), Handling::Handled);
-    if let Some(declined) = world.declined_service() {
-        assert_eq!(fleet.handles(&declined), Handling::Declined);
-        let is_read = |key: &str| fleet.annotation_prefixes().iter().any(|prefix| key.starts_with(prefix));
-        assert!(declined.metadata.annotations.unwrap_or_default().keys().all(|key| is_read(key)));
-    }
+    assert_eq!(routes.list_routes("c").await.unwrap(), []);
 }
 
 async fn routes_are_created_listed_by_cluster_and_deleted(world: &dyn World) {
@@ -322,19 +194,12 @@ async fn routes_are_created_listed_by_cluster_and_deleted(world: &dyn World) {
     routes.delete_route(&permit(), "c-d", &others[0]).await.unwrap();
 }
 
-async fn an_error_never_says_that_there_is_nothing(world: &dyn World) {
-    let (balancers, routes) = (world.provider().load_balancer(), world.provider().routes());
-    if balancers.is_none() && routes.is_none() || !world.set_network_fails(true).await {
-        return;
-    }
-    if let Some(balancers) = balancers {
-        assert!(balancers.get_load_balancer("c", &service("lb-7")).await.is_err());
-        assert!(balancers.ensure_load_balancer_deleted(&permit(), "c", &service("lb-7")).await.is_err());
-    }
-    if let Some(routes) = routes {
+async fn an_error_never_says_that_there_are_no_routes(world: &dyn World) {
+    let Some(routes) = world.provider().routes() else { return };
+    if world.set_network_fails(true).await {
         assert!(routes.list_routes("c").await.is_err());
+        world.set_network_fails(false).await;
     }
-    world.set_network_fails(false).await;
 }
 
 fn instances(world: &dyn World) -> Arc<dyn InstancesV2> {

@@ -15,9 +15,9 @@ use super::world::{Running, SOON, node};
 /// More events than are kept for a subscriber.
 const FLOOD: usize = 5_000;
 
-struct VsphereWorld {
-    vcenter: Box<dyn VcenterServer>,
-    running: Running,
+pub struct VsphereWorld {
+    pub vcenter: Box<dyn VcenterServer>,
+    pub running: Running,
 }
 
 #[async_trait]

@@ -88,7 +88,7 @@ pub fn node(name: &str, uuid: &str) -> Node {
 }
 
 /// Clients that trust the CA files of their entry, and credentials that stay what the entry says.
-struct Files;
+pub struct Files;
 
 impl Connect for Files {
     fn http(&self, entry: &config::Vcenter) -> Result<http::Client, String> {
@@ -151,6 +151,16 @@ impl Running {
 
     /// Starts the provider with this `vsphere.conf`, connected in this way.
     pub fn start_through(connect: Arc<dyn Connect>, text: &str, options: Options) -> Self {
+        Self::start_as(connect, text, options, |provider, _| provider)
+    }
+
+    /// The same with what `complete` adds to the provider.
+    pub fn start_as(
+        connect: Arc<dyn Connect>,
+        text: &str,
+        options: Options,
+        complete: impl FnOnce(Provider, Arc<dyn ClusterReads>) -> Provider,
+    ) -> Self {
         let parsed = config::parse(text, "vsphere.conf").unwrap();
         let cluster = Cluster::default();
         let stop = CancellationToken::new();
@@ -161,6 +171,7 @@ impl Running {
             Arc::new(cluster.clone()),
             &stop,
         );
+        let provider = complete(provider, Arc::new(cluster.clone()));
         let tasks = provider.apply(&parsed.config).unwrap();
         let tasks = std::iter::once(tracker).chain(tasks).map(|task| tokio::spawn(task.run)).collect();
         Self { provider: Arc::new(provider), cluster, stop, tasks }

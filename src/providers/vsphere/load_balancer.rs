@@ -45,6 +45,7 @@ use self::orphans::Policy;
 use self::service_call::ServiceCall;
 use super::addresses::IpFamily;
 use super::config::{self, Class, Pool, Profile};
+use super::nsx::Leads;
 use super::nsx::cluster_uid::ClusterUid;
 use super::reason;
 use super::routes::Adoption;
@@ -60,6 +61,9 @@ const WITHOUT_UID: &str = "load balancers are not tagged with what identifies th
 
 /// When something is tried again that the configuration, NSX or another Service has to change first.
 const LATER: Duration = Duration::from_secs(300);
+
+/// How old a reading may be that shows that something is missing or cannot be read.
+const RECENT: Duration = Duration::from_secs(60);
 
 /// How the annotations begin that a load balancer depends on.
 const ANNOTATIONS: &[&str] = &["loadbalancer.vmware.io/", "loadbalancer.vsphere-ccm.dev/", ANNOTATION_SOURCE_RANGES];
@@ -97,7 +101,8 @@ pub struct Settings {
 }
 
 impl LoadBalancers {
-    /// Nothing is read before [`LoadBalancers::run`]. `cluster` is the name of the cluster.
+    /// Nothing is read before [`LoadBalancers::run`]. `cluster` is the name of the cluster, and `leads` says whether this process
+    /// may use NSX.
     pub fn new(
         config: config::LoadBalancers,
         cluster: impl Into<String>,
@@ -105,10 +110,11 @@ impl LoadBalancers {
         backend: Arc<dyn Backend>,
         nodes: Arc<dyn ClusterReads>,
         live: Arc<dyn LiveReads>,
+        leads: Leads,
     ) -> Self {
         let Settings { adoption, orphans } = settings;
         let cleanup = Cleanup::new(orphans, Arc::clone(&live));
-        let (cluster, inventory, uid) = (cluster.into(), Inventory::default(), ClusterUid::new(live, WITHOUT_UID));
+        let (cluster, inventory, uid) = (cluster.into(), Inventory::new(leads), ClusterUid::new(live, WITHOUT_UID));
         Self { config, cluster, backend, inventory, adoption, cleanup, nodes, uid }
     }
 
@@ -167,7 +173,22 @@ impl LoadBalancers {
         scope
     }
 
+    /// The objects of other clusters are not looked at.
+    ///
+    /// # Errors
+    /// The name is that of another cluster.
+    fn check_cluster(&self, name: &str) -> Result<(), Error> {
+        match name == self.cluster {
+            true => Ok(()),
+            false => Err(Error::other(format!(
+                "the load balancers of the cluster {:?} are served, not those of {name:?}",
+                self.cluster
+            ))),
+        }
+    }
+
     async fn call<'a>(&'a self, permit: &'a WritePermit, service: &'a Service) -> Result<ServiceCall<'a>, Error> {
+        permit.check()?;
         self.inventory.begin(permit);
         let uid = self.uid.read().await?;
         ServiceCall::new(self, permit, service, self.layout(uid)).claimed()
@@ -176,7 +197,8 @@ impl LoadBalancers {
 
 #[async_trait]
 impl LoadBalancer for LoadBalancers {
-    async fn get_load_balancer(&self, _cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, Error> {
+    async fn get_load_balancer(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, Error> {
+        self.check_cluster(cluster)?;
         self.inventory.begin_read();
         let layout = self.layout(self.uid.read().await?);
         service_call::status_of(self, service, &layout)
@@ -189,10 +211,11 @@ impl LoadBalancer for LoadBalancers {
     async fn ensure_load_balancer(
         &self,
         permit: &WritePermit,
-        _cluster: &str,
+        cluster: &str,
         service: &Service,
         nodes: &[Arc<Node>],
     ) -> Result<LoadBalancerStatus, Error> {
+        self.check_cluster(cluster)?;
         self.call(permit, service).await?.ensure(nodes).await
     }
 
@@ -210,9 +233,10 @@ impl LoadBalancer for LoadBalancers {
     async fn ensure_load_balancer_deleted(
         &self,
         permit: &WritePermit,
-        _cluster: &str,
+        cluster: &str,
         service: &Service,
     ) -> Result<(), Error> {
+        self.check_cluster(cluster)?;
         self.call(permit, service).await?.delete().await
     }
 }
@@ -237,10 +261,13 @@ impl LoadBalancerFleet for LoadBalancers {
     async fn update_nodes(
         &self,
         permit: &WritePermit,
-        _cluster: &str,
+        cluster: &str,
         services: &[Arc<Service>],
         nodes: &[Arc<Node>],
     ) -> Vec<Result<(), Error>> {
+        if let Err(error) = permit.check().and_then(|()| self.check_cluster(cluster)) {
+            return services.iter().map(|_| Err(repeated(&error))).collect();
+        }
         node_update::update(self, permit, services, nodes).await
     }
 

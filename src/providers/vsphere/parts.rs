@@ -157,11 +157,12 @@ impl Parts {
         if connected.balancers.as_ref().is_some_and(|(balancers, _)| balancers.is_configured_as(wanted)) {
             return None;
         }
-        let Setup { cluster, adoption, orphans, batches, nodes, live, .. } = &self.setup;
+        let Setup { cluster, adoption, orphans, batches, nodes, live, leads, .. } = &self.setup;
         let settings = load_balancer::Settings { adoption: *adoption, orphans: *orphans };
         let backend = Arc::new(backend::Nsx::new(connected.client.clone(), *batches));
         let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
-        let balancers = Arc::new(LoadBalancers::new(wanted.clone(), cluster.as_str(), settings, backend, nodes, live));
+        let (config, cluster, leads) = (wanted.clone(), cluster.as_str(), leads.clone());
+        let balancers = Arc::new(LoadBalancers::new(config, cluster, settings, backend, nodes, live, leads));
         let stop = connected.stop.child_token();
         if let Some((_, before)) = connected.balancers.replace((Arc::clone(&balancers), stop.clone())) {
             before.cancel();

@@ -116,3 +116,70 @@ async fn what_the_go_program_made_for_another_cluster_is_not_taken() {
         assert_eq!(world.held(), 4, "{uid:?}");
     }
 }
+
+/// The clean-up of each cluster deletes what its own vanished Services left, and nothing else.
+async fn cleans_up_beside(uids: [Option<&'static str>; 2], gateways: [&str; 2]) {
+    let what = format!("{uids:?} on {gateways:?}");
+    let mut pair = Pair::start(gateways, uids).await;
+    let put = |world: &World, service: &Service| {
+        let key = format!("ns/{}", service.metadata.name.as_deref().unwrap());
+        world.cluster.services.lock().unwrap().insert(key, service.clone());
+    };
+    let mut of_one = Vec::new();
+    for (name, port) in [("ns/s", 30080), ("ns/t", 30081)] {
+        let one = pair.one.ensured(&service(name, &[("TCP", 80, port)])).await;
+        put(&pair.one, &one);
+        of_one.push(one);
+    }
+    let foreign = pair.paths();
+    let seen = pair.one.fake.history().len();
+    pair.other.restart();
+    for (name, port) in [("ns/s", 30080), ("ns/u", 30082)] {
+        let mut other = service(name, &[("TCP", 80, port)]);
+        other.metadata.uid = Some(format!("other-uid-of-{name}"));
+        put(&pair.other, &pair.other.ensured(&other).await);
+    }
+    let all = pair.paths();
+    let is_of_gone = |path: &String| {
+        let object = pair.one.fake.object(path).unwrap_or_default();
+        !foreign.contains(path) && object.to_string().contains("\"ns/s\"")
+    };
+    let of_gone: BTreeSet<String> = all.iter().filter(|path| is_of_gone(path)).cloned().collect();
+    assert_eq!(of_gone.len(), 4, "{what}: {of_gone:?}");
+
+    // It vanishes in the second cluster, and is there in the first one.
+    pair.other.cluster.services.lock().unwrap().remove("ns/s");
+    pair.one.restart();
+    pair.one.ensure(&of_one[0]).await.unwrap();
+    let expected: BTreeSet<String> = match uids[1] {
+        Some(_) => all.difference(&of_gone).cloned().collect(),
+        None => all.clone(),
+    };
+    for _ in 0..3 {
+        crate::world::advance(std::time::Duration::from_secs(601)).await;
+        super::orphans::reading(&pair.one).await;
+        super::orphans::reading(&pair.other).await;
+    }
+    support::eventually(&what, crate::world::SOON, async || match pair.paths() {
+        paths if paths == expected => Ok(()),
+        paths => Err(format!("{:?}", paths.symmetric_difference(&expected).collect::<Vec<_>>())),
+    })
+    .await;
+    for version in pair.one.fake.history_from(seen) {
+        assert!(!foreign.contains(&version.path), "{what}: {} was written", version.path);
+    }
+    let seen = pair.one.fake.history().len();
+    for one in &of_one {
+        pair.one.ensure(one).await.unwrap();
+    }
+    assert!(pair.one.fake.history_from(seen).is_empty(), "{what}");
+}
+
+#[tokio::test]
+async fn the_clean_up_of_one_cluster_leaves_the_other_alone() {
+    for uids in [[Some(UID), Some(OTHER_UID)], [Some(UID), None], [None, Some(OTHER_UID)], [None, None]] {
+        for gateways in [["t1", "t2"], ["t1", "t1"]] {
+            cleans_up_beside(uids, gateways).await;
+        }
+    }
+}

@@ -26,7 +26,7 @@ async fn services(world: &World, names: &[&str]) -> Vec<Service> {
 }
 
 /// A reading, begun by a sync of a Service that has nothing; and what follows from it.
-async fn reading(world: &World) {
+pub(super) async fn reading(world: &World) {
     let before = world.fake.counts().of("LIST lb-services");
     world.balancers.read_again();
     advance(Duration::from_secs(10)).await;
@@ -123,4 +123,52 @@ async fn when_many_are_left_over_at_once_none_goes_at_first() {
         reading(&world).await;
     }
     assert_eq!(world.counted(), before, "an API server that was restored has none of them");
+}
+
+/// What fails keeps no other one, is said together with the others, and is tried less and less often.
+#[tokio::test]
+async fn l_33_the_clean_up_goes_on_after_a_failure_and_tries_again_later() {
+    let mut world = World::start(Some(UID)).await;
+    services(&world, &["ns/bad", "ns/good"]).await;
+    let servers = world.objects("lb-virtual-servers");
+    let bad = servers.iter().find(|server| server.to_string().contains("ns/bad")).unwrap();
+    world.fake.deny_writes("admin", bad["path"].as_str().unwrap());
+    world.cluster.services.lock().unwrap().clear();
+    world.restart();
+    world.delete(&service("ns/none", &[("TCP", 80, 30090)])).await.unwrap();
+    let attempts = |world: &World| world.fake.counts().of("DELETE lb-virtual-servers") - 1;
+    let tried = async |expected: u32| {
+        support::eventually("it is tried", crate::world::SOON, async || match attempts(&world) {
+            count if count == expected => Ok(()),
+            count => Err(count),
+        })
+        .await;
+    };
+    advance(APART).await;
+    support::eventually("the other one goes", crate::world::SOON, async || match world.objects("lb-pools").len() {
+        1 => Ok(()),
+        count => Err(count),
+    })
+    .await;
+    tried(1).await;
+    for _ in 0..2 {
+        reading(&world).await;
+    }
+    assert_eq!(attempts(&world), 1, "not with each reading");
+    advance(Duration::from_secs(60)).await;
+    tried(2).await;
+    for (pause, expected) in [(120, 3), (240, 4)] {
+        advance(Duration::from_secs(pause / 2)).await;
+        reading(&world).await;
+        assert_eq!(attempts(&world), expected - 1, "not before {pause} s");
+        advance(Duration::from_secs(pause / 2)).await;
+        tried(expected).await;
+    }
+    world.fake.allow("admin", bad["path"].as_str().unwrap());
+    advance(Duration::from_secs(480)).await;
+    support::eventually("it is deleted", crate::world::SOON, async || match world.counted() {
+        [0, 0, 0, 0, 0] => Ok(()),
+        counted => Err(format!("{counted:?}")),
+    })
+    .await;
 }

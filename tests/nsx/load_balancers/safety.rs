@@ -280,3 +280,50 @@ async fn a_service_that_was_made_by_another_process_since_the_last_reading_is_de
     world.delete(&one).await.unwrap();
     assert_eq!(world.counted(), before);
 }
+
+/// A question without a permit, in one term and in the next: somebody else may have led in between.
+#[tokio::test]
+async fn what_is_read_without_a_permit_ends_with_the_lead() {
+    let mut world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    world.restart();
+    assert!(world.get(&one).await.unwrap().is_some());
+    for collection in ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"] {
+        let path = world.objects(collection)[0]["path"].as_str().unwrap().to_owned();
+        assert!(world.fake.delete_by_hand("admin", &path));
+    }
+    world.leads.send_replace(false);
+    world.leads.send_replace(true);
+    assert_eq!(world.get(&one).await.unwrap(), None);
+
+    // Whoever stands by reads nothing.
+    world.leads.send_replace(false);
+    world.sent();
+    for _ in 0..4 {
+        crate::world::advance(Duration::from_secs(30 * 60)).await;
+        tokio::task::yield_now().await;
+    }
+    world.leads.send_replace(true);
+    world.get(&one).await.unwrap();
+    // The session has expired, so that the first call is made twice.
+    assert_eq!(world.sent()[1..].len(), 5, "one reading");
+}
+
+#[tokio::test]
+async fn a_retry_does_not_count_the_room_of_its_first_attempt_again() {
+    let world = World::start(Some(UID)).await;
+    // A SMALL one has 20 virtual servers.
+    let ports: Vec<(&str, u16, u16)> = (1..=18).map(|port| ("TCP", port, 30000 + port)).collect();
+    world.ensured(&service("ns/large", &ports)).await;
+    let two = service("ns/two", &[("TCP", 80, 30080), ("TCP", 81, 30081)]);
+    for skip in [0, 0, 1, 0] {
+        world.fake.next_after("PUT lb-virtual-servers", skip, Trouble::error(400, Some(23_500)));
+        let refused = world.try_ensure(&two).await.unwrap_err();
+        assert_eq!(word(&refused), "NSXRefused", "{refused}");
+    }
+    assert_eq!(world.fake.counts().of("GET service-usage"), 1);
+    // Others find the room that is taken.
+    let full = world.try_ensure(&service("ns/three", &[("TCP", 80, 30082)])).await.unwrap_err();
+    assert_eq!(word(&full), "LoadBalancerCapacity", "{full}");
+    world.ensured(&two).await;
+}

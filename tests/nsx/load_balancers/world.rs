@@ -13,6 +13,7 @@ use ccm::cloud::{
 use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool, Profile, Size};
 use ccm::providers::vsphere::load_balancer::orphans::Policy;
 use ccm::providers::vsphere::load_balancer::{LoadBalancers, Settings, backend};
+use ccm::providers::vsphere::nsx::Leads;
 use ccm::providers::vsphere::routes::Adoption;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use support::fake_nsx::go::{TCP_PROFILE, UDP_PROFILE};
 use support::fake_nsx::go_rules::GoProgram;
 use support::fake_nsx::{FakeNsx, Model};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::routes::world::{Cluster, client, node};
@@ -41,6 +43,8 @@ pub struct World {
     pub config: Config,
     name: String,
     is_leader: Arc<AtomicBool>,
+    /// What the election says of this process.
+    pub leads: watch::Sender<bool>,
     events: tokio::sync::Mutex<BoxStream<'static, ServiceEvent>>,
     stop: CancellationToken,
 }
@@ -156,6 +160,7 @@ impl World {
         let Flags { batches, adoption } = flags;
         let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
         let backend = Arc::new(backend::Nsx::new(client(&fake, Timeouts::default()), batches));
+        let leads = watch::Sender::new(true);
         let balancers = Arc::new(LoadBalancers::new(
             config.clone(),
             name,
@@ -163,13 +168,14 @@ impl World {
             backend,
             nodes,
             live,
+            Leads::new(vec![leads.subscribe()]),
         ));
         let stop = CancellationToken::new();
         let (runs, until) = (Arc::clone(&balancers), stop.clone());
         drop(tokio::spawn(async move { runs.run(&until).await }));
         let events = tokio::sync::Mutex::new(balancers.subscribe());
         let is_leader = Arc::new(AtomicBool::new(true));
-        Self { fake, cluster, balancers, config, name: name.to_owned(), is_leader, events, stop }
+        Self { fake, cluster, balancers, config, name: name.to_owned(), is_leader, leads, events, stop }
     }
 
     /// The nodes have addresses of both families, on a manager with a pool of each.

@@ -131,6 +131,18 @@ impl Usage {
         Self([(ports, 0), (ports, 0), (ports.saturating_mul(members), 0)])
     }
 
+    /// Adds what is used of each.
+    pub fn add(&mut self, more: &Self) {
+        self.0.iter_mut().zip(more.0).for_each(|((used, _), (more, _))| *used += more);
+    }
+
+    /// What is needed beyond what was taken before.
+    pub fn beyond(&self, taken: &Self) -> Self {
+        let mut more = self.clone();
+        more.0.iter_mut().zip(taken.0).for_each(|((needed, _), (taken, _))| *needed = needed.saturating_sub(taken));
+        more
+    }
+
     /// Takes what is needed, if there is room for all of it.
     ///
     /// # Errors
@@ -141,7 +153,7 @@ impl Usage {
                 return Err(Full { what, used, allowed });
             }
         }
-        self.0.iter_mut().zip(needed.0).for_each(|((used, _), (needed, _))| *used += needed);
+        self.add(needed);
         Ok(())
     }
 }
@@ -149,11 +161,17 @@ impl Usage {
 /// A product with load balancers.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// Reads all objects that load balancers consist of, but the addresses; `each` gets every one, also those of others.
+    /// Reads all objects that load balancers consist of, but addresses, groups and persistence profiles; `each` gets every one, also those of others.
     ///
     /// # Errors
     /// A list that could not be read. What was given to `each` is not complete then.
     async fn read(&self, scope: &Scope, each: Each<'_>) -> Result<Names, Error>;
+
+    /// Reads all groups and persistence profiles.
+    ///
+    /// # Errors
+    /// As [`Backend::read`].
+    async fn read_references(&self, each: Each<'_>) -> Result<(), Error>;
 
     /// Reads the allocations of the pool of this id. One that does not exist has none.
     ///

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::StreamExt as _;
 use futures::future::OptionFuture;
@@ -27,11 +28,13 @@ pub(super) struct Cleanup {
     live: Arc<dyn LiveReads>,
     /// Never locked over an await.
     orphans: Mutex<Orphans>,
+    /// The term of the last reading that was looked at.
+    term: AtomicU64,
 }
 
 impl Cleanup {
     pub(super) fn new(policy: Policy, live: Arc<dyn LiveReads>) -> Self {
-        Self { policy, live, orphans: Mutex::default() }
+        Self { policy, live, orphans: Mutex::default(), term: AtomicU64::default() }
     }
 
     /// How many were found and are still there.
@@ -41,12 +44,16 @@ impl Cleanup {
 
     /// Looks at each reading. Ends with `stop`.
     pub(super) async fn run(&self, of: &LoadBalancers, stop: &CancellationToken) {
-        let mut readings = of.inventory.completed_readings();
+        let (mut readings, mut asked) = (of.inventory.completed_readings(), None);
         loop {
-            let next = self.orphans.lock().next_reading().map(Instant::from_std).filter(|next| *next > Instant::now());
+            // Each is asked for once.
+            let next = self.orphans.lock().next_reading().map(Instant::from_std).filter(|next| Some(*next) != asked);
             tokio::select! {
                 () = stop.cancelled() => return,
-                Some(()) = OptionFuture::from(next.map(sleep_until)) => of.inventory.ask(),
+                Some(()) = OptionFuture::from(next.map(sleep_until)) => {
+                    asked = next;
+                    of.inventory.ask_for_all();
+                }
                 changed = readings.changed() => match changed {
                     Ok(()) => tokio::select! {
                         () = stop.cancelled() => return,
@@ -59,7 +66,10 @@ impl Cleanup {
     }
 
     async fn look(&self, of: &LoadBalancers) {
-        let Some((permit, began)) = of.inventory.term() else { return };
+        let Some((permit, began, term)) = of.inventory.term() else { return };
+        if self.term.swap(term, Ordering::Relaxed) != term {
+            self.orphans.lock().begin_term();
+        }
         let Ok(uid) = of.uid.read().await else { return };
         self.report_held(of, uid.clone());
         let Some(uid) = uid.filter(|_| self.policy != Policy::Off) else { return };
@@ -89,23 +99,38 @@ impl Cleanup {
             }
             Decision::Delete(services) => services,
         };
+        let (mut failed, count) = (Vec::new(), services.len());
         for service in services {
-            self.delete(of, &permit, &service).await;
+            if let Err(error) = self.delete(of, &permit, &service).await {
+                self.orphans.lock().failed(&service, Instant::now().into_std());
+                failed.push(format!("{service}: {}", chain(&error)));
+            }
+        }
+        if !failed.is_empty() {
+            let all = failed.join("; ");
+            warn!(
+                "{} of {count} load balancers that are left over are not deleted, and are tried again later: {all}",
+                failed.len()
+            );
         }
     }
 
-    async fn delete(&self, of: &LoadBalancers, permit: &WritePermit, service: &str) {
+    async fn delete(&self, of: &LoadBalancers, permit: &WritePermit, service: &str) -> Result<(), Error> {
         let gone = named(service);
         // A sync of a Service that is created from now on waits for this call.
-        let Ok(call) = of.call(permit, &gone).await else { return };
+        let Ok(call) = of.call(permit, &gone).await else { return Ok(()) };
         if permit.check().is_err() || !self.is_certain(service).await {
-            return;
+            return Ok(());
         }
         self.orphans.lock().deleted(Instant::now().into_std());
         match call.delete().await {
             // The next reading shows whether something is left.
-            Ok(()) | Err(Error::Pending { .. }) => info!(service, "what was left of the load balancer is deleted"),
-            Err(error) => warn!(service, "the left over load balancer is not deleted: {}", chain(&error)),
+            Ok(()) | Err(Error::Pending { .. }) => {
+                info!(service, "what was left of the load balancer is deleted");
+                Ok(())
+            }
+            Err(Error::NotLeader) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

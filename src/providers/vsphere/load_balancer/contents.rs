@@ -123,6 +123,21 @@ impl Contents {
         self.services.retain(|_, objects| !objects.is_empty());
     }
 
+    /// Forgets the groups and persistence profiles: their lists are not complete.
+    pub fn forget_references(&mut self) {
+        for objects in self.services.values_mut() {
+            objects.groups.clear();
+            objects.persistence_profiles.clear();
+        }
+    }
+
+    /// Forgets the allocations of this pool: their list is not complete.
+    pub fn forget_allocations(&mut self, pool: &str) {
+        for objects in self.services.values_mut() {
+            objects.allocations.retain(|one| *one.address_pool != *pool);
+        }
+    }
+
     /// Whether the object of this path is an allocation with a known address.
     pub fn has_address(&self, path: &str) -> bool {
         let mut all = self.services.values().flat_map(|objects| &objects.allocations);
@@ -137,13 +152,7 @@ impl Contents {
 
     /// The pools of addresses that tags and allocations name.
     pub fn address_pools(&self) -> BTreeSet<Box<str>> {
-        let named = |objects: &Objects| {
-            let Objects { servers, pools, allocations, .. } = objects;
-            let tagged = servers.iter().map(|one| &one.address_pool).chain(pools.iter().map(|one| &one.address_pool));
-            let all = tagged.chain(allocations.iter().map(|one| &one.address_pool));
-            all.filter(|id| !id.is_empty() && !id.contains('/')).cloned().collect::<Vec<_>>()
-        };
-        self.services.values().flat_map(named).collect()
+        self.services.values().flat_map(Objects::address_pools).map(Into::into).collect()
     }
 
     /// The objects whose tags name this Service, of any cluster.

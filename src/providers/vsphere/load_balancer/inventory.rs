@@ -1,9 +1,12 @@
 //! What NSX has of load balancers, for all Services: readings of everything, with what this program has read and written
 //! since.
 //!
-//! A reading begins when a sync asks for one, at most every 10 s, and half an hour after the last one; nothing is read in
-//! between. No sync waits for it: it ends with [`Error::Pending`], and its Service is announced when the reading is there.
-//! Everything is forgotten when the lead ends.
+//! A reading begins when a sync asks for one, at most every 10 s. Half an hour after the first one of a term, and after each of
+//! these, one includes all groups and persistence profiles; nothing else is read in between. No sync waits for a reading: it ends
+//! with [`Error::Pending`], and its Service is announced when the reading is there. Everything is forgotten when the lead ends.
+//!
+//! A pool of addresses that this account may not list keeps no other Service waiting: what is known of it stays, and it is
+//! *unread* ([`Inventory::unread`]).
 
 mod readings;
 mod single;
@@ -19,17 +22,21 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::backend::{Change, Full, Names, Usage};
-use super::contents::merge::{Before, Merged, merge};
+use super::contents::merge::{Before, Merged, Read, merge};
 use super::contents::{Contents, Selection, Unusable};
 use super::layout::Layout;
 use super::objects::{LbService, Objects};
+use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason, ServiceEvent, WritePermit};
 use crate::providers::vsphere::addresses::IpFamily;
+use crate::providers::vsphere::nsx::Leads;
 
 /// A sync that waits for a reading is repeated after this time at the latest.
 const AT_MOST: Duration = Duration::from_secs(60);
 /// How long it is known how full the load balancer service is.
 const USAGE_LIFE: Duration = Duration::from_secs(10);
+/// Of so many Services is known at most which pools they had.
+const NOTED: usize = 4096;
 /// Events for a subscriber that is behind, before it gets one for all.
 const BACKLOG: usize = 4096;
 
@@ -60,7 +67,9 @@ pub struct Inventory {
 /// Never locked over an await.
 #[derive(Default)]
 struct State {
-    /// The term that this belongs to.
+    /// Whether this process leads.
+    leads: Leads,
+    /// The term that this belongs to; none for what was read without a permit.
     permit: Option<WritePermit>,
     /// Differs after each reset.
     epoch: u64,
@@ -73,6 +82,16 @@ struct State {
     /// When the last one began.
     attempted: Option<Instant>,
     is_asked: bool,
+    /// When groups and persistence profiles were asked for, or, before that, when the first reading began.
+    listed: Option<Instant>,
+    /// Whether the next reading includes groups and persistence profiles.
+    is_full_due: bool,
+    /// Why groups and persistence profiles could not be listed.
+    references_failure: Option<Reason>,
+    /// The pools whose allocations the last reading could not list, each with the reason.
+    unread: BTreeMap<Box<str>, Failure>,
+    /// The pools that objects of Services named which are or were being deleted, while one is unread.
+    pools: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Services, by namespace and name, whose syncs wait for a reading.
     waiting: BTreeSet<Box<str>>,
     /// Why the last reading failed, and how many failed in a row.
@@ -87,8 +106,8 @@ struct State {
     complete: BTreeMap<Box<str>, BTreeSet<IpFamily>>,
     /// Services that a call is about now.
     busy: BTreeSet<Box<str>>,
-    /// How full the load balancer service is, and when that was read.
-    usage: Option<(Instant, Usage)>,
+    /// How full the load balancer service is.
+    room: Option<Room>,
     /// Services that wait until an address is released.
     without_address: BTreeSet<Box<str>>,
     /// Services that wait until there is room on the load balancer service.
@@ -103,6 +122,16 @@ struct State {
     is_removing: bool,
 }
 
+/// How full the load balancer service is.
+struct Room {
+    /// When that was read.
+    read: Instant,
+    /// What was read, and what was taken since.
+    usage: Usage,
+    /// What Services have taken and may not have created yet.
+    taken: BTreeMap<Box<str>, Usage>,
+}
+
 #[derive(Clone)]
 struct Failure {
     reason: Reason,
@@ -112,16 +141,12 @@ struct Failure {
 }
 
 impl Failure {
+    fn new(error: &Error, in_a_row: u32) -> Self {
+        Self { reason: error.reason(), message: chain(error), after: error.retry_after(), in_a_row }
+    }
+
     fn error(&self) -> Error {
         Error::Failed { reason: self.reason, message: self.message.clone(), after: self.after }
-    }
-}
-
-impl Default for Inventory {
-    fn default() -> Self {
-        let (events, completed) = (broadcast::Sender::new(BACKLOG), watch::Sender::new(0));
-        let (usage_reading, lb_service_creation) = (single::Single::default(), single::Single::default());
-        Self { state: Mutex::default(), wake: Notify::new(), events, completed, usage_reading, lb_service_creation }
     }
 }
 
@@ -160,7 +185,8 @@ impl State {
     fn reset(&mut self, permit: Option<WritePermit>) {
         let (epoch, creating, is_removing) = (self.epoch + 1, self.creating, self.is_removing);
         let (attempted, busy) = (self.attempted, std::mem::take(&mut self.busy));
-        *self = Self { permit, epoch, creating, is_removing, attempted, busy, ..Self::default() };
+        let leads = self.leads.clone();
+        *self = Self { leads, permit, epoch, creating, is_removing, attempted, busy, ..Self::default() };
     }
 
     fn is_over(&self) -> bool {
@@ -175,6 +201,14 @@ impl State {
 }
 
 impl Inventory {
+    /// Nothing is known.
+    pub fn new(leads: Leads) -> Self {
+        let state = Mutex::new(State { leads, ..State::default() });
+        let (events, completed) = (broadcast::Sender::new(BACKLOG), watch::Sender::new(0));
+        let (usage_reading, lb_service_creation) = (single::Single::default(), single::Single::default());
+        Self { state, wake: Notify::new(), events, completed, usage_reading, lb_service_creation }
+    }
+
     /// Begins a call of this term. What was known in another one is forgotten.
     pub fn begin(&self, permit: &WritePermit) {
         let mut state = self.state.lock();
@@ -183,7 +217,7 @@ impl Inventory {
         match &state.permit {
             Some(known) if known.check().is_ok() => return,
             None if is_new => state.permit = Some(permit.clone()),
-            Some(_) | None => state.reset(Some(permit.clone())),
+            Some(_) | None => self.reset(&mut state, Some(permit.clone())),
         }
         // The readings end with this term from now on.
         self.wake.notify_one();
@@ -192,8 +226,9 @@ impl Inventory {
     /// Begins a call that only reads.
     pub fn begin_read(&self) {
         let mut state = self.state.lock();
-        if state.is_over() {
-            state.reset(None);
+        let is_another = state.leads.has_changed() && state.permit.is_none();
+        if state.is_over() || is_another {
+            self.reset(&mut state, None);
         }
     }
 
@@ -269,6 +304,8 @@ impl Inventory {
                     self.announce(&std::mem::take(&mut state.without_address));
                 }
                 if !path.contains("/ip-allocations/") {
+                    // There may be more room than was read.
+                    state.room = None;
                     self.announce(&std::mem::take(&mut state.without_room));
                 }
                 state.contents.remove(path);
@@ -298,6 +335,10 @@ impl Inventory {
         state.complete.insert(service.into(), families);
         state.without_address.remove(service);
         state.without_room.remove(service);
+        // What it has taken is there.
+        if let Some(room) = &mut state.room {
+            room.taken.remove(service);
+        }
     }
 
     /// Whether it was complete in this term.
@@ -397,16 +438,40 @@ impl Inventory {
         self.wake.notify_one();
     }
 
+    /// Asks for a reading with groups and persistence profiles.
+    pub fn ask_for_all(&self) {
+        self.state.lock().is_full_due = true;
+        self.ask();
+    }
+
+    /// Why one of these pools of addresses could not be listed; none if all of them were.
+    pub fn unread(&self, is_one: impl Fn(&str) -> bool) -> Option<Error> {
+        let state = self.state.lock();
+        state.unread.iter().find(|(pool, _)| is_one(pool)).map(|(_, failure)| failure.error())
+    }
+
+    /// Notes the pools of addresses that the objects of a Service name which is being deleted. Those that were ever noted.
+    pub fn note_pools<'a>(&self, service: &str, named: impl Iterator<Item = &'a str>) -> BTreeSet<Box<str>> {
+        let mut state = self.state.lock();
+        // Without a note a deletion waits until all pools are read.
+        if state.pools.len() >= NOTED && !state.pools.contains_key(service) {
+            state.pools.clear();
+        }
+        let pools = state.pools.entry(service.into()).or_default();
+        pools.extend(named.map(Into::into));
+        pools.clone()
+    }
+
     /// Changes after each completed reading.
     pub fn completed_readings(&self) -> watch::Receiver<u64> {
         self.completed.subscribe()
     }
 
-    /// The term of the last reading, and when that began.
-    pub fn term(&self) -> Option<(WritePermit, Instant)> {
+    /// The permit of the last reading, when that began, and a number that each term has for itself.
+    pub fn term(&self) -> Option<(WritePermit, Instant, u64)> {
         let state = self.state.lock();
-        let permit = state.permit.clone().filter(|permit| permit.check().is_ok());
-        permit.zip(state.begun)
+        let permit = state.permit.clone().filter(|permit| permit.check().is_ok())?;
+        Some((permit, state.begun?, state.epoch))
     }
 
     /// The objects of Services that are not here and that no call is about. What was held of Services without objects is
@@ -431,16 +496,22 @@ impl Inventory {
         (suspects, with_objects.len())
     }
 
-    /// Takes room on the load balancer service for a Service. None if how full it is was not read in the last 10 s.
-    pub fn take_room(&self, needed: &Usage) -> Option<Result<(), Full>> {
+    /// Takes room on the load balancer service for a Service, beyond what it has taken before and not used. None if how full it
+    /// is was not read in the last 10 s.
+    pub fn take_room(&self, service: &str, needed: &Usage) -> Option<Result<(), Full>> {
         let mut state = self.state.lock();
-        let (read, usage) = state.usage.as_mut()?;
-        (read.elapsed() < USAGE_LIFE).then(|| usage.take(needed))
+        let Room { usage, taken, .. } = state.room.as_mut().filter(|room| room.read.elapsed() < USAGE_LIFE)?;
+        let more = taken.get(service).map_or_else(|| needed.clone(), |taken| needed.beyond(taken));
+        let free = usage.take(&more);
+        if free.is_ok() {
+            taken.entry(service.into()).or_default().add(&more);
+        }
+        Some(free)
     }
 
     /// Notes how full the load balancer service is.
     pub fn note_usage(&self, usage: Usage) {
-        self.state.lock().usage = Some((Instant::now(), usage));
+        self.state.lock().room = Some(Room { read: Instant::now(), usage, taken: BTreeMap::new() });
     }
 
     /// Keeps the load balancer service while something is created on it.
@@ -476,6 +547,12 @@ impl Inventory {
             Err(broadcast::error::RecvError::Closed) => None,
         };
         futures::stream::unfold(events, next).boxed()
+    }
+
+    /// Forgets what is known. Those that wait for a reading ask again.
+    fn reset(&self, state: &mut State, permit: Option<WritePermit>) {
+        self.announce(&std::mem::take(&mut state.waiting));
+        state.reset(permit);
     }
 
     fn announce<'a>(&self, services: impl IntoIterator<Item = &'a Box<str>>) {

@@ -66,6 +66,14 @@ fn planned(call: &ServiceCall<'_>, wanted: &Wanted) -> Result<BTreeMap<Box<str>,
         call.check_lb_service(&seen)?;
     }
     let ours = seen.judged.ours;
+    if ours.is_empty() {
+        // A sync makes it, if the Service is to have one.
+        call.inventory().announce_one(&call.key);
+        return Err(Error::other(format!(
+            "NSX has no load balancer of Service {} whose nodes could be changed",
+            call.key
+        )));
+    }
     let asked = Asked { families: &families_of(call.service), has_ipv6_pool: false };
     let balancers = asked.balancers(&ours);
     let members_of = |pool: &Pool| {

@@ -144,7 +144,7 @@ pub struct Objects {
     pub monitors: Vec<Monitor>,
     /// Its addresses, by path.
     pub allocations: Vec<Allocation>,
-    /// Its groups, by path, as far as they were read: an ordinary listing has none.
+    /// Its groups, by path, as far as they were read: most readings have none.
     pub groups: Vec<Group>,
     /// Its persistence profiles, likewise.
     pub persistence_profiles: Vec<PersistenceProfile>,
@@ -179,6 +179,14 @@ impl Objects {
     /// The path of each.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.marks().map(|marks| &*marks.path)
+    }
+
+    /// The ids of the pools of addresses that tags and allocations name.
+    pub fn address_pools(&self) -> impl Iterator<Item = &str> {
+        let Self { servers, pools, allocations, .. } = self;
+        let tagged = servers.iter().map(|one| &one.address_pool).chain(pools.iter().map(|one| &one.address_pool));
+        let all = tagged.chain(allocations.iter().map(|one| &one.address_pool)).map(AsRef::as_ref);
+        all.filter(|id: &&str| !id.is_empty() && !id.contains('/'))
     }
 
     /// What says whose each is.

@@ -2,7 +2,8 @@
 //!
 //! Only objects with the UID of this cluster are looked at, of Services that the cache does not have. They have to be in two
 //! readings at least ten minutes apart, and a live read of the API server decides. Few are deleted at once, and none
-//! for a while when many would be: the API server may have been restored from an old backup.
+//! for a while when many would be: the API server may have been restored from an old backup. One that cannot be deleted keeps no
+//! other one, and is tried again later each time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -19,6 +20,9 @@ const WINDOW: Duration = Duration::from_secs(600);
 const HOLD: Duration = Duration::from_secs(900);
 /// At least so many are few.
 const FEW: usize = 5;
+/// How long one stays that could not be deleted; twice as long after each further failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 60);
 
 /// What becomes of load balancers whose Services are gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +49,10 @@ pub struct Orphans {
     reported: BTreeSet<Box<str>>,
     /// When some that are certain and were not deleted are looked at again.
     again: Option<Instant>,
+    /// When the last reading began whose suspects were noted.
+    noted: Option<Instant>,
+    /// Those that could not be deleted: how often in a row, and when each is tried again.
+    failed: BTreeMap<Box<str>, (u32, Instant)>,
 }
 
 /// What to do about those that are certain.
@@ -57,10 +65,20 @@ pub enum Decision {
 }
 
 impl Orphans {
+    /// Forgets what was suspected: in another term of leadership objects may have been deleted and made again. The limits stay.
+    pub fn begin_term(&mut self) {
+        self.suspected.clear();
+        self.reported.clear();
+        self.failed.clear();
+        (self.again, self.noted) = (None, None);
+    }
+
     /// Notes the suspects of a reading that began at `at`. Those that were suspected long enough.
     pub fn note(&mut self, suspects: BTreeSet<Box<str>>, at: Instant) -> Vec<Box<str>> {
+        self.noted = Some(at);
         self.suspected.retain(|service, _| suspects.contains(service));
         self.reported.retain(|service| suspects.contains(service));
+        self.failed.retain(|service, _| suspects.contains(service));
         for service in suspects {
             self.suspected.entry(service).or_insert(at);
         }
@@ -70,8 +88,10 @@ impl Orphans {
 
     /// When another reading is needed; none if nothing is suspected.
     pub fn next_reading(&self) -> Option<Instant> {
-        let due = self.suspected.values().max().map(|since| *since + APART);
-        self.again.filter(|_| due.is_some()).or(due)
+        let later = |moment: &Instant| self.noted.is_none_or(|noted| *moment > noted);
+        let due = self.suspected.values().map(|since| *since + APART).filter(later).min();
+        let again = self.failed.values().map(|(_, again)| *again).chain(self.again).filter(later).min();
+        due.into_iter().chain(again.filter(|_| !self.suspected.is_empty())).min()
     }
 
     /// Which of those that are certain may be deleted at this moment. `all` is the number of Services with objects of this cluster.
@@ -87,13 +107,25 @@ impl Orphans {
             self.deleted.pop_front();
         }
         let left = share(10).saturating_sub(self.deleted.len());
-        self.again = (certain.len() > left).then_some(at + WINDOW);
-        Decision::Delete(certain.into_iter().take(left).collect())
+        let mut services = certain;
+        services.retain(|service| self.failed.get(service).is_none_or(|(_, again)| *again <= at));
+        // A few that always fail do not use up what may be deleted.
+        services.sort_by_key(|service| self.failed.contains_key(service));
+        self.again = (services.len() > left).then_some(at + WINDOW);
+        services.truncate(left);
+        Decision::Delete(services)
     }
 
     /// The load balancer of a Service was deleted at this moment.
     pub fn deleted(&mut self, at: Instant) {
         self.deleted.push_back(at);
+    }
+
+    /// The load balancer of a Service could not be deleted at this moment.
+    pub fn failed(&mut self, service: &str, at: Instant) {
+        let (count, again) = self.failed.entry(service.into()).or_insert((0, at));
+        *again = at + FIRST_PAUSE.saturating_mul(1 << (*count).min(8)).min(LONGEST_PAUSE);
+        *count += 1;
     }
 
     /// Whether this one is to be reported: each is once.

@@ -2,6 +2,7 @@
 
 mod deletion;
 mod ensure;
+mod pools;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -107,6 +108,9 @@ pub(super) fn status_of(
     let ingress = ingress_of(service);
     let seen = observe(of, service, layout, &key, &ingress, &nodes_of(of, &ingress));
     let ours = &seen.judged.ours;
+    if ours.is_empty() {
+        pools::check_absence(of, service, &key, &ingress, &BTreeSet::new())?;
+    }
     let first_of =
         |second| ours.servers.iter().filter(move |one| one.marks.second == second).find_map(|one| one.address);
     let all = [None, Some(IpFamily::V4), Some(IpFamily::V6)].into_iter().filter_map(first_of);

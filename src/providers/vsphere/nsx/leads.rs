@@ -3,7 +3,7 @@
 use tokio::sync::watch;
 
 /// The leadership of several controllers, which may work under different Leases. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Leads(Vec<watch::Receiver<bool>>);
 
 impl Leads {
@@ -15,6 +15,16 @@ impl Leads {
     /// Whether one of them works now.
     pub fn is_so(&self) -> bool {
         self.0.iter().any(|leads| *leads.borrow())
+    }
+
+    /// Whether any of them has changed since this was asked last.
+    pub fn has_changed(&mut self) -> bool {
+        let is_new = |leads: &mut watch::Receiver<bool>| {
+            let has_changed = leads.has_changed().unwrap_or_default();
+            leads.mark_unchanged();
+            has_changed
+        };
+        self.0.iter_mut().map(is_new).fold(false, |any, one| any | one)
     }
 
     /// Completes with the next change of any of them.
@@ -60,6 +70,18 @@ mod tests {
             both.changed().now_or_never().expect("the change of either is seen");
             assert_eq!(both.is_so(), expected, "{controller} {leading}");
             assert!(both.changed().now_or_never().is_none(), "it is seen once");
+        }
+    }
+
+    #[test]
+    fn a_change_that_was_taken_back_is_a_change() {
+        let leads = [(); 2].map(|()| watch::Sender::new(true));
+        let mut both = Leads::new(leads.iter().map(watch::Sender::subscribe).collect());
+        assert!(!both.has_changed());
+        for controller in [0, 1] {
+            leads[controller].send_replace(false);
+            leads[controller].send_replace(true);
+            assert!(both.is_so() && both.has_changed() && !both.has_changed());
         }
     }
 

@@ -40,9 +40,10 @@ const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
 
-/// How many objects a page of a list has, and of pools, which may have many members.
+/// How many objects a page of a list has, and of pools and groups, which may have many members.
 const PAGE: usize = 1000;
 const POOL_PAGE: usize = 100;
+const GROUP_PAGE: usize = 100;
 
 const LB_SERVICES: &str = "/infra/lb-services";
 const SERVERS: &str = "/infra/lb-virtual-servers";
@@ -493,6 +494,14 @@ impl Backend for Nsx {
             .await?;
         }
         Ok(names)
+    }
+
+    async fn read_references(&self, each: Each<'_>) -> Result<(), Error> {
+        let profiles = (Kind::PersistenceProfile, PERSISTENCE_PROFILES, "lb-persistence-profiles.list", PAGE);
+        for (kind, path, operation, page) in [profiles, (Kind::Group, GROUPS, "groups.list", GROUP_PAGE)] {
+            self.list(path, operation, page, &mut |object| each(kind, object)).await?;
+        }
+        Ok(())
     }
 
     async fn read_allocations(&self, pool: &str, each: Each<'_>) -> Result<(), Error> {

@@ -6,7 +6,21 @@
 use std::collections::BTreeSet;
 
 use super::Contents;
-use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Monitor, Objects, Pool, VirtualServer};
+use crate::providers::vsphere::load_balancer::layout::{GROUPS, PERSISTENCE_PROFILES};
+use crate::providers::vsphere::load_balancer::objects::{
+    Allocation, Group, LbService, Monitor, Objects, PersistenceProfile, Pool, VirtualServer,
+};
+
+/// A reading.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    /// What the lists have.
+    pub contents: Contents,
+    /// Whether groups and persistence profiles were listed.
+    pub has_references: bool,
+    /// The pools whose allocations could not be listed.
+    pub unread: BTreeSet<Box<str>>,
+}
 
 /// What a reading is compared with.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +42,13 @@ pub struct Merged {
     pub missed: BTreeSet<Box<str>>,
     /// The Services of which the reading shows other objects than were known.
     pub changed: BTreeSet<Box<str>>,
+}
+
+impl Merged {
+    /// Whether groups or persistence profiles were missed.
+    pub fn misses_references(&self) -> bool {
+        self.missed.iter().any(|path| path.starts_with(GROUPS) || path.starts_with(PERSISTENCE_PROFILES))
+    }
 }
 
 /// An object with its path.
@@ -72,8 +93,21 @@ impl Listed for Allocation {
     }
 }
 
+impl Listed for Group {
+    fn path(&self) -> &str {
+        &self.marks.path
+    }
+}
+
+impl Listed for PersistenceProfile {
+    fn path(&self) -> &str {
+        &self.marks.path
+    }
+}
+
 /// Merges a reading into what was known before.
-pub fn merge(mut read: Contents, before: Before<'_>) -> Merged {
+pub fn merge(read: Read, before: Before<'_>) -> Merged {
+    let Read { contents: mut read, has_references, unread } = read;
     let mut missed = BTreeSet::new();
     let known = before.contents;
     merge_lists(&known.lb_services, &mut read.lb_services, before, &mut missed);
@@ -86,10 +120,18 @@ pub fn merge(mut read: Contents, before: Before<'_>) -> Merged {
         merge_lists(&old.servers, &mut new.servers, before, &mut missed);
         merge_lists(&old.pools, &mut new.pools, before, &mut missed);
         merge_lists(&old.monitors, &mut new.monitors, before, &mut missed);
-        merge_lists(&old.allocations, &mut new.allocations, before, &mut missed);
-        // Lists do not have them.
-        new.groups.clone_from(&old.groups);
-        new.persistence_profiles.clone_from(&old.persistence_profiles);
+        let is_unread = |one: &Allocation| unread.contains(&one.address_pool);
+        let (kept, listed): (Vec<_>, Vec<_>) = old.allocations.iter().cloned().partition(is_unread);
+        merge_lists(&listed, &mut new.allocations, before, &mut missed);
+        new.allocations.extend(kept);
+        new.allocations.sort_by(|one, other| one.path().cmp(other.path()));
+        if has_references {
+            merge_lists(&old.groups, &mut new.groups, before, &mut missed);
+            merge_lists(&old.persistence_profiles, &mut new.persistence_profiles, before, &mut missed);
+        } else {
+            new.groups.clone_from(&old.groups);
+            new.persistence_profiles.clone_from(&old.persistence_profiles);
+        }
         if *new != *old || has_other_lb_services {
             changed.insert(service);
         }
@@ -122,6 +164,8 @@ mod tests {
     use super::*;
     use crate::clients::nsx::Object;
     use crate::providers::vsphere::load_balancer::layout::{Kind, Layout};
+
+    static NONE: BTreeSet<Box<str>> = BTreeSet::new();
 
     fn layout() -> Layout {
         Layout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), second: None }
@@ -159,7 +203,41 @@ mod tests {
 
     fn merged(read: Contents, known: &Contents, touched: &[&str], missed: &[&str]) -> Merged {
         let (touched, missed) = (paths(touched), paths(missed));
+        let read = Read { contents: read, ..Read::default() };
         merge(read, Before { contents: known, touched: &touched, missed: &missed })
+    }
+
+    #[test]
+    fn groups_and_profiles_that_were_not_listed_stay_and_those_that_were_are_as_they_are_now() {
+        let group = |id: &str, network: &str| {
+            let mut object = monitor(id, 1);
+            object.0.insert("path".to_owned(), format!("{GROUPS}/{id}").into());
+            let expression = json!([{"resource_type": "IPAddressExpression", "ip_addresses": [network]}]);
+            object.0.insert("expression".to_owned(), expression);
+            (Kind::Group, object)
+        };
+        let known = contents(&[group("a", "10.0.0.0/8"), group("b", "10.0.0.0/8")]);
+        assert_eq!(merged(Contents::default(), &known, &[], &[]).contents, known);
+        let read = contents(&[group("a", "10.9.0.0/16"), group("c", "10.0.0.0/8")]);
+        let read = Read { contents: read, has_references: true, ..Read::default() };
+        let before = |missed| Before { contents: &known, touched: &NONE, missed };
+        let after = merge(read.clone(), before(&NONE));
+        let expected = contents(&[group("a", "10.9.0.0/16"), group("b", "10.0.0.0/8"), group("c", "10.0.0.0/8")]);
+        assert_eq!(after.contents, expected);
+        assert!(after.misses_references() && after.changed.len() == 1);
+        assert_eq!(merge(read.clone(), before(&after.missed)).contents, read.contents);
+    }
+
+    #[test]
+    fn what_a_pool_had_stays_while_it_cannot_be_listed() {
+        let known = contents(&[(Kind::Allocation, allocation("x", Some("192.0.2.1")))]);
+        for unread in [BTreeSet::new(), BTreeSet::from(["p".into()])] {
+            let read = Read { unread: unread.clone(), ..Read::default() };
+            let once = merge(read.clone(), Before { contents: &known, touched: &NONE, missed: &NONE });
+            assert_eq!((&once.contents, once.missed.len()), (&known, 1 - unread.len()));
+            let twice = merge(read, Before { contents: &known, touched: &NONE, missed: &once.missed });
+            assert_eq!(twice.contents == known, !unread.is_empty());
+        }
     }
 
     #[test]

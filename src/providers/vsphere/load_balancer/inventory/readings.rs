@@ -1,8 +1,8 @@
 //! When everything is read, and what follows from it.
 
 use super::*;
-use crate::base::error_chain::chain;
 use crate::providers::vsphere::load_balancer::backend::{Backend, Scope};
+use crate::providers::vsphere::reason;
 use futures::future::OptionFuture;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
@@ -12,25 +12,69 @@ use tracing::info;
 const BETWEEN: Duration = Duration::from_secs(10);
 /// After failures in a row the pause grows up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// After this time everything is read again.
+/// After this time everything is read again, with groups and persistence profiles.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 
+/// What a reading is to include, and of which term it is.
+struct Begun {
+    epoch: u64,
+    at: Instant,
+    is_full: bool,
+}
+
+/// What a reading has shown.
+struct Shown {
+    read: Read,
+    names: Names,
+    /// The pools that could not be listed.
+    unread: BTreeMap<Box<str>, Failure>,
+    /// Why groups and persistence profiles could not be listed.
+    references_failure: Option<Error>,
+}
+
 impl State {
-    /// When the next reading begins; none before the first one is asked for.
+    /// When the next reading begins; none before the first one is asked for, or for nobody's term.
     fn next(&self, now: Instant) -> Option<Instant> {
         let (failures, said) = self.failure.as_ref().map_or((0, None), |failure| (failure.in_a_row, failure.after));
         let pause = BETWEEN.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
         let earliest = self.attempted.map_or(now, |attempted| attempted + pause.max(said.unwrap_or_default()));
         match self.is_asked {
             true => Some(earliest),
-            false => self.begun.map(|begun| (begun + AGAIN).max(earliest)),
+            false => self.listed.filter(|_| self.permit.is_some()).map(|listed| (listed + AGAIN).max(earliest)),
         }
+    }
+
+    /// The allocations of these pools could not be listed.
+    fn note_unread(&mut self, unread: BTreeMap<Box<str>, Failure>) {
+        for (pool, Failure { reason, message, .. }) in &unread {
+            if self.unread.get(pool).is_none_or(|known| known.reason != *reason) {
+                warn!(%reason, "the addresses of a pool cannot be listed, and what depends on them waits: {message}");
+            }
+        }
+        for pool in self.unread.keys().filter(|pool| !unread.contains_key(*pool)) {
+            info!("the addresses of the pool {pool} are listed again");
+        }
+        if unread.is_empty() {
+            self.pools.clear();
+        }
+        self.unread = unread;
+    }
+
+    /// Why groups and persistence profiles could not be listed, if they could not: those that are known stay.
+    fn note_references(&mut self, failure: Option<Error>) {
+        let reason = failure.as_ref().map(Error::reason);
+        if let Some(error) = failure.filter(|_| reason != self.references_failure) {
+            let reason = error.reason();
+            warn!(%reason, "groups and persistence profiles in NSX cannot be listed, and are as they were read: {}", chain(&error));
+        }
+        self.references_failure = reason;
     }
 }
 
 impl Inventory {
     /// Reads everything whenever it is time. Ends with `stop`.
     pub async fn run(&self, backend: &dyn Backend, layout: &Layout, scope: &Scope, stop: &CancellationToken) {
+        let mut leads = self.state.lock().leads.clone();
         loop {
             let (next, permit) = {
                 let state = self.state.lock();
@@ -38,11 +82,11 @@ impl Inventory {
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = ended(permit.as_ref()) => self.state.lock().reset(None),
+                () = ended(permit.as_ref(), &mut leads) => self.reset(&mut self.state.lock(), None),
                 () = self.wake.notified() => {}
                 Some(()) = OptionFuture::from(next.map(sleep_until)) => tokio::select! {
                     () = stop.cancelled() => return,
-                    () = ended(permit.as_ref()) => self.state.lock().reset(None),
+                    () = ended(permit.as_ref(), &mut leads) => self.reset(&mut self.state.lock(), None),
                     () = self.read(backend, layout, scope) => {}
                 },
             }
@@ -50,10 +94,9 @@ impl Inventory {
     }
 
     async fn read(&self, backend: &dyn Backend, layout: &Layout, scope: &Scope) {
-        let (epoch, began) = self.begin_reading();
-        let mut contents = Contents::default();
-        let read = self.read_all(backend, layout, scope, &mut contents).await;
-        self.end_reading(epoch, began, read.map(|names| (contents, names)));
+        let begun = self.begin_reading();
+        let shown = self.read_all(backend, layout, scope, begun.is_full).await;
+        self.end_reading(&begun, shown);
     }
 
     async fn read_all(
@@ -61,62 +104,78 @@ impl Inventory {
         backend: &dyn Backend,
         layout: &Layout,
         scope: &Scope,
-        contents: &mut Contents,
-    ) -> Result<Names, Error> {
+        is_full: bool,
+    ) -> Result<Shown, Error> {
+        let mut contents = Contents::default();
         let mut each = |kind, object| contents.add(kind, &object, layout);
         let names = backend.read(scope, &mut each).await?;
+        let references_failure = match is_full {
+            true => backend.read_references(&mut each).await.err(),
+            false => None,
+        };
+        let has_references = is_full && references_failure.is_none();
+        if !has_references {
+            contents.forget_references();
+        }
         let mut pools = self.state.lock().contents.address_pools();
         pools.extend(contents.address_pools());
         pools.extend(scope.pools.iter().cloned());
         pools.extend(names.pools.values().flatten().map(|id| id.as_str().into()));
-        for pool in &pools {
+        let mut unread = BTreeMap::new();
+        for pool in pools {
             let mut each = |kind, object| contents.add(kind, &object, layout);
-            backend.read_allocations(pool, &mut each).await?;
+            match backend.read_allocations(&pool, &mut each).await {
+                Ok(()) => {}
+                Err(error) if error.reason() == reason::NSXNoPermission => {
+                    contents.forget_allocations(&pool);
+                    unread.insert(pool, Failure::new(&error, 1));
+                }
+                Err(error) => return Err(error),
+            }
         }
-        Ok(names)
+        let read = Read { contents, has_references, unread: unread.keys().cloned().collect() };
+        Ok(Shown { read, names, unread, references_failure })
     }
 
-    fn begin_reading(&self) -> (u64, Instant) {
-        let (mut state, now) = (self.state.lock(), Instant::now());
-        state.attempted = Some(now);
+    fn begin_reading(&self) -> Begun {
+        let (mut state, at) = (self.state.lock(), Instant::now());
+        state.attempted = Some(at);
         state.is_asked = false;
         state.touched = Some(BTreeSet::new());
-        (state.epoch, now)
+        let is_full = state.is_full_due || state.listed.is_some_and(|listed| listed + AGAIN <= at);
+        Begun { epoch: state.epoch, at, is_full }
     }
 
-    fn end_reading(&self, epoch: u64, began: Instant, read: Result<(Contents, Names), Error>) {
+    fn end_reading(&self, begun: &Begun, shown: Result<Shown, Error>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         // The lead has ended meanwhile.
-        if state.epoch != epoch {
+        if state.epoch != begun.epoch {
             return;
         }
         let touched = state.touched.take().unwrap_or_default();
-        let (contents, names) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                let in_a_row = state.failure.as_ref().map_or(0, |failure| failure.in_a_row) + 1;
-                let (reason, message) = (error.reason(), chain(&error));
-                if state.failure.as_ref().is_none_or(|failure| failure.reason != reason) {
-                    warn!(%reason, "the load balancers in NSX cannot be listed: {message}");
-                }
-                state.failure = Some(Failure { reason, message, after: error.retry_after(), in_a_row });
-                // Those that wait since then have the failure already, and ask again by themselves.
-                if in_a_row == 1 {
-                    self.announce(&std::mem::take(&mut state.waiting));
-                }
-                return;
-            }
+        let Shown { read, names, unread, references_failure } = match shown {
+            Ok(shown) => shown,
+            Err(error) => return self.note_failure(state, &error),
         };
+        if begun.is_full {
+            (state.is_full_due, state.listed) = (false, Some(begun.at));
+            state.note_references(references_failure);
+        }
         let before = Before { contents: &state.contents, touched: &touched, missed: &state.missed };
-        let Merged { contents, missed, changed } = merge(contents, before);
+        let merged = merge(read, before);
+        // Another reading decides about them.
+        state.is_full_due |= merged.misses_references();
+        let Merged { contents, missed, changed } = merged;
         let is_first = state.readings == 0;
         if state.failure.is_some() {
             info!("the load balancers in NSX are listed again");
         }
         (state.contents, state.names, state.failure) = (contents, names, None);
+        state.note_unread(unread);
         state.readings += 1;
-        state.begun = Some(began);
+        state.begun = Some(begun.at);
+        state.listed.get_or_insert(begun.at);
         state.is_asked |= !missed.is_empty();
         state.missed = missed;
         self.announce(&std::mem::take(&mut state.waiting));
@@ -126,11 +185,28 @@ impl Inventory {
         drop(guard);
         self.completed.send_modify(|completed| *completed += 1);
     }
+
+    fn note_failure(&self, state: &mut State, error: &Error) {
+        let in_a_row = state.failure.as_ref().map_or(0, |failure| failure.in_a_row) + 1;
+        let failure = Failure::new(error, in_a_row);
+        let Failure { reason, message, .. } = &failure;
+        if state.failure.as_ref().is_none_or(|before| before.reason != *reason) {
+            warn!(%reason, "the load balancers in NSX cannot be listed: {message}");
+        }
+        state.failure = Some(failure);
+        // No sync may wait for it.
+        state.is_asked |= state.is_full_due;
+        // Those that wait since then have the failure already, and ask again by themselves.
+        if in_a_row == 1 {
+            self.announce(&std::mem::take(&mut state.waiting));
+        }
+    }
 }
 
-async fn ended(permit: Option<&WritePermit>) {
+/// Completes with the term; without a permit with the next change of the lead.
+async fn ended(permit: Option<&WritePermit>, leads: &mut Leads) {
     match permit {
         Some(permit) => permit.ended().await,
-        None => std::future::pending().await,
+        None => leads.changed().await,
     }
 }

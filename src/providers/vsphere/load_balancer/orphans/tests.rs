@@ -70,6 +70,40 @@ fn what_is_not_deleted_at_once_is_looked_at_again() {
 }
 
 #[test]
+fn one_that_is_found_later_does_not_defer_the_first() {
+    let (mut orphans, now) = (Orphans::default(), Instant::now());
+    orphans.note(names(1), now);
+    orphans.note(names(2), now + APART / 2);
+    assert_eq!(orphans.next_reading(), Some(now + APART));
+    assert_eq!(orphans.note(names(2), now + APART), listed(1));
+    assert_eq!(orphans.next_reading(), Some(now + APART / 2 + APART));
+}
+
+#[test]
+fn what_fails_comes_last_and_waits_longer_each_time() {
+    let (mut orphans, now) = (Orphans::default(), Instant::now());
+    orphans.note(names(7), now);
+    orphans.note(names(7), now + APART);
+    let mut at = now + APART;
+    for pause in [1, 2, 4, 8, 16, 30, 30] {
+        listed(5).iter().for_each(|service| orphans.failed(service, at));
+        let next = at + Duration::from_secs(pause * 60);
+        assert_eq!(orphans.next_reading(), Some(next));
+        let before = next - Duration::from_secs(1);
+        assert_eq!(orphans.decide(listed(5), 100, before), Decision::Delete(vec![]));
+        let Decision::Delete(services) = orphans.decide(listed(7), 50, next) else { panic!("they are few") };
+        let expected: Vec<Box<str>> = [5, 6, 0, 1, 2].map(|number| listed(7)[number].clone()).into();
+        assert_eq!(services, expected);
+        at = next;
+        orphans.note(names(7), at);
+        orphans.decide(listed(1), 100, at);
+    }
+    orphans.begin_term();
+    assert_eq!(orphans.next_reading(), None);
+    assert_eq!(orphans.note(names(7), at), listed(0), "another term begins anew");
+}
+
+#[test]
 fn only_a_live_answer_is_a_proof() {
     let service = |value: Value| Presence::Exists(serde_json::from_value(value).unwrap());
     let finalizer = json!({"finalizers": [service::FINALIZER]});

@@ -2,6 +2,7 @@
 
 use tracing::warn;
 
+use super::pools::check_absence;
 use super::{Seen, ServiceCall, Target, next};
 use crate::base::error_chain::chain;
 use crate::cloud::Error;
@@ -29,6 +30,7 @@ impl ServiceCall<'_> {
         let mut last = String::new();
         for _ in 0..self.most_steps() {
             let seen = self.observe();
+            self.note_pools(&seen);
             if self.read_one(&undecided(&seen), self.lacks_address(&seen)).await? {
                 continue;
             }
@@ -50,6 +52,7 @@ impl ServiceCall<'_> {
     /// Nothing of the Service is left that is known.
     async fn end(&self, seen: &Seen) -> Result<(), Error> {
         self.check_left(seen)?;
+        check_absence(self.of, self.service, &self.key, &self.ingress, &self.note_pools(seen))?;
         match self.delete_lb_service(seen).await {
             Err(Error::NotLeader) => return Err(Error::NotLeader),
             // Nothing of the Service is left, and the next deletion tries again.

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
-use tokio::time::Instant;
 
+use super::pools::unless_outdated;
 use super::{Seen, ServiceCall, Target, next};
 use crate::cloud::{Error, Reason};
 use crate::providers::vsphere::addresses::IpFamily;
@@ -21,9 +20,6 @@ use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort};
 use crate::providers::vsphere::load_balancer::{LATER, config_wrong, families, members, status, wanted};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::routes::Adoption;
-
-/// How old the reading may be in which a name of the configuration is not found.
-const RECENT: Duration = Duration::from_secs(60);
 
 /// What a call has done so far.
 #[derive(Default)]
@@ -86,6 +82,7 @@ impl<'a> ServiceCall<'a> {
         self.check_missed(step)?;
         let which = target.balancer.second;
         if is_creation(step) {
+            self.check_choice(seen, target)?;
             if !progress.has_room {
                 self.check_room(seen, targets).await?;
                 progress.has_room = true;
@@ -197,10 +194,7 @@ impl<'a> ServiceCall<'a> {
     /// What the configuration names may be there meanwhile: a recent reading decides.
     fn unless_outdated(&self, error: Error) -> Error {
         let is_of_names = error.reason() == reason::LoadBalancerConfigWrong;
-        match Instant::now().checked_sub(RECENT).filter(|_| is_of_names) {
-            Some(moment) => self.check(Need::After(moment)).err().unwrap_or(error),
-            None => error,
-        }
+        if is_of_names { unless_outdated(self.of, &self.key, error) } else { error }
     }
 
     /// Whether the load balancer service has room for what is to be created. Where it does not say, NSX does when it is full.
@@ -217,10 +211,10 @@ impl<'a> ServiceCall<'a> {
         }
         let members = targets.iter().map(|target| lacking(target).saturating_mul(target.wanted.members.len())).sum();
         let needed = Usage::of_ports(ports, members);
-        let mut taken = self.inventory().take_room(&needed);
+        let mut taken = self.inventory().take_room(&self.key, &needed);
         if taken.is_none() {
             self.read_usage(&lb_service.path).await;
-            taken = self.inventory().take_room(&needed);
+            taken = self.inventory().take_room(&self.key, &needed);
         }
         let Some(Err(Full { what, used, allowed })) = taken else { return Ok(()) };
         self.inventory().wait_for_room(&self.key);

@@ -1,0 +1,148 @@
+//! Groups and persistence profiles: what a crash left of them is found, and what was edited is put right.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+
+use super::orphans::reading;
+use super::world::*;
+use crate::world::{SOON, advance};
+
+/// After this time everything is listed, with groups and persistence profiles.
+const AGAIN: Duration = Duration::from_secs(30 * 60);
+
+/// A Service with source ranges and affinity.
+fn restricted(key: &str) -> Service {
+    let mut value = serde_json::to_value(service(key, &[("TCP", 80, 30080)])).unwrap();
+    value["spec"]["loadBalancerSourceRanges"] = json!(["10.1.0.0/16"]);
+    value["spec"]["sessionAffinity"] = json!("ClientIP");
+    serde_json::from_value(value).unwrap()
+}
+
+/// The same without both.
+fn open(service: &Service) -> Service {
+    let mut value = serde_json::to_value(service).unwrap();
+    let spec = value["spec"].as_object_mut().unwrap();
+    spec.remove("loadBalancerSourceRanges");
+    spec.remove("sessionAffinity");
+    serde_json::from_value(value).unwrap()
+}
+
+/// The group and the persistence profile.
+fn both(world: &World) -> [Vec<Value>; 2] {
+    ["groups", "lb-persistence-profiles"].map(|collection| world.objects(collection))
+}
+
+fn path(object: &Value) -> &str {
+    object["path"].as_str().unwrap()
+}
+
+/// As somebody else creates it: without what NSX itself adds.
+fn put_again(world: &World, object: &Value) {
+    let mut body = object.clone();
+    let own =
+        |name: &str| name.starts_with('_') || ["path", "relative_path", "parent_path", "unique_id"].contains(&name);
+    body.as_object_mut().unwrap().retain(|name, _| !own(name));
+    world.fake.put_by_hand("admin", path(object), body);
+}
+
+#[tokio::test]
+async fn what_was_edited_by_hand_is_put_right_within_half_an_hour() {
+    for uid in [Some(UID), None] {
+        let world = World::start(uid).await;
+        let one = world.ensured(&restricted("ns/s")).await;
+        let [groups, profiles] = both(&world);
+        assert_eq!((groups.len(), profiles.len()), (1, 1));
+        world.fake.change_by_hand("admin", path(&groups[0]), |group| {
+            group["expression"][0]["ip_addresses"] = json!(["0.0.0.0/1"]);
+        });
+        world.fake.change_by_hand("admin", path(&profiles[0]), |profile| profile["timeout"] = json!(5));
+        world.sent();
+        let announced = world.announcement("ns/s");
+        advance(AGAIN).await;
+        announced.await;
+        // The session has expired, so that the first call is made twice.
+        let lists: BTreeSet<String> = world.sent().into_iter().collect();
+        assert!(lists.contains("LIST groups") && lists.len() == 7, "{uid:?}: {lists:?}");
+        world.ensure(&one).await.unwrap();
+        let [groups, profiles] = both(&world);
+        assert_eq!(groups[0]["expression"][0]["ip_addresses"], json!(["10.1.0.0/16"]), "{uid:?}");
+        assert_eq!(profiles[0]["timeout"], json!(10800), "{uid:?}");
+    }
+}
+
+/// The process ended after the Service stopped asking for them, and before they were deleted.
+#[tokio::test]
+async fn what_a_crash_left_of_a_service_that_stays_is_deleted() {
+    for uid in [Some(UID), None] {
+        let mut world = World::start(uid).await;
+        let one = world.ensured(&restricted("ns/s")).await;
+        let left = both(&world);
+        let one = open(&one);
+        world.ensure(&one).await.unwrap();
+        assert_eq!(both(&world).map(|all| all.len()), [0, 0]);
+        left.iter().flatten().for_each(|object| put_again(&world, object));
+        world.restart();
+        world.ensure(&one).await.unwrap();
+        assert_eq!(both(&world).map(|all| all.len()), [1, 1], "{uid:?}: the first reading of a term has none of them");
+        let announced = world.announcement("ns/s");
+        advance(AGAIN).await;
+        announced.await;
+        world.ensure(&one).await.unwrap();
+        assert_eq!(both(&world).map(|all| all.len()), [0, 0], "{uid:?}");
+        assert_eq!(world.counted(), [1; 5]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_crash_left_of_a_service_that_is_gone_goes_after_two_readings() {
+    let mut world = World::start(Some(UID)).await;
+    let gone = world.ensured(&restricted("ns/gone")).await;
+    let left = both(&world);
+    world.delete(&gone).await.unwrap();
+    left.iter().flatten().for_each(|object| put_again(&world, object));
+    let stays = service("ns/stays", &[("TCP", 80, 30081)]);
+    world.cluster.services.lock().unwrap().insert("ns/stays".to_owned(), stays.clone());
+    world.restart();
+    world.ensured(&stays).await;
+    advance(AGAIN).await;
+    support::eventually("they are found", SOON, async || match world.balancers.counts() {
+        Some(counts) if counts.known == 6 => Ok(()),
+        counts => Err(format!("{counts:?}")),
+    })
+    .await;
+    reading(&world).await;
+    assert_eq!(both(&world).map(|all| all.len()), [1, 1], "one reading is not enough");
+    world.sent();
+    advance(Duration::from_secs(601)).await;
+    support::eventually("they are deleted", SOON, async || match both(&world).map(|all| all.len()) {
+        [0, 0] => Ok(()),
+        counts => Err(format!("{counts:?}")),
+    })
+    .await;
+    assert!(world.sent().contains(&"LIST groups".to_owned()), "the second reading has them, too");
+    assert_eq!(world.counted(), [1; 5]);
+}
+
+/// An account may lack the permission for objects that no Service here needs.
+#[tokio::test]
+async fn groups_that_may_not_be_listed_keep_nothing_from_its_load_balancer() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&restricted("ns/s")).await;
+    world.fake.deny("admin", "LIST groups");
+    world.sent();
+    advance(AGAIN).await;
+    support::eventually("everything is read", SOON, async || {
+        let count = world.fake.counts().of("LIST ip-allocations");
+        if count > 0 { Ok(()) } else { Err(count) }
+    })
+    .await;
+    let seen = world.fake.history().len();
+    world.ensure(&one).await.unwrap();
+    assert!(world.fake.history_from(seen).is_empty(), "a group that could not be listed is not gone");
+    world.ensured(&service("ns/other", &[("TCP", 80, 30081)])).await;
+    world.delete(&one).await.unwrap();
+    assert_eq!(both(&world).map(|all| all.len()), [0, 0]);
+}

@@ -73,6 +73,41 @@ async fn clients_keep_their_nodes_where_the_service_says_so() {
     assert_eq!((world.objects("lb-persistence-profiles").len(), world.counted()), (0, [0; 5]));
 }
 
+/// An administrator may delete what a virtual server refers to; NSX accepts no change of the virtual server then.
+#[tokio::test]
+async fn a_group_or_profile_that_is_gone_keeps_no_port_from_following() {
+    for (collection, is_restarted) in
+        [("groups", false), ("groups", true), ("lb-persistence-profiles", false), ("lb-persistence-profiles", true)]
+    {
+        let case = format!("{collection}, {is_restarted}");
+        let mut world = World::start(Some(UID)).await;
+        let fields = || json!({"loadBalancerSourceRanges": ["10.1.0.0/16"], "sessionAffinity": "ClientIP"});
+        let one = world.ensured(&with(&both(), fields())).await;
+        let gone = world.objects(collection).remove(0)["path"].as_str().unwrap().to_owned();
+        assert!(world.fake.force_delete_by_hand("operator", &gone), "{case}");
+        if is_restarted {
+            world.restart();
+        }
+        // One port has another port of the nodes, and one is new.
+        let other = service("ns/s", &[("TCP", 80, 30090), ("UDP", 80, 30081), ("TCP", 81, 30082)]);
+        let other = with_status(with(&other, fields()), one.status.unwrap().load_balancer.unwrap());
+        world.ensure(&other).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        let path = world.objects(collection).remove(0)["path"].clone();
+        let servers = world.objects("lb-virtual-servers");
+        assert_eq!(servers.len(), 3, "{case}");
+        for server in servers {
+            let refers_to = match collection {
+                "groups" => &server["access_list_control"]["group_path"],
+                _ => &server["lb_persistence_profile_path"],
+            };
+            assert_eq!(*refers_to, path, "{case}");
+        }
+        assert_eq!((world.objects(collection).len(), world.held()), (1, 0), "{case}");
+        world.delete(&other).await.unwrap();
+        assert_eq!((world.objects(collection).len(), world.counted()), (0, [0; 5]), "{case}");
+    }
+}
+
 /// TCP keeps its monitor, which takes nodes without endpoints out anyway.
 #[tokio::test]
 async fn local_traffic_of_udp_is_checked_at_the_health_check_port() {

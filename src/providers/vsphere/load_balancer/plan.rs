@@ -325,8 +325,9 @@ fn change_of_server<'a>(
     known: &Known<'a>,
 ) -> Option<Step<'a>> {
     let Row { port, pool, .. } = *row;
-    // NSX refuses each change of a virtual server whose pool is gone: the pool is created first.
-    let server = row.server.filter(|_| row.obstacle.is_none() && !row.lacks_pool)?;
+    // NSX refuses each change of a virtual server that refers to what is gone: that is created first.
+    let is_whole = !row.lacks_pool && !references.are_missing(row);
+    let server = row.server.filter(|_| row.obstacle.is_none() && is_whole)?;
     let path = pool.map_or(&*server.pool, |pool| &*pool.marks.path);
     let is_moved = *server.pool != *path;
     let is_edited = server.number != Some(port.port.number) || server.marks.port != Some(port.port);

@@ -53,6 +53,15 @@ impl<'a> References<'a> {
         self.persistence.filter(|_| self.is_persistence_needed).map(|profile| &*profile.marks.path)
     }
 
+    /// Whether the virtual server of a row refers to a group or profile that is not known, where one is needed.
+    pub fn are_missing(&self, row: &Row<'_>) -> bool {
+        row.server.filter(|_| row.is_compared).is_some_and(|server| {
+            let lacks_group = self.is_group_needed && self.group.is_none() && !server.group.is_empty();
+            let lacks_profile = self.is_persistence_needed && self.persistence.is_none();
+            lacks_group || (lacks_profile && !server.persistence.is_empty())
+        })
+    }
+
     /// What the virtual server of a row is to refer to: what it refers to now while that, or what is needed, is not known.
     pub fn of(&self, row: &Row<'_>, known: &Known<'_>) -> (Reference<'a>, Reference<'a>) {
         let is_read =

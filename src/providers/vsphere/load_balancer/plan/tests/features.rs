@@ -115,7 +115,7 @@ fn an_adopted_load_balancer_stays_as_it_is_and_says_in_what() {
     assert_eq!(world.ensure(&plain), [""; 0]);
     assert_eq!(ignored_by(&plain, &world), &everything[..2]);
     let full = Wanted { adopts_fully: true, ..moved };
-    let expected = ["change pool", "group", "change server", "profile", "change server", "monitor", "change pool"];
+    let expected = ["change pool", "group", "profile", "change server", "monitor", "change pool"];
     assert_eq!(world.ensure(&full), expected);
     assert_eq!(world.ensure(&full), [""; 0]);
     assert_eq!(ignored_by(&full, &world), [""; 0]);

@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 
+use support::fake_nsx::go::GoBalancer;
+use support::fake_nsx::{Model, Realization, Trouble};
+
 use super::world::*;
 use crate::routes::world::node;
 
@@ -36,4 +39,33 @@ async fn parts_that_are_gone_are_created_before_what_refers_to_them_changes() {
         assert_eq!(server["pool_path"], pool["path"]);
         assert_eq!(server["default_pool_member_ports"], json!(["30090"]));
     }
+}
+
+/// The virtual server of an unknown cluster with the name of this one may have any address.
+#[tokio::test]
+async fn an_allocation_without_address_is_released_beside_a_virtual_server_that_is_held() {
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    let world = async || {
+        let world = World::with(Model::small().tier1("t2"), Some(UID), config()).await;
+        let mut held = GoBalancer::new(NAME, "ns/s", "192.0.2.60".parse().unwrap());
+        held.tier1_path = "/infra/tier-1s/t2".to_owned();
+        drop(held.put(&world.fake, "operator"));
+        world
+    };
+    let own = |world: &World| {
+        let is_own = |object: &Value| object["tags"].to_string().contains(UID);
+        world.objects("ip-allocations").iter().filter(|object| is_own(object)).count()
+    };
+
+    // NSX has no address, and the process cannot release the allocation.
+    let mut refused = world().await;
+    let exhausted = Realization::Error(std::time::Duration::ZERO, 8212, "the pool is exhausted".to_owned());
+    refused.fake.set_realization("ip-allocations", exhausted);
+    refused.fake.every("DELETE ip-allocations", Trouble::overloaded());
+    refused.ensure(&one).await.unwrap_err();
+    assert_eq!(own(&refused), 1);
+    refused.fake.clear();
+    refused.restart();
+    refused.delete(&one).await.unwrap();
+    assert_eq!((own(&refused), refused.objects("lb-virtual-servers").len()), (0, 1));
 }

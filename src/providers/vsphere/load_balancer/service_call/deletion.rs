@@ -36,7 +36,12 @@ impl ServiceCall<'_> {
             }
             let balancers = asked.balancers(&seen.judged.ours);
             let targets: Vec<Target> = balancers.into_iter().map(|one| self.deletion(&seen, one)).collect();
-            let Some((target, step)) = next(&targets, &seen) else {
+            let refused = || {
+                let allocation = self.refused_allocation(&seen)?;
+                let target = targets.iter().find(|target| target.balancer.second == allocation.marks.second)?;
+                Some((target, Step::Release(allocation)))
+            };
+            let Some((target, step)) = next(&targets, &seen).or_else(refused) else {
                 return self.end(&seen).await;
             };
             // One reading may miss the virtual server that has the address.
@@ -47,6 +52,11 @@ impl ServiceCall<'_> {
             last = step.to_string();
         }
         Err(self.endless(&last))
+    }
+
+    /// An allocation that NSX refuses an address: no virtual server has it, whoever made that.
+    fn refused_allocation<'s>(&self, seen: &'s Seen) -> Option<&'s Allocation> {
+        seen.judged.ours.allocations.iter().find(|one| self.without_address.get(&one.marks.path) == Some(&true))
     }
 
     /// Nothing of the Service is left that is known.

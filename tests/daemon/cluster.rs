@@ -168,12 +168,27 @@ impl Cluster {
 
     /// The roles of `manifests/rbac` to each of these users, with the Lease of this cluster.
     pub async fn grant(&self, users: &[String]) {
-        let subject = |user: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
-        let subjects: Vec<Value> = users.iter().map(subject).collect();
         let roles: Vec<&Value> =
             form("rbac").await.objects.iter().filter(|object| object["kind"] != "ServiceAccount").collect();
+        self.grant_roles(users, &roles).await;
+    }
+
+    /// The roles of `manifests/components/nsx`, which come with [`Cluster::grant`].
+    pub async fn grant_nsx(&self, users: &[String]) {
+        let known = &form("rbac").await.objects;
+        let is_role = |object: &&Value| object["kind"].as_str().is_some_and(|kind| kind.contains("Role"));
+        let is_new = |object: &&Value| {
+            known.iter().all(|one| (&one["kind"], &one["metadata"]) != (&object["kind"], &object["metadata"]))
+        };
+        let roles: Vec<&Value> = form("base-with-nsx").await.objects.iter().filter(is_role).filter(is_new).collect();
+        self.grant_roles(users, &roles).await;
+    }
+
+    async fn grant_roles(&self, users: &[String], roles: &[&Value]) {
+        let subject = |user: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
+        let subjects: Vec<Value> = users.iter().map(subject).collect();
         let own: Vec<&Value> = roles.iter().map(|role| &role["metadata"]["name"]).collect();
-        for role in &roles {
+        for role in roles {
             let mut role = (*role).clone();
             // Beside those of other tests on the same API server.
             let rename = |name: &mut Value| *name = json!(format!("{}:{}", self.pool, name.as_str().unwrap()));

@@ -1,8 +1,9 @@
-//! Three replicas, and the leader is told to stop, killed and frozen while nodes join: every node is initialised, and
-//! by the audit log nobody writes to a Node beside another leader.
+//! Three replicas, and the leader is told to stop, killed and frozen while nodes join, or while load balancers are made: every
+//! node is initialised, every Service gets what it asks for, and by the audit log nobody writes beside another leader.
 //!
 //! `SOAK_HITS` is how often the leader is hit: three times, each in another way, unless given.
 
+mod balanced;
 mod world;
 
 use std::time::Instant;
@@ -11,6 +12,7 @@ use k8s_openapi::jiff::SignedDuration;
 use support::{ApiServer, AuditEvent, Heavy, environment};
 
 use crate::judge::audit::{Term, breaches, leaders_writes, terms};
+use balanced::Balanced;
 use world::{Hit, World};
 
 /// In turn.
@@ -18,6 +20,8 @@ const HITS: [Hit; 3] = [Hit::Terminate, Hit::Kill, Hit::Freeze];
 /// Nodes in all, and at least so many for each hit.
 const NODES: usize = 100;
 const NODES_PER_HIT: usize = 33;
+/// Services of type LoadBalancer.
+const SERVICES: usize = 60;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn however_leaders_end_all_nodes_are_initialised_and_nobody_writes_beside_the_next_one() {
@@ -50,6 +54,21 @@ async fn however_leaders_end_all_nodes_are_initialised_and_nobody_writes_beside_
     let late = late_writes(writes[0], &terms);
     assert!(late.len() >= hits, "{terms:?}");
     assert_eq!(breaches(&[&log[..], &late].concat(), lease, users).len(), late.len(), "the check sees breaches");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_leads_next_completes_load_balancers_and_writes_nothing_where_all_is_done() {
+    let _alone = Heavy::alone();
+    let mut world = Balanced::start().await;
+    for (index, hit) in HITS.into_iter().enumerate() {
+        world.hit(hit, index * SERVICES / HITS.len(), (index + 1) * SERVICES / HITS.len()).await;
+    }
+    for hit in HITS {
+        world.hit_in_quiet(hit).await;
+    }
+    let (terms, writes) = world.stop().await;
+    println!("{terms} terms, {writes} writes to NSX");
+    assert!(terms > 2 * HITS.len() && writes > 4 * SERVICES, "{terms} terms, {writes} writes");
 }
 
 /// Whether a write came in this term.

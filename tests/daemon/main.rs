@@ -39,6 +39,7 @@ mod restart;
 mod rights;
 mod secrets;
 mod secure_port;
+mod services;
 mod start;
 mod upgrade;
 mod vcenters;

@@ -52,13 +52,17 @@ pub enum Fault {
     /// The passwords of all replicas are changed at NSX, and their sessions end; at the end they are in the
     /// configuration.
     NsxPassword,
-    /// The accounts lose the permission to use routes, or only to write them, and get it back.
+    /// The accounts lose the permission to use routes and pools, or only to write them, and get it back.
     NsxPermission {
         /// Whether they may still read.
         is_readable: bool,
     },
     /// So many routes of the cluster are deleted by hand.
     NsxDeleted(usize),
+    /// Other programs take all addresses that are left, and give them back.
+    NsxExhausted,
+    /// Addresses are assigned so many milliseconds after they were asked for.
+    NsxLateAddresses(u64),
 
     /// The API server and its etcd are killed, and started again at the end.
     ApiServerKilled,
@@ -189,6 +193,8 @@ impl Track {
                 Fault::NsxPassword,
                 Fault::NsxPermission { is_readable: random.bool() },
                 Fault::NsxDeleted(random.usize(1..20)),
+                Fault::NsxExhausted,
+                Fault::NsxLateAddresses(random.u64(1_000..20_000)),
             ],
             Track::ApiServer => vec![
                 Fault::ApiServerKilled,
@@ -220,7 +226,7 @@ impl Track {
         match self {
             Track::Vcenter(_) | Track::ApiServer => 1_000..5_000,
             // There are more kinds of faults.
-            Track::Nsx => 500..1_500,
+            Track::Nsx => 400..1_000,
             Track::Replicas | Track::Files => 3_000..9_000,
             Track::Clocks => 5_000..10_000,
         }
@@ -242,7 +248,9 @@ impl Fault {
             | Fault::NsxResets
             | Fault::NsxConflicts
             | Fault::NsxPassword
-            | Fault::NsxPermission { .. } => 1_000..5_000,
+            | Fault::NsxPermission { .. }
+            | Fault::NsxExhausted
+            | Fault::NsxLateAddresses(_) => 1_000..4_500,
             Fault::Hangs | Fault::ApiServerHangs => 3_000..14_000,
             Fault::Frozen(_) => 7_000..12_000,
             Fault::Clock(..) => 10_000..25_000,
@@ -253,7 +261,8 @@ impl Fault {
     /// Whether routes may not be written while it lasts.
     pub fn delays_routes(self, track: Track) -> bool {
         match track {
-            Track::Nsx | Track::ApiServer | Track::Replicas => true,
+            Track::Nsx => !matches!(self, Fault::NsxExhausted | Fault::NsxLateAddresses(_)),
+            Track::ApiServer | Track::Replicas => true,
             // A replica that is to be started waits.
             Track::Files => self == Fault::ConfigBroken,
             Track::Vcenter(_) | Track::Clocks => false,
@@ -284,6 +293,8 @@ impl Fault {
             Fault::NsxPassword => "nsx-password-changed",
             Fault::NsxPermission { .. } => "nsx-permission-removed",
             Fault::NsxDeleted(_) => "nsx-objects-deleted-by-hand",
+            Fault::NsxExhausted => "nsx-pool-exhausted",
+            Fault::NsxLateAddresses(_) => "nsx-allocation-late",
             Fault::ApiServerKilled => "api-server-killed",
             Fault::ApiServerSlow(_) => "api-server-slow",
             Fault::TooManyRequests(_) => "api-server-429",

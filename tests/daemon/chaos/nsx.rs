@@ -7,18 +7,17 @@ use ccm::kubernetes::login_ledger::record::Record;
 use ccm::kubernetes::login_ledger::{LeaseStore, Store as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::DeleteParams;
 use serde_json::json;
-use support::fake_nsx::{Model, Recorded, Trouble};
+use support::fake_nsx::{Model, Realization, Recorded, Trouble};
 use support::{Daemon, eventually};
 
-use super::RECOVERY;
 use super::fault::{Fault, REPLICAS};
 use super::invariants::{Apart, Run};
 use super::site::Site;
 use super::world::World;
+use super::{RECOVERY, balanced};
 use crate::cluster::Cluster;
 use crate::judge::audit::terms;
 use crate::judge::nsx::Span;
@@ -27,6 +26,7 @@ use crate::judge::nsx::logins::{self, BUDGET};
 use crate::judge::nsx::ownership::Ownership;
 use crate::judge::nsx::presence::{RouteVersion, longest_absence};
 use crate::judge::nsx::routes::{CLUSTER_NAME, CLUSTER_UID, Destination, NODE_NAME, Route, destination, differences};
+use crate::services::writes_of;
 
 /// The router that all have.
 pub const ROUTER: &str = "/infra/tier-1s/t1";
@@ -47,7 +47,27 @@ const NO_PERMISSION: Duration = Duration::from_secs(300);
 /// A login that waits is reviewed within this time.
 const REVIEW: Duration = Duration::from_secs(60);
 /// Calls that write, as the fake names them.
-const WRITES: [&str; 3] = ["PATCH static-routes", "PUT static-routes", "DELETE static-routes"];
+const WRITES: [&str; 15] = [
+    "PATCH static-routes",
+    "PUT static-routes",
+    "DELETE static-routes",
+    "PUT lb-services",
+    "PUT lb-virtual-servers",
+    "PUT lb-pools",
+    "PUT lb-monitor-profiles",
+    "PUT groups",
+    "PATCH ip-allocations",
+    "PATCH infra",
+    "DELETE lb-virtual-servers",
+    "DELETE lb-pools",
+    "DELETE lb-monitor-profiles",
+    "DELETE groups",
+    "DELETE ip-allocations",
+];
+/// What accounts may not use without the permission.
+const DENIABLE: [&str; 2] = ["static-routes", "lb-pools"];
+/// Versions that a failed run may print.
+const KEPT_VERSIONS: usize = 2_000;
 /// Lines of a daemon's output in the message of a failure.
 const LINES: usize = 40;
 
@@ -65,7 +85,8 @@ pub fn model(accounts: &[String], cluster: &str) -> Model {
         ("of-another-uid", &[(CLUSTER_NAME, cluster), (NODE_NAME, "n-1"), (CLUSTER_UID, "another")]),
         ("held", &[(CLUSTER_NAME, cluster), (NODE_NAME, "n-1")]),
     ];
-    let model = accounts.iter().fold(Model::small(), |model, account| model.user(account, PASSWORD));
+    let model = balanced::model(Model::small());
+    let model = accounts.iter().fold(model, |model, account| model.user(account, PASSWORD));
     others.iter().enumerate().fold(model, |model, (number, (name, tags))| {
         let tags: Vec<_> = tags.iter().map(tag).collect();
         let hops = json!([{"ip_address": "10.9.9.9", "admin_distance": 1}]);
@@ -78,7 +99,7 @@ pub fn model(accounts: &[String], cluster: &str) -> Model {
 pub struct Watch {
     /// Faults that may delay routes, by their number.
     pub faults: BTreeMap<usize, Span>,
-    /// Writes of replicas.
+    /// Writes of replicas to routes.
     pub writes: usize,
     ownership: Ownership,
     versions: Vec<RouteVersion>,
@@ -151,12 +172,17 @@ impl World {
                 nsx.kill_sessions();
             }
             Fault::NsxPermission { is_readable } => {
-                for account in &self.site.accounts[..REPLICAS] {
+                for (account, what) in denials(&self.site.accounts) {
                     match is_readable {
-                        true => nsx.deny_writes(account, "static-routes"),
-                        false => nsx.deny(account, "static-routes"),
+                        true => nsx.deny_writes(account, what),
+                        false => nsx.deny(account, what),
                     }
                 }
+            }
+            Fault::NsxExhausted => balanced::exhaust_pool(nsx, OPERATOR, true),
+            Fault::NsxLateAddresses(milliseconds) => {
+                let after = Realization::After(Duration::from_millis(milliseconds));
+                nsx.set_realization("ip-allocations", after);
             }
             Fault::NsxDeleted(count) => {
                 let ours = self.own_routes();
@@ -182,7 +208,11 @@ impl World {
                 self.site.write();
             }
             Fault::NsxPermission { .. } => {
-                self.site.accounts[..REPLICAS].iter().for_each(|account| nsx.allow(account, "static-routes"));
+                denials(&self.site.accounts).for_each(|(account, what)| nsx.allow(account, what));
+            }
+            Fault::NsxExhausted => balanced::exhaust_pool(nsx, OPERATOR, false),
+            Fault::NsxLateAddresses(_) => {
+                nsx.set_realization("ip-allocations", Realization::After(Duration::ZERO));
             }
             _ => nsx.clear(),
         }
@@ -235,7 +265,8 @@ impl World {
                 && request.status == Some(403)
                 && request.at.elapsed() < NO_PERMISSION
         };
-        if self.site.nsx.requests().iter().any(was_refused) {
+        // A Service that found no free address tries again after five minutes, too.
+        if self.has_service_without_address().await || self.site.nsx.requests().iter().any(was_refused) {
             self.stop_replica(leader).await;
             self.start_replica(leader, follows);
         }
@@ -277,22 +308,21 @@ impl World {
     fn take_versions(&mut self) {
         let new = self.site.nsx.history_from(self.watch.seen);
         self.watch.seen += new.len();
+        // Pools are large and change with each Node.
+        self.site.nsx.forget_versions(self.watch.seen.saturating_sub(KEPT_VERSIONS));
         if new.is_empty() {
             return;
         }
-        let requests = self.site.nsx.requests();
-        for version in new {
-            if let Err(broken) = self.watch.ownership.take(&version) {
+        self.balanced.judge(&self.site.nsx, &new);
+        let writes = writes_of(&self.site.nsx, &new, &self.site.accounts[..REPLICAS]);
+        let is_route = |path: &str| path.contains("/static-routes/");
+        self.watch.writes += writes.iter().filter(|(_, write)| is_route(&write.path)).count();
+        self.watch.unjudged.extend(writes);
+        for version in new.iter().filter(|version| is_route(&version.path)) {
+            if let Err(broken) = self.watch.ownership.take(version) {
                 panic!("{broken}");
             }
-            self.watch.versions.push(RouteVersion::of(&version));
-            let is_of_replica = self.site.accounts[..REPLICAS].contains(&version.user);
-            let Some(number) = version.request.filter(|_| is_of_replica) else { continue };
-            let request = &requests[requests.binary_search_by_key(&number, |request| request.number).unwrap()];
-            let ago = SignedDuration::try_from(request.at.elapsed()).unwrap();
-            let write = NsxWrite { user: version.user, path: version.path, received: Timestamp::now() - ago };
-            self.watch.writes += 1;
-            self.watch.unjudged.push((request.at, write));
+            self.watch.versions.push(RouteVersion::of(version));
         }
     }
 
@@ -305,8 +335,8 @@ impl World {
         }
     }
 
-    /// A fresh daemon has looked at all routes, and written none.
-    pub async fn assert_routes_untouched(&self, daemon: &Daemon, seen: usize) {
+    /// A fresh daemon has looked at all routes, and written nothing.
+    pub async fn assert_nsx_untouched(&self, daemon: &Daemon, seen: usize) {
         let account = &self.site.accounts[REPLICAS];
         // What the first listing leads to is written before the second one.
         self.until_listed(2, daemon).await;
@@ -340,6 +370,11 @@ impl World {
         })
         .await;
     }
+}
+
+/// The accounts of replicas, each with what it may not use.
+fn denials(accounts: &[String]) -> impl Iterator<Item = (&String, &'static str)> {
+    accounts[..REPLICAS].iter().flat_map(|account| DENIABLE.map(|what| (account, what)))
 }
 
 fn sorted(routes: Vec<(String, Route)>) -> Vec<Route> {

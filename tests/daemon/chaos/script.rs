@@ -5,7 +5,9 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::fault::{Fault, TRACKS, Track};
+use super::{LASTING_SERVICES, SERVICES, is_lasting};
 use crate::judge::machine::Power;
+use crate::services::{POLICIES, PORTS, Policies, Ports, ServiceChange};
 
 /// A fault with its time, counted from the begin of the campaign.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +43,10 @@ pub enum Action {
     Power(usize, Power),
     /// The guest has another address.
     Address(usize, u8),
+    /// A Service of type LoadBalancer is created, if there is none.
+    CreateService(usize, Ports, Policies),
+    /// Something happens to a Service.
+    ChangeService(usize, ServiceChange),
 }
 
 /// One step of the timeline. Numbers are those of the faults.
@@ -70,6 +76,11 @@ const WAVES: usize = 8;
 const JOINING: f64 = 0.6;
 /// Between two actions, in milliseconds.
 const PACE: u64 = 120;
+/// Between two actions of Services, in milliseconds; all of them are created in the beginning, each so long after the one before.
+const SERVICE_PACE: u64 = 400;
+const CREATION_PACE: u64 = 50;
+/// The ports of a Service may change to these ports of the nodes.
+const NODE_PORTS: std::ops::Range<u16> = 31_000..31_200;
 
 impl Script {
     /// Of this seed, for a campaign of so many seconds and machines.
@@ -87,6 +98,7 @@ impl Script {
             steps.push((Duration::from_millis(at), Step::Act(action(&mut random, machines))));
             at += random.u64(1..2 * PACE);
         }
+        steps.extend(services(&mut random, end));
         for (number, planned) in faults.iter().enumerate() {
             steps.push((planned.begins, Step::Begin(number)));
             steps.push((planned.ends, Step::End(number)));
@@ -127,8 +139,42 @@ fn joins(random: &mut Rng, end: u64, machines: usize) -> Vec<(Duration, Step)> {
         .collect()
 }
 
+/// What happens to Services. The first of them only get created.
+fn services(random: &mut Rng, end: u64) -> Vec<(Duration, Step)> {
+    let ports = |random: &mut Rng| random.usize(1..1 << PORTS.len());
+    // Half of them are plain.
+    let policies = |random: &mut Rng| if random.bool() { random.usize(..1 << POLICIES) } else { 0 };
+    let mut steps = Vec::new();
+    for number in 0..SERVICES {
+        let created = Action::CreateService(number, ports(random), policies(random));
+        steps.push((Duration::from_millis(number as u64 * CREATION_PACE), Step::Act(created)));
+    }
+    let mut at = LEAD;
+    while at < end {
+        let number = random.usize(LASTING_SERVICES..SERVICES);
+        let change = match random.u32(..16) {
+            0..4 => None,
+            4..7 => Some(ServiceChange::Ports(ports(random))),
+            7 | 8 => Some(ServiceChange::NodePort(random.u16(NODE_PORTS))),
+            9..11 => Some(ServiceChange::Policies(policies(random))),
+            11 => Some(ServiceChange::Type(false)),
+            12 => Some(ServiceChange::Type(true)),
+            _ => Some(ServiceChange::Delete),
+        };
+        let action = match change {
+            None => Action::CreateService(number, ports(random), policies(random)),
+            Some(change) => Action::ChangeService(number, change),
+        };
+        steps.push((Duration::from_millis(at), Step::Act(action)));
+        at += random.u64(1..2 * SERVICE_PACE);
+    }
+    steps
+}
+
+/// Nothing happens to machines that last.
 fn action(random: &mut Rng, machines: usize) -> Action {
     let number = random.usize(..machines);
+    let number = if is_lasting(number) { number + 1 } else { number };
     match random.u32(..42) {
         0..8 => Action::Create(number),
         8..10 => Action::Destroy(number),
@@ -190,6 +236,16 @@ mod tests {
         assert!(is_drawn(|action| matches!(action, Action::Rename(..))));
         assert!(is_drawn(|action| matches!(action, Action::Power(_, Power::Off))));
         assert!(is_drawn(|action| matches!(action, Action::DeleteNode(_))));
+        let created =
+            |number| is_drawn_of(&script, |action| matches!(action, Action::CreateService(one, ..) if *one == number));
+        assert!((0..SERVICES).all(created));
+        assert!(is_drawn(|action| matches!(action, Action::ChangeService(_, ServiceChange::Ports(_)))));
+        assert!(is_drawn(|action| matches!(action, Action::ChangeService(_, ServiceChange::Type(false)))));
+        assert!(is_drawn(|action| matches!(action, Action::ChangeService(_, ServiceChange::Delete))));
+    }
+
+    fn is_drawn_of(script: &Script, is_it: impl Fn(&Action) -> bool) -> bool {
+        script.steps.iter().any(|(_, step)| matches!(step, Step::Act(action) if is_it(action)))
     }
 
     /// Of the campaign that is part of `make test`, and of `make chaos`.

@@ -7,8 +7,9 @@ use support::{FakeNsx, FakeVcenter, replace_file};
 
 use super::MACHINES;
 use super::fault::{REPLICAS, VCENTERS};
-use super::nsx;
+use super::{balanced, nsx};
 use crate::cluster::Cluster;
+use crate::services::section;
 
 /// See the file's header.
 pub struct Site {
@@ -102,12 +103,13 @@ impl Site {
     fn nsx_sections(&self, account: usize) -> String {
         format!(
             "[NSXT]\nhost = \"{}\"\nuser = \"{}\"\npassword = \"{}\"\nca-file = \"{}\"\n[Route]\n\
-             router-path = \"{}\"\n",
+             router-path = \"{}\"\n{}",
             self.nsx.address(),
             self.accounts[account],
             self.nsx_passwords[account],
             self.nsx_authority.display(),
             nsx::ROUTER,
+            section(balanced::POOL, "LARGE"),
         )
     }
 

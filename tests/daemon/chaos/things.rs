@@ -2,14 +2,15 @@
 
 use std::time::Instant;
 
+use ccm::controllers::service::node_set::LABEL_EXCLUDE;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Node;
 use support::nodes::{UNINITIALIZED_TAINT, set_ready};
 use support::{KubeletNode, Machine as VirtualMachine};
 
-use super::nsx;
 use super::script::Action;
 use super::world::World;
+use super::{balanced, is_lasting, nsx};
 use crate::cluster::{ip, uuid};
 use crate::judge::machine::Power;
 use crate::judge::rules::{VM, has_taint};
@@ -27,6 +28,9 @@ impl World {
             Action::Register(number) => self.is_served && self.register(number).await,
             Action::DeleteNode(number) => self.is_served && self.delete_node(number).await,
             Action::Ready(number, status) => self.is_served && self.ready(number, status).await,
+            Action::CreateService(..) | Action::ChangeService(..) => {
+                self.is_served && self.act_on_service(action).await
+            }
             Action::Create(number) if !self.judged.machines[number].is_there => {
                 self.names[number] = self.cluster.name(number);
                 let machine = VirtualMachine::new(&self.names[number], &uuid(number)).ip(&ip(number));
@@ -92,9 +96,10 @@ impl World {
         self.judged.machines[number].note();
     }
 
-    /// Some of the nodes have a network for their pods.
+    /// Some of the nodes have a network for their pods, and some are behind the load balancers.
     fn kubelet(&self, number: usize) -> KubeletNode {
         let kubelet = self.cluster.kubelet(number);
+        let kubelet = if balanced::is_member(number) { kubelet } else { kubelet.label(LABEL_EXCLUDE, "true") };
         match nsx::network(number) {
             Some(network) => kubelet.pod_cidr(&network),
             None => kubelet,
@@ -161,7 +166,7 @@ impl World {
 
     /// Some nodes whose machines are there join anew, so that they record where those are now; gives their numbers.
     pub async fn join_anew(&mut self, count: usize) -> Vec<usize> {
-        let is_there = |number: &usize| self.judged.machines[*number].is_there;
+        let is_there = |number: &usize| self.judged.machines[*number].is_there && !is_lasting(*number);
         let numbers: Vec<usize> = self.joined.iter().copied().filter(is_there).take(count).collect();
         for &number in &numbers {
             self.act(Action::DeleteNode(number)).await;
@@ -193,6 +198,8 @@ fn number_of(action: Action) -> usize {
         | Action::Lose(number)
         | Action::Rename(number, _)
         | Action::Power(number, _)
-        | Action::Address(number, _) => number,
+        | Action::Address(number, _)
+        | Action::CreateService(number, ..)
+        | Action::ChangeService(number, _) => number,
     }
 }

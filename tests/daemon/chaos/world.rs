@@ -20,7 +20,7 @@ use super::fault::{REPLICAS, VCENTERS};
 use super::invariants::{self, Apart, MOST, Run};
 use super::nsx::Watch;
 use super::site::Site;
-use super::{FLAGS, GRACE, MACHINES, PERIOD};
+use super::{FLAGS, GRACE, MACHINES, PERIOD, balanced};
 use crate::cluster::Cluster;
 use crate::judge::audit::{breaches, is_leaders_write, leaders_writes};
 use crate::judge::daemons::flags;
@@ -28,6 +28,7 @@ use crate::judge::machine::Machine;
 use crate::judge::rules::{Rules, number};
 use crate::judge::versions::Versions;
 use crate::judge::world::Judged;
+use crate::services::Services;
 
 /// Between two looks at what takes longer than the Nodes: output, memory, audit log, logins.
 const LOOK: Duration = Duration::from_secs(2);
@@ -86,6 +87,8 @@ pub struct World {
     pub judged: Judged,
     /// What is known of NSX.
     pub watch: Watch,
+    /// The Services of type LoadBalancer.
+    pub balanced: Services,
     /// Names of machines in the inventory, by number.
     pub names: Vec<String>,
     /// Nodes that a kubelet registered.
@@ -120,7 +123,9 @@ impl World {
         let watch = Watch::new(&cluster, &site).await;
         let versions = Versions::through_restarts(cluster.client.clone(), &cluster.labels()).await;
         cluster.grant(&users).await;
-        cluster.grant_cluster_uid(&users).await;
+        cluster.grant_nsx(&users).await;
+        let accounts = site.accounts[..REPLICAS].to_vec();
+        let balanced = Services::new(&cluster, accounts, balanced::lasting().collect()).await;
         let mut replicas = Vec::new();
         for user in users {
             let proxy = ApiProxy::start(&server);
@@ -141,6 +146,7 @@ impl World {
             replicas,
             judged,
             watch,
+            balanced,
             names,
             joined: BTreeSet::new(),
             peaks: Peaks::default(),

@@ -14,10 +14,10 @@ use support::{ApiServer, Daemon, FakeVcenter, eventually, unique};
 use crate::cluster::{ANSWERS, Cluster, ip};
 
 /// How long anything here may take, on a machine that also compiles.
-const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(120);
 /// Kubernetes kills a pod after 30 s.
-const GRACE: Duration = Duration::from_secs(30);
-const REPLICAS: usize = 3;
+pub const GRACE: Duration = Duration::from_secs(30);
+pub const REPLICAS: usize = 3;
 /// The Lease is short, so that much happens in a minute, and is given up early enough that a busy machine does not make
 /// two leaders: a write may be on its way for the difference. Writes are few, so that some are under way at every hit.
 const FLAGS: [&str; 6] = [
@@ -35,7 +35,7 @@ const PARTS: usize = 6;
 /// The label that tells waves apart.
 const WAVE: &str = "test.example/wave";
 /// What a replica logs that finds that it has lost the Lease.
-const STANDS_BY: &str = "this process stands by";
+pub const STANDS_BY: &str = "this process stands by";
 
 /// What is done to the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,7 +257,8 @@ impl Wave<'_> {
 }
 
 impl Hit {
-    fn signal(self) -> &'static str {
+    /// The signal that does it.
+    pub fn signal(self) -> &'static str {
         match self {
             Hit::Terminate => "TERM",
             Hit::Kill => "KILL",
@@ -266,11 +267,12 @@ impl Hit {
     }
 
     /// The exit status it leads to.
-    fn status(self) -> i32 {
+    pub fn status(self) -> i32 {
         if self == Hit::Kill { 128 + 9 } else { 0 }
     }
 }
 
-fn count(daemon: &Daemon, text: &str) -> usize {
+/// How many lines of a daemon have this text.
+pub fn count(daemon: &Daemon, text: &str) -> usize {
     daemon.output().lines().iter().filter(|line| line.contains(text)).count()
 }

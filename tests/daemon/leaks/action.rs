@@ -4,19 +4,15 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 
+use crate::services::{POLICIES, PORTS, Policies, Ports, ServiceChange};
+
 /// One thing that happens. The first number is a Service, a Node or a replica. Where it does not apply, nothing happens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// A Service of type LoadBalancer is created with these ports.
-    Create(usize, Ports),
-    /// A Service has these ports.
-    Ports(usize, Ports),
-    /// The first port of a Service is on this port of the nodes.
-    NodePort(usize, u16),
-    /// A Service is of type LoadBalancer, or of type ClusterIP.
-    Type(usize, bool),
-    /// A Service is deleted.
-    Delete(usize),
+    /// A Service of type LoadBalancer is created with these ports and policies; every other one is of the second class.
+    Create(usize, Ports, Policies),
+    /// Something happens to a Service.
+    Change(usize, ServiceChange),
 
     /// A Node is registered.
     Register(usize),
@@ -36,6 +32,14 @@ pub enum Action {
     Break(&'static str, Fault, u32),
     /// Every session ends.
     EndSessions,
+    /// Every connection is closed, also those of calls that hang.
+    Sever,
+    /// The account of a replica has another password, its sessions end, and its configuration follows.
+    Password(usize),
+    /// The account of a replica may not write these objects.
+    Deny(usize, &'static str),
+    /// All accounts may write everything.
+    Allow,
     /// Addresses take so many milliseconds.
     LateAddresses(u64),
     /// Every call is served so many milliseconds later.
@@ -66,8 +70,20 @@ pub enum ByHand {
     DeletePool,
     /// Deletes a monitor, though a pool refers to it.
     DeleteMonitor,
+    /// Deletes a group, though a virtual server refers to it.
+    DeleteGroup,
+    /// Deletes a persistence profile, though a virtual server refers to it.
+    DeleteProfile,
     /// Sets `enabled` of a virtual server to false.
     Disable,
+    /// Lets a virtual server send to another port of the nodes.
+    RenumberServer,
+    /// Lets a monitor ask another port of the nodes.
+    RenumberMonitor,
+    /// Gives a group other networks.
+    EditGroup,
+    /// Gives a persistence profile another time.
+    EditProfile,
 }
 
 /// How a call to NSX goes wrong.
@@ -77,6 +93,12 @@ pub enum Fault {
     Throttled,
     /// 503.
     Overloaded,
+    /// 503 with the page of a proxy.
+    Unavailable,
+    /// 200 with the page of a login portal.
+    Portal,
+    /// There is no answer before the connection is closed.
+    Hang,
     /// 500: the transaction was aborted.
     Aborted,
     /// The revision is old.
@@ -95,16 +117,17 @@ pub enum Fault {
     Incomplete,
 }
 
-/// The ports of a Service: one bit for each of [`PORTS`].
-pub type Ports = usize;
+/// Those of the configuration, and one that it does not have.
+pub const CLASSES: [&str; 3] = ["default", "web", "missing"];
 
-/// Protocol and number.
-pub const PORTS: [(&str, u16); 4] = [("TCP", 80), ("TCP", 443), ("UDP", 53), ("UDP", 80)];
 /// The ports of a Service change on this many of the ports of the nodes.
 const NODE_PORTS: std::ops::Range<u16> = 31_000..31_040;
-const FAULTS: [Fault; 9] = [
+const FAULTS: [Fault; 12] = [
     Fault::Throttled,
     Fault::Overloaded,
+    Fault::Unavailable,
+    Fault::Portal,
+    Fault::Hang,
     Fault::Aborted,
     Fault::Conflict,
     Fault::Lost,
@@ -114,13 +137,17 @@ const FAULTS: [Fault; 9] = [
     Fault::Expired,
 ];
 /// None that log in: failed logins are limited to a few in 15 minutes.
-const OPERATIONS: [&str; 14] = [
+const OPERATIONS: [&str; 18] = [
     "PUT lb-virtual-servers",
     "PUT lb-pools",
     "PUT lb-monitor-profiles",
     "PUT lb-services",
     "PATCH ip-allocations",
     "PATCH infra",
+    "PUT groups",
+    "PUT lb-persistence-profiles",
+    "DELETE groups",
+    "DELETE lb-persistence-profiles",
     "DELETE lb-virtual-servers",
     "DELETE lb-pools",
     "DELETE lb-monitor-profiles",
@@ -132,6 +159,9 @@ const OPERATIONS: [&str; 14] = [
 ];
 const LISTS: [&str; 4] =
     ["LIST lb-virtual-servers", "LIST lb-pools", "LIST lb-monitor-profiles", "LIST ip-allocations"];
+
+/// What an account may be kept from writing.
+const DENIABLE: [&str; 5] = ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations", "groups"];
 
 /// The actions of a seed.
 pub struct Script {
@@ -161,14 +191,19 @@ impl Script {
     fn service(&mut self) -> Action {
         let random = &mut self.random;
         let (number, ports) = (random.usize(..self.services), random.usize(1..1 << PORTS.len()));
-        match random.u32(..14) {
-            0..5 => Action::Create(number, ports),
-            5..8 => Action::Ports(number, ports),
-            8..10 => Action::NodePort(number, random.u16(NODE_PORTS)),
-            10 => Action::Type(number, false),
-            11 => Action::Type(number, true),
-            _ => Action::Delete(number),
-        }
+        let policies = random.usize(..1 << POLICIES);
+        let change = match random.u32(..18) {
+            // Half of them are plain.
+            0..5 => return Action::Create(number, ports, if random.bool() { policies } else { 0 }),
+            5..8 => ServiceChange::Ports(ports),
+            8..10 => ServiceChange::NodePort(random.u16(NODE_PORTS)),
+            10..13 => ServiceChange::Policies(policies),
+            13 => ServiceChange::Class(CLASSES[random.usize(..CLASSES.len())]),
+            14 => ServiceChange::Type(false),
+            15 => ServiceChange::Type(true),
+            _ => ServiceChange::Delete,
+        };
+        Action::Change(number, change)
     }
 
     fn node(&mut self) -> Action {
@@ -185,12 +220,18 @@ impl Script {
 
     fn by_hand(&mut self) -> Action {
         let random = &mut self.random;
-        let what = match random.u32(..8) {
+        let what = match random.u32(..14) {
             0..2 => ByHand::RemoveMember,
             2 => ByHand::RemoveMembers,
             3 | 4 => ByHand::DeleteServer,
             5 => ByHand::DeletePool,
             6 => ByHand::DeleteMonitor,
+            7 => ByHand::DeleteGroup,
+            8 => ByHand::DeleteProfile,
+            9 => ByHand::RenumberServer,
+            10 => ByHand::RenumberMonitor,
+            11 => ByHand::EditGroup,
+            12 => ByHand::EditProfile,
             _ => ByHand::Disable,
         };
         Action::ByHand(what, random.usize(..100))
@@ -200,16 +241,20 @@ impl Script {
         let random = &mut self.random;
         let operation = OPERATIONS[random.usize(..OPERATIONS.len())];
         let fault = FAULTS[random.usize(..FAULTS.len())];
-        match random.u32(..28) {
-            0..15 => Action::Break(operation, fault, random.u32(1..3)),
-            15 => Action::Break(LISTS[random.usize(..LISTS.len())], Fault::Incomplete, 1),
-            16 => Action::EndSessions,
-            17 => Action::LateAddresses([0, 300, 2000, 12_000][random.usize(..4)]),
-            18 => Action::Delay(random.u64(..30)),
-            19 => Action::Exhaust(true),
-            20..22 => Action::Exhaust(false),
-            22 => Action::Down(true),
-            _ => Action::Down(false),
+        match random.u32(..36) {
+            0..19 => Action::Break(operation, fault, random.u32(1..3)),
+            19 => Action::Break(LISTS[random.usize(..LISTS.len())], Fault::Incomplete, 1),
+            20 => Action::EndSessions,
+            21 => Action::LateAddresses([0, 300, 2000, 12_000][random.usize(..4)]),
+            22 => Action::Delay(random.u64(..30)),
+            23 => Action::Exhaust(true),
+            24..26 => Action::Exhaust(false),
+            26 => Action::Down(true),
+            27..30 => Action::Down(false),
+            30 => Action::Password(random.usize(..2)),
+            31 => Action::Deny(random.usize(..2), DENIABLE[random.usize(..DENIABLE.len())]),
+            32 => Action::Allow,
+            _ => Action::Sever,
         }
     }
 
@@ -239,12 +284,14 @@ fn a_seed_gives_its_actions_again() {
 #[test]
 fn the_seed_of_every_day_has_faults_of_all_kinds() {
     let mut script = Script::new(super::SEED, super::SERVICES, super::NODES);
+    let letters = |text: String| text.chars().take_while(char::is_ascii_alphabetic).collect::<String>();
     let kind = |action: Action| match action {
         Action::Break(_, fault, _) => format!("{fault:?}"),
         Action::ByHand(what, _) => format!("{what:?}"),
-        other => format!("{other:?}").chars().take_while(char::is_ascii_alphabetic).collect(),
+        Action::Change(_, change) => letters(format!("{change:?}")),
+        other => letters(format!("{other:?}")),
     };
     let drawn: BTreeSet<String> = (0..super::LEAST_ACTIONS).map(|_| kind(script.next())).collect();
-    // Faults, changes by hand, and the other 18.
-    assert_eq!(drawn.len(), FAULTS.len() + 1 + 6 + 18, "{drawn:?}");
+    // Faults, changes by hand, and the other 24.
+    assert_eq!(drawn.len(), FAULTS.len() + 1 + 12 + 24, "{drawn:?}");
 }

@@ -1,46 +1,47 @@
 //! The NSX of the test: what others have in it, its faults, and what an administrator does by hand.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
 use support::fake_nsx::{FakeNsx, Model, Realization, Substitute, Trouble};
 
-use super::action::{Action, ByHand, Fault};
+use super::NODES;
+use super::action::{Action, ByHand, CLASSES, Fault};
 use crate::cluster::ip;
 use crate::judge::nsx::load_balancers::{Cluster, Kind};
+use crate::services::{exhaust, section, with_addresses};
 
 /// Of every account.
 pub const PASSWORD: &str = "Correct-Horse-7";
 /// The administrator.
 const OPERATOR: &str = "operator";
-const POOL: &str = "/infra/ip-pools/p9";
-/// More than all Services need, and few enough to be used again.
-const ADDRESSES: usize = 20;
+/// One for each class of the configuration.
+const POOLS: [(&str, &str); 2] = [("p9", "198.51.100"), ("p8", "203.0.113")];
+/// Of each pool: more than all Services need, and few enough to be used again.
+const ADDRESSES: usize = 16;
+/// Ports of the nodes that no Service has.
+const WRONG_NODE_PORT: u16 = 31_999;
 /// Two lists in a row that miss the same object mean that it is gone: between two incomplete ones there is a complete one.
 const BETWEEN_INCOMPLETE: Duration = Duration::from_secs(30);
 
-/// A manager with these accounts, and a pool whose released addresses are soon used again.
+/// A manager with these accounts, and pools whose released addresses are soon used again.
 pub fn model(accounts: impl Iterator<Item = String>) -> Model {
-    let ranges = json!([{"start": "198.51.100.1", "end": format!("198.51.100.{ADDRESSES}")}]);
-    let subnet = json!({
-        "resource_type": "IpAddressPoolStaticSubnet", "cidr": "198.51.100.0/24", "allocation_ranges": ranges,
-    });
-    let pool = json!({"display_name": "pool9", "ip_release_delay": 500});
-    let model = Model::small().tier1("t2").object(POOL, pool).object(&format!("{POOL}/ip-subnets/s1"), subnet);
+    let with_pool = |model, (id, network): &(&str, &str)| with_addresses(model, id, network, ADDRESSES);
+    let model = POOLS.iter().fold(Model::small().tier1("t2"), with_pool);
     accounts.fold(model, |model, account| model.user(&account, PASSWORD))
 }
 
-/// The sections of `vsphere.conf`.
-pub fn sections(nsx: &FakeNsx, ca_file: &std::path::Path, account: &str) -> String {
+/// The sections of `vsphere.conf`, with the classes `default` and `web`.
+pub fn sections(nsx: &FakeNsx, ca_file: &std::path::Path, account: &str, password: &str) -> String {
     format!(
-        "[NSXT]\nhost = \"{}\"\nuser = \"{account}\"\npassword = \"{PASSWORD}\"\nca-file = \"{}\"\n\
-         [LoadBalancer]\nsize = MEDIUM\ntier1-gateway-path = /infra/tier-1s/t1\nip-pool-id = p9\n\
-         tcp-app-profile-path = /infra/lb-app-profiles/default-tcp-lb-app-profile\n\
-         udp-app-profile-path = /infra/lb-app-profiles/default-udp-lb-app-profile\n",
+        "[NSXT]\nhost = \"{}\"\nuser = \"{account}\"\npassword = \"{password}\"\nca-file = \"{}\"\n\
+         {}[LoadBalancerClass \"{}\"]\nip-pool-id = {}\n",
         nsx.address(),
-        ca_file.display()
+        ca_file.display(),
+        section(POOLS[0].0, "MEDIUM"),
+        CLASSES[1],
+        POOLS[1].0,
     )
 }
 
@@ -84,7 +85,7 @@ impl Operator {
     pub async fn act(&mut self, nsx: &FakeNsx, action: &Action) -> bool {
         match *action {
             Action::ByHand(what, number) => return self.by_hand(nsx, what, number),
-            Action::Exhaust(is_on) => exhaust(nsx, is_on),
+            Action::Exhaust(is_on) => exhaust_all(nsx, is_on),
             Action::Break(operation, Fault::Incomplete, _) => {
                 if self.last_incomplete.is_some_and(|last| last.elapsed() < BETWEEN_INCOMPLETE) {
                     return false;
@@ -98,6 +99,7 @@ impl Operator {
                 }
             }
             Action::EndSessions => nsx.kill_sessions(),
+            Action::Sever => nsx.sever(),
             Action::LateAddresses(milliseconds) => {
                 let after = Realization::After(Duration::from_millis(milliseconds));
                 nsx.set_realization("ip-allocations", after);
@@ -113,51 +115,50 @@ impl Operator {
     /// Ends all faults.
     pub async fn repair(&self, nsx: &FakeNsx) {
         nsx.clear();
+        nsx.sever();
         nsx.resume_listening().await;
         nsx.delay_calls(Duration::ZERO);
         nsx.set_realization("ip-allocations", Realization::After(Duration::from_millis(100)));
-        exhaust(nsx, false);
+        exhaust_all(nsx, false);
     }
 
     fn by_hand(&self, nsx: &FakeNsx, what: ByHand, number: usize) -> bool {
         let kind = match what {
             ByHand::RemoveMember | ByHand::RemoveMembers | ByHand::DeletePool => Kind::Pool,
-            ByHand::DeleteServer | ByHand::Disable => Kind::Server,
-            ByHand::DeleteMonitor => Kind::Monitor,
+            ByHand::DeleteServer | ByHand::Disable | ByHand::RenumberServer => Kind::Server,
+            ByHand::DeleteMonitor | ByHand::RenumberMonitor => Kind::Monitor,
+            ByHand::DeleteGroup | ByHand::EditGroup => Kind::Group,
+            ByHand::DeleteProfile | ByHand::EditProfile => Kind::Profile,
         };
         let own: Vec<Value> = nsx.objects().into_iter().filter(|object| self.cluster.owns(object)).collect();
         let paths = own.iter().filter_map(|object| object["path"].as_str()).filter(|path| Kind::of(path) == Some(kind));
         let paths: Vec<&str> = paths.collect();
         let Some(path) = paths.get(number % paths.len().max(1)) else { return false };
-        let remove = |address: Vec<usize>| {
-            address.into_iter().any(|number| nsx.remove_member_by_hand(OPERATOR, path, ip(number).parse().unwrap()))
+        let edit = |member: &str, value: Value| {
+            nsx.change_by_hand(OPERATOR, path, |object| object[member] = value);
+            true
         };
         match what {
-            ByHand::RemoveMember => remove(vec![number % 7]),
-            ByHand::RemoveMembers => remove((0..7).collect()),
+            ByHand::RemoveMember => nsx.remove_member_by_hand(OPERATOR, path, ip(number % NODES.end).parse().unwrap()),
+            ByHand::RemoveMembers => edit("members", json!([])),
             ByHand::DeleteServer => nsx.delete_by_hand(OPERATOR, path),
-            ByHand::DeletePool | ByHand::DeleteMonitor => nsx.force_delete_by_hand(OPERATOR, path),
+            ByHand::DeletePool | ByHand::DeleteMonitor | ByHand::DeleteGroup | ByHand::DeleteProfile => {
+                nsx.force_delete_by_hand(OPERATOR, path)
+            }
             ByHand::Disable => nsx.enable_by_hand(OPERATOR, path, false),
+            ByHand::RenumberServer => edit("default_pool_member_ports", json!([WRONG_NODE_PORT.to_string()])),
+            ByHand::RenumberMonitor => edit("monitor_port", json!(WRONG_NODE_PORT)),
+            ByHand::EditGroup => {
+                let networks = json!({"resource_type": "IPAddressExpression", "ip_addresses": ["172.16.0.0/12"]});
+                edit("expression", json!([networks]))
+            }
+            ByHand::EditProfile => edit("timeout", json!(77)),
         }
     }
 }
 
-/// The addresses that allocations have, by path.
-pub fn allocated(nsx: &FakeNsx, objects: &[Value]) -> BTreeMap<String, std::net::IpAddr> {
-    let paths = objects.iter().filter_map(|object| object["path"].as_str());
-    let allocations = paths.filter(|path| Kind::of(path) == Some(Kind::Allocation));
-    allocations.filter_map(|path| Some((path.to_owned(), nsx.allocated_address(path)?))).collect()
-}
-
-fn exhaust(nsx: &FakeNsx, is_on: bool) {
-    for number in 0..ADDRESSES {
-        let path = format!("{POOL}/ip-allocations/taken-{number}");
-        match is_on {
-            true if nsx.object(&path).is_none() => nsx.put_by_hand(OPERATOR, &path, json!({})),
-            true => {}
-            false => drop(nsx.delete_by_hand(OPERATOR, &path)),
-        }
-    }
+fn exhaust_all(nsx: &FakeNsx, is_on: bool) {
+    POOLS.iter().for_each(|(id, _)| exhaust(nsx, OPERATOR, (id, ADDRESSES), is_on));
 }
 
 fn trouble(fault: Fault) -> Trouble {
@@ -165,6 +166,9 @@ fn trouble(fault: Fault) -> Trouble {
     match fault {
         Fault::Throttled => instead(Trouble::throttled()),
         Fault::Overloaded => instead(Trouble::overloaded()),
+        Fault::Unavailable => instead(Trouble::unavailable()),
+        Fault::Portal => instead(Trouble::portal()),
+        Fault::Hang => Trouble::Hang,
         Fault::Aborted => instead(Trouble::aborted()),
         Fault::Conflict => instead(Trouble::conflict()),
         Fault::Expired => instead(Trouble::expired()),

@@ -259,10 +259,21 @@ impl FakeNsx {
         self.shared.world().pools.assigned(allocation)?.ok()
     }
 
-    /// Every version of every object, in the order of the writes.
+    /// How many versions of objects there were so far.
+    #[must_use]
+    pub fn versions(&self) -> usize {
+        self.shared.world().store.versions()
+    }
+
+    /// Forgets the first `seen` versions; the others keep their places. For long runs with large objects.
+    pub fn forget_versions(&self, seen: usize) {
+        self.shared.world().store.forget(seen);
+    }
+
+    /// Every version of every object that is not forgotten, in the order of the writes.
     #[must_use]
     pub fn history(&self) -> Vec<ObjectVersion> {
-        self.shared.world().store.history().to_vec()
+        self.shared.world().store.history(0).to_vec()
     }
 
     /// How many versions there are.
@@ -274,6 +285,6 @@ impl FakeNsx {
     /// The versions since the first `seen` ones.
     #[must_use]
     pub fn history_from(&self, seen: usize) -> Vec<ObjectVersion> {
-        self.shared.world().store.history().get(seen..).unwrap_or_default().to_vec()
+        self.shared.world().store.history(seen).to_vec()
     }
 }

@@ -32,6 +32,8 @@ pub enum Kind {
     Pool,
     Monitor,
     Allocation,
+    Group,
+    Profile,
 }
 
 impl Kind {
@@ -43,6 +45,8 @@ impl Kind {
             "lb-pools" => Some(Self::Pool),
             "lb-monitor-profiles" => Some(Self::Monitor),
             "ip-allocations" => Some(Self::Allocation),
+            "groups" => Some(Self::Group),
+            "lb-persistence-profiles" => Some(Self::Profile),
             _ => None,
         }
     }
@@ -149,7 +153,13 @@ impl Rules {
     /// Takes the next version of an object.
     pub fn take(&mut self, version: &ObjectVersion) -> Result<(), String> {
         let ObjectVersion { at, user, path, object, .. } = version;
-        let Some(kind) = Kind::of(path) else { return Ok(()) };
+        let Some(kind) = Kind::of(path) else {
+            // Routes have rules of their own.
+            return match self.replicas.contains(user) && !path.contains("/static-routes/") {
+                true => Err(format!("{user} wrote what is of no load balancer: {path}\n{object:?}")),
+                false => Ok(()),
+            };
+        };
         let after = object.as_ref().filter(|object| object["marked_for_delete"] != json!(true));
         let before = self.state.objects.remove(path);
         if self.replicas.contains(user) {

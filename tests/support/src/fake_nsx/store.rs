@@ -112,6 +112,8 @@ pub(super) fn parent(path: &str) -> &str {
 pub(super) struct Store {
     objects: BTreeMap<String, Stored>,
     history: Vec<ObjectVersion>,
+    /// Versions before those.
+    forgotten: usize,
     created: u64,
     /// The objects as a search returns them.
     index: BTreeMap<String, Stored>,
@@ -162,8 +164,32 @@ impl Store {
         self.below(&folder).filter(move |stored| std::ptr::eq(stored.kind, kind))
     }
 
-    pub(super) fn history(&self) -> &[ObjectVersion] {
-        &self.history
+    /// The versions since the first `seen` ones, but those that are forgotten.
+    pub(super) fn history(&self, seen: usize) -> &[ObjectVersion] {
+        self.history.get(seen.saturating_sub(self.forgotten)..).unwrap_or_default()
+    }
+
+    pub(super) fn versions(&self) -> usize {
+        self.forgotten + self.history.len()
+    }
+
+    /// Forgets the first `seen` versions; a search returns no older ones than are left.
+    pub(super) fn forget(&mut self, seen: usize) {
+        let count = seen.saturating_sub(self.forgotten).min(self.history.len());
+        self.history.drain(..count);
+        self.forgotten += count;
+        while self.unindexed.len() > self.history.len() {
+            self.index_next();
+        }
+    }
+
+    /// The index gets the oldest write that it does not have.
+    fn index_next(&mut self) {
+        match self.unindexed.pop_front() {
+            Some((_, path, Some(stored))) => drop(self.index.insert(path, stored)),
+            Some((_, path, None)) => drop(self.index.remove(&path)),
+            None => {}
+        }
     }
 
     /// Creates an object, or replaces what is in it.
@@ -269,11 +295,7 @@ impl Store {
     pub(super) fn index(&mut self, delay: Duration) -> impl Iterator<Item = &Stored> {
         let now = Instant::now();
         while self.unindexed.front().is_some_and(|(at, ..)| *at + delay <= now) {
-            match self.unindexed.pop_front() {
-                Some((_, path, Some(stored))) => drop(self.index.insert(path, stored)),
-                Some((_, path, None)) => drop(self.index.remove(&path)),
-                None => {}
-            }
+            self.index_next();
         }
         self.index.values()
     }

@@ -11,6 +11,7 @@ use super::{CLUSTER_UID, Cluster, Rules};
 pub const VS: &str = "/infra/lb-virtual-servers/v";
 pub const VS_2: &str = "/infra/lb-virtual-servers/w";
 pub const POOL: &str = "/infra/lb-pools/p";
+pub const GROUP: &str = "/infra/domains/default/groups/g";
 pub const IP: &str = "/infra/ip-pools/p1/ip-allocations/i";
 
 /// The user, the path and the object.

@@ -23,6 +23,9 @@ fn a_change_of_what_is_not_of_the_cluster_is_reported() {
         ("taken over", vec![by_hand(VS, &theirs), by_replica(VS, &ours)], false),
         ("nothing shows whose it is", vec![by_hand(VS, &untagged), deleted(VS)], false),
         ("written as another's", vec![by_replica(VS, &theirs)], false),
+        ("a group of another cluster", vec![by_hand(GROUP, &theirs), deleted(GROUP)], false),
+        ("a gateway", vec![by_replica("/infra/tier-1s/t1", &ours)], false),
+        ("a route", vec![by_replica("/infra/tier-1s/t1/static-routes/r", &ours)], true),
     ] {
         assert_eq!(broken(no_services(), steps).is_none(), is_kept, "{case}");
     }

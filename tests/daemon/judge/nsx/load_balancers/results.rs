@@ -1,5 +1,7 @@
 //! What NSX has in the end is what Services ask for, and nothing else.
 
+mod policies;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -10,6 +12,7 @@ use serde_json::{Value, json};
 use super::intents::{intent, ports};
 use super::{Cluster, Kind, PORT, SERVICE, pools};
 use crate::judge::nsx::routes::tag;
+use policies::Policies;
 
 /// What there is in the end.
 pub struct Results<'a> {
@@ -37,11 +40,31 @@ pub fn addresses(service: &Service) -> Vec<&str> {
 }
 
 impl Results<'_> {
-    /// In what this differs from what it must be.
-    pub fn differences(&self) -> Vec<String> {
+    fn own(&self) -> BTreeMap<&str, &Value> {
         let is_ours = |object: &&Value| object["marked_for_delete"] != json!(true) && self.cluster.owns(object);
-        let mut left: BTreeMap<&str, &Value> =
-            self.objects.iter().filter(is_ours).map(|object| (text(object, "path"), object)).collect();
+        self.objects.iter().filter(is_ours).map(|object| (text(object, "path"), object)).collect()
+    }
+
+    /// Groups and persistence profiles that no virtual server refers to. They are listed every half an hour only: one that a
+    /// process which ended has left stays until then.
+    pub fn unused(&self) -> BTreeSet<&str> {
+        let own = self.own();
+        let servers = own.iter().filter(|(path, _)| Kind::of(path) == Some(Kind::Server));
+        let used: BTreeSet<&str> = servers
+            .flat_map(|(_, server)| {
+                [&server["access_list_control"]["group_path"], &server["lb_persistence_profile_path"]]
+            })
+            .filter_map(Value::as_str)
+            .collect();
+        let may_be_unused = |path: &str| matches!(Kind::of(path), Some(Kind::Group | Kind::Profile));
+        own.into_keys().filter(|path| may_be_unused(path) && !used.contains(path)).collect()
+    }
+
+    /// In what this differs from what it must be, but for [`Self::unused`].
+    pub fn differences(&self) -> Vec<String> {
+        let unused = self.unused();
+        let mut left = self.own();
+        left.retain(|path, _| !unused.contains(path));
         let mut found = Vec::new();
         for service in self.services {
             if let Err(difference) = self.check(service, &mut left) {
@@ -67,8 +90,9 @@ impl Results<'_> {
             return Err("it has no finalizer".to_owned());
         }
         let key = key(service);
+        let policies = Policies::take(service, &key, left)?;
         for (port, node_port) in ports(service) {
-            self.check_port(&key, (&port, node_port), address, left)?;
+            self.check_port(&key, (&port, node_port), (address, &policies), left)?;
         }
         let allocation = take(left, |path, object| {
             Kind::of(path) == Some(Kind::Allocation) && tag(object, SERVICE).as_ref() == Some(&key)
@@ -81,7 +105,7 @@ impl Results<'_> {
         &self,
         key: &str,
         (port, node_port): (&str, i32),
-        address: &str,
+        (address, policies): (&str, &Policies),
         left: &mut BTreeMap<&'a str, &'a Value>,
     ) -> Result<(), String> {
         let number = port.rsplit('/').next().unwrap_or_default();
@@ -93,19 +117,21 @@ impl Results<'_> {
         };
         let (_, server) = take_one(Kind::Server)?;
         let (pool_path, pool) = take_one(Kind::Pool)?;
-        let monitor = if port.starts_with("TCP/") { Some(take_one(Kind::Monitor)?) } else { None };
+        let probe = if port.starts_with("TCP/") { Some(node_port) } else { policies.health_check };
+        let monitor = probe.map(|_| take_one(Kind::Monitor)).transpose()?;
         let expected = json!([address, [number], [node_port.to_string()], pool_path]);
         let members = ["ip_address", "ports", "default_pool_member_ports", "pool_path"];
         let has: Value = members.iter().map(|member| server[*member].clone()).collect();
         if has != expected {
             return Err(format!("port {port}: {has}, expected {expected}"));
         }
+        policies.check(server, pool).map_err(|difference| format!("port {port}: {difference}"))?;
         if pools::members(pool) != *self.nodes {
             return Err(format!("port {port}: {:?}, expected {:?}", pools::members(pool), self.nodes));
         }
         let monitors: Value = monitor.iter().map(|(path, _)| json!(path)).collect();
         let has = pool.get("active_monitor_paths").cloned().unwrap_or_else(|| json!([]));
-        let is_asked = monitor.is_none_or(|(_, monitor)| monitor["monitor_port"] == json!(node_port));
+        let is_asked = monitor.is_none_or(|(_, monitor)| monitor["monitor_port"] == json!(probe));
         let is_right = has == monitors && is_asked;
         is_right.then_some(()).ok_or_else(|| format!("port {port}: the monitor {monitor:?} of {has}"))
     }
@@ -151,13 +177,16 @@ mod tests {
             json!({"ip_address": "192.0.2.1", "ports": [number], "default_pool_member_ports": [node_port],
                    "pool_path": format!("/infra/lb-pools/{pool}")})
         };
-        let monitored = json!({"members": members, "active_monitor_paths": ["/infra/lb-monitor-profiles/m"]});
+        let snat = json!({"type": "LBSnatAutoMap"});
+        let monitored = json!({
+            "members": members, "snat_translation": snat, "active_monitor_paths": ["/infra/lb-monitor-profiles/m"],
+        });
         vec![
             object("/infra/lb-services/l", None, &json!({})),
             object("/infra/lb-virtual-servers/v", Some("TCP/80"), &server("80", "30080", "p")),
             object("/infra/lb-virtual-servers/w", Some("UDP/53"), &server("53", "30053", "q")),
             object("/infra/lb-pools/p", Some("TCP/80"), &monitored),
-            object("/infra/lb-pools/q", Some("UDP/53"), &json!({"members": members})),
+            object("/infra/lb-pools/q", Some("UDP/53"), &json!({"members": members, "snat_translation": snat})),
             object("/infra/lb-monitor-profiles/m", Some("TCP/80"), &json!({"monitor_port": 30080})),
             object(IP, None, &json!({})),
         ]
@@ -174,8 +203,12 @@ mod tests {
         serde_json::from_value(service).unwrap()
     }
 
+    fn cluster() -> Cluster {
+        Cluster { name: "c".to_owned(), uid: "u".to_owned() }
+    }
+
     fn differences(service: Service, objects: &[Value], allocated: &str) -> usize {
-        let cluster = Cluster { name: "c".to_owned(), uid: "u".to_owned() };
+        let cluster = cluster();
         let allocated = [(IP.to_owned(), allocated.parse().unwrap())].into();
         let nodes = ["10.0.0.1".to_owned()].into();
         let services = [service];
@@ -208,6 +241,76 @@ mod tests {
             objects[index][member] = value;
             assert!(differences(whole.clone(), &objects, "192.0.2.1") > 0, "{index} {member}");
         }
+    }
+
+    /// The same Service with all policies.
+    fn service_with_policies() -> Service {
+        service(|service| {
+            service["metadata"]["annotations"] = json!({"loadbalancer.vsphere-ccm.dev/snat": "disabled"});
+            let spec = service["spec"].as_object_mut().unwrap();
+            let policies = json!({
+                "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local", "healthCheckNodePort": 32000,
+                "sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}},
+            });
+            spec.extend(policies.as_object().unwrap().clone());
+        })
+    }
+
+    /// As it needs it.
+    fn objects_with_policies() -> Vec<Value> {
+        let mut objects = objects();
+        for server in [1, 2] {
+            objects[server]["access_list_control"] =
+                json!({"action": "ALLOW", "enabled": true, "group_path": "/infra/domains/default/groups/g"});
+            objects[server]["lb_persistence_profile_path"] = json!("/infra/lb-persistence-profiles/s");
+        }
+        for pool in [3, 4] {
+            objects[pool]["snat_translation"] = json!({"type": "LBSnatDisabled"});
+        }
+        objects[4]["active_monitor_paths"] = json!(["/infra/lb-monitor-profiles/h"]);
+        let networks = json!([{"resource_type": "IPAddressExpression", "ip_addresses": ["10.0.0.0/8"]}]);
+        objects.extend([
+            object("/infra/lb-monitor-profiles/h", Some("UDP/53"), &json!({"monitor_port": 32000})),
+            object("/infra/domains/default/groups/g", None, &json!({"expression": networks})),
+            object("/infra/lb-persistence-profiles/s", None, &json!({"timeout": 60})),
+        ]);
+        objects
+    }
+
+    #[test]
+    fn every_policy_that_a_load_balancer_lacks_or_keeps_is_reported() {
+        let (whole, plain) = (service_with_policies(), service(|_| {}));
+        assert_eq!(differences(whole.clone(), &objects_with_policies(), "192.0.2.1"), 0);
+        assert!(differences(whole.clone(), &objects(), "192.0.2.1") > 0, "none of them");
+        assert!(differences(plain, &objects_with_policies(), "192.0.2.1") > 0, "all of them are left");
+        for (index, member, value) in [
+            (1, "access_list_control", Value::Null),
+            (2, "lb_persistence_profile_path", Value::Null),
+            (3, "snat_translation", json!({"type": "LBSnatAutoMap"})),
+            (4, "active_monitor_paths", json!([])),
+            (7, "monitor_port", json!(30053)),
+            (8, "expression", json!([])),
+            (9, "timeout", json!(61)),
+        ] {
+            let mut objects = objects_with_policies();
+            objects[index][member] = value;
+            assert!(differences(whole.clone(), &objects, "192.0.2.1") > 0, "{index} {member}");
+        }
+    }
+
+    #[test]
+    fn a_group_that_no_virtual_server_refers_to_is_counted_apart() {
+        let group = object("/infra/domains/default/groups/g", None, &json!({}));
+        let unused = |objects: &[Value]| {
+            let (cluster, nodes, allocated) = (cluster(), BTreeSet::new(), BTreeMap::new());
+            Results { cluster: &cluster, services: &[], nodes: &nodes, objects, allocated: &allocated }.unused().len()
+        };
+        assert_eq!(unused(&objects_with_policies()), 0);
+        assert_eq!(unused(&[objects(), vec![group]].concat()), 1);
+        // A Service that asks for it does not have it.
+        let mut objects = objects_with_policies();
+        (1..3).for_each(|server| objects[server]["access_list_control"] = Value::Null);
+        assert!(differences(service_with_policies(), &objects, "192.0.2.1") > 0);
     }
 
     #[test]

@@ -1,0 +1,248 @@
+//! Three replicas with an account at NSX each, Services of type LoadBalancer, and what is done to the leader.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use kube::ResourceExt as _;
+use support::fake_nsx::{FakeNsx, Model};
+use support::{ApiServer, Daemon, FakeVcenter, eventually, replace_file, unique};
+
+use super::world::{GRACE, Hit, LIMIT, REPLICAS, STANDS_BY, count};
+use crate::admin::{Admin, token_of};
+use crate::cluster::{Cluster, ip};
+use crate::judge::audit::terms;
+use crate::judge::nsx::leadership::{NsxWrite, breaches};
+use crate::services::{PORTS, ServiceChange, Services, section, with_addresses, writes_of};
+
+const NODES: usize = 4;
+/// As in the other test, without limits: what is slow here is NSX.
+const FLAGS: [&str; 5] = [
+    "--leader-elect=true",
+    "--leader-elect-lease-duration=5s",
+    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-retry-period=500ms",
+    "--node-deletion=off",
+];
+/// Each call to NSX takes so much longer, so that much is under way at every hit.
+const DELAY: Duration = Duration::from_millis(50);
+/// Virtual servers that are created of each wave before the hit.
+const BEGUN: usize = 3;
+const PASSWORD: &str = "Correct-Horse-7";
+const POOL: &str = "p9";
+const NETWORK: &str = "198.51.100";
+const ADDRESSES: usize = 100;
+
+struct Replica {
+    user: String,
+    kubeconfig: String,
+    config: PathBuf,
+    admin: Admin,
+    daemon: Daemon,
+}
+
+/// See the file's header.
+pub struct Balanced {
+    server: ApiServer,
+    cluster: Cluster,
+    /// Kept running.
+    _vcenter: FakeVcenter,
+    nsx: FakeNsx,
+    services: Services,
+    replicas: Vec<Replica>,
+    users: Vec<String>,
+    judged_versions: usize,
+    writes: Vec<NsxWrite>,
+}
+
+impl Balanced {
+    /// All replicas stand by or lead, and the Nodes are initialised. There is no Service.
+    pub async fn start() -> Self {
+        let server = ApiServer::audited().await;
+        let cluster = Cluster::on(&server).await;
+        let vcenter = FakeVcenter::start(cluster.model(0..NODES)).await;
+        let section_of_vcenter = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1", cluster.folder())]);
+        let users: Vec<String> = (1..=REPLICAS).map(|number| unique(&format!("replica-{number}"))).collect();
+        cluster.grant(&users).await;
+        cluster.grant_nsx(&users).await;
+        let model = with_addresses(Model::small(), POOL, NETWORK, ADDRESSES);
+        let nsx = FakeNsx::start(users.iter().fold(model, |model, user| model.user(user, PASSWORD))).await;
+        nsx.delay_calls(DELAY);
+        let ca_file = cluster.folder().join("handover-nsx-ca.pem");
+        replace_file(&ca_file, nsx.ca_pem());
+        let services = Services::new(&cluster, users.clone(), (0..NODES).map(ip).collect()).await;
+        cluster.register(0..NODES).await;
+        let mut replicas = Vec::new();
+        for user in &users {
+            let config = cluster.folder().join(format!("{user}.conf"));
+            let nsxt = format!(
+                "[NSXT]\nhost = \"{}\"\nuser = \"{user}\"\npassword = \"{PASSWORD}\"\nca-file = \"{}\"\n",
+                nsx.address(),
+                ca_file.display()
+            );
+            replace_file(&config, &format!("{section_of_vcenter}\n{nsxt}{}", section(POOL, "LARGE")));
+            let kubeconfig = format!("--kubeconfig={}", server.kubeconfig_of(user).display());
+            let admin = Admin::new();
+            let daemon = start(&cluster, &config, &kubeconfig, &admin);
+            replicas.push(Replica { user: user.clone(), kubeconfig, config, admin, daemon });
+        }
+        cluster.wait_until_initialised(0..NODES, &replicas[0].daemon).await;
+        let (judged_versions, writes) = (0, Vec::new());
+        Self { server, cluster, _vcenter: vcenter, nsx, services, replicas, users, judged_versions, writes }
+    }
+
+    /// Hits the leader while Services from this number on are created, up to the one before `until`, and all others change.
+    /// The next leader completes all of them.
+    pub async fn hit(&mut self, hit: Hit, from: usize, until: usize) {
+        let leader = self.leader_but(None).await;
+        let before = self.services.rules.seen.created;
+        for number in 0..until {
+            let ports = 1 + (number + until) % ((1 << PORTS.len()) - 1);
+            let is_done = match number < from {
+                true => self.services.change(number, ServiceChange::Ports(ports)).await,
+                false => self.services.create(number, ports, number, "default").await,
+            };
+            assert!(is_done, "Service {number}");
+        }
+        eventually("load balancers are being made", LIMIT, async || {
+            self.check();
+            match self.services.rules.seen.created - before {
+                created if created >= BEGUN => Ok(()),
+                created => Err(format!("{created}\n{}", self.replicas[leader].daemon.output().tail(20))),
+            }
+        })
+        .await;
+        // On a busy machine it may be another one by now.
+        let leader = self.leader_but(None).await;
+        let (open, told) = (self.differences().await.len(), Instant::now());
+        self.replicas[leader].daemon.signal(hit.signal()).await;
+        let next = self.leader_but(Some(leader)).await;
+        let taken_over = told.elapsed();
+        self.until_complete(next).await;
+        println!(
+            "{hit:?}: replica {leader} was hit with {open} differences in {until} Services; replica {next} led {taken_over:.1?} later, \
+             and {:.1?} after the hit all had their load balancers",
+            told.elapsed()
+        );
+        assert!(open > 0, "the hit came too late");
+        self.bring_back(hit, leader).await;
+    }
+
+    /// Hits the leader while nothing is to be done. The next one looks at every Service, and writes nothing.
+    pub async fn hit_in_quiet(&mut self, hit: Hit) {
+        let leader = self.leader_but(None).await;
+        let (versions, services) = (self.nsx.versions(), self.service_versions().await);
+        self.replicas[leader].daemon.signal(hit.signal()).await;
+        let next = self.leader_but(Some(leader)).await;
+        let token = token_of(&self.server).await;
+        let replica = &mut self.replicas[next];
+        eventually("the next leader has ensured every load balancer", LIMIT, async || {
+            match replica.admin.sum("vsphere_ccm_load_balancers ", &token, &mut replica.daemon).await {
+                ensured if ensured >= services.len() as f64 => Ok(()),
+                ensured => Err(format!("{ensured} of {}\n{}", services.len(), replica.daemon.output().tail(20))),
+            }
+        })
+        .await;
+        let written = self.nsx.history_from(versions);
+        assert!(written.is_empty(), "{hit:?}: the next leader wrote {written:#?}");
+        assert_eq!(self.service_versions().await, services, "{hit:?}: the next leader wrote Services");
+        self.bring_back(hit, leader).await;
+    }
+
+    async fn service_versions(&self) -> BTreeMap<String, Option<String>> {
+        let services = self.services.list().await;
+        services.iter().map(|service| (service.name_any(), service.resource_version())).collect()
+    }
+
+    async fn bring_back(&mut self, hit: Hit, number: usize) {
+        let Replica { kubeconfig, config, admin, daemon, .. } = &mut self.replicas[number];
+        match hit {
+            Hit::Freeze => {
+                let before = count(daemon, STANDS_BY);
+                daemon.signal("CONT").await;
+                eventually("who was frozen finds that it leads no more", LIMIT, async || {
+                    match count(daemon, STANDS_BY) {
+                        now if now > before => Ok(()),
+                        _ => Err(daemon.output().tail(20)),
+                    }
+                })
+                .await;
+            }
+            Hit::Terminate | Hit::Kill => {
+                let status = daemon.wait(GRACE).await;
+                assert_eq!(status.code(), Some(hit.status()), "{}", daemon.output().tail(40));
+                *admin = Admin::new();
+                *daemon = start(&self.cluster, config, kubeconfig, admin);
+            }
+        }
+    }
+
+    /// Judges what has come to NSX since the last call.
+    fn check(&mut self) {
+        let new = self.nsx.history_from(self.judged_versions);
+        self.judged_versions += new.len();
+        self.services.judge(&self.nsx, &new);
+        self.writes.extend(writes_of(&self.nsx, &new, &self.users).into_iter().map(|(_, write)| write));
+    }
+
+    async fn differences(&self) -> Vec<String> {
+        let nodes = self.cluster.nodes().await;
+        self.services.differences(&self.nsx, nodes.values()).await
+    }
+
+    async fn until_complete(&mut self, next: usize) {
+        eventually("every Service has what it asks for", LIMIT, async || {
+            self.check();
+            self.services.judge_addresses().await;
+            match self.differences().await {
+                open if open.is_empty() => Ok(()),
+                open => Err(format!("{open:#?}\n{}", self.replicas[next].daemon.output().tail(20))),
+            }
+        })
+        .await;
+    }
+
+    /// Who holds the Lease, once it is another one than this.
+    async fn leader_but(&self, before: Option<usize>) -> usize {
+        eventually("one of the replicas holds the Lease", LIMIT, async || {
+            let holder = self.cluster.holder(self.cluster.pool()).await;
+            let leads = |line: &String| line.contains("became leader") && line.contains(&holder);
+            let is_it = |replica: &Replica| replica.daemon.output().lines().iter().any(leads);
+            match self.replicas.iter().position(is_it) {
+                Some(replica) if !holder.is_empty() && before != Some(replica) => Ok(replica),
+                _ => Err(format!("{holder:?}, before {before:?}")),
+            }
+        })
+        .await
+    }
+
+    /// All replicas end in order, and no one has written that did not lead. Returns the number of terms and of writes to NSX.
+    pub async fn stop(&mut self) -> (usize, usize) {
+        for replica in &mut self.replicas {
+            let status = replica.daemon.stop(GRACE).await;
+            assert_eq!(status.code(), Some(0), "{}: {}", replica.user, replica.daemon.output().tail(40));
+        }
+        self.check();
+        let lease = self.cluster.pool();
+        let log = eventually("the audit log has the end of the last term", LIMIT, async || {
+            let log = self.server.audit();
+            match terms(&log, lease).last() {
+                Some(term) if term.given_up.is_some() => Ok(log),
+                term => Err(format!("{term:?}")),
+            }
+        })
+        .await;
+        let terms = terms(&log, lease);
+        assert_eq!(breaches(&self.writes, &terms), [], "a replica that did not lead wrote to NSX: {terms:#?}");
+        assert_eq!(crate::judge::audit::breaches(&log, lease, &self.users), []);
+        let unused = self.services.unused(&self.nsx);
+        assert!(unused.len() <= terms.len(), "{unused:#?}");
+        (terms.len(), self.writes.len())
+    }
+}
+
+fn start(cluster: &Cluster, config: &std::path::Path, kubeconfig: &str, admin: &Admin) -> Daemon {
+    let lease = format!("--leader-elect-resource-name={}", cluster.pool());
+    let name = format!("--cluster-name={}", cluster.pool());
+    cluster.start_on(config, &[&FLAGS[..], &[&lease, &name, kubeconfig, &admin.flag()]].concat())
+}

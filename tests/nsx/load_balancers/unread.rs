@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use serde_json::json;
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Behaviour, Model, PendingAnswer, Realization, Side, Trouble};
+use support::fake_nsx::{Behaviour, Deletion, Model, PendingAnswer, Realization, Side, Trouble};
 
 use super::world::*;
 
@@ -153,6 +153,28 @@ async fn an_allocation_that_gets_no_address_and_that_nothing_uses_is_released() 
     world.fake.set_realization("ip-allocations", refused());
     assert_eq!(word(&world.ensure(&one).await.unwrap_err()), "AddressUnavailable");
     assert_eq!(world.objects("ip-allocations").len(), 0);
+}
+
+/// The process ended before it could release it, and the pool has an address again.
+#[tokio::test]
+async fn an_allocation_that_got_no_address_before_is_replaced_at_once() {
+    // The id cannot be used at once again.
+    let behaviour = Behaviour { deletion: Deletion::Marked(Duration::from_secs(300)), ..Behaviour::USUAL };
+    let mut world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
+    let (hold, one) = (world.fake.hold_operation("PATCH ip-allocations", 1, Side::Answer), one());
+    tokio::select! {
+        biased;
+        () = hold.wait() => {}
+        ended = world.ensure(&one) => panic!("{ended:?}"),
+    }
+    world.restart();
+    hold.release();
+    let path = path_of(&world, "ip-allocations");
+    let exhausted = Realization::Error(Duration::ZERO, 8212, "no free address".to_owned());
+    world.fake.set_realization(&path, exhausted);
+    assert_eq!(addresses(&world.ensure(&one).await.unwrap()).len(), 1);
+    assert!(world.fake.object(&path).is_none_or(|object| object["marked_for_delete"] == json!(true)));
+    assert_eq!(world.objects("ip-allocations").len(), 1);
 }
 
 /// Of several that were not read, the one in use is found whatever the others say.

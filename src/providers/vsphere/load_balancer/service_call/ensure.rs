@@ -252,6 +252,12 @@ impl<'a> ServiceCall<'a> {
             let path = &allocation.marks.path;
             let is_other = |one: &Allocation| one.address.is_none() && one.marks.path != *path;
             let is_first = self.read.lock().insert(path.clone());
+            let known = self.inventory().of_service(&self.key).allocations;
+            let is_released = is_unavailable && known.iter().all(|one| one.marks.path != *path);
+            // An earlier call made it, and the pool may have an address now.
+            if is_released && !is_allocated {
+                return Ok(());
+            }
             // It is beside the address in use, and may never get one; or another one may be that.
             if is_first && (!target.ours.servers.is_empty() || target.ours.allocations.iter().any(is_other)) {
                 return Ok(());

@@ -3,6 +3,7 @@
 //! An object that is created has an id of its Service and port, so that a create which is repeated meets the same object. One
 //! that is changed or deleted is read before, and left alone if its tags differ from those that the decision rests on.
 
+mod decode;
 mod pools;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +13,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::info;
 
+use self::decode::{family_of, has_address, subnets_of, usage_of};
 use super::{Backend, Change, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Usage};
-use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::Reservation;
 use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
@@ -745,47 +745,6 @@ impl Nsx {
         .await?;
         if is_taken { Err(unavailable("it is in use")) } else { Ok(()) }
     }
-}
-
-/// Some versions give one for each place where the service runs.
-fn usage_of(answer: &Map<String, Value>) -> Option<Usage> {
-    let first = answer.get("results").and_then(|results| results.get(0)).and_then(Value::as_object);
-    let answer = first.unwrap_or(answer);
-    let number =
-        |member: &str| answer.get(member).and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
-    let of = |used: &str, allowed: &str| number(used).zip(number(allowed));
-    Some(Usage::new(
-        of("current_virtual_server_count", "virtual_server_capacity")?,
-        of("current_pool_count", "pool_capacity")?,
-        of("current_pool_member_count", "pool_member_capacity")?,
-    ))
-}
-
-fn subnets_of(pool: &str) -> String {
-    format!("{ADDRESS_POOLS}/{pool}/ip-subnets")
-}
-
-fn ranges_of(subnet: &Object) -> &[Value] {
-    subnet.0.get("allocation_ranges").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
-}
-
-fn end(range: &Value, name: &str) -> Option<IpAddr> {
-    range.get(name).and_then(Value::as_str).and_then(parse_ip)
-}
-
-/// The family of a subnet, if it is shown.
-fn family_of(subnet: &Object) -> Option<IpFamily> {
-    let of_network = parse_network_sloppy(subnet.text("cidr")).map(|network| network.addr());
-    let of_range = || ranges_of(subnet).iter().find_map(|range| end(range, "start"));
-    of_network.or_else(of_range).map(IpFamily::of)
-}
-
-/// Whether a range of a subnet has the address.
-fn has_address(subnet: &Object, address: IpAddr) -> bool {
-    ranges_of(subnet).iter().any(|range| {
-        let ends = end(range, "start").zip(end(range, "end"));
-        ends.is_some_and(|(start, end)| start <= address && address <= end)
-    })
 }
 
 fn server_facts<'a>(parts: &'a Parts, step: &'a Step<'_>) -> Option<ServerFacts<'a>> {

@@ -210,20 +210,6 @@ impl Cluster {
         }
     }
 
-    /// Lets these users read the namespace `kube-system`, whose UID identifies the cluster.
-    pub async fn grant_cluster_uid(&self, users: &[String]) {
-        let name = format!("{}:cluster-uid", self.pool);
-        let subject = |user: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
-        let subjects: Vec<Value> = users.iter().map(subject).collect();
-        let rule =
-            json!({"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]});
-        self.create_role(json!({"kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]})).await;
-        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
-        let binding =
-            json!({"kind": "ClusterRoleBinding", "metadata": {"name": name}, "subjects": subjects, "roleRef": role});
-        self.create_role(binding).await;
-    }
-
     /// Creates a role or a binding.
     pub async fn create_role(&self, role: Value) {
         let (client, parameters) = (self.client.clone(), PostParams::default());

@@ -37,42 +37,50 @@ const QUIET: Duration = Duration::from_secs(2);
 /// How long the replicas have to complete everything, with as many lists as that takes.
 const RECOVERY: Duration = Duration::from_secs(120);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_happens_load_balancers_keep_what_services_need_and_nothing_is_left_over() {
-    let _alone = Heavy::alone();
-    let seconds = environment::number("SOAK_SECONDS").unwrap_or(SECONDS);
-    let seed = environment::seed("SOAK_SEED").unwrap_or(SEED);
-    println!("SOAK_SEED={seed} SOAK_SECONDS={seconds}");
-    let began = Instant::now();
-    let mut world = World::start(ApiServer::audited().await).await;
-    println!("{:.1?}: the lasting Services have their load balancers", began.elapsed());
+/// Not in `make test` before it has run for long: `make soak` and `make nightly` run it.
+mod nightly {
+    use super::*;
 
-    let mut script = Script::new(seed, SERVICES, NODES);
-    let (until, mut pace) = (Instant::now() + Duration::from_secs(seconds), interval(PACE));
-    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while Instant::now() < until {
-        pace.tick().await;
-        world.act(script.next()).await;
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whatever_happens_load_balancers_keep_what_services_need_and_nothing_is_left_over() {
+        let _alone = Heavy::alone();
+        let seconds = environment::number("SOAK_SECONDS").unwrap_or(SECONDS);
+        let seed = environment::seed("SOAK_SEED").unwrap_or(SEED);
+        println!("SOAK_SEED={seed} SOAK_SECONDS={seconds}");
+        let began = Instant::now();
+        let mut world = World::start(ApiServer::audited().await).await;
+        println!("{:.1?}: the lasting Services have their load balancers", began.elapsed());
+
+        let mut script = Script::new(seed, SERVICES, NODES);
+        let (until, mut pace) = (Instant::now() + Duration::from_secs(seconds), interval(PACE));
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while Instant::now() < until {
+            pace.tick().await;
+            world.act(script.next()).await;
+        }
+
+        world.repair().await;
+        world.settle().await;
+        println!("{:.1?}: everything is settled after {} actions", began.elapsed(), world.count);
+        world.stop().await;
+        let seen = world.services.rules.seen;
+        let terms = world.check_leadership().await;
+        println!("{seen:?}, {terms} terms");
+        world.check_unused(terms);
+        let least = least(seconds);
+        let is_enough = [
+            (seen.created, least.created),
+            (seen.deleted, least.deleted),
+            (seen.members, least.members),
+            (seen.released, least.released),
+        ];
+        assert!(
+            is_enough.iter().all(|(seen, least)| seen >= least),
+            "too little happened: {seen:?}, expected {least:?}"
+        );
+        world.assert_settled_for_a_fresh_daemon().await;
+        println!("{:.1?}: a fresh daemon writes nothing", began.elapsed());
     }
-
-    world.repair().await;
-    world.settle().await;
-    println!("{:.1?}: everything is settled after {} actions", began.elapsed(), world.count);
-    world.stop().await;
-    let seen = world.services.rules.seen;
-    let terms = world.check_leadership().await;
-    println!("{seen:?}, {terms} terms");
-    world.check_unused(terms);
-    let least = least(seconds);
-    let is_enough = [
-        (seen.created, least.created),
-        (seen.deleted, least.deleted),
-        (seen.members, least.members),
-        (seen.released, least.released),
-    ];
-    assert!(is_enough.iter().all(|(seen, least)| seen >= least), "too little happened: {seen:?}, expected {least:?}");
-    world.assert_settled_for_a_fresh_daemon().await;
-    println!("{:.1?}: a fresh daemon writes nothing", began.elapsed());
 }
 
 /// What replicas do at least in a run of so many seconds, with any seed.

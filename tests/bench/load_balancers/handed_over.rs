@@ -51,7 +51,7 @@ impl World {
     async fn hand_over(&self, bench: &mut Bench, (mut before, next): (Process, &Subject), of: &str) -> Process {
         before.running.daemon.stop(LIMIT).await;
         self.cluster.clear_lease().await;
-        let (seen, place) = (self.nsx.history_len(), self.place());
+        let (seen, place) = (self.nsx.versions(), self.place());
         self.nsx.reset_counts();
         let mut process = self.start_as(next, before.number + 1, &[]).await;
         process.running.until_leading(&self.cluster.client).await;

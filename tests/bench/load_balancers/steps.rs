@@ -100,7 +100,7 @@ impl World {
     pub async fn measure_take_over(&self, bench: &mut Bench, mut first: Process) -> Process {
         let second = self.start(1, &[]).await;
         self.until_quiet().await;
-        let (seen, place) = (self.nsx.history_len(), self.place());
+        let (seen, place) = (self.nsx.versions(), self.place());
         self.nsx.reset_counts();
         first.running.daemon.stop(LIMIT).await;
         self.report_nothing_written(bench, "a take-over", (seen, place), &[&first, &second]).await;
@@ -111,7 +111,7 @@ impl World {
     pub async fn measure_restart(&self, bench: &mut Bench, mut before: Process) -> Process {
         before.running.daemon.stop(LIMIT).await;
         self.until_quiet().await;
-        let (seen, place) = (self.nsx.history_len(), self.place());
+        let (seen, place) = (self.nsx.versions(), self.place());
         self.nsx.reset_counts();
         let process = self.start(2, &[]).await;
         self.report_nothing_written(bench, "a restart", (seen, place), &[&before, &process]).await;
@@ -146,7 +146,7 @@ impl World {
             let number = if leader.number == 2 { 3 } else { 2 };
             let next = self.start(number, &[]).await;
             self.until_quiet().await;
-            let seen = self.nsx.history_len();
+            let seen = self.nsx.versions();
             let told = Moment::now();
             leader.running.daemon.signal("TERM").await;
             let service = attempt % self.size.services + 1;
@@ -203,7 +203,7 @@ impl World {
     ) {
         self.until_quiet().await;
         let nodes = Api::<Node>::all(self.cluster.client.clone());
-        let seen = self.nsx.history_len();
+        let seen = self.nsx.versions();
         self.nsx.reset_counts();
         let began = tokio::time::Instant::now();
         let mut last = Moment::now();

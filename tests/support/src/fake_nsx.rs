@@ -276,12 +276,6 @@ impl FakeNsx {
         self.shared.world().store.history(0).to_vec()
     }
 
-    /// How many versions there are.
-    #[must_use]
-    pub fn history_len(&self) -> usize {
-        self.shared.world().store.history().len()
-    }
-
     /// The versions since the first `seen` ones.
     #[must_use]
     pub fn history_from(&self, seen: usize) -> Vec<ObjectVersion> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::super::{Client, Error, Method, ProxySettings, Request, Settings, Thumbprint, TlsSettings, TlsTrust};
 use super::server::{Identity, Reply, TestServer, acceptor, issued, params, self_signed};
@@ -221,7 +221,9 @@ async fn what_no_proxy_lists_and_loopback_are_talked_to_directly() {
 
 #[tokio::test]
 async fn a_proxy_that_refuses_is_named_without_its_credentials() {
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    // Bound without listening: it refuses connections, and no other test gets the port.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let cases: [(&str, Option<Manner>, &str); 6] = [
         ("407", Some(Manner::Answer("HTTP/1.1 407 Who are you\r\n\r\n")), "proxy authorization required"),
         ("503", Some(Manner::Answer("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")), "unsuccessful"),
@@ -233,7 +235,7 @@ async fn a_proxy_that_refuses_is_named_without_its_credentials() {
     for (name, manner, said) in cases {
         let port = match manner {
             Some(manner) => Proxy::start(manner).await.port,
-            None => closed,
+            None => closed.local_addr().unwrap().port(),
         };
         let tls = TlsSettings { insecure: true, ..TlsSettings::default() };
         let client = client(tls, https_proxy(format!("http://ccm:hunter2@127.0.0.1:{port}")));

@@ -7,7 +7,7 @@ use ccm::cloud::{Handling, LoadBalancerFleet as _};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Model, Side};
+use support::fake_nsx::{Model, Realization, Side};
 
 use super::world::*;
 use crate::routes::world::node;
@@ -136,6 +136,28 @@ async fn a_second_family_comes_and_goes_and_the_first_is_not_written() {
             assert!(written.iter().all(|version| !first.contains(&version.path)), "{uid:?} {is_adopted}");
         }
     }
+}
+
+/// NSX does not say at the moment which allocation has the address of the first, whose virtual servers somebody deleted.
+#[tokio::test]
+async fn the_first_waits_for_its_address_though_the_second_is_whole() {
+    let mut world = World::dual(Some(UID)).await;
+    put_of_go(&world);
+    let dual = world.ensured(&both(one())).await;
+    for server in world.objects("lb-virtual-servers").iter().filter(|server| !is_second(server)) {
+        assert!(world.fake.delete_by_hand("admin", server["path"].as_str().unwrap()));
+    }
+    let unread = world.objects("ip-allocations").into_iter().find(|one| !is_second(one)).unwrap();
+    let path = unread["path"].as_str().unwrap();
+    world.fake.set_realization(path, Realization::Never);
+    world.restart();
+    let seen = world.fake.history().len();
+    assert_eq!(word(&world.ensure(&dual).await.unwrap_err()), "NSXUnavailable");
+    assert!(world.fake.history_from(seen).is_empty(), "no other address is reserved");
+    world.fake.set_realization(path, Realization::After(std::time::Duration::ZERO));
+    assert_eq!(addresses(&world.ensure(&dual).await.unwrap()), status(&dual));
+    let [servers, _, _, allocations] = counted(&world);
+    assert_eq!((servers, allocations), ((2, 2), (1, 1)), "pools and monitors that nothing shows to be ours are held");
 }
 
 /// What the Go program makes of [`one`].

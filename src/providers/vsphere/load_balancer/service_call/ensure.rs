@@ -16,6 +16,7 @@ use crate::providers::vsphere::load_balancer::families::{Asked, Balancer};
 use crate::providers::vsphere::load_balancer::inventory::{Creating, Need};
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
 use crate::providers::vsphere::load_balancer::objects::{Allocation, Objects};
+use crate::providers::vsphere::load_balancer::ownership::Judged;
 use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort};
 use crate::providers::vsphere::load_balancer::{LATER, config_wrong, families, members, status, wanted};
 use crate::providers::vsphere::reason;
@@ -52,9 +53,12 @@ impl<'a> ServiceCall<'a> {
             let seen = self.observe();
             self.check_lb_service(&seen).map_err(|error| self.unless_outdated(error))?;
             // Its address would be found in vain if it is one of these; and beside one that is ours, one of both is surplus.
-            let is_needed = seen.judged.ours.servers.is_empty() || !seen.judged.ours.allocations.is_empty();
-            let matters = seen.judged.ours.servers.is_empty() && self.lacks_address(&seen);
-            if is_needed && self.read_one(&seen.judged.unread, matters).await? {
+            let Judged { ours, unread, .. } = &seen.judged;
+            let has_server =
+                |one: &Allocation| ours.servers.iter().any(|server| server.marks.second == one.marks.second);
+            let is_open = unread.iter().any(|one| !has_server(one));
+            let matters = is_open && self.lacks_address(&seen);
+            if (is_open || !ours.allocations.is_empty()) && self.read_one(unread, matters).await? {
                 continue;
             }
             let targets = self.targets(&seen, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;

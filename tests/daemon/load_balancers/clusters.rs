@@ -189,8 +189,11 @@ impl Pair {
         eventually(&format!("{}: the ports are {expected:?}", self.what), LIMIT, async || {
             let paths = self.other_objects_of(LASTING);
             let servers = paths.iter().filter(|path| path.contains("/lb-virtual-servers/"));
-            let mut ports: Vec<_> =
-                servers.map(|path| self.other.nsx.object(path).unwrap()["ports"][0].clone()).collect();
+            // One of them may be deleted meanwhile.
+            let mut ports: Vec<_> = servers
+                .filter_map(|path| self.other.nsx.object(path))
+                .map(|server| server["ports"][0].clone())
+                .collect();
             ports.sort_by_key(Value::to_string);
             match ports == expected {
                 true => Ok(()),

@@ -8,7 +8,7 @@
 # Cargo knows which test programs there are. It hands each to this script (`--program`), which puts the large ones aside.
 set -euo pipefail
 
-large="daemon vcenter apiserver nsx"
+large="daemon vcenter apiserver"
 # The programs of `cargo test --workspace --lib --test architecture --test cli`.
 checked="ccm support doubles fuzz_targets architecture cli"
 needs_release=image::the_shipped_binary_needs_nothing_but_what_its_image_holds
@@ -64,7 +64,7 @@ share=0
 lanes=()
 for name in $large; do
     # Of the tests of these suites that run at once, most wait.
-    TEST_PORTS=$share/4 RUST_TEST_THREADS=${RUST_TEST_THREADS:-6} \
+    TEST_PORTS=$share/3 RUST_TEST_THREADS=${RUST_TEST_THREADS:-6} \
         suite "$name" --skip nightly:: --skip "$needs_release" &
     lanes+=("$name:$!")
     share=$((share + 1))

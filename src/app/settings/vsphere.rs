@@ -262,7 +262,7 @@ impl Check<'_> {
         NsxSettings { calls_per_second, adoption, orphans, batches: self.boolean("nsx-batch-updates") }
     }
 
-    /// The pools of addresses for IPv6 by class; mistakes are told.
+    /// The pools of addresses for IPv6 by class; mistakes are reported.
     fn ipv6_pools(&mut self) -> BTreeMap<String, String> {
         const FLAG: &str = "nsx-ipv6-pool";
         let mut pools: BTreeMap<String, String> = BTreeMap::new();

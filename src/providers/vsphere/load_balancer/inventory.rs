@@ -5,7 +5,7 @@
 //! these, one includes all groups and persistence profiles; nothing else is read in between. No sync waits for a reading: it ends
 //! with [`Error::Pending`], and its Service is announced when the reading is there. Everything is forgotten when the lead ends.
 //!
-//! A pool of addresses that this account may not list keeps no other Service waiting: what is known of it stays, and it is
+//! A pool of addresses that this account may not list delays no other Service: the objects known in it stay, and it is
 //! *unread* ([`Inventory::unread`]).
 
 mod readings;

@@ -33,7 +33,7 @@ struct Shown {
 }
 
 impl State {
-    /// When the next reading begins; none before the first one is asked for, or for nobody's term.
+    /// When the next reading begins; none before the first one is requested, or without a term.
     fn next(&self, now: Instant) -> Option<Instant> {
         let (failures, said) = self.failure.as_ref().map_or((0, None), |failure| (failure.in_a_row, failure.after));
         let pause = BETWEEN.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);

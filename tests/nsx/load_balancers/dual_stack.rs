@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ccm::cloud::{Handling, LoadBalancerFleet as _};
+use ccm::providers::vsphere::addresses::IpFamily;
+use ccm::providers::vsphere::load_balancer::layout::{Layout, Owner};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
@@ -296,6 +298,78 @@ async fn a_second_family_without_a_free_address_keeps_no_service_from_the_first(
     let announced = world.announcement("ns/s");
     world.delete(&other).await.unwrap();
     announced.await;
+}
+
+/// The Service with one port less, and what it reports.
+fn without_udp(service: &Service) -> Service {
+    with(service, json!({"ports": [{"name": "http", "protocol": "TCP", "port": 80, "nodePort": 30080}]}))
+}
+
+#[tokio::test]
+async fn a_family_that_cannot_be_made_keeps_the_other_one_from_nothing() {
+    let one_address: &[(&str, &str)] = &[("2001:db8::5", "2001:db8::5")];
+    let full = Model::small().ip_pool("p6", "pool6", "2001:db8::/64", one_address);
+    let world = World::with(full, Some(UID), dual_config()).await;
+    world.ensured(&both(service("ns/o", &[("TCP", 80, 30080)]))).await;
+    let first = world.ensured(&both(one())).await;
+    let error = world.ensure(&without_udp(&first)).await.unwrap_err();
+    assert_eq!(word(&error), "AddressUnavailable", "{error}");
+    let of_service = |object: &Value| tag(object, "service") == Some("ns/s");
+    let servers = || world.objects("lb-virtual-servers").into_iter().filter(of_service).count();
+    assert_eq!(servers(), 1, "the port that is gone goes");
+    let more = service("ns/s", &[("TCP", 80, 30080), ("TCP", 81, 30081)]);
+    let more = both(with_status(more, first.status.clone().unwrap().load_balancer.unwrap()));
+    assert_eq!(word(&world.ensure(&more).await.unwrap_err()), "AddressUnavailable");
+    assert_eq!(servers(), 2, "a new one comes");
+
+    // The pool of the first family is full.
+    let model = Model::empty().tier1("t1").ip_pool("p1", "pool1", "192.0.2.0/24", &[("192.0.2.5", "192.0.2.5")]);
+    let model = model.ip_pool("p6", "pool6", "2001:db8::/64", &[("2001:db8::5", "2001:db8::68")]);
+    let world = World::with(model, Some(UID), dual_config()).await;
+    world.ensured(&both(service("ns/o", &[("TCP", 80, 30080)]))).await;
+    let second = world.ensured(&both(one())).await;
+    assert_eq!(status(&second), ips(["2001:db8::6"]));
+    assert_eq!(word(&world.ensure(&second).await.unwrap_err()), "AddressUnavailable");
+    assert_eq!(world.objects("ip-allocations").len(), 3, "nothing is reserved in vain");
+}
+
+#[tokio::test]
+async fn each_family_needs_room_of_its_own() {
+    let world = World::dual(Some(UID)).await;
+    // A SMALL load balancer service has 20 virtual servers.
+    let ports: Vec<(&str, u16, u16)> = (1..=17).map(|port| ("TCP", port, 30000 + port)).collect();
+    world.ensured(&service("ns/large", &ports)).await;
+    let first = world.ensured(&both(one())).await;
+    assert_eq!(status(&first), ips(["192.0.2.6"]), "one family has room");
+    let error = world.ensure(&first).await.unwrap_err();
+    assert_eq!(word(&error), "LoadBalancerCapacity", "{error}");
+    assert!(error.to_string().contains("19 of 20 virtual servers, and 2 ports"), "{error}");
+}
+
+/// An earlier process has reserved it of a pool that has both families.
+#[tokio::test]
+async fn an_address_of_the_other_family_is_released_and_another_one_is_reserved() {
+    let ipv4 = json!({
+        "resource_type": "IpAddressPoolStaticSubnet", "cidr": "198.51.100.0/24",
+        "allocation_ranges": [{"start": "198.51.100.7", "end": "198.51.100.7"}],
+    });
+    let model = dual_model().object("/infra/ip-pools/p6/ip-subnets/s2", ipv4);
+    let world = World::with(model, Some(UID), dual_config()).await;
+    let layout = Layout {
+        cluster: NAME.to_owned(),
+        cluster_uid: Some(UID.to_owned()),
+        configured: Default::default(),
+        second: Some(IpFamily::V6),
+    };
+    let owner = Owner { namespace: "ns", name: "s", uid: "uid-of-ns/s" };
+    let body = Value::Object(layout.allocation(&owner, None).0);
+    let path = "/infra/ip-pools/p6/ip-allocations/of-an-earlier-process";
+    world.fake.put_allocation_by_hand("ccm", path, body, "198.51.100.7".parse().unwrap());
+    let first = world.ensured(&both(one())).await;
+    assert_eq!((status(&first), world.fake.object(path)), (ips(["192.0.2.5"]), None));
+    let dual = world.ensured(&first).await;
+    assert_eq!(status(&dual), ips(["192.0.2.5", "2001:db8::5"]));
+    assert_eq!(counted(&world), OF_BOTH);
 }
 
 #[tokio::test]

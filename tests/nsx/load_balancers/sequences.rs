@@ -5,6 +5,7 @@ use serde_json::json;
 use support::fake_nsx::{Model, Realization, Trouble};
 
 use super::world::*;
+use crate::routes::world::node;
 use ccm::providers::vsphere::config::{LoadBalancers as Config, Pool, Profile, Size};
 
 const LISTS: [&str; 5] =
@@ -327,6 +328,21 @@ async fn a_full_load_balancer_service_is_said_before_anything_is_created() {
     announced.await;
     // What was read before is over at once.
     world.ensured(&two).await;
+}
+
+/// A SMALL one has 300 pool members.
+#[tokio::test]
+async fn each_port_needs_room_for_each_node_once() {
+    let world = World::start(Some(UID)).await;
+    for number in 3..20 {
+        let address = format!("10.0.0.{number}");
+        world.cluster.put(node(&format!("n{number}"), &format!("uid-{number}"), &[], &[("InternalIP", &address)]));
+    }
+    world.ensured(&service("ns/one", &[("TCP", 80, 30080)])).await;
+    let ports: Vec<(&str, u16, u16)> = (1..=14).map(|port| ("TCP", port, 30000 + port)).collect();
+    world.ensured(&service("ns/large", &ports)).await;
+    let full = world.ensure(&service("ns/two", &[("TCP", 80, 30080)])).await.unwrap_err();
+    assert!(full.to_string().contains("285 of 300 pool members"), "{full}");
 }
 
 #[tokio::test]

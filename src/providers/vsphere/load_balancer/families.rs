@@ -40,8 +40,10 @@ impl Asked<'_> {
     /// where the Service does not ask for its family: its address is known to clients.
     pub fn balancers(&self, ours: &Objects) -> Vec<Balancer> {
         let first = address_of(ours, None).map(IpFamily::of);
-        let has_pool = self.has_ipv6_pool || has_address(ours, SECOND);
-        let has_second = self.asks_for(SECOND) && first != Some(SECOND) && has_pool;
+        let has_pool = self.has_ipv6_pool || has_address(ours, Some(SECOND));
+        // It may have the family of the second one: that is begun when the address is known.
+        let is_unread = first.is_none() && has_address(ours, None) && !has_address(ours, Some(SECOND));
+        let has_second = self.asks_for(SECOND) && first != Some(SECOND) && has_pool && !is_unread;
         let of_first = || ours.marks().filter(|marks| marks.second.is_none());
         let is_adopted = of_first().any(|marks| !has_own_form(&marks.id));
         let family = first.unwrap_or(if self.asks_for(V4) { V4 } else { V6 });
@@ -78,9 +80,9 @@ fn address_of(ours: &Objects, second: Option<IpFamily>) -> Option<IpAddr> {
     servers.filter_map(|one| one.address).chain(allocations.filter_map(|one| one.address)).next()
 }
 
-/// Whether the second load balancer has an address, also one that is not known yet.
-fn has_address(ours: &Objects, second: IpFamily) -> bool {
-    let has = |marks: &Marks| marks.second == Some(second);
+/// Whether the first load balancer, or the second one of this family, has an address, also one that is not known yet.
+fn has_address(ours: &Objects, second: Option<IpFamily>) -> bool {
+    let has = |marks: &Marks| marks.second == second;
     ours.servers.iter().any(|one| has(&one.marks)) || ours.allocations.iter().any(|one| has(&one.marks))
 }
 

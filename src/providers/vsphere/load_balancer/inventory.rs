@@ -128,8 +128,8 @@ struct Room {
     read: Instant,
     /// What was read, and what was taken since.
     usage: Usage,
-    /// What Services have taken and may not have created yet.
-    taken: BTreeMap<Box<str>, Usage>,
+    /// What the load balancers of Services have taken and may not have created yet; second ones by their family.
+    taken: BTreeMap<(Box<str>, Option<IpFamily>), Usage>,
 }
 
 #[derive(Clone)]
@@ -337,7 +337,7 @@ impl Inventory {
         state.without_room.remove(service);
         // What it has taken is there.
         if let Some(room) = &mut state.room {
-            room.taken.remove(service);
+            room.taken.retain(|(taker, _), _| **taker != *service);
         }
     }
 
@@ -496,15 +496,16 @@ impl Inventory {
         (suspects, with_objects.len())
     }
 
-    /// Takes room on the load balancer service for a Service, beyond what it has taken before and not used. None if how full it
-    /// is was not read in the last 10 s.
-    pub fn take_room(&self, service: &str, needed: &Usage) -> Option<Result<(), Full>> {
+    /// Takes room on the load balancer service for the first load balancer of a Service, or for the second one of this family,
+    /// beyond what it has taken before and not used. None if how full it is was not read in the last 10 s.
+    pub fn take_room(&self, service: &str, second: Option<IpFamily>, needed: &Usage) -> Option<Result<(), Full>> {
         let mut state = self.state.lock();
         let Room { usage, taken, .. } = state.room.as_mut().filter(|room| room.read.elapsed() < USAGE_LIFE)?;
-        let more = taken.get(service).map_or_else(|| needed.clone(), |taken| needed.beyond(taken));
+        let before = taken.entry((service.into(), second)).or_default();
+        let more = needed.beyond(before);
         let free = usage.take(&more);
         if free.is_ok() {
-            taken.entry(service.into()).or_default().add(&more);
+            before.add(&more);
         }
         Some(free)
     }

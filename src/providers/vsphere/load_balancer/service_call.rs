@@ -81,7 +81,11 @@ impl Target {
 }
 
 /// The next step towards the load balancers of a Service.
-pub(super) fn next<'a>(targets: &'a [Target], seen: &'a Seen) -> Option<(&'a Target, Step<'a>)> {
+pub(super) fn next<'a>(
+    targets: impl IntoIterator<Item = &'a Target>,
+    seen: &'a Seen,
+) -> Option<(&'a Target, Step<'a>)> {
+    let targets: Vec<&Target> = targets.into_iter().collect();
     let all: Vec<_> = targets.iter().map(|target| (&target.wanted, target.known(seen))).collect();
     let (at, step) = plan::next(&all)?;
     Some((targets.get(at)?, step))

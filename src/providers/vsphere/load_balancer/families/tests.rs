@@ -73,6 +73,10 @@ fn a_family_comes_and_goes_and_the_other_one_stays() {
         (&[V4], false, made_here(Some(A6), None), "IPv6"),
         (&[V6], true, made_here(Some(A6), None), "IPv6"),
         (&[V4, V6], true, made_here(Some(A6), None), "IPv6"),
+        // The address of the first is not known yet, and may be of IPv6.
+        (&[V6], true, made_here(Some("unread"), None), "IPv6"),
+        (&[V4, V6], true, made_here(Some("unread"), None), "IPv4"),
+        (&[V6], true, made_here(Some("unread"), Some(A6)), "(IPv6), second IPv6"),
         // The pool for IPv6 is no longer configured: what there is stays, or goes with its family.
         (&[V4, V6], false, made_here(Some(A4), Some(A6)), "IPv4, second IPv6"),
         (&[V6], false, made_here(None, Some(A6)), "second IPv6"),

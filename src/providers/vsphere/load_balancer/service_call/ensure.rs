@@ -1,6 +1,6 @@
 //! Creates the load balancer of a Service, or brings it up to date.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::providers::vsphere::load_balancer::inventory::{Creating, Need};
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
 use crate::providers::vsphere::load_balancer::objects::{Allocation, Objects};
 use crate::providers::vsphere::load_balancer::ownership::Judged;
-use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort};
+use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted, WantedPort};
 use crate::providers::vsphere::load_balancer::{LATER, config_wrong, families, members, status, wanted};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::routes::Adoption;
@@ -27,11 +27,14 @@ use crate::providers::vsphere::routes::Adoption;
 struct Progress<'a> {
     /// Keeps the load balancer service.
     creating: Option<Creating<'a>>,
-    has_room: bool,
+    /// The load balancers that the load balancer service has room for.
+    with_room: BTreeSet<Option<IpFamily>>,
     /// The load balancers whose address was reserved by this call.
     allocated: BTreeSet<Option<IpFamily>>,
     /// The load balancers whose pool of addresses has their family.
     checked: BTreeSet<Option<IpFamily>>,
+    /// Why a load balancer is not as it is to be. This call makes no further step for it; the other one goes on.
+    failed: BTreeMap<Option<IpFamily>, Error>,
 }
 
 impl<'a> ServiceCall<'a> {
@@ -62,12 +65,23 @@ impl<'a> ServiceCall<'a> {
                 continue;
             }
             let targets = self.targets(&seen, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
-            let Some((target, step)) = next(&targets, &seen) else {
-                return self.completed(&asked, &targets, &seen);
+            let open = targets.iter().filter(|target| !progress.failed.contains_key(&target.balancer.second));
+            let Some((target, step)) = next(open, &seen) else {
+                return match progress.failed.is_empty() {
+                    true => self.completed(&asked, &targets, &seen),
+                    false => self.failed(&asked, &targets, &seen, progress.failed),
+                };
             };
-            match self.advance(&asked, &seen, &targets, (target, &step), &mut progress).await {
+            match self.advance(&asked, &seen, (target, &step), &mut progress).await {
                 Ok(()) => {}
-                Err(error) => return self.failed(&asked, &seen, &targets, target, error),
+                Err(error @ (Error::NotLeader | Error::Pending { .. })) => return Err(error),
+                Err(error) => {
+                    let is_silent = error.reason() == reason::NSXUnavailable;
+                    progress.failed.insert(target.balancer.second, error);
+                    if is_silent {
+                        return self.failed(&asked, &targets, &seen, progress.failed);
+                    }
+                }
             }
             last = step.to_string();
         }
@@ -79,7 +93,6 @@ impl<'a> ServiceCall<'a> {
         &self,
         asked: &Asked<'_>,
         seen: &Seen,
-        targets: &[Target],
         (target, step): (&Target, &Step<'_>),
         progress: &mut Progress<'a>,
     ) -> Result<(), Error> {
@@ -87,9 +100,9 @@ impl<'a> ServiceCall<'a> {
         let which = target.balancer.second;
         if is_creation(step) {
             self.check_choice(seen, target)?;
-            if !progress.has_room {
-                self.check_room(seen, targets).await?;
-                progress.has_room = true;
+            if !progress.with_room.contains(&which) {
+                self.check_room(seen, target).await?;
+                progress.with_room.insert(which);
             }
             let family = asked.required(&target.balancer).filter(|_| has_no_address(target));
             if let Some(family) = family.filter(|_| !progress.checked.contains(&which)) {
@@ -112,9 +125,13 @@ impl<'a> ServiceCall<'a> {
         let is_allocated = progress.allocated.contains(&which);
         if let Step::CreateServer { address, .. } = step
             && target.ours.servers.is_empty()
+            && !self.ingress.contains(address)
             && let Some(family) = asked.required(&target.balancer).filter(|family| IpFamily::of(*address) != *family)
         {
-            self.release(seen, target, *address, is_allocated).await?;
+            if !is_allocated {
+                self.check_twice()?;
+            }
+            self.release(seen, target, *address).await?;
             return Err(wrong_family(target, *address, family));
         }
         match self.perform(target, step).await {
@@ -150,26 +167,25 @@ impl<'a> ServiceCall<'a> {
         Ok(status(families::in_order(asked.families, addresses.map(|(_, address)| address))))
     }
 
-    /// What a failure means for the whole. Where it is of the second load balancer, the Service gets the address of the first
-    /// one, and is announced: the failure is reported by the next sync.
+    /// One load balancer is not as it is to be, or both are not. The Service gets the address of one that is complete, and is
+    /// announced: the failure is reported by the next sync.
     fn failed(
         &self,
         asked: &Asked<'_>,
-        seen: &Seen,
         targets: &[Target],
-        target: &Target,
-        error: Error,
+        seen: &Seen,
+        failed: BTreeMap<Option<IpFamily>, Error>,
     ) -> Result<LoadBalancerStatus, Error> {
-        let is_of_second = target.balancer.second.is_some() && target.balancer.is_wanted;
-        let is_final = !matches!(error, Error::NotLeader | Error::Pending { .. });
+        let wanted = || targets.iter().filter(|one| one.balancer.is_wanted);
         let is_complete =
-            |one: &Target| one.balancer.second.is_none() && next(std::slice::from_ref(one), seen).is_none();
-        let first = targets.iter().find(|one| is_complete(one)).and_then(Target::address);
-        match first.filter(|address| is_of_second && is_final && !self.ingress.contains(address)) {
-            None => Err(error),
-            Some(_) => {
+            |one: &&Target| !failed.contains_key(&one.balancer.second) && next(std::iter::once(*one), seen).is_none();
+        let is_new = |address: IpAddr| !self.ingress.contains(&address);
+        let has_new = wanted().filter(is_complete).filter_map(Target::address).any(is_new);
+        match failed.into_values().next() {
+            Some(error) if !has_new => Err(error),
+            _ => {
                 self.inventory().announce_one(&self.key);
-                let served = targets.iter().filter(|one| one.balancer.is_wanted && !one.ours.servers.is_empty());
+                let served = wanted().filter(|one| !one.ours.servers.is_empty());
                 Ok(status(families::in_order(asked.families, served.filter_map(Target::address))))
             }
         }
@@ -180,7 +196,12 @@ impl<'a> ServiceCall<'a> {
     fn check_missed(&self, step: &Step<'_>) -> Result<(), Error> {
         let may_exist = is_creation(step) && !self.ingress.is_empty();
         let matters = may_exist || matches!(step, Step::Release(_));
-        if matters && !self.inventory().was_complete(&self.key) { self.check(Need::Second) } else { Ok(()) }
+        if matters { self.check_twice() } else { Ok(()) }
+    }
+
+    /// Whether two readings, or what this process has made, show what there is.
+    fn check_twice(&self) -> Result<(), Error> {
+        if self.inventory().was_complete(&self.key) { Ok(()) } else { self.check(Need::Second) }
     }
 
     /// Whether the pool of addresses has the family that the load balancer is to have.
@@ -202,23 +223,20 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Whether the load balancer service has room for what is to be created. Where it does not say, NSX does when it is full.
-    async fn check_room(&self, seen: &Seen, targets: &[Target]) -> Result<(), Error> {
+    async fn check_room(&self, seen: &Seen, target: &Target) -> Result<(), Error> {
         let Ok(Some(lb_service)) = &seen.lb_service else { return Ok(()) };
-        let lacking = |target: &Target| {
-            let has_server =
-                |port: &&WantedPort| target.ours.servers.iter().any(|one| one.marks.port == Some(port.port));
-            target.wanted.ports.len() - target.wanted.ports.iter().filter(has_server).count()
-        };
-        let ports: usize = targets.iter().map(lacking).sum();
+        let Wanted { ports, members, .. } = &target.wanted;
+        let lacks_server = |port: &&WantedPort| target.ours.servers.iter().all(|one| one.marks.port != Some(port.port));
+        let ports = ports.iter().filter(lacks_server).count();
         if ports == 0 {
             return Ok(());
         }
-        let members = targets.iter().map(|target| lacking(target).saturating_mul(target.wanted.members.len())).sum();
-        let needed = Usage::of_ports(ports, members);
-        let mut taken = self.inventory().take_room(&self.key, &needed);
+        let needed = Usage::of_ports(ports, members.len());
+        let take = || self.inventory().take_room(&self.key, target.balancer.second, &needed);
+        let mut taken = take();
         if taken.is_none() {
             self.read_usage(&lb_service.path).await;
-            taken = self.inventory().take_room(&self.key, &needed);
+            taken = take();
         }
         let Some(Err(Full { what, used, allowed })) = taken else { return Ok(()) };
         self.inventory().wait_for_room(&self.key);
@@ -273,17 +291,20 @@ impl<'a> ServiceCall<'a> {
             }
             self.inventory().wait_for_address(&self.key);
         }
-        if let (Step::CreateServer { address, .. }, true) = (step, is_refusal(error.reason())) {
-            self.release(seen, target, *address, is_allocated).await?;
+        if let Step::CreateServer { address, .. } = step
+            && is_allocated
+            && is_refusal(error.reason())
+        {
+            self.release(seen, target, *address).await?;
         }
         Err(error)
     }
 
-    /// Releases an address that this call has reserved in vain.
-    async fn release(&self, seen: &Seen, target: &Target, address: IpAddr, is_allocated: bool) -> Result<(), Error> {
+    /// Releases an address that is reserved in vain.
+    async fn release(&self, seen: &Seen, target: &Target, address: IpAddr) -> Result<(), Error> {
         let known = target.known(seen);
         let is_free = |one: &&Allocation| one.address == Some(address) && !known.has_server_on(one);
-        match known.ours.allocations.iter().find(is_free).filter(|_| is_allocated) {
+        match known.ours.allocations.iter().find(is_free) {
             Some(allocation) => self.perform(target, &Step::Release(allocation)).await,
             None => Ok(()),
         }

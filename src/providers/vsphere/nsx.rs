@@ -5,6 +5,7 @@ mod failure;
 mod gate;
 mod leads;
 pub mod names;
+pub mod ownership;
 pub mod tags;
 
 use std::sync::Arc;

@@ -28,6 +28,7 @@ use crate::clients::nsx::{self, Client, Kind, Object, Priority, Write};
 use crate::cloud::node::{self, addresses};
 use crate::cloud::{ClusterReads, Error, LiveReads, Route, WritePermit};
 use crate::providers::vsphere::nsx::cluster_uid::ClusterUid;
+use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 use crate::providers::vsphere::nsx::{failed, permit as permit_of};
 use crate::providers::vsphere::reason;
 use ownership::{Cluster, Ownership, judge};
@@ -435,8 +436,8 @@ fn protected_by(object: &Object) -> Option<String> {
 
 /// Whether an object that is no route is none of this cluster's.
 fn is_foreign(object: &Object, cluster_name: &str, uid: Option<&str>) -> bool {
-    let is_of_another = uid.zip(object.tag(static_route::CLUSTER_UID)).is_some_and(|(own, tagged)| own != tagged);
-    is_of_another || object.tag(static_route::CLUSTER_NAME) != Some(cluster_name)
+    by_cluster_uid(uid, object.tag(CLUSTER_UID)) == OfCluster::Another
+        || object.tag(static_route::CLUSTER_NAME) != Some(cluster_name)
 }
 
 /// Whether the object has to be read before the change is planned again.

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use super::layout::{Kind, Layout};
 use super::objects::{Allocation, Group, LbService, Monitor, Objects, PersistenceProfile, Pool, VirtualServer};
 use crate::clients::nsx::Object;
+use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
 /// The objects that are considered, by Service, and how many others there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -208,13 +209,14 @@ impl Contents {
             }
             Selection::Managed { tier1 } => {
                 let is_on_gateway = |one: &&LbService| tier1.is_some_and(|tier1| *one.tier1 == *tier1);
-                let is_tagged = |one: &LbService| cluster_uid.is_some() && one.cluster_uid.as_deref() == cluster_uid;
-                let is_of_another = |one: &LbService| {
-                    cluster_uid.zip(one.cluster_uid.as_deref()).is_some_and(|(own, tagged)| own != tagged)
-                };
-                // Of clusters with the same name on several gateways, the gateway shows which one it is.
                 let is_ours = |one: &&LbService| {
-                    one.is_named_as_ours && !is_of_another(one) && (tier1.is_none() || is_tagged(one))
+                    one.is_named_as_ours
+                        && match by_cluster_uid(cluster_uid, one.cluster_uid.as_deref()) {
+                            OfCluster::This => true,
+                            OfCluster::Another => false,
+                            // Of clusters with the same name on several gateways, the gateway shows which one it is.
+                            OfCluster::Unknown => tier1.is_none(),
+                        }
                 };
                 let on_gateway = self.lb_services.iter().find(is_on_gateway);
                 Ok(on_gateway.or_else(|| self.lb_services.iter().find(is_ours)))

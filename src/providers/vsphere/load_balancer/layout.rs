@@ -16,6 +16,7 @@ use super::members::{self, Member};
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::nsx::names::{LONGEST_DESCRIPTION, LONGEST_NAME, shortened};
+use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 use crate::providers::vsphere::nsx::tags::Tags;
 
 /// The name of this program in descriptions and, unless the configuration has another, in the tag of the owner.
@@ -33,8 +34,6 @@ pub const PORT: &str = "port";
 pub const ADDRESS_POOL: &str = "ippoolid";
 /// The scope of the tag with the class.
 pub const CLASS: &str = "lbclass";
-/// The scope of the tag with the UID of the cluster. The Go program does not know it.
-pub const CLUSTER_UID: &str = "cluster-uid";
 /// The scope of the tag with the UID of the Service. The Go program does not know it.
 pub const SERVICE_UID: &str = "service-uid";
 

@@ -7,13 +7,12 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::layout::{
-    ADDRESS_POOL, CLASS, CLUSTER_UID, HTTP_MONITOR, Layout, PORT, Port, SERVICE, SERVICE_UID, TCP_MONITOR,
-};
+use super::layout::{ADDRESS_POOL, CLASS, HTTP_MONITOR, Layout, PORT, Port, SERVICE, SERVICE_UID, TCP_MONITOR};
 use super::members;
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::addresses::IpFamily;
+use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 
 /// What says whose an object is.
 #[derive(Clone, Debug, PartialEq, Eq)]

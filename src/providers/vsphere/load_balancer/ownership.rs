@@ -16,6 +16,7 @@ use std::net::IpAddr;
 
 use super::layout::{self, Kind, Layout, Port};
 use super::objects::{Allocation, Marks, Objects, VirtualServer};
+use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
 /// What is known of the cluster and of the Service.
 #[derive(Clone, Copy, Debug)]
@@ -130,8 +131,10 @@ fn judge_unlisted(objects: &Objects, facts: &Facts<'_>, judged: &mut Judged) {
 }
 
 fn by_marks(marks: &Marks, kind: Kind, facts: &Facts<'_>) -> ByMarks {
-    if let (Some(own), Some(tagged)) = (facts.layout.cluster_uid.as_deref(), marks.cluster_uid.as_deref()) {
-        return if own == tagged { ByMarks::Ours } else { ByMarks::Foreign };
+    match by_cluster_uid(facts.layout.cluster_uid.as_deref(), marks.cluster_uid.as_deref()) {
+        OfCluster::This => return ByMarks::Ours,
+        OfCluster::Another => return ByMarks::Foreign,
+        OfCluster::Unknown => {}
     }
     let is_of_service = facts.service_uid.is_some_and(|uid| {
         let has_id = |port| facts.layout.has_id(marks.second, kind, uid, port, &marks.id);

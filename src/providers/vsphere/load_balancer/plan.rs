@@ -29,10 +29,11 @@ pub use references::Reference;
 use references::References;
 use rows::{Row, Rows};
 
-use super::layout::{CLUSTER_UID, Kind, Layout, Owner, Port, SERVICE_UID, has_own_form};
+use super::layout::{Kind, Layout, Owner, Port, SERVICE_UID, has_own_form};
 use super::members::{self, Member};
 use super::objects::{Allocation, Group, LbService, Marks, Monitor, Objects, PersistenceProfile, Pool, VirtualServer};
 use super::wanted::Features;
+use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 use crate::providers::vsphere::nsx::tags::Tags;
 
 /// A load balancer that a Service is to have, or is no longer to have. A Service with two families has two.

@@ -9,8 +9,9 @@
 
 use std::net::IpAddr;
 
-use super::static_route::{CLUSTER_NAME, CLUSTER_UID, Listed, name_hint};
+use super::static_route::{CLUSTER_NAME, Listed, name_hint};
 use crate::clients::nsx::Object;
+use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 
 /// Whose a route is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +41,10 @@ pub fn judge(object: &Object, listed: &Listed, cluster: &Cluster<'_>) -> Ownersh
     if object.tag(CLUSTER_NAME) != Some(cluster.name) {
         return Ownership::Foreign;
     }
-    if let (Some(own), Some(tagged)) = (cluster.uid, object.tag(CLUSTER_UID)) {
-        return if own == tagged { Ownership::Ours } else { Ownership::Foreign };
+    match by_cluster_uid(cluster.uid, object.tag(CLUSTER_UID)) {
+        OfCluster::This => return Ownership::Ours,
+        OfCluster::Another => return Ownership::Foreign,
+        OfCluster::Unknown => {}
     }
     let is_of_node = (cluster.is_node)(name_hint(&listed.id));
     let leads_to_node = || {

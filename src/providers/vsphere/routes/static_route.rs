@@ -13,14 +13,13 @@ use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::Object;
 use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
 use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
+use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 use crate::providers::vsphere::nsx::tags::Tags;
 
 /// The scope of the tag with the cluster's name.
 pub const CLUSTER_NAME: &str = "vsphere.k8s.io/cluster-name";
 /// The scope of the tag with the name of the Node.
 pub const NODE_NAME: &str = "vsphere.k8s.io/node-name";
-/// The scope of the tag with what identifies the cluster. The Go program does not know it.
-pub const CLUSTER_UID: &str = "cluster-uid";
 /// The scope of the tag with the name of this program. The Go program does not know it for routes.
 pub const OWNER: &str = "owner";
 /// The name of this program, as load balancers of the Go program have it.

@@ -24,11 +24,12 @@ use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
 use crate::cloud::{Error, WritePermit};
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::load_balancer::layout::{
-    CLUSTER_UID, GROUPS, IDS, Kind, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, ServerFacts,
+    GROUPS, IDS, Kind, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, ServerFacts,
 };
 use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks, VirtualServer};
 use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort};
 use crate::providers::vsphere::load_balancer::{LATER, config_wrong, members};
+use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 use crate::providers::vsphere::nsx::{self, permit as permit_of};
 use crate::providers::vsphere::reason;
 
@@ -375,14 +376,13 @@ enum Created {
 
 /// An object that has the id already: it is ours if it names the Service and no other cluster.
 fn taken(request: &Request<'_>, kind: Kind, object: Object) -> Created {
-    let own = request.layout.cluster_uid.as_deref();
-    let is_service =
-        |marks: &Marks| *marks.service == *request.owner.to_string() && marks.second == request.layout.second;
-    let (marks, named) = (Marks::read(&object, request.layout), LbService::read(&object, request.layout));
-    let is_named = named.is_some_and(|named| named.is_named_as_ours);
-    let is_of_another = own.zip(object.tag(CLUSTER_UID)).is_some_and(|(own, tagged)| own != tagged);
-    match &marks {
-        _ if is_of_another || object.is_marked_for_delete() => Created::Taken,
+    let Request { layout, owner, .. } = *request;
+    let is_service = |marks: &Marks| *marks.service == *owner.to_string() && marks.second == layout.second;
+    // One load balancer service is for both families.
+    let second = layout.second.filter(|_| kind != Kind::LbService);
+    let is_named = layout.load_balancer_of(&object) == Some(second);
+    match &Marks::read(&object, layout) {
+        _ if is_of_another(layout, &object) || object.is_marked_for_delete() => Created::Taken,
         Some(marks) if is_service(marks) => Created::Here(object),
         None if is_named && kind == Kind::LbService => Created::Here(object),
         // With another one the address of the Service may change.
@@ -419,9 +419,13 @@ fn refused(doing: &str, error: &client::Error) -> Error {
 /// Whether an allocation is that of the Service, whose creation was not answered.
 fn is_own_allocation(Request { layout, owner, .. }: &Request<'_>, object: &Object) -> bool {
     let is_named = Marks::read(object, layout).is_some_and(|marks| *marks.service == *owner.to_string());
-    let tagged = object.tag(CLUSTER_UID);
-    let is_of_another = layout.cluster_uid.as_deref().zip(tagged).is_some_and(|(own, tagged)| own != tagged);
-    is_named && !is_of_another && layout.has_id(layout.second, Kind::Allocation, owner.uid, None, object.id())
+    is_named
+        && !is_of_another(layout, object)
+        && layout.has_id(layout.second, Kind::Allocation, owner.uid, None, object.id())
+}
+
+fn is_of_another(layout: &Layout, object: &Object) -> bool {
+    by_cluster_uid(layout.cluster_uid.as_deref(), object.tag(CLUSTER_UID)) == OfCluster::Another
 }
 
 /// Somebody removed the tag with the Service.

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use super::{Known, Wanted, WantedPort};
 use crate::providers::vsphere::load_balancer::layout::{IDS, Kind, Port, Protocol, has_own_form};
 use crate::providers::vsphere::load_balancer::objects::{Marks, Monitor, Objects, Pool, VirtualServer};
+use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
 /// What is there for a port.
 #[derive(Clone, Copy)]
@@ -96,8 +97,8 @@ impl<'a> Search<'a> {
     /// The tag with the UID of the cluster is not enough: adopted objects get it with their first change.
     fn is_made_here(&self, server: &VirtualServer) -> bool {
         let Marks { id, cluster_uid, .. } = &server.marks;
-        let is_of_cluster = cluster_uid.is_some() && cluster_uid.as_deref() == self.known.layout.cluster_uid.as_deref();
-        self.ids.contains_key(&**id) || (is_of_cluster && has_own_form(id))
+        let of_cluster = by_cluster_uid(self.known.layout.cluster_uid.as_deref(), cluster_uid.as_deref());
+        self.ids.contains_key(&**id) || (of_cluster == OfCluster::This && has_own_form(id))
     }
 
     /// The row of a second virtual server of a port, which is on another address than the first. A pool that another row has is not in it.

@@ -13,6 +13,7 @@ use crate::providers::vsphere::load_balancer::objects::Allocation;
 use crate::providers::vsphere::load_balancer::ownership::Judged;
 use crate::providers::vsphere::load_balancer::plan::Step;
 use crate::providers::vsphere::load_balancer::wanted;
+use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 use crate::providers::vsphere::reason;
 
 /// The allocations whose addresses decide whether they are released: those that only a virtual server, while it is there,
@@ -98,9 +99,11 @@ impl ServiceCall<'_> {
     async fn delete_lb_service(&self, seen: &Seen) -> Result<(), Error> {
         let Selection::Managed { .. } = self.of.selection() else { return Ok(()) };
         let Ok(Some(lb_service)) = &seen.lb_service else { return Ok(()) };
-        let is_ours =
-            lb_service.cluster_uid.is_some() && lb_service.cluster_uid.as_deref() == self.layout.cluster_uid.as_deref();
-        if !is_ours || !lb_service.is_named_as_ours || self.inventory().servers_on(&lb_service.path) > 0 {
+        let of_cluster = by_cluster_uid(self.layout.cluster_uid.as_deref(), lb_service.cluster_uid.as_deref());
+        if of_cluster != OfCluster::This
+            || !lb_service.is_named_as_ours
+            || self.inventory().servers_on(&lb_service.path) > 0
+        {
             return Ok(());
         }
         let Some(_removing) = self.inventory().remove() else { return Ok(()) };

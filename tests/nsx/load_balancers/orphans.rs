@@ -172,3 +172,27 @@ async fn l_33_the_clean_up_goes_on_after_a_failure_and_tries_again_later() {
     })
     .await;
 }
+
+/// `--service-selector` leaves a Service to another process, the Go program for example.
+#[tokio::test]
+async fn what_a_service_of_another_process_needs_is_not_held() {
+    let world = World::start(Some(UID)).await;
+    for (name, last) in [("ns/theirs", 77), ("ns/gone", 78), ("ns/other-type", 79)] {
+        GoBalancer::new(NAME, name, [192, 0, 2, last].into()).put(&world.fake, "go");
+    }
+    let mut other_type = service("ns/other-type", &[("TCP", 80, 30082)]);
+    other_type.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
+    for service in [service("ns/theirs", &[("TCP", 80, 30080)]), other_type] {
+        let name = format!("ns/{}", service.metadata.name.clone().unwrap());
+        world.cluster.hidden.lock().unwrap().insert(name, service);
+    }
+    services(&world, &["ns/ours"]).await;
+    support::eventually("what nothing needs is held", crate::world::SOON, async || match world.held() {
+        8 => Ok(()),
+        held => Err(held),
+    })
+    .await;
+    reading(&world).await;
+    assert_eq!(world.held(), 8, "virtual server, pool, monitor and address of two Services");
+    assert_eq!(world.counted(), [1, 4, 4, 4, 4]);
+}

@@ -1,8 +1,9 @@
 //! Deletes load balancers whose Services are gone, and reports what names such Services and is held.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::OptionFuture;
@@ -14,13 +15,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::LoadBalancers;
+use super::objects::Objects;
 use super::orphans::{Decision, Orphans, Policy, is_certain};
 use super::ownership::{Facts, Judged, judge};
 use crate::base::error_chain::chain;
-use crate::cloud::{Error, LiveReads, WritePermit};
+use crate::cloud::{Error, LiveReads, Presence, WritePermit};
 
 /// How many live reads are under way.
 const READS: usize = 4;
+/// How many live reads at most follow from one reading for held objects.
+const MOST_READS: usize = 100;
+/// How long the answer is used.
+const LOOK: Duration = Duration::from_secs(30 * 60);
 
 /// See the file's header.
 pub(super) struct Cleanup {
@@ -28,13 +34,16 @@ pub(super) struct Cleanup {
     live: Arc<dyn LiveReads>,
     /// Never locked over an await.
     orphans: Mutex<Orphans>,
+    /// When the API server was asked for a Service with held objects, and whether nothing needs them. Never locked over an
+    /// await.
+    looked: Mutex<BTreeMap<Box<str>, (Instant, bool)>>,
     /// The term of the last reading that was looked at.
     term: AtomicU64,
 }
 
 impl Cleanup {
     pub(super) fn new(policy: Policy, live: Arc<dyn LiveReads>) -> Self {
-        Self { policy, live, orphans: Mutex::default(), term: AtomicU64::default() }
+        Self { policy, live, orphans: Mutex::default(), looked: Mutex::default(), term: AtomicU64::default() }
     }
 
     /// How many were found and are still there.
@@ -71,7 +80,7 @@ impl Cleanup {
             self.orphans.lock().begin_term();
         }
         let Ok(uid) = of.uid.read().await else { return };
-        self.report_held(of, uid.clone());
+        self.report_held(of, uid.clone()).await;
         let Some(uid) = uid.filter(|_| self.policy != Policy::Off) else { return };
         let (suspects, all) = of.inventory.suspects(&uid, &|service| of.nodes.has_service(service));
         let due = self.orphans.lock().note(suspects, began.into_std());
@@ -134,8 +143,9 @@ impl Cleanup {
         }
     }
 
-    /// Objects of Services that are not here, and that nothing shows to be of this cluster.
-    fn report_held(&self, of: &LoadBalancers, uid: Option<String>) {
+    /// Objects of Services that are not here, and that nothing shows to be of this cluster. While the API server has such a
+    /// Service, for example one that `--service-selector` leaves to another process, that may need them.
+    async fn report_held(&self, of: &LoadBalancers, uid: Option<String>) {
         let layout = of.layout(uid);
         let facts = Facts {
             layout: &layout,
@@ -145,11 +155,39 @@ impl Cleanup {
             lb_service: None,
             nodes: &BTreeSet::new(),
         };
-        for (service, objects) in of.inventory.not_here(&|service| of.nodes.has_service(service)) {
+        let all = of.inventory.not_here(&|service| of.nodes.has_service(service));
+        self.looked.lock().retain(|service, (at, _)| at.elapsed() < LOOK && all.iter().any(|(one, _)| one == service));
+        let mut reads = MOST_READS;
+        for (service, objects) in all {
             let Judged { mut held, unread, .. } = judge(&objects, &facts);
             held.allocations.extend(unread);
-            of.inventory.report_held(&service, &held);
+            let is_unneeded = match held.is_empty() {
+                true => Some(true),
+                false => self.is_unneeded(&service, &mut reads).await,
+            };
+            match is_unneeded {
+                Some(true) => of.inventory.report_held(&service, &held),
+                Some(false) => of.inventory.report_held(&service, &Objects::default()),
+                None => {}
+            }
         }
+    }
+
+    /// Whether nothing needs the load balancer of a Service, as the API server said within the last half hour; none while it
+    /// does not say, or was asked for others. `reads` is how often it may be asked.
+    async fn is_unneeded(&self, service: &str, reads: &mut usize) -> Option<bool> {
+        if let Some((_, is_unneeded)) = self.looked.lock().get(service) {
+            return Some(*is_unneeded);
+        }
+        let (namespace, name) = service.split_once('/').filter(|_| *reads > 0)?;
+        let live = self.live.service(namespace, name).await;
+        if matches!(live, Presence::Unknown(_)) {
+            *reads = 0;
+            return None;
+        }
+        *reads -= 1;
+        self.looked.lock().insert(service.into(), (Instant::now(), is_certain(&live)));
+        Some(is_certain(&live))
     }
 
     async fn is_certain(&self, service: &str) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
+use support::fake_nsx::Trouble;
 
 use super::orphans::reading;
 use super::world::*;
@@ -145,4 +146,28 @@ async fn groups_that_may_not_be_listed_keep_nothing_from_its_load_balancer() {
     world.ensured(&service("ns/other", &[("TCP", 80, 30081)])).await;
     world.delete(&one).await.unwrap();
     assert_eq!(both(&world).map(|all| all.len()), [0, 0]);
+}
+
+/// NSX gives another answer than expected, once.
+#[tokio::test]
+async fn groups_that_could_not_be_listed_are_listed_again_soon() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&restricted("ns/s")).await;
+    let [groups, _] = both(&world);
+    world.fake.change_by_hand("admin", path(&groups[0]), |group| {
+        group["expression"][0]["ip_addresses"] = json!(["0.0.0.0/1"]);
+    });
+    world.fake.next("LIST groups", Trouble::error(400, Some(500_042)));
+    world.sent();
+    let announced = world.announcement("ns/s");
+    advance(AGAIN).await;
+    support::eventually("the list fails", SOON, async || {
+        let count = world.fake.counts().of("LIST groups");
+        if count > 0 { Ok(()) } else { Err(count) }
+    })
+    .await;
+    advance(Duration::from_secs(300)).await;
+    announced.await;
+    world.ensure(&one).await.unwrap();
+    assert_eq!(both(&world)[0][0]["expression"][0]["ip_addresses"], json!(["10.1.0.0/16"]));
 }

@@ -3,11 +3,17 @@
 use std::time::Duration;
 
 use ccm::cloud::Error;
+use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool, Profile};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
-use support::fake_nsx::Trouble;
+use support::fake_nsx::go::{GoBalancer, TCP_PROFILE};
+use support::fake_nsx::{Model, Trouble};
 
 use super::world::*;
+use crate::world::advance;
+
+/// When something is tried again that somebody has to change first.
+const LATER: Duration = Duration::from_secs(300);
 
 fn one() -> Service {
     service("ns/s", &[("TCP", 80, 30080)])
@@ -46,7 +52,7 @@ async fn an_answer_that_is_not_known_is_tried_again_after_five_minutes() {
             Err(error) => error,
         };
         assert!(matches!(failed, Error::Failed { .. }), "{operation}: {failed:?}");
-        assert_eq!((word(&failed).as_str(), failed.retry_after()), ("NSXRefused", Some(Duration::from_secs(300))));
+        assert_eq!((word(&failed).as_str(), failed.retry_after()), ("NSXRefused", Some(LATER)));
     }
 }
 
@@ -86,7 +92,7 @@ async fn a_virtual_server_whose_tags_were_removed_is_named() {
     world.restart();
     world.sent();
     let error = world.ensure(&one).await.unwrap_err();
-    assert_eq!((word(&error).as_str(), error.retry_after()), ("NSXRefused", Some(Duration::from_secs(300))));
+    assert_eq!((word(&error).as_str(), error.retry_after()), ("NSXRefused", Some(LATER)));
     assert!(error.to_string().contains(&path) && error.to_string().contains("\"service\""), "{error}");
     let sent = world.sent();
     assert!(sent.len() < 25, "{sent:?}");
@@ -158,7 +164,6 @@ fn has_tag(tags: &Value, scope: &str, value: &str) -> bool {
 /// An earlier process knew the UID of the cluster, and wrote one of both.
 #[tokio::test]
 async fn pools_and_monitors_of_the_go_program_have_both_marks_before_the_first_deletion() {
-    use support::fake_nsx::go::GoBalancer;
     for (scope, value) in [("cluster-uid", UID), ("service-uid", "uid-of-ns/s")] {
         for (uid, marks) in [
             (Some(UID), &[("cluster-uid", UID), ("service-uid", "uid-of-ns/s")][..]),
@@ -196,7 +201,6 @@ async fn pools_and_monitors_of_the_go_program_have_both_marks_before_the_first_d
 /// A write of a pool or monitor says whose it is, too.
 #[tokio::test]
 async fn written_pools_and_monitors_of_the_go_program_are_marked_with_the_service() {
-    use support::fake_nsx::go::GoBalancer;
     let world = World::start(Some(UID)).await;
     GoBalancer::new(NAME, "ns/s", "192.0.2.77".parse().unwrap()).put(&world.fake, "go");
     let one = world.ensured(&one()).await;
@@ -206,4 +210,75 @@ async fn written_pools_and_monitors_of_the_go_program_are_marked_with_the_servic
         let tags = world.objects(collection)[0]["tags"].clone();
         assert!(has_tag(&tags, "service-uid", "uid-of-ns/s") && has_tag(&tags, "cluster-uid", UID), "{tags}");
     }
+}
+
+#[tokio::test]
+async fn what_the_configuration_names_and_nsx_does_not_have_is_said_before_anything_is_created() {
+    let of_class = |pool: &str, tcp: &str| {
+        let (pool, tcp) = (Some(Pool::Id(pool.to_owned())), Some(Profile::Path(tcp.to_owned())));
+        Config { common: Class { pool, tcp, ..config().common }, ..config() }
+    };
+    let gateway = Config { tier1: Some("/infra/tier-1s/none".to_owned()), ..config() };
+    for (config, expected) in [
+        (of_class("none", TCP_PROFILE), "the IP pool none"),
+        (of_class("p1", "/infra/lb-app-profiles/none"), "the application profile /infra/lb-app-profiles/none"),
+        (gateway, "the tier-1 gateway /infra/tier-1s/none"),
+    ] {
+        let world = World::with(Model::small(), Some(UID), config).await;
+        let error = world.ensure(&one()).await.unwrap_err();
+        assert_eq!((word(&error).as_str(), error.retry_after()), ("LoadBalancerConfigWrong", Some(LATER)), "{error}");
+        assert!(error.to_string().starts_with(expected), "{error}");
+        world.sent();
+        let error = world.ensure(&service("ns/other", &[("TCP", 80, 30080)])).await.unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{error}");
+        assert_eq!((world.sent(), world.counted()), (Vec::new(), [0; 5]), "known for a while, and nothing is created");
+
+        // Somebody creates it.
+        let subnet = json!({
+            "resource_type": "IpAddressPoolStaticSubnet", "cidr": "198.51.100.0/24",
+            "allocation_ranges": [{"start": "198.51.100.5", "end": "198.51.100.9"}],
+        });
+        let profile = json!({"resource_type": "LBFastTcpProfile", "display_name": "none"});
+        match expected.split(' ').nth(1) {
+            Some("IP") => {
+                world.fake.put_by_hand("admin", "/infra/ip-pools/none", json!({"display_name": "none"}));
+                world.fake.put_by_hand("admin", "/infra/ip-pools/none/ip-subnets/s1", subnet);
+            }
+            Some("application") => world.fake.put_by_hand("admin", "/infra/lb-app-profiles/none", profile),
+            _ => world.fake.put_by_hand("admin", "/infra/tier-1s/none", json!({"display_name": "none"})),
+        }
+        advance(LATER).await;
+        world.ensured(&one()).await;
+        assert_eq!(world.counted(), [1; 5], "{expected}");
+    }
+}
+
+/// An account may use what it may not read.
+#[tokio::test]
+async fn what_may_not_be_read_is_used() {
+    let world = World::start(Some(UID)).await;
+    for operation in ["GET ip-pools", "GET lb-app-profiles", "GET tier-1s"] {
+        world.fake.deny("admin", operation);
+    }
+    world.ensured(&one()).await;
+    assert_eq!(world.counted(), [1; 5]);
+}
+
+/// NSX refuses each change of a virtual server of the Go program whose group is gone: another program set it.
+#[tokio::test]
+async fn a_change_that_cannot_have_an_effect_ends_soon() {
+    let world = World::start(Some(UID)).await;
+    let paths = GoBalancer::new(NAME, "ns/s", "192.0.2.77".parse().unwrap()).put(&world.fake, "go");
+    let group = "/infra/domains/default/groups/of-somebody";
+    world.fake.put_by_hand("admin", group, json!({"display_name": "of somebody"}));
+    let server = paths.values().find(|path| path.contains("/lb-virtual-servers/")).unwrap();
+    world.fake.change_by_hand("admin", server, |server| {
+        server["access_list_control"] = json!({"action": "ALLOW", "group_path": group, "enabled": true});
+    });
+    let one = world.ensured(&one()).await;
+    assert!(world.fake.force_delete_by_hand("admin", group));
+    world.sent();
+    let error = world.ensure(&moved(&one, &[("TCP", 80, 30090)])).await.unwrap_err();
+    let sent = world.sent();
+    assert!(error.to_string().contains(server.as_str()) && sent.len() < 50, "{error}: {sent:?}");
 }

@@ -1,10 +1,13 @@
 //! An administrator deletes parts of a load balancer by force, though others refer to them, and then the Service changes.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use support::fake_nsx::go::GoBalancer;
 use support::fake_nsx::{Model, Realization, Trouble};
 
+use super::orphans::reading;
 use super::world::*;
 use crate::routes::world::node;
 
@@ -68,4 +71,42 @@ async fn an_allocation_without_address_is_released_beside_a_virtual_server_that_
     refused.restart();
     refused.delete(&one).await.unwrap();
     assert_eq!((own(&refused), refused.objects("lb-virtual-servers").len()), (0, 1));
+}
+
+/// The Service was this process's, then that of another one, and is deleted by this one: what it knows is older than that.
+#[tokio::test]
+async fn a_service_that_comes_back_to_be_deleted_is_looked_at_again() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    let other = World::on(Arc::clone(&world.fake), NAME, Some(UID), config());
+    other.delete(&one).await.unwrap();
+    for _ in 0..2 {
+        reading(&world).await;
+    }
+    support::eventually("it is gone", crate::world::SOON, async || {
+        let shown = world.get(&one).await;
+        if matches!(shown, Ok(None)) { Ok(()) } else { Err(format!("{shown:?}")) }
+    })
+    .await;
+    let again = other.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    world.delete(&again).await.unwrap();
+    assert_eq!(world.counted()[1..], [0; 4]);
+}
+
+/// A virtual server of a second load balancer that lost the tag with its Service.
+#[tokio::test]
+async fn a_second_virtual_server_whose_tags_were_removed_is_named() {
+    let mut world = World::dual(Some(UID)).await;
+    let dual = of_families(service("ns/s", &[("TCP", 80, 30080)]), "PreferDualStack", &["IPv4", "IPv6"]);
+    let dual = world.ensured(&dual).await;
+    let servers = world.objects("lb-virtual-servers");
+    let second = servers.iter().find(|server| server["tags"].to_string().contains("ipfamily")).unwrap();
+    let path = second["path"].as_str().unwrap();
+    world.fake.change_by_hand("operator", path, |object| {
+        object["tags"].as_array_mut().unwrap().retain(|tag| tag["scope"] != "service");
+    });
+    world.restart();
+    let error = world.ensure(&dual).await.unwrap_err();
+    assert!(error.to_string().contains(path) && error.to_string().contains("\"service\""), "{error}");
+    assert_eq!(world.counted(), [1, 2, 2, 2, 2]);
 }

@@ -1,5 +1,5 @@
 //! The sequences of requests of the Go program for load balancers. Ours are shorter where they may be: the five lists are read
-//! once for all Services, what was just written is not read again, and application profiles with paths are not looked up.
+//! once for all Services, and so is what the configuration names; what was just written is not read again.
 
 use serde_json::json;
 use support::fake_nsx::{Model, Realization, Trouble};
@@ -30,6 +30,10 @@ async fn seq_01_first_ensure_and_seq_03_its_repetition() {
         let status = world.ensure(&one).await.unwrap();
         assert_eq!(addresses(&status), ["192.0.2.5".parse::<std::net::IpAddr>().unwrap()]);
         let made = [
+            // Whether there is what the configuration names, once in a term.
+            "GET ip-pools",
+            "GET lb-app-profiles",
+            "GET tier-1s",
             "PUT lb-monitor-profiles",
             "PUT lb-pools",
             "PATCH ip-allocations",

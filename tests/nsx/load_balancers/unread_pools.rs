@@ -119,3 +119,28 @@ async fn no_deletion_ends_while_an_address_may_be_left_in_the_pool() {
         assert_eq!((world.get(&two).await.unwrap(), allocations(&world)), (None, 0));
     }
 }
+
+/// The Service no longer asks for the second family, whose pool may not be listed.
+#[tokio::test]
+async fn no_family_is_gone_while_its_address_may_be_left_in_the_pool() {
+    for is_crashed in [false, true] {
+        let mut world = World::dual(Some(UID)).await;
+        let dual = of_families(service("ns/s", &[("TCP", 80, 30080)]), "PreferDualStack", &["IPv4", "IPv6"]);
+        let dual = world.ensured(&dual).await;
+        world.fake.deny("admin", "/infra/ip-pools/p6");
+        world.restart();
+        let single = of_families(dual, "SingleStack", &["IPv4"]);
+        for _ in 0..2 {
+            let left = world.ensure(&single).await.unwrap_err();
+            assert_eq!(word(&left), "NSXNoPermission", "{left}");
+            if is_crashed {
+                world.restart();
+            }
+        }
+        assert_eq!((world.objects("lb-virtual-servers").len(), world.objects("ip-allocations").len()), (1, 2));
+        world.fake.allow("admin", "/infra/ip-pools/p6");
+        advance(std::time::Duration::from_secs(61)).await;
+        world.ensured(&single).await;
+        assert_eq!(world.objects("ip-allocations").len(), 1);
+    }
+}

@@ -5,6 +5,7 @@
 mod nsx;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -89,6 +90,27 @@ pub struct Names {
     pub pools: BTreeMap<String, Vec<String>>,
     /// The paths of the profiles of each protocol and name.
     pub profiles: BTreeMap<(Protocol, String), Vec<String>>,
+}
+
+/// What the configuration names by its id or path, and NSX is to have.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Configured {
+    /// The IP pool of this id.
+    AddressPool(String),
+    /// The application profile of this path.
+    Profile(String),
+    /// The tier-1 gateway of this path.
+    Gateway(String),
+}
+
+impl fmt::Display for Configured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddressPool(id) => write!(f, "the IP pool {id}"),
+            Self::Profile(path) => write!(f, "the application profile {path}"),
+            Self::Gateway(path) => write!(f, "the tier-1 gateway {path}"),
+        }
+    }
 }
 
 /// The nodes that a pool is to have.
@@ -178,6 +200,12 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// As [`Backend::read`].
     async fn read_allocations(&self, pool: &str, each: Each<'_>) -> Result<(), Error>;
+
+    /// Whether there is what the configuration names.
+    ///
+    /// # Errors
+    /// As [`Backend::read`].
+    async fn has(&self, what: &Configured) -> Result<bool, Error>;
 
     /// Makes a change. An object that another client has changed meanwhile is recorded as it is now instead: plan again.
     ///

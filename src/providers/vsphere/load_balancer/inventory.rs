@@ -21,7 +21,8 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::backend::{Change, Full, Names, Usage};
+use super::RECENT;
+use super::backend::{Change, Configured, Full, Names, Usage};
 use super::contents::merge::{Before, Merged, Read, merge};
 use super::contents::{Contents, Selection, Unusable};
 use super::layout::Layout;
@@ -62,6 +63,8 @@ pub struct Inventory {
     pub usage_reading: single::Single,
     /// The creation of the load balancer service.
     pub lb_service_creation: single::Single,
+    /// A look at whether NSX has what the configuration names.
+    pub configured_reading: single::Single,
 }
 
 /// Never locked over an await.
@@ -90,7 +93,7 @@ struct State {
     references_failure: Option<Reason>,
     /// The pools whose allocations the last reading could not list, each with the reason.
     unread: BTreeMap<Box<str>, Failure>,
-    /// The pools that objects of Services named which are or were being deleted, while one is unread.
+    /// The pools that objects named which are or were being deleted, by Service, while one is unread.
     pools: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Services, by namespace and name, whose syncs wait for a reading.
     waiting: BTreeSet<Box<str>>,
@@ -108,6 +111,10 @@ struct State {
     busy: BTreeSet<Box<str>>,
     /// How full the load balancer service is.
     room: Option<Room>,
+    /// What the configuration names, and since when it is known that NSX does not have it; none if NSX has it.
+    configured: BTreeMap<Configured, Option<Instant>>,
+    /// Services that are being deleted, and not needed since.
+    deleted: BTreeSet<Box<str>>,
     /// Services that wait until an address is released.
     without_address: BTreeSet<Box<str>>,
     /// Services that wait until there is room on the load balancer service.
@@ -205,8 +212,10 @@ impl Inventory {
     pub fn new(leads: Leads) -> Self {
         let state = Mutex::new(State { leads, ..State::default() });
         let (events, completed) = (broadcast::Sender::new(BACKLOG), watch::Sender::new(0));
-        let (usage_reading, lb_service_creation) = (single::Single::default(), single::Single::default());
-        Self { state, wake: Notify::new(), events, completed, usage_reading, lb_service_creation }
+        let single = single::Single::default;
+        let (usage_reading, lb_service_creation, configured_reading) = (single(), single(), single());
+        let wake = Notify::new();
+        Self { state, wake, events, completed, usage_reading, lb_service_creation, configured_reading }
     }
 
     /// Begins a call of this term. What was known in another one is forgotten.
@@ -324,7 +333,35 @@ impl Inventory {
         now
     }
 
-    /// When that was for the last time.
+    /// A deletion of this Service begins, or goes on. Its first look is no earlier than the last answer that is noted: another
+    /// process may have looked after the Service since.
+    pub fn begin_deletion(&self, service: &str) {
+        let mut state = self.state.lock();
+        if state.deleted.insert(service.into()) {
+            state.answered.insert(service.into(), Instant::now());
+        }
+    }
+
+    /// The Service is needed: a later deletion is another one.
+    pub fn is_needed(&self, service: &str) {
+        self.state.lock().deleted.remove(service);
+    }
+
+    /// Whether NSX has what the configuration names, if that was looked at: in this term, or, if it was missing, lately.
+    pub fn configured(&self, what: &Configured) -> Option<bool> {
+        match self.state.lock().configured.get(what)? {
+            None => Some(true),
+            Some(missing) => (missing.elapsed() < RECENT).then_some(false),
+        }
+    }
+
+    /// Notes whether it has.
+    pub fn note_configured(&self, what: &Configured, is_there: bool) {
+        let missing = (!is_there).then(Instant::now);
+        self.state.lock().configured.insert(what.clone(), missing);
+    }
+
+    /// When the last write about this Service was answered, or its deletion began.
     pub fn last_answer(&self, service: &str) -> Option<Instant> {
         self.state.lock().answered.get(service).copied()
     }
@@ -335,6 +372,7 @@ impl Inventory {
         state.complete.insert(service.into(), families);
         state.without_address.remove(service);
         state.without_room.remove(service);
+        state.pools.remove(service);
         // What it has taken is there.
         if let Some(room) = &mut state.room {
             room.taken.retain(|(taker, _), _| **taker != *service);
@@ -356,6 +394,8 @@ impl Inventory {
         let mut state = self.state.lock();
         state.complete.remove(service);
         state.answered.remove(service);
+        state.deleted.remove(service);
+        state.pools.remove(service);
         state.without_address.remove(service);
         state.without_room.remove(service);
         state.waiting.remove(service);
@@ -450,7 +490,7 @@ impl Inventory {
         state.unread.iter().find(|(pool, _)| is_one(pool)).map(|(_, failure)| failure.error())
     }
 
-    /// Notes the pools of addresses that the objects of a Service name which is being deleted. Those that were ever noted.
+    /// Notes the pools of addresses that objects name which are being deleted. Those that were ever noted of the Service.
     pub fn note_pools<'a>(&self, service: &str, named: impl Iterator<Item = &'a str>) -> BTreeSet<Box<str>> {
         let mut state = self.state.lock();
         // Without a note a deletion waits until all pools are read.

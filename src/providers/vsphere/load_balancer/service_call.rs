@@ -29,6 +29,9 @@ use crate::providers::vsphere::reason;
 /// When an address is read again that NSX does not give at the moment.
 const SOON: Duration = Duration::from_secs(10);
 
+/// A step that is made so often in a row has no effect. Others that create the load balancer service may come first a few times.
+const MOST_IN_A_ROW: usize = 12;
+
 /// See the file's header.
 pub(super) struct ServiceCall<'a> {
     pub(super) of: &'a LoadBalancers,
@@ -77,6 +80,24 @@ impl Target {
     /// The address that it has.
     pub(super) fn address(&self) -> Option<IpAddr> {
         plan::address(&self.wanted, &self.ours)
+    }
+}
+
+/// The steps that a call has made.
+#[derive(Default)]
+pub(super) struct Steps {
+    made: usize,
+    last: String,
+    in_a_row: usize,
+}
+
+impl Steps {
+    /// Notes a step. Whether it was made too often without another one between.
+    pub(super) fn repeats(&mut self, step: &Step<'_>) -> bool {
+        let step = step.to_string();
+        self.in_a_row = if step == self.last { self.in_a_row + 1 } else { 1 };
+        (self.made, self.last) = (self.made + 1, step);
+        self.in_a_row > MOST_IN_A_ROW
     }
 }
 
@@ -342,13 +363,12 @@ impl<'a> ServiceCall<'a> {
         Err(Error::Failed { reason: reason::NSXUnavailable, message, after: Some(SOON) })
     }
 
-    /// Why a call ends that changes and changes. `last` is what it did last.
-    pub(super) fn endless(&self, last: &str) -> Error {
+    /// Why a call ends that changes and changes.
+    pub(super) fn endless(&self, steps: &Steps) -> Error {
         let message = format!(
             "the load balancer of Service {} is not as it is to be after {} changes: another client changes it, too, or a \
-             change has no effect; the last one: {last}",
-            self.key,
-            self.most_steps()
+             change has no effect; the last one: {}",
+            self.key, steps.made, steps.last
         );
         Error::Failed { reason: reason::NSXRefused, message, after: None }
     }

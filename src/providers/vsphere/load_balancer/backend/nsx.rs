@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use self::decode::{family_of, has_address, subnets_of, usage_of};
-use super::{Backend, Change, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Usage};
+use super::{Backend, Change, Configured, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Usage};
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::Reservation;
 use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
@@ -520,6 +520,19 @@ impl Backend for Nsx {
                 }
                 Err(error) => return Err(not_listed(&path, &error)),
             }
+        }
+    }
+
+    async fn has(&self, what: &Configured) -> Result<bool, Error> {
+        let (path, operation) = match what {
+            Configured::AddressPool(id) => (format!("{ADDRESS_POOLS}/{id}"), "ip-pools.get"),
+            Configured::Profile(path) => (path.clone(), "lb-app-profiles.get"),
+            Configured::Gateway(path) => (path.clone(), "tier-1s.get"),
+        };
+        match self.client.get(&path, operation, Priority::Urgent).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_missing(&error) => Ok(false),
+            Err(error) => Err(failed(&format!("read {path}"), None, &error)),
         }
     }
 

@@ -113,6 +113,11 @@ impl Inventory {
             true => backend.read_references(&mut each).await.err(),
             false => None,
         };
+        // What may not be listed keeps nothing else from being read; any other failure is of the moment.
+        let references_failure = match references_failure {
+            Some(error) if error.reason() != reason::NSXNoPermission => return Err(error),
+            other => other,
+        };
         let has_references = is_full && references_failure.is_none();
         if !has_references {
             contents.forget_references();

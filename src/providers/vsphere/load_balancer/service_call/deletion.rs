@@ -3,7 +3,7 @@
 use tracing::warn;
 
 use super::pools::check_absence;
-use super::{Seen, ServiceCall, Target, next};
+use super::{Seen, ServiceCall, Steps, Target, next};
 use crate::base::error_chain::chain;
 use crate::cloud::Error;
 use crate::providers::vsphere::load_balancer::contents::Selection;
@@ -26,9 +26,10 @@ fn undecided(seen: &Seen) -> Vec<Allocation> {
 
 impl ServiceCall<'_> {
     pub(in crate::providers::vsphere::load_balancer) async fn delete(mut self) -> Result<(), Error> {
+        self.inventory().begin_deletion(&self.key);
         self.check(Need::Any)?;
         let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool: false };
-        let mut last = String::new();
+        let mut steps = Steps::default();
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             self.note_pools(&seen);
@@ -50,9 +51,11 @@ impl ServiceCall<'_> {
                 self.check(Need::Second)?;
             }
             self.perform(target, &step).await?;
-            last = step.to_string();
+            if steps.repeats(&step) {
+                break;
+            }
         }
-        Err(self.endless(&last))
+        Err(self.endless(&steps))
     }
 
     /// An allocation that NSX refuses an address: no virtual server has it, whoever made that.

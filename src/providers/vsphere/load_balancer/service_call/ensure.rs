@@ -7,11 +7,11 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
 
 use super::pools::unless_outdated;
-use super::{Seen, ServiceCall, Target, next};
+use super::{Seen, ServiceCall, Steps, Target, next};
 use crate::cloud::{Error, Reason};
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::config::{CompleteClass, Pool, Profile};
-use crate::providers::vsphere::load_balancer::backend::{Full, Parts, Usage};
+use crate::providers::vsphere::load_balancer::backend::{Configured, Full, Parts, Usage};
 use crate::providers::vsphere::load_balancer::families::{Asked, Balancer};
 use crate::providers::vsphere::load_balancer::inventory::{Creating, Need};
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
@@ -27,11 +27,9 @@ use crate::providers::vsphere::routes::Adoption;
 struct Progress<'a> {
     /// Keeps the load balancer service.
     creating: Option<Creating<'a>>,
-    /// The load balancers that the load balancer service has room for.
-    with_room: BTreeSet<Option<IpFamily>>,
     /// The load balancers whose address was reserved by this call.
     allocated: BTreeSet<Option<IpFamily>>,
-    /// The load balancers whose pool of addresses has their family.
+    /// The load balancers of which this call has checked whether they can be created.
     checked: BTreeSet<Option<IpFamily>>,
     /// Why a load balancer is not as it is to be. This call makes no further step for it; the other one goes on.
     failed: BTreeMap<Option<IpFamily>, Error>,
@@ -50,8 +48,8 @@ impl<'a> ServiceCall<'a> {
         wanted::features_of(self.service, self.of.config.snat_disabled, IpFamily::V4)?;
         let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool };
         self.check(Need::Any)?;
-        let mut progress = Progress::default();
-        let mut last = String::new();
+        self.inventory().is_needed(&self.key);
+        let (mut progress, mut steps) = (Progress::default(), Steps::default());
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             self.check_lb_service(&seen).map_err(|error| self.unless_outdated(error))?;
@@ -65,6 +63,7 @@ impl<'a> ServiceCall<'a> {
                 continue;
             }
             let targets = self.targets(&seen, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
+            self.note_removed(&targets);
             let open = targets.iter().filter(|target| !progress.failed.contains_key(&target.balancer.second));
             let Some((target, step)) = next(open, &seen) else {
                 return match progress.failed.is_empty() {
@@ -83,9 +82,11 @@ impl<'a> ServiceCall<'a> {
                     }
                 }
             }
-            last = step.to_string();
+            if steps.repeats(&step) {
+                break;
+            }
         }
-        Err(self.endless(&last))
+        Err(self.endless(&steps))
     }
 
     /// Makes one step, if it may be made.
@@ -99,16 +100,7 @@ impl<'a> ServiceCall<'a> {
         self.check_missed(step)?;
         let which = target.balancer.second;
         if is_creation(step) {
-            self.check_choice(seen, target)?;
-            if !progress.with_room.contains(&which) {
-                self.check_room(seen, target).await?;
-                progress.with_room.insert(which);
-            }
-            let family = asked.required(&target.balancer).filter(|_| has_no_address(target));
-            if let Some(family) = family.filter(|_| !progress.checked.contains(&which)) {
-                self.check_family(target, family).await?;
-                progress.checked.insert(which);
-            }
+            self.check_creation(asked, seen, target, progress).await?;
         }
         let is_made = matches!(step, Step::CreateLbService | Step::CreateServer { .. });
         if is_made && progress.creating.is_none() {
@@ -149,9 +141,30 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
+    /// What can be refused is refused before anything is created.
+    async fn check_creation(
+        &self,
+        asked: &Asked<'_>,
+        seen: &Seen,
+        target: &Target,
+        progress: &mut Progress<'a>,
+    ) -> Result<(), Error> {
+        self.check_choice(seen, target)?;
+        if !progress.checked.insert(target.balancer.second) {
+            return Ok(());
+        }
+        self.check_configured(seen, target).await?;
+        self.check_room(seen, target).await?;
+        match asked.required(&target.balancer).filter(|_| has_no_address(target)) {
+            Some(family) => self.check_family(target, family).await,
+            None => Ok(()),
+        }
+    }
+
     /// Nothing is left to do.
     fn completed(&self, asked: &Asked<'_>, targets: &[Target], seen: &Seen) -> Result<LoadBalancerStatus, Error> {
         let wanted = || targets.iter().filter(|target| target.balancer.is_wanted);
+        self.check_removed(&wanted().filter_map(Target::address).collect::<Vec<_>>())?;
         self.inventory().completed(&self.key, wanted().map(|target| target.balancer.family).collect());
         let mut ignored: Vec<&str> = Vec::new();
         for field in wanted().flat_map(|target| plan::ignored(&target.wanted, &target.known(seen))) {
@@ -220,6 +233,47 @@ impl<'a> ServiceCall<'a> {
     fn unless_outdated(&self, error: Error) -> Error {
         let is_of_names = error.reason() == reason::LoadBalancerConfigWrong;
         if is_of_names { unless_outdated(self.of, &self.key, error) } else { error }
+    }
+
+    /// Whether NSX has what the configuration names by id or path: what NSX would refuse later is refused before anything is
+    /// created. What it names otherwise was found by a reading.
+    async fn check_configured(&self, seen: &Seen, target: &Target) -> Result<(), Error> {
+        let Some(Parts { address_pool, tier1, .. }) = &target.parts else { return Ok(()) };
+        let names = self.inventory().names();
+        let listed: BTreeSet<&String> = names.pools.values().chain(names.profiles.values()).flatten().collect();
+        let mut all = BTreeSet::new();
+        if has_no_address(target) && !listed.contains(address_pool) {
+            all.insert(Configured::AddressPool(address_pool.clone()));
+        }
+        let profiles = target.wanted.ports.iter().map(|port| &port.profile);
+        let profiles = profiles.filter(|path| !listed.contains(path));
+        all.extend(profiles.cloned().map(Configured::Profile));
+        if let (Ok(None), Some(path)) = (&seen.lb_service, tier1) {
+            all.insert(Configured::Gateway(path.clone()));
+        }
+        for what in all {
+            if !self.has(&what).await? {
+                return Err(config_wrong(format!("{what}, which the configuration names, is not found in NSX")));
+            }
+        }
+        Ok(())
+    }
+
+    async fn has(&self, what: &Configured) -> Result<bool, Error> {
+        if let Some(known) = self.inventory().configured(what) {
+            return Ok(known);
+        }
+        let _only = self.inventory().configured_reading.begin().await;
+        if let Some(known) = self.inventory().configured(what) {
+            return Ok(known);
+        }
+        let is_there = match self.of.backend.has(what).await {
+            // It may be there, and NSX says so when it is used.
+            Err(error) if error.reason() == reason::NSXNoPermission => true,
+            answer => answer?,
+        };
+        self.inventory().note_configured(what, is_there);
+        Ok(is_there)
     }
 
     /// Whether the load balancer service has room for what is to be created. Where it does not say, NSX does when it is full.

@@ -81,6 +81,24 @@ impl ServiceCall<'_> {
         self.inventory().note_pools(&self.key, named.iter().map(AsRef::as_ref))
     }
 
+    /// Notes the pools that objects of a load balancer name which is being deleted because the Service has another family.
+    pub(super) fn note_removed(&self, targets: &[Target]) {
+        for target in targets.iter().filter(|target| !target.balancer.is_wanted) {
+            self.inventory().note_pools(&self.key, target.ours.address_pools());
+        }
+    }
+
+    /// Whether nothing is left of the addresses that the Service reports beside those that it has.
+    pub(super) fn check_removed(&self, addresses: &[IpAddr]) -> Result<(), Error> {
+        let removed: Vec<IpAddr> =
+            self.ingress.iter().copied().filter(|address| !addresses.contains(address)).collect();
+        if removed.is_empty() {
+            return Ok(());
+        }
+        let named = self.inventory().note_pools(&self.key, std::iter::empty());
+        check_absence(self.of, self.service, &self.key, &removed, &named)
+    }
+
     /// Whether an address may be chosen: what is created for a load balancer without virtual server could get a second one.
     pub(super) fn check_choice(&self, seen: &Seen, target: &Target) -> Result<(), Error> {
         let (ours, second, family) = (&target.ours, target.balancer.second, target.balancer.family);

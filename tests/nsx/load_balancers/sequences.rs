@@ -1,6 +1,7 @@
 //! The sequences of requests of the Go program for load balancers. Ours are shorter where they may be: the five lists are read
 //! once for all Services, and so is what the configuration names; what was just written is not read again.
 
+use ccm::cloud::Error;
 use serde_json::json;
 use support::fake_nsx::{Model, Realization, Trouble};
 
@@ -376,4 +377,24 @@ async fn what_all_services_need_is_read_and_created_once() {
         assert_eq!(count(&sent, "GET lb-services"), 0, "none meets what another one has created");
     }
     assert_eq!(world.counted(), [1, 16, 16, 16, 16]);
+}
+
+/// One that began while others were deleted would have to be repeated for them.
+#[tokio::test]
+async fn many_deletions_at_once_need_one_more_reading() {
+    let world = World::start(Some(UID)).await;
+    let mut services = Vec::new();
+    for number in 0..8 {
+        services.push(world.ensured(&service(&format!("ns/s{number}"), &[("TCP", 80, 30080 + number)])).await);
+    }
+    crate::world::advance(std::time::Duration::from_secs(10)).await;
+    world.sent();
+    let all = futures::future::join_all(services.iter().map(|service| world.try_delete(service))).await;
+    assert!(all.iter().all(|one| matches!(one, Err(Error::Pending { .. }))), "{all:?}");
+    for service in &services {
+        world.delete(service).await.unwrap();
+    }
+    let sent = world.sent();
+    assert_eq!(sent.iter().filter(|one| *one == "LIST lb-services").count(), 1, "{sent:?}");
+    assert_eq!(world.counted(), [0; 5]);
 }

@@ -1,9 +1,10 @@
 //! What NSX has of load balancers, for all Services: readings of everything, with what this program has read and written
 //! since.
 //!
-//! A reading begins when a sync asks for one, at most every 10 s. Half an hour after the first one of a term, and after each of
-//! these, one includes all groups and persistence profiles; nothing else is read in between. No sync waits for a reading: it ends
-//! with [`Error::Pending`], and its Service is announced when the reading is there. Everything is forgotten when the lead ends.
+//! A reading begins when a sync asks for one, at most every 10 s; one that is to show what writes have left waits up to 5 s for
+//! the calls about other Services. Half an hour after the first reading of a term, and after each such one, a reading includes
+//! all groups and persistence profiles; nothing else is read in between. No sync waits for a reading: it ends with
+//! [`Error::Pending`], and its Service is announced when the reading is there. Everything is forgotten when the lead ends.
 //!
 //! A pool of addresses that this account may not list delays no other Service: the objects known in it stay, and it is
 //! *unread* ([`Inventory::unread`]).
@@ -34,6 +35,8 @@ use crate::providers::vsphere::nsx::Leads;
 
 /// A sync that waits for a reading is repeated after this time at the latest.
 const AT_MOST: Duration = Duration::from_secs(60);
+/// How long a reading that shows what writes have left waits at most for the calls of other Services.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How long it is known how full the load balancer service is.
 const USAGE_LIFE: Duration = Duration::from_secs(10);
 /// Of so many Services is known at most which pools they had.
@@ -85,6 +88,8 @@ struct State {
     /// When the last one began.
     attempted: Option<Instant>,
     is_asked: bool,
+    /// Until when a reading that was asked for waits for the calls of other Services: afterwards they would ask for another one.
+    patient_until: Option<Instant>,
     /// When groups and persistence profiles were asked for, or, before that, when the first reading began.
     listed: Option<Instant>,
     /// Whether the next reading includes groups and persistence profiles.
@@ -165,7 +170,11 @@ pub struct Busy<'a> {
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.inventory.state.lock().busy.remove(&self.service);
+        let mut state = self.inventory.state.lock();
+        state.busy.remove(&self.service);
+        if state.busy.is_empty() && state.patient_until.is_some() {
+            self.inventory.wake.notify_one();
+        }
     }
 }
 
@@ -263,7 +272,10 @@ impl Inventory {
                 Need::After(moment) => state.attempted.is_some_and(|began| began > moment),
             };
         if !will_meet {
-            state.is_asked = true;
+            match need {
+                Need::After(_) => drop(state.patient_until.get_or_insert(Instant::now() + PATIENCE)),
+                Need::Any | Need::Second => state.is_asked = true,
+            }
             self.wake.notify_one();
         }
         match &state.failure {

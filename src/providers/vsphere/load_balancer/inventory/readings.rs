@@ -38,9 +38,10 @@ impl State {
         let (failures, said) = self.failure.as_ref().map_or((0, None), |failure| (failure.in_a_row, failure.after));
         let pause = BETWEEN.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
         let earliest = self.attempted.map_or(now, |attempted| attempted + pause.max(said.unwrap_or_default()));
-        match self.is_asked {
-            true => Some(earliest),
-            false => self.listed.filter(|_| self.permit.is_some()).map(|listed| (listed + AGAIN).max(earliest)),
+        let patient = self.patient_until.map(|until| if self.busy.is_empty() { now } else { until });
+        match self.is_asked.then_some(now).or(patient) {
+            Some(asked) => Some(asked.max(earliest)),
+            None => self.listed.filter(|_| self.permit.is_some()).map(|listed| (listed + AGAIN).max(earliest)),
         }
     }
 
@@ -145,7 +146,7 @@ impl Inventory {
     fn begin_reading(&self) -> Begun {
         let (mut state, at) = (self.state.lock(), Instant::now());
         state.attempted = Some(at);
-        state.is_asked = false;
+        (state.is_asked, state.patient_until) = (false, None);
         state.touched = Some(BTreeSet::new());
         let is_full = state.is_full_due || state.listed.is_some_and(|listed| listed + AGAIN <= at);
         Begun { epoch: state.epoch, at, is_full }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::Store;
 use super::packed::{Item, Object, Packed, Seen, Watched};
+use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CallError, limited};
 use crate::kubernetes::watch::{Ended, Event, EventStream, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget};
@@ -29,6 +30,10 @@ pub(super) const WORKED: Duration = Duration::from_secs(10);
 /// seldom enough where it can never be read.
 const RELIST: Duration = Duration::from_secs(60);
 
+/// How long after a refusal all is listed again: soon, because an API server that has just started refuses everyone until
+/// it has read its roles, and seldom where the permission is missing.
+const FORBIDDEN: Backoff = Backoff::doubling(Duration::from_secs(2), PAUSE_FORBIDDEN);
+
 /// The annotation of the bookmark that ends the list inside a watch.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -45,6 +50,8 @@ pub(super) struct ListWatch<K> {
     is_in_pages: bool,
     /// The log has been told that lists are not whole.
     is_told: bool,
+    /// Refusals in a row.
+    refusals: Failures,
 }
 
 /// A page of a list.
@@ -90,13 +97,22 @@ impl<K: Watched> ListWatch<K> {
         let label_selector = selector.filter(|selector| !selector.is_empty());
         let parameters = WatchParams { label_selector, ..WatchParams::default() };
         let target = WatchTarget { client, url: K::url_path(&(), None), shown, parameters, policy: &POLICY };
-        Self { target, store, is_streaming: true, version: None, relist: None, is_in_pages: false, is_told: false }
+        Self {
+            target,
+            store,
+            is_streaming: true,
+            version: None,
+            relist: None,
+            is_in_pages: false,
+            is_told: false,
+            refusals: Failures::default(),
+        }
     }
 
     /// The permission may be granted later.
     async fn forbidden(&mut self, error: &CallError, needed_by: &str) -> Ended {
+        let again_in = self.refusals.next_pause(&FORBIDDEN, 0.0);
         if !self.store.set_refused(true) {
-            let again_in = PAUSE_FORBIDDEN;
             let what = format!("no permission to list and watch {}: {needed_by}", self.target.shown);
             tracing::warn!(
                 kind = self.target.shown,
@@ -107,7 +123,7 @@ impl<K: Watched> ListWatch<K> {
         }
         // What happens meanwhile is not heard of.
         self.version = None;
-        tokio::time::sleep(PAUSE_FORBIDDEN).await;
+        tokio::time::sleep(again_in).await;
         Ended::Done
     }
 
@@ -132,6 +148,7 @@ impl<K: Watched> ListWatch<K> {
             }
             answer => answer?,
         };
+        self.refusals.reset();
         if self.store.set_refused(false) {
             tracing::info!(
                 kind = self.target.shown,

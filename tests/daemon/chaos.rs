@@ -66,54 +66,48 @@ const FLAGS: [&str; 6] = [
     "-v=2",
 ];
 
-/// Not in `make test` since Services of type LoadBalancer are part of it, before it has run for long: `make chaos` and
-/// `make nightly` run it.
-mod nightly {
-    use super::*;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_writes_it() {
+    let alone = Heavy::alone();
+    let seconds = environment::number("CHAOS_SECONDS").unwrap_or(SECONDS);
+    let seed = environment::seed("CHAOS_SEED").unwrap_or(SEED);
+    println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds}");
+    // Whether labels follow their machines is up to the seed, too.
+    let follows = seed.is_multiple_of(2);
+    let script = Script::new(seed, seconds, MACHINES);
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn through_all_faults_what_must_hold_holds_and_all_ends_as_a_fresh_daemon_writes_it() {
-        let alone = Heavy::alone();
-        let seconds = environment::number("CHAOS_SECONDS").unwrap_or(SECONDS);
-        let seed = environment::seed("CHAOS_SEED").unwrap_or(SEED);
-        println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds}");
-        // Whether labels follow their machines is up to the seed, too.
-        let follows = seed.is_multiple_of(2);
-        let script = Script::new(seed, seconds, MACHINES);
-
-        let mut world = World::start(follows).await;
-        run(&mut world, &script, follows).await;
-        // From here on it mostly waits, up to minutes for logins that were lost.
-        drop(alone);
-        world.start_those_due(follows);
-        world.make_clear().await;
-        let over = Instant::now();
-        // What is lost of logins is counted for minutes, so that no account is locked.
-        let excused = invariants::excused(&world.records().await);
-        let longer = world.let_nsx_go(follows).await;
-        let recovered = until_nodes_are_as_machines(&mut world, RECOVERY + excused).await - over;
-        let limit = RECOVERY + excused + invariants::PROOFS;
-        let settled = settle(&mut world, limit + QUIET).await.saturating_duration_since(over);
-        println!(
-            "after the last fault, all nodes were as their machines {recovered:.1?} later, and the last write came {settled:.1?} \
-             later; excused for lost logins: {excused:.1?}"
-        );
-        assert!(settled <= limit, "{settled:?} instead of {limit:?}");
-        let changed = world.judged.last_change.saturating_duration_since(over);
-        assert!(changed <= RECOVERY + excused, "Nodes of machines that exist were written {changed:?} later");
-        // Routes of Nodes that were deleted last are deleted after them; others may not be missing for so long.
-        let routed = world.until_routes_are_as_nodes(RECOVERY + longer).await;
-        println!("{routed:.1?} later all routes were as their Nodes; excused for lost logins at NSX: {longer:.1?}");
-        let balanced = world.until_load_balancers_are_as_services(RECOVERY + longer).await;
-        println!("{balanced:.1?} later all load balancers were as their Services");
-        lose_some(&mut world).await;
-        world.until_routes_are_as_nodes(RECOVERY).await;
-        world.until_load_balancers_are_as_services(RECOVERY).await;
-        world.stop().await;
-        told(&world, &script);
-        assert_eq!(world.judged.rules.seen.lacks(&least(seconds)), [""; 0], "too little happened");
-        as_a_fresh_daemon(&mut world, follows).await;
-    }
+    let mut world = World::start(follows).await;
+    run(&mut world, &script, follows).await;
+    // From here on it mostly waits, up to minutes for logins that were lost.
+    drop(alone);
+    world.start_those_due(follows);
+    world.make_clear().await;
+    let over = Instant::now();
+    // What is lost of logins is counted for minutes, so that no account is locked.
+    let excused = invariants::excused(&world.records().await, &world.logins());
+    let longer = world.let_nsx_go(follows).await;
+    let recovered = until_nodes_are_as_machines(&mut world, RECOVERY + excused).await - over;
+    let limit = RECOVERY + excused + invariants::PROOFS;
+    let settled = settle(&mut world, limit + QUIET).await.saturating_duration_since(over);
+    println!(
+        "after the last fault, all nodes were as their machines {recovered:.1?} later, and the last write came {settled:.1?} \
+         later; excused for lost logins: {excused:.1?}"
+    );
+    assert!(settled <= limit, "{settled:?} instead of {limit:?}");
+    let changed = world.judged.last_change.saturating_duration_since(over);
+    assert!(changed <= RECOVERY + excused, "Nodes of machines that exist were written {changed:?} later");
+    // Routes of Nodes that were deleted last are deleted after them; others may not be missing for so long.
+    let routed = world.until_routes_are_as_nodes(RECOVERY + longer).await;
+    println!("{routed:.1?} later all routes were as their Nodes; excused for lost logins at NSX: {longer:.1?}");
+    let balanced = world.until_load_balancers_are_as_services(RECOVERY + longer).await;
+    println!("{balanced:.1?} later all load balancers were as their Services");
+    lose_some(&mut world).await;
+    world.until_routes_are_as_nodes(RECOVERY).await;
+    world.until_load_balancers_are_as_services(RECOVERY).await;
+    world.stop().await;
+    told(&world, &script);
+    assert_eq!(world.judged.rules.seen.lacks(&least(seconds)), [""; 0], "too little happened");
+    as_a_fresh_daemon(&mut world, follows).await;
 }
 
 /// The steps at their times. What takes long, as an API server that starts, makes all later steps later.

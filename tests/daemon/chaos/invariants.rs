@@ -106,12 +106,15 @@ fn counted(logins: &[Vec<LoginAttempt>], end: Instant) -> usize {
 /// How much longer than else a replica may need that has to log in now, so that the account is not locked: nothing while
 /// fewer than three logins of the account are on record. The records are those of its vCenters, which the replicas keep;
 /// a claim of a process that was killed stands there as well. How old an entry is each replica judges by its date and by
-/// what it has seen.
-pub fn excused(records: &[Record]) -> Duration {
+/// what it has seen. A login that a replica made while it could not reach the record is written with its next claim: until
+/// then only the vCenters' lists have it.
+pub fn excused(records: &[Record], logins: &[Vec<LoginAttempt>]) -> Duration {
+    let lost = counted(logins, Instant::now());
     let of_one = |own: &Record| {
         let others = records.iter().filter(|record| !std::ptr::eq(*record, own));
         let rejected = others.flat_map(|record| &record.entries).filter(|entry| entry.state == State::Rejected);
-        let Some(surplus) = (own.entries.len() + rejected.count()).checked_sub(BUDGET) else { return Duration::ZERO };
+        let on_record = own.entries.len() + rejected.count();
+        let Some(surplus) = on_record.max(lost).checked_sub(BUDGET) else { return Duration::ZERO };
         let doublings = u32::try_from(surplus).unwrap_or(u32::MAX).min(8);
         WINDOW.max(FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE)).mul_f64(JITTER)
     };
@@ -295,7 +298,14 @@ mod tests {
         ];
         for (case, records, expected) in cases {
             let records: Vec<Record> = records.iter().map(|states| record(states)).collect();
-            assert_eq!(excused(&records), expected, "{case}");
+            assert_eq!(excused(&records, &[]), expected, "{case}");
+        }
+        // The record does not have what was lost while it could not be reached.
+        let start = Instant::now().checked_sub(seconds(100)).unwrap();
+        let records = [record(&[Rejected; 2]), record(&[])];
+        for (lost, expected) in [(2, seconds(0)), (3, seconds(250))] {
+            let lost: Vec<_> = (0..lost).map(|second| (second, false, LoginOutcome::Rejected)).collect();
+            assert_eq!(excused(&records, &[logins(start, &lost)]), expected, "{lost:?}");
         }
     }
 

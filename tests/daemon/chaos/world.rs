@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::DeleteParams;
 use support::process::Usage;
 use support::supervisor::Output;
-use support::{ApiProxy, ApiServer, AuditEvent, Clock, Daemon, FakeVcenter, LoginAttempt, unique};
+use support::{ApiProxy, ApiServer, AuditEvent, Clock, Daemon, FakeVcenter, LoginAttempt, LoginOutcome, unique};
 use tokio::time::timeout;
 
 use super::fault::{REPLICAS, VCENTERS};
@@ -313,6 +313,17 @@ impl World {
         self.site.fakes.iter().map(FakeVcenter::login_attempts).collect()
     }
 
+    /// The logins that were not accepted, one a line, for a failed run.
+    fn lines_of(&self, logins: &[LoginAttempt]) -> Vec<String> {
+        let failed = logins.iter().filter(|login| login.outcome != LoginOutcome::Accepted);
+        let line = |login: &LoginAttempt| {
+            let at = login.at.saturating_duration_since(self.began).as_secs_f32();
+            let LoginAttempt { is_rest, is_right, outcome, .. } = login;
+            format!("{at:>7.2} s  {outcome:?}, REST: {is_rest}, the password was right: {is_right}")
+        };
+        failed.map(line).collect()
+    }
+
     /// Holds what has come since the last call to what must hold.
     ///
     /// # Panics
@@ -409,6 +420,9 @@ impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("what happened last:\n{}", self.told[self.told.len().saturating_sub(TOLD)..].join("\n"));
+            for (number, logins) in self.logins().iter().enumerate() {
+                println!("--- logins at vCenter {number}\n{}", self.lines_of(logins).join("\n"));
+            }
             for (number, output) in &self.ended {
                 println!("--- replica {number}, which has ended\n{}", output.tail(LINES));
             }

@@ -33,7 +33,7 @@ soak: testenv ## Twenty hits on leaders (SOAK_HITS=50), then ten minutes of race
 	SOAK_SECONDS=$(or $(SOAK_SECONDS),600) SOAK_SEED=$(or $(SOAK_SEED),random) \
 		$(CARGO) test --locked --test daemon race::whatever_happens -- --nocapture
 	SOAK_SECONDS=$(or $(SOAK_SECONDS),600) SOAK_SEED=$(or $(SOAK_SEED),random) \
-		$(CARGO) test --locked --test daemon leaks::nightly::whatever_happens -- --nocapture
+		$(CARGO) test --locked --test daemon leaks::whatever_happens -- --nocapture
 	$(MAKE) chaos CHAOS_SEED=$(or $(CHAOS_SEED),random)
 
 # The parts of make nightly, in this order.

@@ -232,6 +232,13 @@ impl Services {
     }
 }
 
+/// The last versions of the objects of the Service that the object of this path belongs to.
+pub fn story_of(nsx: &FakeNsx, path: &str) -> String {
+    let history = nsx.history();
+    let last = history.iter().rev().find(|version| version.path == path);
+    last.map(|version| story(nsx, version)).unwrap_or_default()
+}
+
 /// The last versions of the objects of the same Service.
 fn story(nsx: &FakeNsx, broken: &ObjectVersion) -> String {
     let history = nsx.history();

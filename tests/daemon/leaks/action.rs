@@ -1,7 +1,5 @@
 //! What may happen to Services, Nodes, NSX and the replicas, and in which order: a function of the seed alone.
 
-use std::collections::BTreeSet;
-
 use fastrand::Rng;
 
 use crate::services::{POLICIES, PORTS, Policies, Ports, ServiceChange};
@@ -136,6 +134,20 @@ const FAULTS: [Fault; 12] = [
     Fault::Late,
     Fault::Expired,
 ];
+const CHANGES_BY_HAND: [ByHand; 12] = [
+    ByHand::RemoveMember,
+    ByHand::RemoveMembers,
+    ByHand::DeleteServer,
+    ByHand::DeletePool,
+    ByHand::DeleteMonitor,
+    ByHand::DeleteGroup,
+    ByHand::DeleteProfile,
+    ByHand::Disable,
+    ByHand::RenumberServer,
+    ByHand::RenumberMonitor,
+    ByHand::EditGroup,
+    ByHand::EditProfile,
+];
 /// None that log in: failed logins are limited to a few in 15 minutes.
 const OPERATIONS: [&str; 18] = [
     "PUT lb-virtual-servers",
@@ -163,29 +175,52 @@ const LISTS: [&str; 4] =
 /// What an account may be kept from writing.
 const DENIABLE: [&str; 5] = ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations", "groups"];
 
-/// The actions of a seed.
+/// Actions of one time with faults: so many in all, and of each sort.
+const FAULTS_IN_TROUBLE: usize = 20;
+const BY_HAND_IN_TROUBLE: usize = 6;
+const NODES_IN_TROUBLE: usize = 8;
+const SERVICES_IN_TROUBLE: usize = 16;
+/// Actions of one time without faults, as many in all.
+const BY_HAND_IN_CALM: usize = 6;
+const NODES_IN_CALM: usize = 14;
+const SERVICES_IN_CALM: usize = 30;
+
+/// The actions of a seed. Times with faults and times without alternate, each with as many actions. Every kind of fault and
+/// of change by hand comes once before any comes again.
 pub struct Script {
     random: Rng,
     services: usize,
     /// The Nodes that come and leave.
     nodes: std::ops::Range<usize>,
+    /// Left of the round of faults.
+    faults: Vec<Action>,
+    /// Left of the round of changes by hand.
+    by_hand: Vec<ByHand>,
 }
 
 impl Script {
     /// For so many Services, and for these Nodes.
     pub fn new(seed: u64, services: usize, nodes: std::ops::Range<usize>) -> Self {
-        Self { random: Rng::with_seed(seed), services, nodes }
+        Self { random: Rng::with_seed(seed), services, nodes, faults: Vec::new(), by_hand: Vec::new() }
     }
 
-    /// The next one.
-    pub fn next(&mut self) -> Action {
-        match self.random.u32(..100) {
-            0..51 => self.service(),
-            51..71 => self.node(),
-            71..80 => self.by_hand(),
-            80..98 => self.nsx(),
-            _ => self.replica(),
-        }
+    /// The actions of the next time with faults.
+    pub fn trouble(&mut self) -> Vec<Action> {
+        let faults: Vec<Action> = (0..FAULTS_IN_TROUBLE).map(|_| self.fault()).collect();
+        self.shuffled(faults, [SERVICES_IN_TROUBLE, NODES_IN_TROUBLE, BY_HAND_IN_TROUBLE])
+    }
+
+    /// The actions of the next time without faults.
+    pub fn calm(&mut self) -> Vec<Action> {
+        self.shuffled(Vec::new(), [SERVICES_IN_CALM, NODES_IN_CALM, BY_HAND_IN_CALM])
+    }
+
+    fn shuffled(&mut self, mut actions: Vec<Action>, [services, nodes, by_hand]: [usize; 3]) -> Vec<Action> {
+        actions.extend((0..services).map(|_| self.service()));
+        actions.extend((0..nodes).map(|_| self.node()));
+        actions.extend((0..by_hand).map(|_| self.by_hand()));
+        self.random.shuffle(&mut actions);
+        actions
     }
 
     fn service(&mut self) -> Action {
@@ -220,78 +255,115 @@ impl Script {
 
     fn by_hand(&mut self) -> Action {
         let random = &mut self.random;
-        let what = match random.u32(..14) {
-            0..2 => ByHand::RemoveMember,
-            2 => ByHand::RemoveMembers,
-            3 | 4 => ByHand::DeleteServer,
-            5 => ByHand::DeletePool,
-            6 => ByHand::DeleteMonitor,
-            7 => ByHand::DeleteGroup,
-            8 => ByHand::DeleteProfile,
-            9 => ByHand::RenumberServer,
-            10 => ByHand::RenumberMonitor,
-            11 => ByHand::EditGroup,
-            12 => ByHand::EditProfile,
-            _ => ByHand::Disable,
-        };
+        if self.by_hand.is_empty() {
+            self.by_hand = CHANGES_BY_HAND.to_vec();
+            random.shuffle(&mut self.by_hand);
+        }
+        let what = self.by_hand.pop().expect("the round was drawn above");
         Action::ByHand(what, random.usize(..100))
     }
 
-    fn nsx(&mut self) -> Action {
-        let random = &mut self.random;
-        let operation = OPERATIONS[random.usize(..OPERATIONS.len())];
-        let fault = FAULTS[random.usize(..FAULTS.len())];
-        match random.u32(..36) {
-            0..19 => Action::Break(operation, fault, random.u32(1..3)),
-            19 => Action::Break(LISTS[random.usize(..LISTS.len())], Fault::Incomplete, 1),
-            20 => Action::EndSessions,
-            21 => Action::LateAddresses([0, 300, 2000, 12_000][random.usize(..4)]),
-            22 => Action::Delay(random.u64(..30)),
-            23 => Action::Exhaust(true),
-            24..26 => Action::Exhaust(false),
-            26 => Action::Down(true),
-            27..30 => Action::Down(false),
-            30 => Action::Password(random.usize(..2)),
-            31 => Action::Deny(random.usize(..2), DENIABLE[random.usize(..DENIABLE.len())]),
-            32 => Action::Allow,
-            _ => Action::Sever,
+    fn fault(&mut self) -> Action {
+        if self.faults.is_empty() {
+            self.faults = round_of_faults(&mut self.random);
         }
-    }
-
-    fn replica(&mut self) -> Action {
-        let random = &mut self.random;
-        let replica = random.usize(..2);
-        match random.u32(..8) {
-            0 => Action::Kill(replica),
-            1 | 2 => Action::Restart(replica),
-            3 => Action::Freeze(replica),
-            _ => Action::Thaw,
-        }
+        self.faults.pop().expect("the round was drawn above")
     }
 }
 
-#[test]
-fn a_seed_gives_its_actions_again() {
-    let script = |seed| {
-        let mut script = Script::new(seed, 8, 2..6);
-        (0..1000).map(move |_| script.next()).collect::<Vec<_>>()
-    };
-    assert_eq!(script(7), script(7));
-    assert_ne!(script(7), script(8));
+/// Every kind of fault in an order of its own, those of single calls twice.
+fn round_of_faults(random: &mut Rng) -> Vec<Action> {
+    let (replica, other) = (random.usize(..2), random.usize(..2));
+    let mut round = vec![
+        Action::Break(LISTS[random.usize(..LISTS.len())], Fault::Incomplete, 1),
+        Action::EndSessions,
+        Action::LateAddresses([0, 300, 2000, 12_000][random.usize(..4)]),
+        Action::Delay(random.u64(..30)),
+        Action::Exhaust(true),
+        Action::Exhaust(false),
+        Action::Down(true),
+        Action::Down(false),
+        Action::Password(random.usize(..2)),
+        Action::Deny(random.usize(..2), DENIABLE[random.usize(..DENIABLE.len())]),
+        Action::Allow,
+        Action::Sever,
+        Action::Kill(replica),
+        Action::Restart(other),
+        Action::Freeze(random.usize(..2)),
+        Action::Thaw,
+    ];
+    for fault in FAULTS.into_iter().chain(FAULTS) {
+        round.push(Action::Break(OPERATIONS[random.usize(..OPERATIONS.len())], fault, random.u32(1..3)));
+    }
+    random.shuffle(&mut round);
+    round
 }
 
-/// Within two thirds of the actions that `make test` has time for.
-#[test]
-fn the_seed_of_every_day_has_faults_of_all_kinds() {
-    let mut script = Script::new(super::SEED, super::SERVICES, super::NODES);
-    let letters = |text: String| text.chars().take_while(char::is_ascii_alphabetic).collect::<String>();
-    let kind = |action: Action| match action {
-        Action::Break(_, fault, _) => format!("{fault:?}"),
-        Action::ByHand(what, _) => format!("{what:?}"),
-        Action::Change(_, change) => letters(format!("{change:?}")),
-        other => letters(format!("{other:?}")),
-    };
-    let drawn: BTreeSet<String> = (0..super::LEAST_ACTIONS).map(|_| kind(script.next())).collect();
-    // Faults, changes by hand, and the other 24.
-    assert_eq!(drawn.len(), FAULTS.len() + 1 + 12 + 24, "{drawn:?}");
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The actions of so many times with faults and times without.
+    fn actions(seed: u64, times: usize) -> Vec<Action> {
+        let mut script = Script::new(seed, super::super::SERVICES, super::super::NODES);
+        (0..times).flat_map(|_| [script.trouble(), script.calm()].concat()).collect()
+    }
+
+    #[test]
+    fn a_seed_gives_its_actions_again() {
+        assert_eq!(actions(7, 9), actions(7, 9));
+        assert_ne!(actions(7, 9), actions(8, 9));
+    }
+
+    #[test]
+    fn half_of_the_actions_come_in_times_without_faults() {
+        let mut script = Script::new(3, 8, 2..6);
+        for _ in 0..20 {
+            let (trouble, calm) = (script.trouble(), script.calm());
+            assert!(calm.len() >= trouble.len());
+            assert!(calm.iter().all(|action| is_work(action) || matches!(action, Action::ByHand(..))), "{calm:?}");
+        }
+    }
+
+    /// What no fault is, nor a change by hand.
+    fn is_work(action: &Action) -> bool {
+        matches!(
+            action,
+            Action::Create(..)
+                | Action::Change(..)
+                | Action::Register(_)
+                | Action::DeleteNode(_)
+                | Action::Exclude(..)
+                | Action::Address(..)
+        )
+    }
+
+    fn kind(action: Action) -> String {
+        let letters = |text: String| text.chars().take_while(char::is_ascii_alphabetic).collect::<String>();
+        match action {
+            Action::Break(_, fault, _) => format!("{fault:?}"),
+            Action::ByHand(what, _) => format!("{what:?}"),
+            Action::Change(_, change) => letters(format!("{change:?}")),
+            other => letters(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn the_shortest_run_has_faults_of_all_kinds() {
+        for seed in 0..50 {
+            let drawn = actions(seed, super::super::LEAST_ROUNDS).into_iter().filter(|action| !is_work(action));
+            let drawn: BTreeSet<String> = drawn.map(kind).collect();
+            // Of single calls, changes by hand, and the other 13.
+            assert_eq!(drawn.len(), FAULTS.len() + 1 + CHANGES_BY_HAND.len() + 13, "seed {seed}: {drawn:?}");
+        }
+    }
+
+    #[test]
+    fn the_seed_of_every_day_has_actions_of_all_kinds() {
+        let drawn = actions(super::super::SEED, super::super::LEAST_ROUNDS).into_iter().filter(is_work);
+        let drawn: BTreeSet<String> = drawn.map(kind).collect();
+        assert_eq!(drawn.len(), 11, "{drawn:?}");
+    }
 }

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use support::eventually;
 use support::fake_nsx::go::GoBalancer;
 use support::fake_nsx::{FakeNsx, Model, Realization, Substitute, Trouble};
 
-use super::NODES;
 use super::action::{Action, ByHand, CLASSES, Fault};
+use super::{NODES, RECOVERY};
 use crate::cluster::ip;
 use crate::judge::nsx::load_balancers::{Cluster, Kind};
 use crate::services::{exhaust, section, with_addresses};
@@ -120,6 +121,20 @@ impl Operator {
         nsx.delay_calls(Duration::ZERO);
         nsx.set_realization("ip-allocations", Realization::After(Duration::from_millis(100)));
         exhaust_all(nsx, false);
+    }
+
+    /// Waits until every pool has a free address: a released one is reserved for a while.
+    pub async fn until_addresses_are_free(&self, nsx: &FakeNsx) {
+        for (id, _) in POOLS {
+            let path = format!("/infra/ip-pools/{id}/ip-allocations/free");
+            eventually(&format!("the pool {id} has a free address"), RECOVERY, async || {
+                nsx.put_by_hand(OPERATOR, &path, json!({}));
+                let address = nsx.allocated_address(&path);
+                nsx.delete_by_hand(OPERATOR, &path);
+                address.ok_or("it has none")
+            })
+            .await;
+        }
     }
 
     fn by_hand(&self, nsx: &FakeNsx, what: ByHand, number: usize) -> bool {

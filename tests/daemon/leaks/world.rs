@@ -8,7 +8,7 @@ use ccm::controllers::service::node_set::LABEL_EXCLUDE;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use support::fake_nsx::FakeNsx;
 use support::nodes::UNINITIALIZED_TAINT;
 use support::supervisor::Output;
@@ -21,9 +21,11 @@ use crate::admin::{Admin, token_of};
 use crate::cluster::{ANSWERS, Cluster, LIMIT, ip};
 use crate::judge::audit::{leaders_writes, terms};
 use crate::judge::nsx::leadership::{NsxWrite, breaches};
+use crate::judge::nsx::load_balancers::SERVICE;
 use crate::judge::nsx::load_balancers::intents::intent;
-use crate::judge::rules::has_taint;
-use crate::services::{ServiceChange, Services, done, writes_of};
+use crate::judge::nsx::routes::tag;
+use crate::judge::rules::{addresses, has_taint};
+use crate::services::{ServiceChange, Services, done, story_of, writes_of};
 
 /// Processes at most, each with an account of its own, so that their writes can be told apart.
 const PROCESSES: usize = 2000;
@@ -48,6 +50,8 @@ struct Replica {
     user: String,
     config: PathBuf,
     is_frozen: bool,
+    /// Its account has another password than at its start. Rejected logins are limited to a few in 15 minutes.
+    has_new_password: bool,
 }
 
 /// See the file's header. A failure prints the last actions and log lines.
@@ -56,6 +60,8 @@ pub struct World {
     pub services: Services,
     /// Actions so far.
     pub count: usize,
+    /// Services that came and went while no fault was under way.
+    pub completed: usize,
     server: ApiServer,
     cluster: Cluster,
     vcenter: FakeVcenter,
@@ -92,6 +98,7 @@ impl World {
         std::fs::write(&ca_file, nsx.ca_pem()).unwrap();
         let mut world = Self {
             count: 0,
+            completed: 0,
             nodes: Api::all(cluster.client.clone()),
             operator: Operator::new(services.cluster.clone()),
             services,
@@ -138,7 +145,7 @@ impl World {
         let daemon = self.cluster.start_on(&config, &[&[kubeconfig.as_str(), &lease, &name], more].concat());
         self.outputs.push_back((user.clone(), daemon.output().clone()));
         self.outputs.drain(..self.outputs.len().saturating_sub(SHOWN_PROCESSES));
-        Replica { daemon, user, config, is_frozen: false }
+        Replica { daemon, user, config, is_frozen: false, has_new_password: false }
     }
 
     fn config_of(&self, user: &str, password: &str) -> String {
@@ -189,6 +196,9 @@ impl World {
             }
             Action::Kill(_) | Action::Restart(_) | Action::Freeze(_) | Action::Thaw => self.replica(action).await,
             Action::Password(number) => {
+                if std::mem::replace(&mut self.replicas[number].has_new_password, true) {
+                    return false;
+                }
                 let Replica { user, config, .. } = &self.replicas[number];
                 let password = format!("Changed-Horse-{}", self.count);
                 self.nsx.set_password(user, &password);
@@ -253,7 +263,7 @@ impl World {
     }
 
     /// Judges the versions of objects that have come since the last call, and what Services report.
-    async fn check(&mut self) {
+    pub async fn check(&mut self) {
         let new = self.nsx.history_from(self.judged_versions);
         self.judged_versions += new.len();
         self.services.judge(&self.nsx, &new);
@@ -261,11 +271,32 @@ impl World {
         self.services.judge_addresses().await;
     }
 
+    /// Ends all faults of NSX.
+    pub async fn end_faults(&mut self) {
+        self.act(Action::Allow).await;
+        self.operator.repair(&self.nsx).await;
+        self.operator.until_addresses_are_free(&self.nsx).await;
+    }
+
+    /// The objects of a Service in NSX.
+    pub fn objects_of(&self, number: usize) -> Vec<Value> {
+        let key = format!("{}/{}", self.services.cluster.name, Services::name(number));
+        let mut objects = self.nsx.objects();
+        objects.retain(|object| self.services.cluster.owns(object) && tag(object, SERVICE).as_ref() == Some(&key));
+        objects
+    }
+
+    /// The internal address of a Node, if it has one.
+    pub async fn internal_ip(&self, number: usize) -> Option<String> {
+        let node = self.nodes.get_opt(&self.cluster.name(number)).await.unwrap()?;
+        let mut all = addresses(&node).iter();
+        all.find(|address| address.type_ == "InternalIP").map(|address| address.address.clone())
+    }
+
     /// Ends all faults, brings all Nodes back, and starts other replicas, which read everything.
     pub async fn repair(&mut self) {
         self.act(Action::Thaw).await;
-        self.act(Action::Allow).await;
-        self.operator.repair(&self.nsx).await;
+        self.end_faults().await;
         for number in NODES {
             self.act(Action::Register(number)).await;
             self.act(Action::Exclude(number, false)).await;
@@ -301,7 +332,8 @@ impl World {
     pub fn check_unused(&self, terms: usize) {
         let unused = self.services.unused(&self.nsx);
         println!("{} groups and persistence profiles wait for their list", unused.len());
-        assert!(unused.len() <= terms, "more than {terms} are left: {unused:#?}");
+        let stories: Vec<String> = unused.iter().map(|path| story_of(&self.nsx, path)).collect();
+        assert!(unused.len() <= terms, "more than {terms} are left: {unused:#?}\n{}", stories.join("\n"));
     }
 
     /// Stops all replicas in order.

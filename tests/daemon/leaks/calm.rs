@@ -1,0 +1,81 @@
+//! A time without faults: what replicas complete in it, however slow they are.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use support::eventually;
+
+use super::action::Action;
+use super::world::World;
+use super::{NODES, RECOVERY, SERVICES};
+use crate::judge::nsx::load_balancers::{Kind, pools};
+use crate::services::{PORTS, ServiceChange};
+
+/// The Node that leaves the load balancer and comes back.
+const NODE: usize = NODES.start;
+/// Source ranges and session affinity: they need a group and a persistence profile.
+const POLICIES: usize = 0b11;
+
+/// The load balancer of one Service in NSX.
+#[derive(Debug)]
+struct Balancer {
+    servers: usize,
+    allocations: usize,
+    /// The members of each pool.
+    pools: Vec<BTreeSet<String>>,
+}
+
+impl Balancer {
+    fn of(objects: &[Value]) -> Self {
+        let kind = |object: &Value| object["path"].as_str().and_then(Kind::of);
+        let all = |wanted: Kind| objects.iter().filter(move |object| kind(object) == Some(wanted));
+        Self {
+            servers: all(Kind::Server).count(),
+            allocations: all(Kind::Allocation).count(),
+            pools: all(Kind::Pool).map(pools::members).collect(),
+        }
+    }
+
+    /// Whether every port has its virtual server, and a pool with this member or without it.
+    fn has_member(&self, address: &str, is_member: bool) -> bool {
+        let is_so = |pool: &BTreeSet<String>| !pool.is_empty() && pool.contains(address) == is_member;
+        self.servers == PORTS.len() && self.pools.len() == PORTS.len() && self.pools.iter().all(is_so)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.servers + self.allocations + self.pools.len() == 0
+    }
+}
+
+impl World {
+    /// Ends the faults of NSX. Then a Service that nothing else happens to gets a load balancer, a Node leaves that and comes
+    /// back, and the Service is deleted. A replica that is frozen stays so meanwhile: the other one leads.
+    pub async fn complete_one(&mut self) {
+        self.end_faults().await;
+        let number = SERVICES + self.completed;
+        self.completed += 1;
+        self.act(Action::Register(NODE)).await;
+        self.act(Action::Exclude(NODE, false)).await;
+        self.act(Action::Create(number, (1 << PORTS.len()) - 1, POLICIES)).await;
+        self.until("it has its load balancer", number, |balancer, node| balancer.has_member(node, true)).await;
+        self.act(Action::Exclude(NODE, true)).await;
+        self.until("a Node has left it", number, |balancer, node| balancer.has_member(node, false)).await;
+        self.act(Action::Exclude(NODE, false)).await;
+        self.until("the Node has come back", number, |balancer, node| balancer.has_member(node, true)).await;
+        self.act(Action::Change(number, ServiceChange::Delete)).await;
+        self.until("nothing of it is left", number, |balancer, _| balancer.is_gone()).await;
+    }
+
+    /// Waits for the load balancer of a Service, and the address of the Node.
+    async fn until(&mut self, what: &str, number: usize, is_done: impl Fn(&Balancer, &str) -> bool) {
+        eventually(&format!("Service {number}: {what}"), RECOVERY, async || {
+            self.check().await;
+            let (balancer, node) = (Balancer::of(&self.objects_of(number)), self.internal_ip(NODE).await);
+            match node.as_deref().is_some_and(|node| is_done(&balancer, node)) {
+                true => Ok(()),
+                false => Err(format!("Node {node:?}, {balancer:?}")),
+            }
+        })
+        .await;
+    }
+}

@@ -26,6 +26,8 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::fro
 #[derive(Default)]
 pub(super) struct Records {
     by_key: Mutex<HashMap<String, Record>>,
+    /// Versions of Services that the cache had when a write conflicted. Outlives the record of the Service.
+    outdated: Mutex<HashMap<String, String>>,
 }
 
 /// One Service.
@@ -183,8 +185,24 @@ impl Records {
         Ok(Some(Claim { records: Arc::clone(self), key: key.to_owned() }))
     }
 
+    /// The API server has a newer version of this Service than the cache, as a write has shown.
+    pub(super) fn outdated(&self, key: &str, cached: &Service) {
+        if let Some(version) = cached.metadata.resource_version.clone() {
+            self.outdated.lock().insert(key.to_owned(), version);
+        }
+    }
+
+    /// Whether the cache still has the version that a write showed to be outdated.
+    pub(super) fn is_outdated(&self, key: &str, cached: &Service) -> bool {
+        let version = self.outdated.lock().get(key).cloned();
+        version.is_some() && version == cached.metadata.resource_version
+    }
+
     /// Records an event of the cache. A Service without the finalizer may vanish before its next sync.
     pub(super) fn observe(&self, key: &str, service: Option<&Arc<Service>>) {
+        self.outdated.lock().retain(|of, version| {
+            of != key || service.is_some_and(|service| service.metadata.resource_version.as_ref() == Some(&*version))
+        });
         let Some(service) = service else { return };
         self.change(key, |record| {
             let is_it = record.uid == service.metadata.uid;

@@ -78,20 +78,25 @@ impl Sync {
         }
     }
 
-    /// Plans again after a conflict, with the Service as the API server has it: the cache may be what caused it.
-    async fn sync_present(&self, fleet: &dyn LoadBalancerFleet, key: &str, service: Arc<Service>) -> Result<(), Stop> {
-        let (mut service, mut ensured) = (service, None);
+    /// Plans again after a conflict, with the Service as the API server has it: the cache may be what caused it. As long as
+    /// the cache has that version, later syncs begin with a live read. Where Services may not be listed for minutes, the load
+    /// balancer of a deleted Service would be created and deleted in turn otherwise.
+    async fn sync_present(&self, fleet: &dyn LoadBalancerFleet, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
+        let (mut service, mut ensured) = (Arc::clone(&cached), None);
+        if self.records.is_outdated(key, &cached) {
+            let Live::Selected(live) = self.api.read(&cached).await? else { return Ok(()) };
+            service = Arc::from(live);
+        }
         for _ in 1..ATTEMPTS {
             match self.attempt(fleet, key, &service, &mut ensured).await {
                 Err(Stop::Conflict(error)) => tracing::debug!(service = key, "{}", chain(&error)),
                 done => return done,
             }
+            self.records.outdated(key, &cached);
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            match self.api.read(&service).await? {
-                Live::Selected(live) => service = Arc::from(live),
-                // The event of the cache follows.
-                Live::NotSelected(_) | Live::Absent => return Ok(()),
-            }
+            // Otherwise the event of the cache follows.
+            let Live::Selected(live) = self.api.read(&service).await? else { return Ok(()) };
+            service = Arc::from(live);
         }
         self.attempt(fleet, key, &service, &mut ensured).await
     }

@@ -262,6 +262,34 @@ async fn a_stale_cache_deletes_nothing() {
     assert!(has_finalizer(&run.api().get("a").await.unwrap()));
 }
 
+/// The cache says that the Service wants a load balancer; in the API server it is being deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_cache_does_not_have_a_load_balancer_made_again_and_again() {
+    let steps = steps().await;
+    steps.run.create("a", json!({"finalizers": [FINALIZER]}), spec("TCP")).await;
+    steps.see("it is there", "a", |cached| cached.is_some()).await;
+    // The cache stays behind from now on.
+    let Steps { mut run, term } = steps;
+    run.freeze().await;
+    run.delete("a").await;
+    let (key, after) = (run.key("a"), Duration::from_millis(50));
+    let reconcile = async || {
+        let outcome = Arc::clone(&term).reconcile(key.clone()).await;
+        term.conclude(&key, Ok(outcome)).await
+    };
+    run.cloud.fail(Call::DeleteLoadBalancer, move || Error::Pending { message: "a list".to_owned(), after });
+    for _ in 0..3 {
+        assert_eq!(reconcile().await, Next::Wait(Some(after)));
+        assert_eq!(run.cloud.count(Call::EnsureLoadBalancer), 1);
+    }
+    run.cloud.end_failures(Call::DeleteLoadBalancer);
+    for _ in 0..3 {
+        assert_eq!(reconcile().await, Next::Period);
+        assert_eq!((run.cloud.load_balancer_objects(), run.cloud.count(Call::EnsureLoadBalancer)), (0, 1));
+    }
+    assert!(run.api().get_opt("a").await.unwrap().is_none());
+}
+
 // vectors: S-114
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_goes_while_it_is_ensured_is_no_error() {

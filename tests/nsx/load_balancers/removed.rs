@@ -10,6 +10,7 @@ use support::fake_nsx::{Model, Realization, Trouble};
 use super::orphans::reading;
 use super::world::*;
 use crate::routes::world::node;
+use ccm::providers::vsphere::config::Pool;
 
 /// The only object of this collection.
 fn only(world: &World, collection: &str) -> Value {
@@ -109,4 +110,25 @@ async fn a_second_virtual_server_whose_tags_were_removed_is_named() {
     let error = world.ensure(&dual).await.unwrap_err();
     assert!(error.to_string().contains(path) && error.to_string().contains("\"service\""), "{error}");
     assert_eq!(world.counted(), [1, 2, 2, 2, 2]);
+}
+
+/// The process ended before the address was released, and the next one has another pool for the class.
+#[tokio::test]
+async fn an_address_of_a_pool_that_is_no_longer_configured_is_released() {
+    for uid in [Some(UID), None] {
+        let model = Model::small().ip_pool("p2", "pool2", "198.51.100.0/24", &[("198.51.100.5", "198.51.100.50")]);
+        let model = model.ip_pool("p3", "of somebody else", "203.0.113.0/24", &[("203.0.113.5", "203.0.113.50")]);
+        let mut world = World::with(model, uid, config()).await;
+        world.fake.deny("admin", "/infra/ip-pools/p3");
+        let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+        world.fake.every("DELETE ip-allocations", Trouble::overloaded());
+        world.delete(&one).await.unwrap_err();
+        let mut other = config();
+        other.common.pool = Some(Pool::Id("p2".to_owned()));
+        world.restart_as_configured(other);
+        world.fake.clear();
+        assert_eq!(world.counted()[1..], [0, 0, 0, 1]);
+        world.delete(&one).await.unwrap();
+        assert_eq!(world.objects("ip-allocations").len(), 0, "{uid:?}");
+    }
 }

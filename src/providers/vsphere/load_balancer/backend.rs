@@ -201,6 +201,12 @@ pub trait Backend: Send + Sync {
     /// As [`Backend::read`].
     async fn read_allocations(&self, pool: &str, each: Each<'_>) -> Result<(), Error>;
 
+    /// The ids of all pools of addresses, also of those that the configuration does not name.
+    ///
+    /// # Errors
+    /// As [`Backend::read`].
+    async fn address_pools(&self) -> Result<BTreeSet<Box<str>>, Error>;
+
     /// Whether there is what the configuration names.
     ///
     /// # Errors

@@ -53,6 +53,8 @@ pub enum Need {
     Second,
     /// One that began after this moment.
     After(Instant),
+    /// One that began after this moment, with the allocations of all pools of addresses, also of those that nothing names.
+    AllPools(Instant),
 }
 
 /// See the file's header.
@@ -94,6 +96,10 @@ struct State {
     listed: Option<Instant>,
     /// Whether the next reading includes groups and persistence profiles.
     is_full_due: bool,
+    /// Whether the next reading includes all pools of addresses.
+    are_pools_due: bool,
+    /// When the last reading began that included them.
+    pools_begun: Option<Instant>,
     /// Why groups and persistence profiles could not be listed.
     references_failure: Option<Reason>,
     /// The pools whose allocations the last reading could not list, each with the reason.
@@ -118,8 +124,8 @@ struct State {
     room: Option<Room>,
     /// What the configuration names, and since when it is known that NSX does not have it; none if NSX has it.
     configured: BTreeMap<Configured, Option<Instant>>,
-    /// Services that are being deleted, and not needed since.
-    deleted: BTreeSet<Box<str>>,
+    /// Services that are being deleted, and not needed since; and whether this process has deleted an object of each.
+    deleted: BTreeMap<Box<str>, bool>,
     /// Services that wait until an address is released.
     without_address: BTreeSet<Box<str>>,
     /// Services that wait until there is room on the load balancer service.
@@ -260,6 +266,7 @@ impl Inventory {
             Need::Any => state.readings > 0,
             Need::Second => state.readings > 1,
             Need::After(moment) => state.begun.is_some_and(|begun| begun > moment),
+            Need::AllPools(moment) => state.pools_begun.is_some_and(|begun| begun > moment),
         };
         if is_met {
             return Ok(());
@@ -270,11 +277,13 @@ impl Inventory {
                 Need::Any => true,
                 Need::Second => state.readings > 0,
                 Need::After(moment) => state.attempted.is_some_and(|began| began > moment),
+                Need::AllPools(_) => false,
             };
+        state.are_pools_due |= matches!(need, Need::AllPools(_));
         if !will_meet {
             match need {
                 Need::After(_) => drop(state.patient_until.get_or_insert(Instant::now() + PATIENCE)),
-                Need::Any | Need::Second => state.is_asked = true,
+                Need::Any | Need::Second | Need::AllPools(_) => state.is_asked = true,
             }
             self.wake.notify_one();
         }
@@ -349,9 +358,20 @@ impl Inventory {
     /// process may have looked after the Service since.
     pub fn begin_deletion(&self, service: &str) {
         let mut state = self.state.lock();
-        if state.deleted.insert(service.into()) {
+        if !state.deleted.contains_key(service) {
+            state.deleted.insert(service.into(), false);
             state.answered.insert(service.into(), Instant::now());
         }
+    }
+
+    /// Notes that this process has deleted an object of this Service, whose deletion has begun.
+    pub fn note_deleted(&self, service: &str) {
+        self.state.lock().deleted.insert(service.into(), true);
+    }
+
+    /// Whether it has.
+    pub fn has_deleted(&self, service: &str) -> bool {
+        self.state.lock().deleted.get(service).copied().unwrap_or_default()
     }
 
     /// The Service is needed: a later deletion is another one.

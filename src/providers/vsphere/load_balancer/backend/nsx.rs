@@ -523,6 +523,12 @@ impl Backend for Nsx {
         }
     }
 
+    async fn address_pools(&self) -> Result<BTreeSet<Box<str>>, Error> {
+        let mut ids = BTreeSet::new();
+        self.list(ADDRESS_POOLS, "ip-pools.list", PAGE, &mut |pool| ids.extend([pool.id().into()])).await?;
+        Ok(ids)
+    }
+
     async fn has(&self, what: &Configured) -> Result<bool, Error> {
         let (path, operation) = match what {
             Configured::AddressPool(id) => (format!("{ADDRESS_POOLS}/{id}"), "ip-pools.get"),

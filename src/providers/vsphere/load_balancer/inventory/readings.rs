@@ -20,6 +20,7 @@ struct Begun {
     epoch: u64,
     at: Instant,
     is_full: bool,
+    has_all_pools: bool,
 }
 
 /// What a reading has shown.
@@ -96,7 +97,7 @@ impl Inventory {
 
     async fn read(&self, backend: &dyn Backend, layout: &Layout, scope: &Scope) {
         let begun = self.begin_reading();
-        let shown = self.read_all(backend, layout, scope, begun.is_full).await;
+        let shown = self.read_all(backend, layout, scope, &begun).await;
         self.end_reading(&begun, shown);
     }
 
@@ -105,12 +106,12 @@ impl Inventory {
         backend: &dyn Backend,
         layout: &Layout,
         scope: &Scope,
-        is_full: bool,
+        begun: &Begun,
     ) -> Result<Shown, Error> {
         let mut contents = Contents::default();
         let mut each = |kind, object| contents.add(kind, &object, layout);
         let names = backend.read(scope, &mut each).await?;
-        let references_failure = match is_full {
+        let references_failure = match begun.is_full {
             true => backend.read_references(&mut each).await.err(),
             false => None,
         };
@@ -119,7 +120,7 @@ impl Inventory {
             Some(error) if error.reason() != reason::NSXNoPermission => return Err(error),
             other => other,
         };
-        let has_references = is_full && references_failure.is_none();
+        let has_references = begun.is_full && references_failure.is_none();
         if !has_references {
             contents.forget_references();
         }
@@ -127,14 +128,21 @@ impl Inventory {
         pools.extend(contents.address_pools());
         pools.extend(scope.pools.iter().cloned());
         pools.extend(names.pools.values().flatten().map(|id| id.as_str().into()));
+        let others = match begun.has_all_pools {
+            true => backend.address_pools().await?.difference(&pools).cloned().collect(),
+            false => BTreeSet::new(),
+        };
         let mut unread = BTreeMap::new();
-        for pool in pools {
+        for pool in pools.into_iter().chain(others.iter().cloned()) {
             let mut each = |kind, object| contents.add(kind, &object, layout);
             match backend.read_allocations(&pool, &mut each).await {
                 Ok(()) => {}
                 Err(error) if error.reason() == reason::NSXNoPermission => {
                     contents.forget_allocations(&pool);
-                    unread.insert(pool, Failure::new(&error, 1));
+                    // Others may be those of other tenants.
+                    if !others.contains(&pool) {
+                        unread.insert(pool, Failure::new(&error, 1));
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -149,7 +157,8 @@ impl Inventory {
         (state.is_asked, state.patient_until) = (false, None);
         state.touched = Some(BTreeSet::new());
         let is_full = state.is_full_due || state.listed.is_some_and(|listed| listed + AGAIN <= at);
-        Begun { epoch: state.epoch, at, is_full }
+        let has_all_pools = std::mem::take(&mut state.are_pools_due);
+        Begun { epoch: state.epoch, at, is_full, has_all_pools }
     }
 
     fn end_reading(&self, begun: &Begun, shown: Result<Shown, Error>) {
@@ -164,6 +173,9 @@ impl Inventory {
             Ok(shown) => shown,
             Err(error) => return self.note_failure(state, &error),
         };
+        if begun.has_all_pools {
+            state.pools_begun = Some(begun.at);
+        }
         if begun.is_full {
             (state.is_full_due, state.listed) = (false, Some(begun.at));
             state.note_references(references_failure);

@@ -346,6 +346,19 @@ async fn each_family_needs_room_of_its_own() {
     assert!(error.to_string().contains("19 of 20 virtual servers, and 2 ports"), "{error}");
 }
 
+#[tokio::test]
+async fn a_load_balancer_that_cannot_get_the_required_second_family_is_named() {
+    let ipv6 = Model::empty().tier1("t1").ip_pool("p1", "pool1", "2001:db8::/64", &[("2001:db8::5", "2001:db8::68")]);
+    let mut world = World::with(ipv6, Some(UID), config()).await;
+    let alone = world.ensured(&of_families(one(), "SingleStack", &["IPv6"])).await;
+    world.restart_as_configured(dual_config());
+    let required = of_families(alone, "RequireDualStack", &["IPv6", "IPv4"]);
+    let error = world.ensure(&required).await.unwrap_err();
+    assert_eq!(word(&error), "LoadBalancerNotPossible");
+    assert!(error.to_string().contains("has the address 2001:db8::5 alone"), "{error}");
+    assert_eq!(counted(&world), OF_FIRST);
+}
+
 /// An earlier process has reserved it of a pool that has both families.
 #[tokio::test]
 async fn an_address_of_the_other_family_is_released_and_another_one_is_reserved() {

@@ -118,6 +118,22 @@ pub fn check_address(features: &Features, address: IpAddr) -> Result<(), Error> 
     }
 }
 
+/// Whether a load balancer that is complete has both families, if its Service requires them: it has one of IPv6 alone where the
+/// pool of its class gave it such an address before.
+///
+/// # Errors
+/// [`Error::Invalid`] that names the address.
+pub fn check_both(service: &Service, addresses: &[IpAddr]) -> Result<(), Error> {
+    let policy = service.spec.as_ref().and_then(|spec| spec.ip_family_policy.as_deref());
+    match addresses {
+        [address] if policy == Some("RequireDualStack") => Err(not_possible(format!(
+            "spec.ipFamilyPolicy is RequireDualStack, and the load balancer has the address {address} alone, from the pool of \
+             its class; the address of a load balancer is not changed: give the class a pool of IPv4, and create the Service again"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn not_possible(message: String) -> Error {
     Error::Invalid { reason: reason::LoadBalancerNotPossible, message }
 }

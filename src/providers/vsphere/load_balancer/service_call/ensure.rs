@@ -177,7 +177,9 @@ impl<'a> ServiceCall<'a> {
         for (target, address) in addresses.clone().filter(|_| ignored.is_empty()) {
             wanted::check_address(&target.wanted.features, address)?;
         }
-        Ok(status(families::in_order(asked.families, addresses.map(|(_, address)| address))))
+        let addresses = families::in_order(asked.families, addresses.map(|(_, address)| address));
+        wanted::check_both(self.service, &addresses)?;
+        Ok(status(addresses))
     }
 
     /// One load balancer is not as it is to be, or both are not. The Service gets the address of one that is complete, and is

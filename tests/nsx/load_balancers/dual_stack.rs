@@ -334,6 +334,52 @@ async fn a_family_that_cannot_be_made_keeps_the_other_one_from_nothing() {
 }
 
 #[tokio::test]
+async fn an_address_that_does_not_come_keeps_the_other_family_from_nothing() {
+    let world = World::dual(Some(UID)).await;
+    let first = world.ensured(&single(one())).await;
+    world.fake.set_realization("ip-allocations", Realization::Never);
+    assert_eq!(word(&world.late(&both(without_udp(&first))).await), "NSXUnavailable");
+    assert_eq!(counted(&world)[0], (1, 0), "the port that is gone goes");
+}
+
+/// Without an address for IPv6 the Service was served with the other family, and then asks for IPv6 alone.
+#[tokio::test]
+async fn what_serves_stays_until_what_takes_its_place_is_there() {
+    let one_address: &[(&str, &str)] = &[("2001:db8::5", "2001:db8::5")];
+    let full = Model::small().ip_pool("p6", "pool6", "2001:db8::/64", one_address);
+    let world = World::with(full, Some(UID), dual_config()).await;
+    let other = world.ensured(&both(service("ns/o", &[("TCP", 80, 30080)]))).await;
+    let first = world.ensured(&of_families(one(), PREFER, &["IPv6", "IPv4"])).await;
+    assert_eq!(status(&first), ips(["192.0.2.6"]));
+    let alone = of_families(first, "SingleStack", &["IPv6"]);
+    assert_eq!(word(&world.ensure(&alone).await.unwrap_err()), "AddressUnavailable");
+    assert_eq!(counted(&world)[0], (3, 1));
+    world.delete(&other).await.unwrap();
+    world.fake.clear();
+    crate::world::advance(std::time::Duration::from_secs(300)).await;
+    assert_eq!(addresses(&world.ensure(&alone).await.unwrap()), ips(["2001:db8::5"]));
+    assert_eq!(counted(&world)[0], (0, 2));
+}
+
+/// Somebody deleted the virtual servers of a load balancer of the Go program, and NSX refuses new ones for the moment.
+#[tokio::test]
+async fn an_address_that_is_reported_stays_reported_while_nothing_serves_it() {
+    let world = World::dual(Some(UID)).await;
+    put_of_go(&world);
+    let first = world.ensured(&single(one())).await;
+    for server in world.objects("lb-virtual-servers") {
+        assert!(world.fake.delete_by_hand("admin", server["path"].as_str().unwrap()));
+    }
+    for _ in 0..2 {
+        super::orphans::reading(&world).await;
+    }
+    world.fake.next("PUT lb-virtual-servers", support::fake_nsx::Trouble::error(400, Some(23_500)));
+    let dual = world.ensured(&both(first)).await;
+    assert_eq!(status(&dual), ips(["192.0.2.77", "2001:db8::5"]));
+    assert_eq!(addresses(&world.ensure(&dual).await.unwrap()), status(&dual));
+}
+
+#[tokio::test]
 async fn each_family_needs_room_of_its_own() {
     let world = World::dual(Some(UID)).await;
     // A SMALL load balancer service has 20 virtual servers.

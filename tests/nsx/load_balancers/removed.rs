@@ -1,6 +1,7 @@
 //! An administrator deletes parts of a load balancer by force, though others refer to them, and then the Service changes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -10,7 +11,11 @@ use support::fake_nsx::{Model, Realization, Trouble};
 use super::orphans::reading;
 use super::world::*;
 use crate::routes::world::node;
+use crate::world::advance;
 use ccm::providers::vsphere::config::Pool;
+
+/// When something is tried again that somebody has to change first.
+const LATER: Duration = Duration::from_secs(300);
 
 /// The only object of this collection.
 fn only(world: &World, collection: &str) -> Value {
@@ -115,20 +120,40 @@ async fn a_second_virtual_server_whose_tags_were_removed_is_named() {
 /// The process ended before the address was released, and the next one has another pool for the class.
 #[tokio::test]
 async fn an_address_of_a_pool_that_is_no_longer_configured_is_released() {
-    for uid in [Some(UID), None] {
+    let left = [("DELETE ip-allocations", [0, 0, 0, 1]), ("DELETE lb-monitor-profiles", [0, 0, 1, 1])];
+    for (uid, (refused, left)) in [Some(UID), None].into_iter().flat_map(|uid| left.map(|left| (uid, left))) {
         let model = Model::small().ip_pool("p2", "pool2", "198.51.100.0/24", &[("198.51.100.5", "198.51.100.50")]);
         let model = model.ip_pool("p3", "of somebody else", "203.0.113.0/24", &[("203.0.113.5", "203.0.113.50")]);
         let mut world = World::with(model, uid, config()).await;
         world.fake.deny("admin", "/infra/ip-pools/p3");
         let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
-        world.fake.every("DELETE ip-allocations", Trouble::overloaded());
+        world.fake.every(refused, Trouble::overloaded());
         world.delete(&one).await.unwrap_err();
         let mut other = config();
         other.common.pool = Some(Pool::Id("p2".to_owned()));
         world.restart_as_configured(other);
         world.fake.clear();
-        assert_eq!(world.counted()[1..], [0, 0, 0, 1]);
+        assert_eq!(world.counted()[1..], left);
         world.delete(&one).await.unwrap();
-        assert_eq!(world.objects("ip-allocations").len(), 0, "{uid:?}");
+        assert_eq!(world.counted()[1..], [0; 4], "{refused} {uid:?}");
     }
+}
+
+/// The account may use its pools, and not list them.
+#[tokio::test]
+async fn pools_that_may_not_be_listed_keep_no_other_service_waiting() {
+    let world = World::start(Some(UID)).await;
+    let other = world.ensured(&service("ns/other", &[("TCP", 80, 30080)])).await;
+    world.fake.deny("admin", "LIST ip-pools");
+    let status = other.status.clone().and_then(|status| status.load_balancer).unwrap();
+    let gone = with_status(service("ns/gone", &[("TCP", 80, 30081)]), status);
+    for _ in 0..2 {
+        let error = world.delete(&gone).await.unwrap_err();
+        assert_eq!((word(&error).as_str(), error.retry_after()), ("NSXNoPermission", Some(LATER)), "{error}");
+    }
+    world.delete(&other).await.unwrap();
+    world.ensured(&service("ns/new", &[("TCP", 80, 30082)])).await;
+    world.fake.allow("admin", "LIST ip-pools");
+    advance(LATER).await;
+    world.delete(&gone).await.unwrap();
 }

@@ -227,21 +227,7 @@ async fn seq_11_an_address_that_does_not_come_is_asked_for_again() {
     world.ensured(&service("ns/other", &[("TCP", 80, 30080)])).await;
     world.fake.set_realization("ip-allocations", Realization::Never);
     let one = service("ns/s", &[("TCP", 80, 30080)]);
-    let sync = world.ensure(&one);
-    // Whenever it has asked once more, a second passes.
-    let asked = || world.fake.counts().of("GET realized-entities");
-    let hurry = async {
-        loop {
-            let before = asked();
-            crate::world::advance(std::time::Duration::from_secs(1)).await;
-            support::eventually("it asks again", crate::world::SOON, async || match asked() {
-                count if count > before => Ok(()),
-                count => Err(count),
-            })
-            .await;
-        }
-    };
-    let late = tokio::select! { late = sync => late.unwrap_err(), () = hurry => unreachable!() };
+    let late = world.late(&one).await;
     assert_eq!(word(&late), "NSXUnavailable", "{late}");
     assert_eq!(world.counted(), [1, 1, 2, 2, 2]);
     world.sent();

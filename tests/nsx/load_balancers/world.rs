@@ -278,6 +278,23 @@ impl World {
         self.repeated(ensure).await
     }
 
+    /// Ensures a Service whose address does not come: whenever it was asked for once more, a second passes.
+    pub async fn late(&self, service: &Service) -> Error {
+        let asked = || self.fake.counts().of("GET realized-entities");
+        let hurry = async {
+            loop {
+                let before = asked();
+                advance(Duration::from_secs(1)).await;
+                support::eventually("it is asked for again", SOON, async || match asked() {
+                    count if count > before => Ok(()),
+                    count => Err(count),
+                })
+                .await;
+            }
+        };
+        tokio::select! { late = self.ensure(service) => late.unwrap_err(), () = hurry => unreachable!() }
+    }
+
     /// Ensures the Service, and writes its status as the controller does.
     pub async fn ensured(&self, service: &Service) -> Service {
         let status = self.ensure(service).await.unwrap_or_else(|error| panic!("{error}"));

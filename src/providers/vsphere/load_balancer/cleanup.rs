@@ -163,8 +163,12 @@ impl Cleanup {
             held.allocations.extend(unread);
             let is_unneeded = match held.is_empty() {
                 true => Some(true),
-                false => self.is_unneeded(&service, &mut reads).await,
+                false => self.is_unneeded(of, &service, &held, &mut reads).await,
             };
+            // Its own sync looks at it now.
+            if of.nodes.has_service(&service) {
+                continue;
+            }
             match is_unneeded {
                 Some(true) => of.inventory.report_held(&service, &held),
                 Some(false) => of.inventory.report_held(&service, &Objects::default()),
@@ -173,11 +177,14 @@ impl Cleanup {
         }
     }
 
-    /// Whether nothing needs the load balancer of a Service, as the API server said within the last half hour; none while it
-    /// does not say, or was asked for others. `reads` is how often it may be asked.
-    async fn is_unneeded(&self, service: &str, reads: &mut usize) -> Option<bool> {
-        if let Some((_, is_unneeded)) = self.looked.lock().get(service) {
-            return Some(*is_unneeded);
+    /// Whether nothing needs the held objects of a Service, as the API server says, or has said within the last half hour:
+    /// before others are reported it is asked again. None while it does not say, or was asked for other Services. `reads` is
+    /// how often it may be asked.
+    async fn is_unneeded(&self, of: &LoadBalancers, service: &str, held: &Objects, reads: &mut usize) -> Option<bool> {
+        let known = self.looked.lock().get(service).map(|(_, is_unneeded)| *is_unneeded);
+        if let Some(is_unneeded) = known.filter(|is_unneeded| !is_unneeded || of.inventory.are_reported(service, held))
+        {
+            return Some(is_unneeded);
         }
         let (namespace, name) = service.split_once('/').filter(|_| *reads > 0)?;
         let live = self.live.service(namespace, name).await;

@@ -109,6 +109,14 @@ impl Contents {
         }
     }
 
+    /// Adds what was read of other pools of addresses: allocations.
+    pub fn extend(&mut self, other: Self) {
+        for (service, objects) in other.services {
+            let all = &mut self.of(&service).allocations;
+            objects.allocations.into_iter().for_each(|one| insert(all, one, |one| &one.marks.path));
+        }
+    }
+
     /// Removes the object of this path.
     pub fn remove(&mut self, path: &str) {
         self.lb_services.retain(|one| *one.path != *path);

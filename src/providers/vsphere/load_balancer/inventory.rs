@@ -92,14 +92,15 @@ struct State {
     is_asked: bool,
     /// Until when a reading that was asked for waits for the calls of other Services: afterwards they would ask for another one.
     patient_until: Option<Instant>,
-    /// When groups and persistence profiles were asked for, or, before that, when the first reading began.
-    listed: Option<Instant>,
+    /// When the next reading with groups and persistence profiles begins; none before the first reading.
+    next_full: Option<Instant>,
     /// Whether the next reading includes groups and persistence profiles.
     is_full_due: bool,
     /// Whether the next reading includes all pools of addresses.
     are_pools_due: bool,
-    /// When the last reading began that included them.
+    /// When the last reading began that included them, and why the last one could not, with when it is tried again.
     pools_begun: Option<Instant>,
+    pools_failure: Option<(Failure, Instant)>,
     /// Why groups and persistence profiles could not be listed.
     references_failure: Option<Reason>,
     /// The pools whose allocations the last reading could not list, each with the reason.
@@ -124,8 +125,8 @@ struct State {
     room: Option<Room>,
     /// What the configuration names, and since when it is known that NSX does not have it; none if NSX has it.
     configured: BTreeMap<Configured, Option<Instant>>,
-    /// Services that are being deleted, and not needed since; and whether this process has deleted an object of each.
-    deleted: BTreeMap<Box<str>, bool>,
+    /// Services that are being deleted, and not needed since; and how many of their addresses this process has released.
+    deleted: BTreeMap<Box<str>, usize>,
     /// Services that wait until an address is released.
     without_address: BTreeSet<Box<str>>,
     /// Services that wait until there is room on the load balancer service.
@@ -271,6 +272,10 @@ impl Inventory {
         if is_met {
             return Ok(());
         }
+        let pools_failure = state.pools_failure.as_ref().filter(|_| matches!(need, Need::AllPools(_)));
+        if let Some((failure, _)) = pools_failure.filter(|(_, again)| Instant::now() < *again) {
+            return Err(failure.error());
+        }
         state.waiting.insert(service.into());
         let will_meet = state.touched.is_some()
             && match need {
@@ -359,18 +364,18 @@ impl Inventory {
     pub fn begin_deletion(&self, service: &str) {
         let mut state = self.state.lock();
         if !state.deleted.contains_key(service) {
-            state.deleted.insert(service.into(), false);
+            state.deleted.insert(service.into(), 0);
             state.answered.insert(service.into(), Instant::now());
         }
     }
 
-    /// Notes that this process has deleted an object of this Service, whose deletion has begun.
-    pub fn note_deleted(&self, service: &str) {
-        self.state.lock().deleted.insert(service.into(), true);
+    /// Notes that this process has released an address of this Service, whose deletion has begun.
+    pub fn note_release(&self, service: &str) {
+        *self.state.lock().deleted.entry(service.into()).or_default() += 1;
     }
 
-    /// Whether it has.
-    pub fn has_deleted(&self, service: &str) -> bool {
+    /// How many it has released since.
+    pub fn releases(&self, service: &str) -> usize {
         self.state.lock().deleted.get(service).copied().unwrap_or_default()
     }
 
@@ -447,6 +452,12 @@ impl Inventory {
     /// Announces this Service.
     pub fn announce_one(&self, service: &str) {
         self.announce([&service.into()]);
+    }
+
+    /// Whether these held objects of this Service, and no others, were reported.
+    pub fn are_reported(&self, service: &str, held: &Objects) -> bool {
+        let paths: BTreeSet<Box<str>> = held.paths().map(Into::into).collect();
+        self.state.lock().held.get(service) == Some(&paths)
     }
 
     /// The held objects of this Service as they are now; each is reported once.

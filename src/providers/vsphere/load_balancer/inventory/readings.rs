@@ -1,6 +1,7 @@
 //! When everything is read, and what follows from it.
 
 use super::*;
+use crate::providers::vsphere::load_balancer::LATER;
 use crate::providers::vsphere::load_balancer::backend::{Backend, Scope};
 use crate::providers::vsphere::reason;
 use futures::future::OptionFuture;
@@ -31,6 +32,8 @@ struct Shown {
     unread: BTreeMap<Box<str>, Failure>,
     /// Why groups and persistence profiles could not be listed.
     references_failure: Option<Error>,
+    /// Why the allocations of all pools could not be listed, if they were asked for.
+    pools_failure: Option<Error>,
 }
 
 impl State {
@@ -42,7 +45,7 @@ impl State {
         let patient = self.patient_until.map(|until| if self.busy.is_empty() { now } else { until });
         match self.is_asked.then_some(now).or(patient) {
             Some(asked) => Some(asked.max(earliest)),
-            None => self.listed.filter(|_| self.permit.is_some()).map(|listed| (listed + AGAIN).max(earliest)),
+            None => self.next_full.filter(|_| self.permit.is_some()).map(|next| next.max(earliest)),
         }
     }
 
@@ -60,6 +63,17 @@ impl State {
             self.pools.clear();
         }
         self.unread = unread;
+    }
+
+    /// Whether a reading that began at this moment has included all pools of addresses.
+    fn note_pools(&mut self, at: Instant, failure: Option<Error>) {
+        match failure {
+            None => (self.pools_begun, self.pools_failure) = (Some(at), None),
+            Some(error) => {
+                let again = Instant::now() + error.retry_after().unwrap_or(LONGEST_PAUSE);
+                self.pools_failure = Some((Failure::new(&error, 1), again));
+            }
+        }
     }
 
     /// Why groups and persistence profiles could not be listed, if they could not: those that are known stay.
@@ -115,11 +129,6 @@ impl Inventory {
             true => backend.read_references(&mut each).await.err(),
             false => None,
         };
-        // What may not be listed keeps nothing else from being read; any other failure is of the moment.
-        let references_failure = match references_failure {
-            Some(error) if error.reason() != reason::NSXNoPermission => return Err(error),
-            other => other,
-        };
         let has_references = begun.is_full && references_failure.is_none();
         if !has_references {
             contents.forget_references();
@@ -128,27 +137,45 @@ impl Inventory {
         pools.extend(contents.address_pools());
         pools.extend(scope.pools.iter().cloned());
         pools.extend(names.pools.values().flatten().map(|id| id.as_str().into()));
-        let others = match begun.has_all_pools {
-            true => backend.address_pools().await?.difference(&pools).cloned().collect(),
-            false => BTreeSet::new(),
-        };
         let mut unread = BTreeMap::new();
-        for pool in pools.into_iter().chain(others.iter().cloned()) {
+        for pool in &pools {
             let mut each = |kind, object| contents.add(kind, &object, layout);
-            match backend.read_allocations(&pool, &mut each).await {
+            match backend.read_allocations(pool, &mut each).await {
                 Ok(()) => {}
                 Err(error) if error.reason() == reason::NSXNoPermission => {
-                    contents.forget_allocations(&pool);
-                    // Others may be those of other tenants.
-                    if !others.contains(&pool) {
-                        unread.insert(pool, Failure::new(&error, 1));
-                    }
+                    contents.forget_allocations(pool);
+                    unread.insert(pool.clone(), Failure::new(&error, 1));
                 }
                 Err(error) => return Err(error),
             }
         }
+        let pools_failure = match begun.has_all_pools {
+            true => self.read_others(backend, layout, &pools, &mut contents).await.err(),
+            false => None,
+        };
         let read = Read { contents, has_references, unread: unread.keys().cloned().collect() };
-        Ok(Shown { read, names, unread, references_failure })
+        Ok(Shown { read, names, unread, references_failure, pools_failure })
+    }
+
+    /// Reads the allocations of pools that nothing names.
+    async fn read_others(
+        &self,
+        backend: &dyn Backend,
+        layout: &Layout,
+        known: &BTreeSet<Box<str>>,
+        contents: &mut Contents,
+    ) -> Result<(), Error> {
+        for pool in backend.address_pools().await?.difference(known) {
+            let mut of_pool = Contents::default();
+            let mut each = |kind, object| of_pool.add(kind, &object, layout);
+            match backend.read_allocations(pool, &mut each).await {
+                Ok(()) => contents.extend(of_pool),
+                // That of another tenant: this account has reserved nothing there.
+                Err(error) if error.reason() == reason::NSXNoPermission => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn begin_reading(&self) -> Begun {
@@ -156,7 +183,7 @@ impl Inventory {
         state.attempted = Some(at);
         (state.is_asked, state.patient_until) = (false, None);
         state.touched = Some(BTreeSet::new());
-        let is_full = state.is_full_due || state.listed.is_some_and(|listed| listed + AGAIN <= at);
+        let is_full = state.is_full_due || state.next_full.is_some_and(|next| next <= at);
         let has_all_pools = std::mem::take(&mut state.are_pools_due);
         Begun { epoch: state.epoch, at, is_full, has_all_pools }
     }
@@ -169,15 +196,18 @@ impl Inventory {
             return;
         }
         let touched = state.touched.take().unwrap_or_default();
-        let Shown { read, names, unread, references_failure } = match shown {
+        let Shown { read, names, unread, references_failure, pools_failure } = match shown {
             Ok(shown) => shown,
             Err(error) => return self.note_failure(state, &error),
         };
         if begun.has_all_pools {
-            state.pools_begun = Some(begun.at);
+            state.note_pools(begun.at, pools_failure);
         }
         if begun.is_full {
-            (state.is_full_due, state.listed) = (false, Some(begun.at));
+            // A permission that lacks may lack for long, and any other failure is of the moment.
+            let is_brief = references_failure.as_ref().is_some_and(|error| error.reason() != reason::NSXNoPermission);
+            let next = begun.at + if is_brief { LATER } else { AGAIN };
+            (state.is_full_due, state.next_full) = (false, Some(next));
             state.note_references(references_failure);
         }
         let before = Before { contents: &state.contents, touched: &touched, missed: &state.missed };
@@ -193,7 +223,7 @@ impl Inventory {
         state.note_unread(unread);
         state.readings += 1;
         state.begun = Some(begun.at);
-        state.listed.get_or_insert(begun.at);
+        state.next_full.get_or_insert(begun.at + AGAIN);
         state.is_asked |= !missed.is_empty();
         state.missed = missed;
         self.announce(&std::mem::take(&mut state.waiting));

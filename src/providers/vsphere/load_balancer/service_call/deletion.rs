@@ -51,7 +51,9 @@ impl ServiceCall<'_> {
                 self.check(Need::Second)?;
             }
             self.perform(target, &step).await?;
-            self.inventory().note_deleted(&self.key);
+            if matches!(step, Step::Release(_)) {
+                self.inventory().note_release(&self.key);
+            }
             if steps.repeats(&step) {
                 break;
             }
@@ -76,8 +78,8 @@ impl ServiceCall<'_> {
         }
         // One reading may miss objects, or be older than those of a Service that another process looked after.
         let moment = self.inventory().last_answer(&self.key).unwrap_or_else(|| self.inventory().answered(&self.key));
-        // What an earlier process has left of it may be in a pool that the configuration named then.
-        let is_anywhere = !self.inventory().has_deleted(&self.key) && !self.ingress.is_empty();
+        // An address that an earlier process has left may be in a pool that the configuration named then.
+        let is_anywhere = self.inventory().releases(&self.key) < self.ingress.len();
         self.check(if is_anywhere { Need::AllPools(moment) } else { Need::After(moment) })?;
         self.inventory().forget(&self.key);
         Ok(())

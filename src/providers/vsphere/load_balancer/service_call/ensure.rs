@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
 
 use super::pools::unless_outdated;
 use super::{Seen, ServiceCall, Steps, Target, next};
+use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason};
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::config::{CompleteClass, Pool, Profile};
@@ -21,6 +22,9 @@ use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted, WantedP
 use crate::providers::vsphere::load_balancer::{LATER, config_wrong, families, members, status, wanted};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::routes::Adoption;
+
+/// How often it is read for one Service how full the load balancer service is.
+const USAGE_READINGS: usize = 3;
 
 /// What a call has done so far.
 #[derive(Default)]
@@ -64,7 +68,12 @@ impl<'a> ServiceCall<'a> {
             }
             let targets = self.targets(&seen, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
             self.note_removed(&targets);
-            let open = targets.iter().filter(|target| !progress.failed.contains_key(&target.balancer.second));
+            // What is to go stays until what takes its place is there.
+            let is_open = |target: &&Target| {
+                let Balancer { second, is_wanted, .. } = &target.balancer;
+                !progress.failed.contains_key(second) && (*is_wanted || progress.failed.is_empty())
+            };
+            let open = targets.iter().filter(is_open);
             let Some((target, step)) = next(open, &seen) else {
                 return match progress.failed.is_empty() {
                     true => self.completed(&asked, &targets, &seen),
@@ -75,7 +84,9 @@ impl<'a> ServiceCall<'a> {
                 Ok(()) => {}
                 Err(error @ (Error::NotLeader | Error::Pending { .. })) => return Err(error),
                 Err(error) => {
-                    let is_silent = error.reason() == reason::NSXUnavailable;
+                    // An address that does not come says nothing of other calls.
+                    let is_of_address = matches!(step, Step::Allocate { .. } | Step::ReadAddress { .. });
+                    let is_silent = error.reason() == reason::NSXUnavailable && !is_of_address;
                     progress.failed.insert(target.balancer.second, error);
                     if is_silent {
                         return self.failed(&asked, &targets, &seen, progress.failed);
@@ -196,12 +207,18 @@ impl<'a> ServiceCall<'a> {
             |one: &&Target| !failed.contains_key(&one.balancer.second) && next(std::iter::once(*one), seen).is_none();
         let is_new = |address: IpAddr| !self.ingress.contains(&address);
         let has_new = wanted().filter(is_complete).filter_map(Target::address).any(is_new);
-        match failed.into_values().next() {
+        let is_of_failed = |address: &&IpAddr| {
+            let mut all = targets.iter().filter(|one| failed.contains_key(&one.balancer.second));
+            all.any(|one| one.balancer.family == IpFamily::of(**address))
+        };
+        // One that is reported shows what is the Service's, also while nothing serves it.
+        let mut addresses: BTreeSet<IpAddr> = self.ingress.iter().filter(is_of_failed).copied().collect();
+        addresses.extend(wanted().filter(|one| !one.ours.servers.is_empty()).filter_map(Target::address));
+        match failed.into_values().reduce(joined) {
             Some(error) if !has_new => Err(error),
             _ => {
                 self.inventory().announce_one(&self.key);
-                let served = wanted().filter(|one| !one.ours.servers.is_empty());
-                Ok(status(families::in_order(asked.families, served.filter_map(Target::address))))
+                Ok(status(families::in_order(asked.families, addresses)))
             }
         }
     }
@@ -290,8 +307,11 @@ impl<'a> ServiceCall<'a> {
         let needed = Usage::of_ports(ports, members.len());
         let take = || self.inventory().take_room(&self.key, target.balancer.second, &needed);
         let mut taken = take();
-        if taken.is_none() {
-            self.read_usage(&lb_service.path).await;
+        // What was read is outdated as soon as something was deleted.
+        for _ in 0..USAGE_READINGS {
+            if taken.is_some() || !self.read_usage(&lb_service.path).await {
+                break;
+            }
             taken = take();
         }
         let Some(Err(Full { what, used, allowed })) = taken else { return Ok(()) };
@@ -303,12 +323,13 @@ impl<'a> ServiceCall<'a> {
         Err(Error::Exhausted { reason: reason::LoadBalancerCapacity, message, after: LATER })
     }
 
-    /// Reads how full the load balancer service is, or waits for another call that does.
-    async fn read_usage(&self, lb_service: &str) {
-        let Some(_only) = self.inventory().usage_reading.begin().await else { return };
-        if let Ok(usage) = self.of.backend.usage(lb_service).await {
-            self.inventory().note_usage(usage);
-        }
+    /// Reads how full the load balancer service is, or waits for another call that does. False if it does not say.
+    async fn read_usage(&self, lb_service: &str) -> bool {
+        let Some(_only) = self.inventory().usage_reading.begin().await else { return true };
+        let usage = self.of.backend.usage(lb_service).await;
+        let is_read = usage.is_ok();
+        usage.into_iter().for_each(|usage| self.inventory().note_usage(usage));
+        is_read
     }
 
     /// What follows from a step that failed. It is no failure of the load balancer if it concerned what serves nothing.
@@ -499,6 +520,13 @@ fn named_pool(target: &Target) -> Option<String> {
     let is_in_use = |one: &&Allocation| address.is_none() || one.address == address;
     let of_allocations = || allocations.iter().find(is_in_use).map(|one| &*one.address_pool);
     of_servers.or_else(of_allocations).map(str::to_owned)
+}
+
+/// The failures of both load balancers of a Service.
+fn joined(first: Error, second: Error) -> Error {
+    let message = format!("{}; {}", chain(&first), chain(&second));
+    let after = first.retry_after().into_iter().chain(second.retry_after()).min();
+    Error::Failed { reason: first.reason(), message, after }
 }
 
 fn has_no_address(target: &Target) -> bool {

@@ -27,6 +27,8 @@ if [ "${1:-}" = --program ]; then
     exec "$@"
 fi
 
+# Of the tests that run at once, most wait.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-6}
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 export PUT_ASIDE
@@ -63,9 +65,7 @@ echo "running $large side by side"
 share=0
 lanes=()
 for name in $large; do
-    # Of the tests of these suites that run at once, most wait.
-    TEST_PORTS=$share/3 RUST_TEST_THREADS=${RUST_TEST_THREADS:-6} \
-        suite "$name" --skip nightly:: --skip "$needs_release" &
+    TEST_PORTS=$share/3 suite "$name" --skip nightly:: --skip "$needs_release" &
     lanes+=("$name:$!")
     share=$((share + 1))
 done

@@ -1,7 +1,7 @@
 //! What NSX has of load balancers, for all Services: readings of everything, with what this program has read and written
 //! since.
 //!
-//! A reading begins when a sync asks for one, at most every 10 s; one that is to show what writes have left waits up to 5 s for
+//! A reading begins when a sync asks for one, at most every 10 s; one that is to show what writes have left waits up to 15 s for
 //! the calls about other Services. Half an hour after the first reading of a term, and after each such one, a reading includes
 //! all groups and persistence profiles; nothing else is read in between. No sync waits for a reading: it ends with
 //! [`Error::Pending`], and its Service is announced when the reading is there. Everything is forgotten when the lead ends.
@@ -36,7 +36,7 @@ use crate::providers::vsphere::nsx::Leads;
 /// A sync that waits for a reading is repeated after this time at the latest.
 const AT_MOST: Duration = Duration::from_secs(60);
 /// How long a reading that shows what writes have left waits at most for the calls of other Services.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(15);
 /// How long it is known how full the load balancer service is.
 const USAGE_LIFE: Duration = Duration::from_secs(10);
 /// Of so many Services is known at most which pools they had.

@@ -58,6 +58,8 @@ async fn nothing_is_written(knows_uid: bool) {
         assert_eq!(versions(&site).await, services, "{knows_uid}");
         first = std::mem::replace(&mut second, site.start(&flags));
     }
+    // Before it has started, SIGTERM ends it at once.
+    second.daemon.wait_for_line(" started", LIMIT).await;
     first.stop().await;
     second.stop().await;
     assert_eq!(site.handed_back(&BTreeSet::new()).await, Vec::<String>::new(), "{knows_uid}");

@@ -30,8 +30,8 @@ pub(super) const WORKED: Duration = Duration::from_secs(10);
 /// seldom enough where it can never be read.
 const RELIST: Duration = Duration::from_secs(60);
 
-/// How long after a refusal all is listed again: soon, because an API server that has just started refuses everyone until
-/// it has read its roles, and seldom where the permission is missing.
+/// The pause after a list that the API server forbids. Short at first: an API server that has just started forbids everything
+/// until it has read its roles. Long later: the permission is missing.
 const FORBIDDEN: Backoff = Backoff::doubling(Duration::from_secs(2), PAUSE_FORBIDDEN);
 
 /// The annotation of the bookmark that ends the list inside a watch.

@@ -494,7 +494,7 @@ async fn a_missing_permission_for_services_is_asked_for_again_and_is_no_failure(
     // An API server that has just started refuses everyone until it has read its roles.
     assert_eq!((began.elapsed().as_secs(), script.queries().len()), (2 + 4, 3));
     task.abort();
-    // Where the permission is missing, it is asked for seldom.
+    // Without the permission, the pauses grow to five minutes.
     let refusals = (0..20).map(|_| refused()).collect();
     let script = Script::of(refusals);
     let (services, task) = watch_services(script.client(), None);

@@ -138,18 +138,24 @@ async fn an_error_of_the_moment_does_not_release_the_address_in_use() {
     }
 }
 
+/// The process ends when it has reserved an address, and before it has the answer.
+async fn end_after_reservation(world: &mut World, service: &Service) {
+    let hold = world.fake.hold_operation("PATCH ip-allocations", 1, Side::Answer);
+    tokio::select! {
+        biased;
+        () = hold.wait() => {}
+        ended = world.ensure(service) => panic!("{ended:?}"),
+    }
+    world.restart();
+    hold.release();
+}
+
 /// The process ended after it had reserved an address, and NSX gives none in the end.
 #[tokio::test]
 async fn an_allocation_that_gets_no_address_and_that_nothing_uses_is_released() {
     let mut world = World::start(Some(UID)).await;
-    let (hold, one) = (world.fake.hold_operation("PATCH ip-allocations", 1, Side::Answer), one());
-    tokio::select! {
-        biased;
-        () = hold.wait() => {}
-        ended = world.ensure(&one) => panic!("{ended:?}"),
-    }
-    world.restart();
-    hold.release();
+    let one = one();
+    end_after_reservation(&mut world, &one).await;
     world.fake.set_realization("ip-allocations", refused());
     assert_eq!(word(&world.ensure(&one).await.unwrap_err()), "AddressUnavailable");
     assert_eq!(world.objects("ip-allocations").len(), 0);
@@ -161,14 +167,8 @@ async fn an_allocation_that_got_no_address_before_is_replaced_at_once() {
     // The id cannot be used at once again.
     let behaviour = Behaviour { deletion: Deletion::Marked(Duration::from_secs(300)), ..Behaviour::USUAL };
     let mut world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
-    let (hold, one) = (world.fake.hold_operation("PATCH ip-allocations", 1, Side::Answer), one());
-    tokio::select! {
-        biased;
-        () = hold.wait() => {}
-        ended = world.ensure(&one) => panic!("{ended:?}"),
-    }
-    world.restart();
-    hold.release();
+    let one = one();
+    end_after_reservation(&mut world, &one).await;
     let path = path_of(&world, "ip-allocations");
     let exhausted = Realization::Error(Duration::ZERO, 8212, "no free address".to_owned());
     world.fake.set_realization(&path, exhausted);

@@ -177,9 +177,8 @@ impl Cleanup {
         }
     }
 
-    /// Whether nothing needs the held objects of a Service, as the API server says, or has said within the last half hour:
-    /// before others are reported it is asked again. None while it does not say, or was asked for other Services. `reads` is
-    /// how often it may be asked.
+    /// Whether nothing needs the held objects of a Service, by a live read of it. An answer is used for half an hour, but not
+    /// to report objects that are not reported yet. None if the read failed, or if no `reads` are left.
     async fn is_unneeded(&self, of: &LoadBalancers, service: &str, held: &Objects, reads: &mut usize) -> Option<bool> {
         let known = self.looked.lock().get(service).map(|(_, is_unneeded)| *is_unneeded);
         if let Some(is_unneeded) = known.filter(|is_unneeded| !is_unneeded || of.inventory.are_reported(service, held))

@@ -170,7 +170,7 @@ impl Inventory {
             let mut each = |kind, object| of_pool.add(kind, &object, layout);
             match backend.read_allocations(pool, &mut each).await {
                 Ok(()) => contents.extend(of_pool),
-                // That of another tenant: this account has reserved nothing there.
+                // A pool of another tenant, in which this account has reserved nothing.
                 Err(error) if error.reason() == reason::NSXNoPermission => {}
                 Err(error) => return Err(error),
             }
@@ -204,7 +204,7 @@ impl Inventory {
             state.note_pools(begun.at, pools_failure);
         }
         if begun.is_full {
-            // A permission that lacks may lack for long, and any other failure is of the moment.
+            // A missing permission may stay missing; any other failure is expected to pass.
             let is_brief = references_failure.as_ref().is_some_and(|error| error.reason() != reason::NSXNoPermission);
             let next = begun.at + if is_brief { LATER } else { AGAIN };
             (state.is_full_due, state.next_full) = (false, Some(next));

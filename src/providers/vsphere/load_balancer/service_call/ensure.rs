@@ -23,7 +23,7 @@ use crate::providers::vsphere::load_balancer::{LATER, config_wrong, families, me
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::routes::Adoption;
 
-/// How often it is read for one Service how full the load balancer service is.
+/// How many times one call reads the usage of the load balancer service at most.
 const USAGE_READINGS: usize = 3;
 
 /// What a call has done so far.
@@ -84,7 +84,7 @@ impl<'a> ServiceCall<'a> {
                 Ok(()) => {}
                 Err(error @ (Error::NotLeader | Error::Pending { .. })) => return Err(error),
                 Err(error) => {
-                    // An address that does not come says nothing of other calls.
+                    // NSX answers, and only this address is late: the other load balancer can go on.
                     let is_of_address = matches!(step, Step::Allocate { .. } | Step::ReadAddress { .. });
                     let is_silent = error.reason() == reason::NSXUnavailable && !is_of_address;
                     progress.failed.insert(target.balancer.second, error);

@@ -2,14 +2,17 @@
 //! completed.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ccm::providers::vsphere::config::{LoadBalancers as Config, Pool};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use serde_json::{Value, json};
-use support::fake_nsx::Model;
 use support::fake_nsx::go::GoBalancer;
+use support::fake_nsx::{Behaviour, Model, Realization};
 
+use super::references::AGAIN;
 use super::world::*;
+use crate::world::advance;
 
 const ADDRESS: &str = "192.0.2.77";
 
@@ -179,6 +182,32 @@ async fn an_allocation_of_ours_beside_the_one_in_use_is_released() {
     world.restart();
     world.ensure(&one).await.unwrap();
     assert_eq!(writes(&world).len(), 1, "nothing more is written");
+}
+
+/// NSX does not say its address while the Service is synced, and nothing changes afterwards.
+#[tokio::test]
+async fn an_allocation_of_ours_whose_address_comes_later_is_released_within_half_an_hour() {
+    for shows_allocated_ip in [true, false] {
+        let behaviour = Behaviour { shows_allocated_ip, ..Behaviour::USUAL };
+        let world = World::with(model().behaviour(behaviour), Some(UID), config()).await;
+        let balancer = GoBalancer::new(NAME, "ns/s", address());
+        balancer.put(&world.fake, "go");
+        let other = balancer.put_allocation(&world.fake, "go", "192.0.2.78".parse().unwrap());
+        let uid = json!({"scope": "cluster-uid", "tag": UID});
+        world.fake.change_by_hand("go", &other, |object| object["tags"].as_array_mut().unwrap().push(uid));
+        world.fake.set_realization(&other, Realization::Never);
+        let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+        world.cluster.services.lock().unwrap().insert("ns/s".to_owned(), one.clone());
+        assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [address()]);
+        assert!(world.fake.object(&other).is_some());
+
+        world.fake.set_realization(&other, Realization::After(Duration::ZERO));
+        let announced = world.announcement("ns/s");
+        advance(AGAIN).await;
+        announced.await;
+        assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [address()]);
+        assert_eq!(writes(&world), [other], "{shows_allocated_ip}");
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use super::world::*;
 use crate::world::{SOON, advance};
 
 /// After this time everything is listed, with groups and persistence profiles.
-const AGAIN: Duration = Duration::from_secs(30 * 60);
+pub const AGAIN: Duration = Duration::from_secs(30 * 60);
 
 /// A Service with source ranges and affinity.
 fn restricted(key: &str) -> Service {

@@ -175,6 +175,14 @@ impl Contents {
         self.services.iter().filter(|(_, objects)| is_of(objects)).map(|(service, _)| &**service).collect()
     }
 
+    /// The Services with several allocations, one of which has no known address: it may be one that nothing needs.
+    pub fn with_unread_surplus(&self) -> impl Iterator<Item = &Box<str>> {
+        let is_one = |objects: &Objects| {
+            objects.allocations.len() > 1 && objects.allocations.iter().any(|one| one.address.is_none())
+        };
+        self.services.iter().filter(move |(_, objects)| is_one(objects)).map(|(service, _)| service)
+    }
+
     /// How many objects of Services are considered.
     pub fn count(&self) -> usize {
         self.services.values().map(|objects| objects.marks().count()).sum()

@@ -214,7 +214,11 @@ impl Inventory {
         let merged = merge(read, before);
         // Another reading decides about them.
         state.is_full_due |= merged.misses_references();
-        let Merged { contents, missed, changed } = merged;
+        let Merged { contents, missed, mut changed } = merged;
+        if begun.is_full {
+            // A list may not show that an address has come meanwhile.
+            changed.extend(contents.with_unread_surplus().cloned());
+        }
         let is_first = state.readings == 0;
         if state.failure.is_some() {
             info!("the load balancers in NSX are listed again");

@@ -278,8 +278,8 @@ impl LoadBalancerFleet for LoadBalancers {
     fn remark(&self, service: &Service) -> Option<(Reason, String)> {
         let fields = self.inventory.take_remark(&service_call::key_of(service))?;
         let message = format!(
-            "the load balancer was made by another program and follows ports and Nodes only; left as it is: {fields}. \
-             --nsx-adopt=full changes it"
+            "the load balancer was made by another program: ports and Nodes are kept up to date, but these settings of the \
+             Service are not applied: {fields}. To apply them to all such load balancers, set --nsx-adopt=full"
         );
         Some((reason::LoadBalancerAdoptedAsIs, message))
     }

@@ -92,7 +92,7 @@ impl Cleanup {
             .await;
         for service in &certain {
             if self.orphans.lock().is_news(service) {
-                warn!(service = &**service, "a load balancer in NSX is left over: its Service is gone");
+                warn!(service = &**service, "orphaned load balancer in NSX: its Service no longer exists");
             }
         }
         if self.policy != Policy::Delete {
@@ -102,7 +102,8 @@ impl Cleanup {
         let services = match decision {
             Decision::Hold(count) => {
                 warn!(
-                    "load balancers of {count} Services of {all} are left over, which are many: none is deleted for 15 minutes"
+                    "{count} of {all} Services with load balancers no longer exist, which are many: no orphan is deleted for 15 \
+                     minutes. If the API server was restored from a backup, set --nsx-orphans=report now"
                 );
                 return;
             }
@@ -118,7 +119,7 @@ impl Cleanup {
         if !failed.is_empty() {
             let all = failed.join("; ");
             warn!(
-                "{} of {count} load balancers that are left over are not deleted, and are tried again later: {all}",
+                "{} of {count} orphaned load balancers could not be deleted and will be retried: {all}",
                 failed.len()
             );
         }
@@ -135,7 +136,7 @@ impl Cleanup {
         match call.delete().await {
             // The next reading shows whether something is left.
             Ok(()) | Err(Error::Pending { .. }) => {
-                info!(service, "what was left of the load balancer is deleted");
+                info!(service, "orphaned load balancer deleted");
                 Ok(())
             }
             Err(Error::NotLeader) => Ok(()),

@@ -472,8 +472,9 @@ impl Inventory {
         for path in paths.difference(&before) {
             warn!(
                 service,
-                "{path} is neither changed nor deleted: its tags name this cluster and the Service, and nothing shows that it \
-                 is this cluster's; if nothing needs it, delete it in NSX"
+                "{path} is neither changed nor deleted: its tags have the name of this cluster, but it may belong to another \
+                 cluster of the same name. If no cluster uses it, delete it in NSX; to keep it, see \"Held objects\" on the \
+                 page of load balancers"
             );
         }
     }

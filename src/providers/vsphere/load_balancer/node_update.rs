@@ -70,7 +70,7 @@ fn planned(call: &ServiceCall<'_>, wanted: &Wanted) -> Result<BTreeMap<Box<str>,
         // A sync makes it, if the Service is to have one.
         call.inventory().announce_one(&call.key);
         return Err(Error::other(format!(
-            "NSX has no load balancer of Service {} whose nodes could be changed",
+            "Service {} has no load balancer in NSX yet; it gets its Nodes when it is created",
             call.key
         )));
     }

@@ -53,11 +53,11 @@ impl State {
     fn note_unread(&mut self, unread: BTreeMap<Box<str>, Failure>) {
         for (pool, Failure { reason, message, .. }) in &unread {
             if self.unread.get(pool).is_none_or(|known| known.reason != *reason) {
-                warn!(%reason, "the addresses of a pool cannot be listed, and what depends on them waits: {message}");
+                warn!(%reason, "cannot list the allocations of IP pool {pool}; creations and deletions that depend on it wait: {message}");
             }
         }
         for pool in self.unread.keys().filter(|pool| !unread.contains_key(*pool)) {
-            info!("the addresses of the pool {pool} are listed again");
+            info!("the allocations of IP pool {pool} can be listed again");
         }
         if unread.is_empty() {
             self.pools.clear();
@@ -81,7 +81,7 @@ impl State {
         let reason = failure.as_ref().map(Error::reason);
         if let Some(error) = failure.filter(|_| reason != self.references_failure) {
             let reason = error.reason();
-            warn!(%reason, "groups and persistence profiles in NSX cannot be listed, and are as they were read: {}", chain(&error));
+            warn!(%reason, "cannot list groups and persistence profiles in NSX; using the last known state: {}", chain(&error));
         }
         self.references_failure = reason;
     }
@@ -243,7 +243,7 @@ impl Inventory {
         let failure = Failure::new(error, in_a_row);
         let Failure { reason, message, .. } = &failure;
         if state.failure.as_ref().is_none_or(|before| before.reason != *reason) {
-            warn!(%reason, "the load balancers in NSX cannot be listed: {message}");
+            warn!(%reason, "cannot list the load balancer objects in NSX; no load balancer is changed until this succeeds: {message}");
         }
         state.failure = Some(failure);
         // No sync may wait for it.

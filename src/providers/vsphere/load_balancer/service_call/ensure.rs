@@ -272,7 +272,7 @@ impl<'a> ServiceCall<'a> {
         }
         for what in all {
             if !self.has(&what).await? {
-                return Err(config_wrong(format!("{what}, which the configuration names, is not found in NSX")));
+                return Err(config_wrong(format!("{what} from vsphere.conf or --nsx-ipv6-pool does not exist in NSX")));
             }
         }
         Ok(())
@@ -420,8 +420,9 @@ impl<'a> ServiceCall<'a> {
             return Err(Error::Invalid { reason: reason::LoadBalancerClassFixed, message });
         }
         wanted::check_class(&self.of.config, class)?;
-        let complete =
-            self.of.config.class(class).ok_or_else(|| config_wrong(format!("the class {class:?} is not complete")))?;
+        let complete = self.of.config.class(class).ok_or_else(|| {
+            config_wrong(format!("the class {class:?} in vsphere.conf lacks an IP pool or an application profile"))
+        })?;
         let wanted_port = |(port, node_port): &(Port, u16)| {
             Ok(WantedPort { port: *port, node_port: *node_port, profile: self.profile(&complete, port.protocol)? })
         };
@@ -468,7 +469,7 @@ impl<'a> ServiceCall<'a> {
     fn ipv6_pool(&self, class: &str) -> Result<String, Error> {
         let pool = self.of.config.ipv6_pools.get(class).cloned();
         pool.ok_or_else(|| {
-            config_wrong(format!("the class {class:?} has no pool of addresses for IPv6: --nsx-ipv6-pool"))
+            config_wrong(format!("the class {class:?} has no IP pool for IPv6; set --nsx-ipv6-pool={class}=POOL-ID"))
         })
     }
 
@@ -536,7 +537,9 @@ fn has_no_address(target: &Target) -> bool {
 fn wrong_family(target: &Target, address: IpAddr, family: IpFamily) -> Error {
     let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
     let family = family.as_str();
-    config_wrong(format!("the IP pool {pool} has given the address {address}, and the Service asks for {family}"))
+    config_wrong(format!(
+        "the IP pool {pool} gave the address {address}, but the Service needs {family}; use a pool with {family} ranges only"
+    ))
 }
 
 fn is_creation(step: &Step<'_>) -> bool {

@@ -67,7 +67,7 @@ impl Nsx {
                 round.fail_all(&error);
             }
         }
-        let message = "another client changes the pool all the time".to_owned();
+        let message = "another client changed the pool during each of several attempts".to_owned();
         round.fail_all(&Error::Failed { reason: reason::NSXRefused, message, after: None });
         round.failed
     }

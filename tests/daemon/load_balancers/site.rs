@@ -396,7 +396,7 @@ impl Site {
         }
         let services: Vec<Service> = self.selected().await.into_values().collect();
         let nodes: Vec<Node> = self.cluster.nodes().await.into_values().collect();
-        let wrong = program.hand_back(&self.nsx.objects(), &services, &nodes);
+        let wrong = program.hand_back(&self.nsx.objects(), |path| self.nsx.allocated_address(path), &services, &nodes);
         let is_of = |line: &String, name: &String| line.split([' ', ':']).any(|word| *word == self.key(name));
         wrong.into_iter().filter(|line| !but.iter().any(|name| is_of(line, name))).collect()
     }

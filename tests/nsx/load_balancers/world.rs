@@ -358,6 +358,6 @@ impl World {
         let mut program = GoProgram::new(&self.name);
         program.lb_service_id.clone_from(&self.config.lb_service_id);
         program.tier1_path.clone_from(&self.config.tier1);
-        program.hand_back(&self.fake.objects(), &services, &nodes)
+        program.hand_back(&self.fake.objects(), |path| self.fake.allocated_address(path), &services, &nodes)
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Node, Service, ServicePort};
 use serde_json::{Value, json};
@@ -90,9 +91,23 @@ pub struct GoFound {
     pub monitors: BTreeMap<String, String>,
     /// The path of the allocation.
     pub allocation: String,
-    /// The address of the virtual servers. The status after the hand-back has the address of the allocation
-    /// (`FakeNsx::allocated_address`).
+    /// The address of the virtual servers.
     pub address: String,
+}
+
+impl GoFound {
+    /// The allocation has the address of the virtual servers, and the Service reports it, if it reports any.
+    fn check_address(&self, allocated: impl Fn(&str) -> Option<IpAddr>, service: &Service) -> Result<(), String> {
+        let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+        let ingress = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
+        let reported: Vec<&str> = ingress.iter().filter_map(|ingress| ingress.ip.as_deref()).collect();
+        let allocated = allocated(&self.allocation).map(|address| address.to_string()).unwrap_or_default();
+        let is_reported = reported.is_empty() || reported.contains(&allocated.as_str());
+        match allocated == self.address && is_reported {
+            true => Ok(()),
+            false => Err(format!("it has {}, {allocated:?} is allocated, and it reports {reported:?}", self.address)),
+        }
+    }
 }
 
 impl GoProgram {
@@ -204,9 +219,16 @@ impl GoProgram {
 
     /// All that is wrong after a hand-back: Services without exactly one load balancer, failures, and writes of Ensure,
     /// Update and the cleanup. Nothing is wrong when it is empty. Services of another type or with
-    /// `loadBalancerClass`, and those that are being deleted, are only looked at by the cleanup.
+    /// `loadBalancerClass`, and those that are being deleted, are only looked at by the cleanup. `allocated` gives the
+    /// address of the allocation of a path, which the program writes into the status of its Service.
     #[must_use]
-    pub fn hand_back(&self, objects: &[Value], services: &[Service], nodes: &[Node]) -> Vec<String> {
+    pub fn hand_back(
+        &self,
+        objects: &[Value],
+        allocated: impl Fn(&str) -> Option<IpAddr>,
+        services: &[Service],
+        nodes: &[Node],
+    ) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut note = |what: String, result: Result<Vec<GoWrite>, String>| match result {
             Ok(writes) => wrong.extend(writes.iter().map(|write| format!("{what}: {write}"))),
@@ -218,7 +240,8 @@ impl GoProgram {
         };
         for service in services.iter().filter(is_handled) {
             let key = key(service);
-            note(format!("find {key}"), self.found(objects, service).map(|_| Vec::new()));
+            let found = self.found(objects, service).and_then(|found| found.check_address(&allocated, service));
+            note(format!("find {key}"), found.map(|()| Vec::new()));
             note(format!("Ensure {key}"), self.ensure(objects, service, nodes));
             note(format!("Update {key}"), self.update(objects, service, nodes));
         }

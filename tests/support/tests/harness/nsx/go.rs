@@ -300,6 +300,33 @@ const MUTATIONS: &[Mutation] = &[
     ),
 ];
 
+/// What is wrong for the program after a hand-back.
+fn wrong_after(program: &GoProgram, fake: &FakeNsx, service: &Service, nodes: &[Node]) -> Vec<String> {
+    let allocated = |path: &str| fake.allocated_address(path);
+    program.hand_back(&fake.objects(), allocated, std::slice::from_ref(service), nodes)
+}
+
+#[tokio::test]
+async fn an_allocation_or_a_status_with_another_address_is_wrong_for_the_go_program() {
+    let (balancer, program) = (balancer(), GoProgram::new("c"));
+    let (mut service, nodes) = (service(&balancer), nodes(&balancer));
+    let fake = small().await;
+    balancer.put(&fake, USER);
+    let status = |ip: &str| serde_json::from_value(json!({"loadBalancer": {"ingress": [{"ip": ip}]}})).unwrap();
+    for (ip, is_right) in [(balancer.address.to_string().as_str(), true), ("192.0.2.250", false)] {
+        service.status = Some(status(ip));
+        assert_eq!(wrong_after(&program, &fake, &service, &nodes).is_empty(), is_right, "{ip}");
+    }
+    service.status = None;
+    let another = |_: &str| Some([192, 0, 2, 250].into());
+    for wrong in [
+        program.hand_back(&fake.objects(), another, std::slice::from_ref(&service), &nodes),
+        program.hand_back(&fake.objects(), |_| None, std::slice::from_ref(&service), &nodes),
+    ] {
+        assert!(wrong.len() == 1 && wrong[0].contains("is allocated"), "{wrong:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_go_program_writes_nothing_to_its_own_and_repairs_each_change() {
     let (balancer, program) = (balancer(), GoProgram::new("c"));
@@ -307,11 +334,11 @@ async fn the_go_program_writes_nothing_to_its_own_and_repairs_each_change() {
     for (what, mutate, expected) in MUTATIONS {
         let fake = small().await;
         let paths = balancer.put(&fake, USER);
-        assert_eq!(program.hand_back(&fake.objects(), std::slice::from_ref(&service), &nodes), [""; 0], "{what}");
+        assert_eq!(wrong_after(&program, &fake, &service, &nodes), [""; 0], "{what}");
         mutate(&fake, &paths);
         let writes = program.ensure(&fake.objects(), &service, &nodes).unwrap();
         assert_eq!(writes, expected(&paths), "{what}");
-        assert_ne!(program.hand_back(&fake.objects(), std::slice::from_ref(&service), &nodes), [""; 0], "{what}");
+        assert_ne!(wrong_after(&program, &fake, &service, &nodes), [""; 0], "{what}");
     }
 }
 
@@ -334,7 +361,7 @@ async fn what_the_go_program_does_not_compare_it_does_not_write() {
         pool["members"][0]["weight"] = json!(7);
         pool["members"][1]["admin_state"] = json!("DISABLED");
     });
-    let wrong = program.hand_back(&fake.objects(), &[service(&balancer)], &nodes(&balancer));
+    let wrong = wrong_after(&program, &fake, &service(&balancer), &nodes(&balancer));
     assert_eq!(wrong, [""; 0]);
     // An empty list of monitors is not the same as none (L-26).
     change(&fake, &paths[&GoStep::Pool(1)], |pool| pool["active_monitor_paths"] = json!([]));
@@ -382,7 +409,7 @@ async fn extra_objects_are_deleted_and_change_what_is_found() {
     let error = program.ensure(&fake.objects(), &service, &nodes).unwrap_err();
     assert!(error.starts_with("Multiple IP address allocations"), "{error}");
     fake.delete_by_hand(USER, &extra);
-    assert_eq!(program.hand_back(&fake.objects(), std::slice::from_ref(&service), &nodes), [""; 0]);
+    assert_eq!(wrong_after(&program, &fake, &service, &nodes), [""; 0]);
     fake.delete_by_hand(USER, &paths[&GoStep::Allocation]);
     assert!(program.found(&fake.objects(), &service).unwrap_err().contains("no allocation"));
 }
@@ -506,7 +533,7 @@ async fn objects_that_break_the_go_program_are_failures() {
     let fake = small().await;
     let paths = balancer.put(&fake, USER);
     fake.put_by_hand("other", "/infra/lb-pools/foreign", json!({"tags": [{"scope": "a"}]}));
-    let wrong = program.hand_back(&fake.objects(), &[service(&balancer)], &nodes(&balancer));
+    let wrong = wrong_after(&program, &fake, &service(&balancer), &nodes(&balancer));
     assert!(wrong.len() == 4 && wrong.iter().all(|line| line.contains("panic: a tag of /infra/lb-pools/foreign")));
     fake.delete_by_hand("other", "/infra/lb-pools/foreign");
     change(&fake, &paths[&GoStep::Pool(0)], |pool| {

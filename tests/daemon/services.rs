@@ -14,7 +14,7 @@ use support::fake_nsx::{FakeNsx, Model, ObjectVersion};
 
 use crate::cluster::Cluster;
 use crate::judge::nsx::leadership::NsxWrite;
-use crate::judge::nsx::load_balancers::addresses::Reported;
+use crate::judge::nsx::load_balancers::addresses::{Reported, shared};
 use crate::judge::nsx::load_balancers::intents::{Intent, intent};
 use crate::judge::nsx::load_balancers::results::{Results, addresses, key};
 use crate::judge::nsx::load_balancers::{self, Kind, Rules, SERVICE};
@@ -176,9 +176,14 @@ impl Services {
     ///
     /// # Panics
     ///
-    /// When one has got another one.
+    /// When one has got another one, or two have the same.
     pub async fn judge_addresses(&mut self) {
-        for service in self.list().await {
+        let services = self.list().await;
+        let wanting = services.iter().filter(|service| intent(service).is_some());
+        if let Some(address) = shared(wanting.flat_map(addresses)) {
+            panic!("two Services report {address}: {services:#?}");
+        }
+        for service in services {
             let uid = service.metadata.uid.clone().unwrap();
             let keeps_address = intent(&service).is_some() && !self.retyped.contains(&uid);
             if let Err(broken) = self.reported.take(&uid, keeps_address, addresses(&service).first().copied()) {

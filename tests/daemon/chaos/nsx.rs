@@ -47,7 +47,7 @@ const NO_PERMISSION: Duration = Duration::from_secs(300);
 /// A login that waits is reviewed within this time.
 const REVIEW: Duration = Duration::from_secs(60);
 /// Calls that write, as the fake names them.
-const WRITES: [&str; 15] = [
+const WRITES: [&str; 18] = [
     "PATCH static-routes",
     "PUT static-routes",
     "DELETE static-routes",
@@ -56,12 +56,15 @@ const WRITES: [&str; 15] = [
     "PUT lb-pools",
     "PUT lb-monitor-profiles",
     "PUT groups",
+    "PUT lb-persistence-profiles",
     "PATCH ip-allocations",
     "PATCH infra",
     "DELETE lb-virtual-servers",
     "DELETE lb-pools",
     "DELETE lb-monitor-profiles",
     "DELETE groups",
+    "DELETE lb-persistence-profiles",
+    "DELETE lb-services",
     "DELETE ip-allocations",
 ];
 /// What accounts may not use without the permission.

@@ -229,6 +229,16 @@ impl Round {
         }
     }
 
+    /// An address that the process which died had reserved for a new Service has to stay.
+    fn note_reserved(&mut self) {
+        for (name, before) in self.before.iter_mut().filter(|(_, before)| before.is_empty()) {
+            let objects = self.site.objects_of(name);
+            let paths = objects.iter().filter_map(|object| object["path"].as_str());
+            let reserved = paths.filter_map(|path| self.site.nsx.allocated_address(path));
+            before.extend(reserved.map(|address| address.to_string()));
+        }
+    }
+
     /// Waits until all that is left is as it is to be for this process and for the Go program.
     async fn wait_until_settled(&mut self) {
         self.process.wait_until_ensured(self.living()).await;
@@ -272,6 +282,7 @@ fn writes(history: &[ObjectVersion], seen: usize, service: &str) -> u32 {
 /// The process dies while each Service is at its write.
 async fn killed(points: Vec<Point>, knows_uid: bool, wholes: &BTreeMap<Case, Whole>) {
     let mut round = Round::prepare(points, knows_uid).await;
+    let lb_services = round.site.lb_services().len();
     let hold = |point: &Point| {
         let (n, side) = point.at.unwrap();
         round.site.nsx.hold_service(&round.site.key(&point.name()), n, side)
@@ -280,6 +291,7 @@ async fn killed(points: Vec<Point>, knows_uid: bool, wholes: &BTreeMap<Case, Who
     round.act().await;
     join_all(holds.iter().map(Hold::wait)).await;
     let dead = kill(&mut round.process).await;
+    round.note_reserved();
 
     round.process = round.site.start(&[]);
     let differences = async |round: &Round| -> Vec<String> {
@@ -300,6 +312,7 @@ async fn killed(points: Vec<Point>, knows_uid: bool, wholes: &BTreeMap<Case, Who
     round.site.wait_for_requests_of(&dead).await;
     assert_eq!(differences(&round).await, Vec::<String>::new(), "after late writes");
     assert_eq!(round.site.handed_back(&round.half_made()).await, Vec::<String>::new(), "after late writes");
+    assert_eq!(round.site.lb_services().len(), lb_services, "no other load balancer service is made");
     round.process.stop().await;
 }
 
@@ -382,7 +395,8 @@ async fn first_and_last(knows_uid: bool, side: Side) {
 /// The pools of all Services are written with one request, or one by one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_killed_while_nodes_change_is_followed_by_one_that_gives_all_pools_their_members() {
-    let writes = [("PATCH infra", 1), ("PUT lb-pools", 1), ("PUT lb-pools", 3)];
+    let writes =
+        [("PATCH infra", 1), ("PUT lb-pools", 1), ("PUT lb-pools", 2), ("PUT lb-pools", 3), ("PUT lb-pools", 4)];
     let moments = writes.into_iter().flat_map(|write| [(write, Side::Request), (write, Side::Answer)]);
     let cases = moments.flat_map(|moment| [(moment, true), (moment, false)]);
     join_all(cases.map(|(((operation, n), side), knows_uid)| nodes_change((operation, n, side), knows_uid))).await;

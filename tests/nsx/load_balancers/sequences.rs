@@ -1,5 +1,7 @@
 //! The sequences of requests of the Go program for load balancers. Ours are shorter where they may be: the five lists are read
-//! once for all Services, and so is what the configuration names; what was just written is not read again.
+//! once for all Services; what was just written is not read again. They are longer by one GET for each IP pool, application
+//! profile and gateway that the configuration names by id or path, once in a term: what NSX does not have is refused before
+//! anything is created.
 
 use ccm::cloud::Error;
 use serde_json::json;
@@ -18,7 +20,7 @@ fn lists(more: &[&str]) -> Vec<String> {
 
 /// Requests for the address are repeated until it is there.
 fn without_repetitions(mut operations: Vec<String>) -> Vec<String> {
-    operations.dedup();
+    operations.dedup_by(|one, other| one == other && *one == "GET realized-entities");
     operations
 }
 
@@ -230,10 +232,33 @@ async fn seq_11_an_address_that_does_not_come_is_asked_for_again() {
     let late = world.late(&one).await;
     assert_eq!(word(&late), "NSXUnavailable", "{late}");
     assert_eq!(world.counted(), [1, 1, 2, 2, 2]);
+    let allocations = || -> Vec<_> {
+        let all = world.objects("ip-allocations");
+        all.iter().map(|one| (one["path"].clone(), one["_revision"].clone())).collect()
+    };
+    let (before, seen) = (allocations(), world.fake.history().len());
+    assert_eq!(word(&world.late(&one).await), "NSXUnavailable", "the next attempt");
+    assert_eq!((allocations(), world.fake.history_from(seen)), (before, vec![]), "it waits for the same one");
     world.sent();
     world.fake.set_realization("ip-allocations", Realization::After(std::time::Duration::ZERO));
     world.ensured(&one).await;
-    assert_eq!(world.sent(), ["GET realized-entities", "PUT lb-virtual-servers"]);
+    assert_eq!(world.sent(), ["GET realized-entities", "GET service-usage", "PUT lb-virtual-servers"]);
+}
+
+/// The Go program does not look a path up at all; this one does once in a term.
+// vectors: SEQ-12
+#[tokio::test]
+async fn seq_12_paths_of_profiles_and_ids_of_pools_are_looked_up_once_for_all_services() {
+    let world = World::start(Some(UID)).await;
+    for name in ["ns/a", "ns/b"] {
+        world.ensured(&service(name, &[("TCP", 80, 30080)])).await;
+    }
+    let sent = world.sent();
+    for (operation, expected) in
+        [("LIST lb-app-profiles", 0), ("LIST ip-pools", 0), ("GET lb-app-profiles", 1), ("GET ip-pools", 1)]
+    {
+        assert_eq!(sent.iter().filter(|sent| *sent == operation).count(), expected, "{operation}: {sent:?}");
+    }
 }
 
 // vectors: SEQ-12

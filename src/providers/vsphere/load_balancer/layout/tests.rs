@@ -87,13 +87,16 @@ fn tag_07_and_w_08_a_virtual_server_is_that_of_the_go_program_with_the_uid_of_th
 // vectors: W-06
 #[test]
 fn w_06_a_monitor_is_that_of_the_go_program() {
-    let expected = json!({
+    let mut expected = json!({
         "resource_type": "LBTcpMonitorProfile", "display_name": "cluster:c:ns/s:30080", "monitor_port": 30080,
         "description":
             "tcp monitor for cluster c, service ns/s, port 30080 created by vsphere-cloud-controller-manager",
         "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s")]),
     });
     assert_eq!(body(layout(None, &[]).monitor(&OWNER, HTTP, 30080)), expected, "W-06");
+    let uid = ("cluster-uid", "k");
+    expected["tags"] = tags(&[("cluster", "c"), uid, ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s")]);
+    assert_eq!(body(layout(Some("k"), &[]).monitor(&OWNER, HTTP, 30080)), expected, "W-06 with the UID");
 }
 
 // vectors: W-07
@@ -113,6 +116,10 @@ fn w_07_a_pool_is_that_of_the_go_program_with_the_pool_of_its_address() {
     expected["snat_translation"]["type"] = json!("LBSnatDisabled");
     expected.as_object_mut().unwrap().remove("active_monitor_paths");
     assert_eq!(pool(&layout(None, &[]), true, None), expected, "W-07");
+    let uid = ("cluster-uid", "k");
+    expected["tags"] =
+        tags(&[("cluster", "c"), uid, ("ippoolid", "p1"), ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s")]);
+    assert_eq!(pool(&layout(Some("k"), &[]), true, None), expected, "W-07 with the UID");
 }
 
 // vectors: W-09

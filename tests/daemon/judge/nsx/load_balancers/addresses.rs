@@ -1,7 +1,7 @@
 //! No address is in two Services at once, nor released before its virtual servers are gone, and no Service gets another
 //! address while it asks for a load balancer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -62,6 +62,18 @@ impl Reported {
             _ => Ok(()),
         }
     }
+}
+
+/// The address that two of these have, which are the addresses of Services that want a load balancer.
+pub fn shared<'a>(addresses: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let mut seen = BTreeSet::new();
+    addresses.into_iter().find(|address| !seen.insert(*address))
+}
+
+#[test]
+fn an_address_that_two_services_report_is_reported() {
+    assert_eq!(shared(["192.0.2.1", "192.0.2.2"]), None);
+    assert_eq!(shared(["192.0.2.1", "192.0.2.2", "192.0.2.1"]), Some("192.0.2.1"));
 }
 
 #[test]

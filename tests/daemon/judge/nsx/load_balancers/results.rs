@@ -71,8 +71,9 @@ impl Results<'_> {
                 found.push(format!("{}: {difference}", key(service)));
             }
         }
-        let has_servers = self.services.iter().any(|service| intent(service).is_some());
-        left.retain(|path, _| !(has_servers && Kind::of(path) == Some(Kind::LbService)));
+        let own = self.own();
+        let used: BTreeSet<&str> = own.values().map(|object| text(object, "lb_service_path")).collect();
+        left.retain(|path, _| !(used.contains(path) && Kind::of(path) == Some(Kind::LbService)));
         found.extend(left.keys().map(|path| format!("no Service needs {path}")));
         found
     }
@@ -175,7 +176,7 @@ mod tests {
         let members = json!([{"ip_address": "10.0.0.1"}]);
         let server = |number: &str, node_port: &str, pool: &str| {
             json!({"ip_address": "192.0.2.1", "ports": [number], "default_pool_member_ports": [node_port],
-                   "pool_path": format!("/infra/lb-pools/{pool}")})
+                   "pool_path": format!("/infra/lb-pools/{pool}"), "lb_service_path": "/infra/lb-services/l"})
         };
         let snat = json!({"type": "LBSnatAutoMap"});
         let monitored = json!({
@@ -317,9 +318,15 @@ mod tests {
     fn what_no_service_needs_is_reported() {
         let whole = || service(|_| {});
         let second = object("/infra/lb-pools/second", Some("TCP/80"), &json!({}));
+        let other = object("/infra/lb-services/other", None, &json!({}));
         let (stranger, mut foreign) = (object("/infra/lb-pools/x", Some("TCP/81"), &json!({})), second.clone());
         foreign["tags"][1]["tag"] = json!("v");
-        for (case, more, expected) in [("a second pool", second, 1), ("a port", stranger, 1), ("foreign", foreign, 0)] {
+        for (case, more, expected) in [
+            ("a second pool", second, 1),
+            ("a port", stranger, 1),
+            ("a second load balancer service", other, 1),
+            ("foreign", foreign, 0),
+        ] {
             let found = differences(whole(), &[objects(), vec![more]].concat(), "192.0.2.1").min(1);
             assert_eq!(found, expected, "{case}");
         }

@@ -151,6 +151,7 @@ async fn a_wished_address_is_had_or_said_to_be_unavailable() {
             let error = world.ensure(&wish("ns/b", address)).await.unwrap_err();
             assert_eq!(word(&error), "AddressUnavailable", "{error}");
             assert!(error.to_string().contains(address) && error.to_string().contains(why), "{error}");
+            assert_eq!(world.counted(), [1; 5], "{why}: nothing is created for the second Service");
         }
         // The address of a load balancer that exists does not change.
         let other = with_status(wish("ns/a", "192.0.2.51"), one.status.unwrap().load_balancer.unwrap());

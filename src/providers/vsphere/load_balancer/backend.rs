@@ -237,6 +237,12 @@ pub trait Backend: Send + Sync {
     /// Why that is not known.
     async fn has_family(&self, pool: &str, family: IpFamily) -> Result<bool, Error>;
 
+    /// Whether an address that a Service asks for can be reserved in its pool, before anything is created for it.
+    ///
+    /// # Errors
+    /// It is outside of the pool or in use, or that is not known.
+    async fn check_address(&self, request: &Request<'_>, pool: &str, address: IpAddr) -> Result<(), Error>;
+
     /// Deletes the load balancer service of this cluster, unless something uses it.
     ///
     /// # Errors

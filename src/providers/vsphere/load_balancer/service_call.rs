@@ -273,11 +273,15 @@ impl<'a> ServiceCall<'a> {
         self.perform_in(&target.layout, target.parts.as_ref(), step).await
     }
 
-    async fn perform_in(&self, layout: &Layout, parts: Option<&Parts>, step: &Step<'_>) -> Result<(), Error> {
-        self.permit.check()?;
+    pub(super) fn request<'r>(&'r self, layout: &'r Layout, parts: Option<&'r Parts>) -> Request<'r> {
         let (namespace, name) = self.key.split_once('/').unwrap_or_default();
         let owner = Owner { namespace, name, uid: self.uid().unwrap_or_default() };
-        let request = Request { permit: self.permit, layout, owner, parts };
+        Request { permit: self.permit, layout, owner, parts }
+    }
+
+    async fn perform_in(&self, layout: &Layout, parts: Option<&Parts>, step: &Step<'_>) -> Result<(), Error> {
+        self.permit.check()?;
+        let request = self.request(layout, parts);
         let writes = !matches!(step, Step::Read { .. });
         let _answer = writes.then(|| Answer { inventory: self.inventory(), key: &self.key });
         let record = |change: Change| {

@@ -620,6 +620,30 @@ impl Backend for Nsx {
         Ok(has_it || !has_others)
     }
 
+    /// NSX may accept an address that is outside of the pool or in use.
+    async fn check_address(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
+        let doing = format!("reserve the address {wish} of the pool {pool}");
+        let unavailable = |what: &str| Error::Exhausted {
+            reason: reason::AddressUnavailable,
+            message: format!("{doing}: {what}"),
+            after: LATER,
+        };
+        let (mut is_inside, mut is_taken) = (false, false);
+        self.list(&subnets_of(pool), "ip-subnets.list", PAGE, &mut |subnet| is_inside |= has_address(&subnet, wish))
+            .await?;
+        if !is_inside {
+            return Err(unavailable("it is outside of the ranges of the pool"));
+        }
+        let allocations = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
+        let wanted = wish.to_string();
+        self.list(&allocations, "ip-allocations.list", PAGE, &mut |one| {
+            let has_it = one.text("allocation_ip") == wanted || one.text("allocated_ip") == wanted;
+            is_taken |= has_it && !is_own_allocation(request, &one);
+        })
+        .await?;
+        if is_taken { Err(unavailable("it is in use")) } else { Ok(()) }
+    }
+
     async fn delete_lb_service(
         &self,
         permit: &WritePermit,
@@ -732,9 +756,6 @@ impl Nsx {
     ) -> Result<(), Error> {
         let Request { layout, owner, .. } = *request;
         let (kind, parent) = (Kind::Allocation, format!("{ADDRESS_POOLS}/{pool}/ip-allocations"));
-        if let Some(wish) = wish {
-            self.check_wish(request, pool, wish).await?;
-        }
         let (body, doing) = (layout.allocation(&owner, wish), format!("reserve an address of the pool {pool}"));
         let id = |attempt| layout.id(kind, owner.uid, None, attempt);
         let created = self.create(request, New { kind, parent: &parent, id: &id, body, doing }, record).await?;
@@ -743,30 +764,6 @@ impl Nsx {
             Some(allocation) => self.read_address(request, &allocation, true, record).await,
             None => Ok(()),
         }
-    }
-
-    /// NSX may accept an address that is outside of the pool or in use.
-    async fn check_wish(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
-        let doing = format!("reserve the address {wish} of the pool {pool}");
-        let unavailable = |what: &str| Error::Exhausted {
-            reason: reason::AddressUnavailable,
-            message: format!("{doing}: {what}"),
-            after: LATER,
-        };
-        let (mut is_inside, mut is_taken) = (false, false);
-        self.list(&subnets_of(pool), "ip-subnets.list", PAGE, &mut |subnet| is_inside |= has_address(&subnet, wish))
-            .await?;
-        if !is_inside {
-            return Err(unavailable("it is outside of the ranges of the pool"));
-        }
-        let allocations = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
-        let wanted = wish.to_string();
-        self.list(&allocations, "ip-allocations.list", PAGE, &mut |one| {
-            let has_it = one.text("allocation_ip") == wanted || one.text("allocated_ip") == wanted;
-            is_taken |= has_it && !is_own_allocation(request, &one);
-        })
-        .await?;
-        if is_taken { Err(unavailable("it is in use")) } else { Ok(()) }
     }
 }
 

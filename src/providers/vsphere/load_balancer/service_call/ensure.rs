@@ -166,6 +166,7 @@ impl<'a> ServiceCall<'a> {
         }
         self.check_configured(seen, target).await?;
         self.check_room(seen, target).await?;
+        self.check_address(target).await?;
         match asked.required(&target.balancer).filter(|_| has_no_address(target)) {
             Some(family) => self.check_family(target, family).await,
             None => Ok(()),
@@ -234,6 +235,18 @@ impl<'a> ServiceCall<'a> {
     /// Whether two readings, or what this process has made, show what there is.
     fn check_twice(&self) -> Result<(), Error> {
         if self.inventory().was_complete(&self.key) { Ok(()) } else { self.check(Need::Second) }
+    }
+
+    /// Whether the address that the Service asks for can be reserved.
+    async fn check_address(&self, target: &Target) -> Result<(), Error> {
+        let address = target.wanted.features.address.filter(|_| has_no_address(target));
+        let Some((address, parts)) = address.zip(target.parts.as_ref()) else { return Ok(()) };
+        let request = self.request(&target.layout, Some(parts));
+        let checked = self.of.backend.check_address(&request, &parts.address_pool, address).await;
+        if checked.as_ref().is_err_and(|error| error.reason() == reason::AddressUnavailable) {
+            self.inventory().wait_for_address(&self.key);
+        }
+        checked
     }
 
     /// Whether the pool of addresses has the family that the load balancer is to have.

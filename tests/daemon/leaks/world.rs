@@ -422,7 +422,8 @@ impl World {
         let wanted = services.iter().filter(|service| intent(service).is_some()).count();
         println!("{} Services, {wanted} of them with a load balancer", services.len());
         let (admin, token) = (Admin::new(), token_of(&self.server).await);
-        let Replica { mut daemon, user, .. } = self.start_replica_in(variables, &[&admin.flag()]);
+        let Replica { mut daemon, user, .. } =
+            self.start_replica_in(variables, &[&admin.flag(), "--node-deletion=off"]);
         eventually("a fresh daemon has ensured every load balancer", LIMIT, async || {
             let ensured = admin.sum("vsphere_ccm_load_balancers ", &token, &mut daemon).await;
             let settled = admin.sum("vsphere_ccm_node_syncs_total{result=\"Settled\"}", &token, &mut daemon).await;

@@ -339,7 +339,11 @@ mod tests {
         };
         assert_eq!(differences(plain(json!([])), &[], "192.0.2.1"), 0);
         assert_eq!(differences(plain(json!([service::FINALIZER])), &[], "192.0.2.1"), 1, "a finalizer is left");
-        assert_eq!(differences(plain(json!([])), &objects(), "192.0.2.1"), 7, "everything is left");
+        assert_eq!(
+            differences(plain(json!([])), &objects(), "192.0.2.1"),
+            6,
+            "everything is left but the load balancer service that it runs on"
+        );
         let deleted = service(|service| service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
         assert_eq!(differences(deleted, &[], "192.0.2.1"), 1, "it waits for its deletion");
         let unreported = service(|service| service["status"] = json!({}));

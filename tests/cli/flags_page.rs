@@ -58,7 +58,7 @@ const MORE: &[(&str, &str)] = &[
         "`*` is all that are on by default, `name` turns one on, `-name` turns it off; the first mention of a name wins. Names: \
          `cloud-node-controller` (`cloud-node`), `cloud-node-lifecycle-controller` (`cloud-node-lifecycle`), \
          `node-route-controller` (`route`), `service-lb-controller` (`service`). The last two \
-         idle while the cloud provider has no routes or load balancers: `vsphere` has none yet",
+         idle while nothing is configured for them",
     ),
     (
         "controller-start-interval",

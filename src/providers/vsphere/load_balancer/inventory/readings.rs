@@ -243,7 +243,7 @@ impl Inventory {
         let failure = Failure::new(error, in_a_row);
         let Failure { reason, message, .. } = &failure;
         if state.failure.as_ref().is_none_or(|before| before.reason != *reason) {
-            warn!(%reason, "cannot list the load balancer objects in NSX; no load balancer is changed until this succeeds: {message}");
+            warn!(%reason, "cannot list the load balancer objects in NSX, and tries again; what needs a new list waits: {message}");
         }
         state.failure = Some(failure);
         // No sync may wait for it.

@@ -241,8 +241,10 @@ impl Layout {
 
     /// The tags of every object.
     pub fn tags(&self) -> Tags {
-        // Without a UID, a configured one would be taken for that of another cluster later.
-        let is_free = |(scope, _): &(&String, &String)| ![CLUSTER_UID, SERVICE_UID, FAMILY].contains(&scope.as_str());
+        // A change writes these tags over those of the object: a configured `service` would give it to another Service. Without
+        // a UID, a configured one would be taken for that of another cluster later.
+        let own = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, FAMILY];
+        let is_free = |(scope, _): &(&String, &String)| !own.contains(&scope.as_str());
         let configured = self.configured.iter().filter(is_free);
         let tags = configured.fold(Tags::default(), |tags, (scope, tag)| tags.with(scope, tag));
         let tags = tags.with(OWNER, self.owner()).with(CLUSTER, &self.cluster);

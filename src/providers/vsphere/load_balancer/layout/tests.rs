@@ -58,6 +58,19 @@ fn tag_06_a_configured_tag_does_not_replace_one_of_the_program_but_the_owner() {
     assert_eq!(layout.owner(), "them");
 }
 
+/// A change writes these tags into an object that has its own ones.
+#[test]
+fn a_configured_tag_with_a_scope_of_the_program_is_ignored() {
+    let scopes = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, FAMILY];
+    let mut object = layout(None, &scopes.map(|scope| (scope, "x"))).pool(
+        &OWNER,
+        &PoolFacts { port: HTTP, address_pool: "p1", members: &[], monitor: None, is_snat_disabled: false },
+    );
+    let before = object.clone();
+    layout(None, &scopes.map(|scope| (scope, "x"))).tags().write_into(&mut object);
+    assert_eq!(body(object), body(before));
+}
+
 // vectors: TAG-07, W-08
 #[test]
 fn tag_07_and_w_08_a_virtual_server_is_that_of_the_go_program_with_the_uid_of_the_cluster() {

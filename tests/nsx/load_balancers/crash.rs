@@ -27,6 +27,8 @@ enum Work {
     MoveNodePort,
     /// SEQ-07.
     Delete,
+    /// SEQ-07 of a Service that got another type: the API server has removed its status.
+    DeleteOfOtherType,
     /// SEQ-08.
     ChangeNodes,
 }
@@ -57,7 +59,9 @@ struct End {
 
 fn ports(work: Work) -> Vec<(&'static str, u16, u16)> {
     match work {
-        Work::Create | Work::Delete | Work::ChangeNodes => vec![("TCP", 80, 30080)],
+        Work::Create | Work::Delete | Work::DeleteOfOtherType | Work::ChangeNodes => {
+            vec![("TCP", 80, 30080)]
+        }
         Work::CreateBoth => vec![("TCP", 80, 30080), ("UDP", 80, 30081)],
         Work::AddPort => vec![("TCP", 80, 30080), ("TCP", 443, 30443)],
         Work::MovePort => vec![("TCP", 81, 30080)],
@@ -71,6 +75,10 @@ impl Case {
         self.made == Made::ByGo && self.is_new()
     }
 
+    fn is_deletion(self) -> bool {
+        matches!(self.work, Work::Delete | Work::DeleteOfOtherType)
+    }
+
     fn is_new(self) -> bool {
         matches!(self.work, Work::Create | Work::CreateBoth)
     }
@@ -79,13 +87,15 @@ impl Case {
     async fn prepare(self) -> (World, Service) {
         let world = World::start(self.uid).await;
         let wanted = service("ns/s", &ports(self.work));
+        let of_other_type = self.work == Work::DeleteOfOtherType;
         let address = OF_GO.parse().unwrap();
         match (self.made, self.is_new()) {
             (Made::Here, true) => return (world, wanted),
             (Made::Here, false) => {
                 let before = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
                 let status = before.status.and_then(|status| status.load_balancer).unwrap();
-                return (world, with_status(wanted, status));
+                let wanted = if of_other_type { of_another_type(wanted) } else { with_status(wanted, status) };
+                return (world, wanted);
             }
             (Made::ByGo, true) => {
                 // It ended after monitor, pool and address.
@@ -93,13 +103,16 @@ impl Case {
             }
             (Made::ByGo, false) => drop(GoBalancer::new(NAME, "ns/s", address).put(&world.fake, "go")),
         }
+        if of_other_type {
+            return (world, of_another_type(wanted));
+        }
         let ingress = LoadBalancerIngress { ip: Some(OF_GO.to_owned()), ..Default::default() };
         (world, with_status(wanted, LoadBalancerStatus { ingress: Some(vec![ingress]) }))
     }
 
     async fn act(self, world: &World, service: &Service) -> Result<Option<IpAddr>, Error> {
         match self.work {
-            Work::Delete => world.delete(service).await.map(|()| None),
+            Work::Delete | Work::DeleteOfOtherType => world.delete(service).await.map(|()| None),
             Work::ChangeNodes => {
                 // The first sync of a term ensures; then the nodes change.
                 world.ensure(service).await?;
@@ -113,7 +126,7 @@ impl Case {
     }
 
     fn end(self, world: &World, service: &Service, address: Option<IpAddr>) -> End {
-        let services = if self.work == Work::Delete { vec![] } else { vec![service] };
+        let services = if self.is_deletion() { vec![] } else { vec![service] };
         End {
             counted: world.counted(),
             address,
@@ -147,12 +160,12 @@ impl Case {
         let whole = self.end(&world, &service, address);
         let held = if self.is_half_made() { 2 } else { 0 };
         assert_eq!((whole.held, &whole.wrong_for_go), (held, &vec![]), "{self:?}: {whole:?}");
-        if self.made == Made::ByGo && self.work != Work::Delete {
+        if self.made == Made::ByGo && !self.is_deletion() {
             assert_eq!(whole.address, OF_GO.parse().ok(), "{self:?}");
         }
         // What the Go program made, and what has no UID, keeps its load balancer service.
         let is_kept = self.uid.is_none() || (self.made == Made::ByGo && self.work != Work::Create);
-        if self.work == Work::Delete {
+        if self.is_deletion() {
             assert_eq!(whole.counted, [usize::from(is_kept), 0, 0, 0, 0], "{self:?}");
         }
         let mut writes = 0;
@@ -167,8 +180,13 @@ impl Case {
     }
 }
 
+fn of_another_type(mut service: Service) -> Service {
+    service.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
+    service
+}
+
 /// `expected` is at how many writes each work is interrupted.
-async fn run_all(made: Made, uid: Option<&'static str>, expected: [u32; 7]) {
+async fn run_all(made: Made, uid: Option<&'static str>, expected: [u32; 8]) {
     let all = [
         Work::Create,
         Work::CreateBoth,
@@ -176,6 +194,7 @@ async fn run_all(made: Made, uid: Option<&'static str>, expected: [u32; 7]) {
         Work::MovePort,
         Work::MoveNodePort,
         Work::Delete,
+        Work::DeleteOfOtherType,
         Work::ChangeNodes,
     ];
     let mut writes = Vec::new();
@@ -187,20 +206,20 @@ async fn run_all(made: Made, uid: Option<&'static str>, expected: [u32; 7]) {
 
 #[tokio::test]
 async fn what_is_made_here_survives_an_end_at_any_write() {
-    run_all(Made::Here, Some(UID), [5, 7, 3, 6, 2, 5, 1]).await;
+    run_all(Made::Here, Some(UID), [5, 7, 3, 6, 2, 5, 5, 1]).await;
 }
 
 #[tokio::test]
 async fn what_is_made_here_survives_an_end_at_any_write_without_a_uid() {
-    run_all(Made::Here, None, [5, 7, 3, 10, 2, 6, 1]).await;
+    run_all(Made::Here, None, [5, 7, 3, 10, 2, 6, 6, 1]).await;
 }
 
 #[tokio::test]
 async fn what_the_go_program_made_survives_an_end_at_any_write() {
-    run_all(Made::ByGo, Some(UID), [4, 6, 3, 8, 2, 6, 1]).await;
+    run_all(Made::ByGo, Some(UID), [4, 6, 3, 8, 2, 6, 6, 1]).await;
 }
 
 #[tokio::test]
 async fn what_the_go_program_made_survives_an_end_at_any_write_without_a_uid() {
-    run_all(Made::ByGo, None, [4, 6, 3, 10, 2, 6, 1]).await;
+    run_all(Made::ByGo, None, [4, 6, 3, 10, 2, 6, 6, 1]).await;
 }

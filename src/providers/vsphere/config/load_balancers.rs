@@ -15,7 +15,17 @@ use super::routes::{Router, RouterKind, SPELLING};
 pub const DEFAULT_CLASS: &str = "default";
 
 /// The scopes of tags that each object gets anyway. Not `owner`, which the configuration overrides.
-const OWN_SCOPES: [&str; 5] = ["cluster", "service", "port", "ippoolid", "lbclass"];
+const OWN_SCOPES: [&str; 9] = [
+    "cluster",
+    "service",
+    "port",
+    "ippoolid",
+    "lbclass",
+    "cluster-uid",
+    "service-uid",
+    "virtual-server-address",
+    "ipfamily",
+];
 
 /// The longest scope and tag that NSX takes, in characters.
 const LONGEST_TAG: (usize, usize) = (128, 256);

@@ -36,6 +36,9 @@ pub const ADDRESS_POOL: &str = "ippoolid";
 pub const CLASS: &str = "lbclass";
 /// The scope of the tag with the UID of the Service. The Go program does not know it.
 pub const SERVICE_UID: &str = "service-uid";
+/// The scope of the tag with the address of the virtual server that a pool is of, which is written before that is deleted. The
+/// Go program does not know it.
+pub const ADDRESS: &str = "virtual-server-address";
 
 /// The scope of the tag with the family of a second load balancer. The Go program does not know it.
 pub const FAMILY: &str = "ipfamily";
@@ -243,7 +246,7 @@ impl Layout {
     pub fn tags(&self) -> Tags {
         // A change writes these tags over those of the object: a configured `service` would give it to another Service. Without
         // a UID, a configured one would be taken for that of another cluster later.
-        let own = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, FAMILY];
+        let own = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, ADDRESS, FAMILY];
         let is_free = |(scope, _): &(&String, &String)| !own.contains(&scope.as_str());
         let configured = self.configured.iter().filter(is_free);
         let tags = configured.fold(Tags::default(), |tags, (scope, tag)| tags.with(scope, tag));

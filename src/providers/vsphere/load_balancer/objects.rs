@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::layout::{ADDRESS_POOL, CLASS, HTTP_MONITOR, Layout, PORT, Port, SERVICE, SERVICE_UID, TCP_MONITOR};
+use super::layout::{ADDRESS, ADDRESS_POOL, CLASS, HTTP_MONITOR, Layout, PORT, Port, SERVICE, SERVICE_UID, TCP_MONITOR};
 use super::members;
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::Object;
@@ -90,6 +90,8 @@ pub struct Pool {
     pub address_pool: Box<str>,
     /// Whether nodes see the addresses of clients; none for a pool that has addresses of its own for that.
     pub is_snat_disabled: Option<bool>,
+    /// The address that its tag gives: that of a virtual server of the Service that is being deleted.
+    pub address: Option<IpAddr>,
 }
 
 /// A health check.
@@ -264,6 +266,7 @@ impl Pool {
                 "LBSnatDisabled" => Some(true),
                 _ => None,
             },
+            address: object.tag(ADDRESS).and_then(parse_ip),
         })
     }
 }

@@ -5,7 +5,7 @@
 //! | the `cluster-uid` of another cluster | foreign: never changed, never deleted |
 //! | the `cluster-uid` of this cluster; the `service-uid` of the Service, or an id that this program gives its objects | ours |
 //! | a virtual server on the load balancer service in use, whose address is an ingress of the Service; or, if the Service has no ingress and the id is none of this program, all members of its pool, at least one, are addresses of Nodes here | ours |
-//! | a pool, monitor, group or persistence profile that such a virtual server leads to; an allocation whose address is that of one, or an ingress of the Service | ours |
+//! | a pool, monitor, group or persistence profile that such a virtual server leads to; an allocation whose address is that of one, an ingress of the Service, or that of the tag of such a pool | ours |
 //! | anything else | held: never changed, never deleted, reported once |
 //!
 //! While the UID of this cluster is not known, an object that has a `cluster-uid` is ours only by its `service-uid`, its id
@@ -95,7 +95,7 @@ pub fn judge(objects: &Objects, facts: &Facts<'_>) -> Judged {
         match by_marks(&allocation.marks, Kind::Allocation, facts) {
             ByMarks::Foreign => {}
             ByMarks::Open { .. } if allocation.address.is_none() => unread.push(allocation.clone()),
-            ByMarks::Open { .. } if !is_in_use(allocation, &ours.servers, facts) => {
+            ByMarks::Open { .. } if !is_in_use(allocation, ours, facts) => {
                 held.allocations.push(allocation.clone());
             }
             ByMarks::Ours | ByMarks::Open { .. } => ours.allocations.push(allocation.clone()),
@@ -172,10 +172,10 @@ fn is_served(server: &VirtualServer, is_tagged: bool, objects: &Objects, facts: 
     facts.service_uid.is_some() && !is_tagged && leads_here
 }
 
-fn is_in_use(allocation: &Allocation, servers: &[VirtualServer], facts: &Facts<'_>) -> bool {
-    allocation.address.is_some_and(|address| {
-        facts.ingress.contains(&address) || servers.iter().any(|server| server.address == Some(address))
-    })
+/// Whether the Service has the address of an allocation, or had it before its virtual servers were deleted.
+fn is_in_use(allocation: &Allocation, ours: &Objects, facts: &Facts<'_>) -> bool {
+    let mut known = ours.servers.iter().map(|one| one.address).chain(ours.pools.iter().map(|one| one.address));
+    allocation.address.is_some_and(|address| facts.ingress.contains(&address) || known.any(|one| one == Some(address)))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub use references::Reference;
 use references::References;
 use rows::{Row, Rows};
 
-use super::layout::{Kind, Layout, Owner, Port, SERVICE_UID, has_own_form};
+use super::layout::{ADDRESS, Kind, Layout, Owner, Port, SERVICE_UID, has_own_form};
 use super::members::{self, Member};
 use super::objects::{Allocation, Group, LbService, Marks, Monitor, Objects, PersistenceProfile, Pool, VirtualServer};
 use super::wanted::Features;
@@ -204,6 +204,8 @@ pub enum Step<'a> {
     Mark {
         /// The object.
         marks: &'a Marks,
+        /// The address of the virtual server that a pool is of, if nothing else will show whose the allocation is.
+        address: Option<IpAddr>,
     },
     /// Deletes a virtual server.
     DeleteServer(&'a VirtualServer),
@@ -415,8 +417,11 @@ fn unread<'a>(known: &Known<'a>) -> Option<&'a Allocation> {
 fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
     // While a virtual server is there, it shows whose pools and monitors are.
-    let marks = if ours.servers.is_empty() { None } else { mark(wanted, known) };
+    let marks = || mark_with_address(wanted, known).or_else(|| mark(wanted, known));
+    let marks = if ours.servers.is_empty() { None } else { marks() };
     let is_free = |allocation: &&Allocation| !known.has_server_on(allocation);
+    // The pool shows whose it is.
+    let is_shown = |allocation: &&Allocation| is_free(allocation) && has_tagged_pool(allocation, known);
     let read = || references::read_for_deletion(wanted, known);
     let read_before = if ours.servers.is_empty() { None } else { read() };
     // NSX keeps what others use.
@@ -427,6 +432,7 @@ fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     marks
         .or(read_before)
         .or_else(|| ours.servers.first().map(Step::DeleteServer))
+        .or_else(|| ours.allocations.iter().find(is_shown).map(Step::Release))
         .or_else(|| pool().map(Step::DeletePool))
         .or_else(|| ours.monitors.iter().find(|monitor| !is_probing(monitor)).map(Step::DeleteMonitor))
         .or_else(|| references::deletion(known, None, None))
@@ -438,32 +444,59 @@ fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
 /// program gets all marks that are known: the next process may not know the same ones.
 fn mark<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let Wanted { cluster_uid, service_uid, .. } = wanted;
-    let is_of = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() == tagged.as_deref();
     let lacks = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() != tagged.as_deref();
     let is_unmarked = |marks: &&Marks| match has_own_form(&marks.id) {
         // The id shows whose it is, too.
-        true => !is_of(cluster_uid, &marks.cluster_uid) && !is_of(service_uid, &marks.service_uid),
+        true => !is_tagged(marks, wanted),
         false => lacks(cluster_uid, &marks.cluster_uid) || lacks(service_uid, &marks.service_uid),
     };
     let of_pools = known.ours.pools.iter().map(|pool| &pool.marks);
     let all = of_pools.chain(known.ours.monitors.iter().map(|monitor| &monitor.marks));
     let has_uid = cluster_uid.is_some() || service_uid.is_some();
-    all.filter(|_| has_uid).find(is_unmarked).map(|marks| Step::Mark { marks })
+    all.filter(|_| has_uid).find(is_unmarked).map(|marks| Step::Mark { marks, address: None })
+}
+
+/// Marks a pool with the address of an allocation that only a virtual server shows to be ours. An allocation cannot be tagged,
+/// and a Service that has another type by now reports no address.
+fn mark_with_address<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let ours = known.ours;
+    let is_reported = |one: &Allocation| one.address.is_some_and(|address| wanted.ingress.contains(&address));
+    let is_shown = |one: &Allocation| {
+        has_own_form(&one.marks.id) || is_tagged(&one.marks, wanted) || is_reported(one) || has_tagged_pool(one, known)
+    };
+    let address = ours.allocations.iter().filter(|one| !is_shown(one)).find_map(|one| one.address)?;
+    let pool = ours.pools.iter().find(|pool| pool.address.is_none())?;
+    Some(Step::Mark { marks: &pool.marks, address: Some(address) })
+}
+
+/// Whether the tag of a pool gives the address of an allocation.
+fn has_tagged_pool(allocation: &Allocation, known: &Known<'_>) -> bool {
+    allocation.address.is_some() && known.ours.pools.iter().any(|pool| pool.address == allocation.address)
+}
+
+/// Whether the tags of an object give this cluster or this Service.
+fn is_tagged(marks: &Marks, wanted: &Wanted) -> bool {
+    let is_of = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() == tagged.as_deref();
+    is_of(&wanted.cluster_uid, &marks.cluster_uid) || is_of(&wanted.service_uid, &marks.service_uid)
 }
 
 /// The tags that an object gets with any write: those of [`Step::Mark`] if it is a pool or monitor of another program.
 pub fn marks_at_write(marks: &Marks, kind: Kind, owner: &Owner<'_>, layout: &Layout) -> Tags {
     match kind {
-        Kind::Pool | Kind::Monitor if !has_own_form(&marks.id) => marks_of(owner, layout),
+        Kind::Pool | Kind::Monitor if !has_own_form(&marks.id) => marks_of(owner, layout, None),
         _ => Tags::default(),
     }
 }
 
 /// The tags of [`Step::Mark`].
-pub fn marks_of(owner: &Owner<'_>, layout: &Layout) -> Tags {
+pub fn marks_of(owner: &Owner<'_>, layout: &Layout, address: Option<IpAddr>) -> Tags {
     let tags = match owner.uid {
         "" => Tags::default(),
         uid => Tags::default().with(SERVICE_UID, uid),
+    };
+    let tags = match address {
+        Some(address) => tags.with(ADDRESS, address.to_string()),
+        None => tags,
     };
     match &layout.cluster_uid {
         Some(uid) => tags.with(CLUSTER_UID, uid),

@@ -572,11 +572,11 @@ impl Backend for Nsx {
                 Ok(())
             }
             Step::Obstructed { port, server } => Err(obstructed(port, server)),
-            Step::Mark { marks } => {
+            Step::Mark { marks, address } => {
                 let kind = kind_of(&marks.path);
                 let doing = format!("tag {}", marks.path);
                 let target = Target { kind, path: &marks.path, doing: &doing };
-                let tags = plan::marks_of(&request.owner, request.layout);
+                let tags = plan::marks_of(&request.owner, request.layout, *address);
                 self.change(request, target, marks, &|object| tags.write_into(object), record).await
             }
             Step::ReadAddress { allocation } => self.read_address(request, allocation, false, record).await,

@@ -61,7 +61,7 @@ fn tag_06_a_configured_tag_does_not_replace_one_of_the_program_but_the_owner() {
 /// A change writes these tags into an object that has its own ones.
 #[test]
 fn a_configured_tag_with_a_scope_of_the_program_is_ignored() {
-    let scopes = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, FAMILY];
+    let scopes = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, ADDRESS, FAMILY];
     let mut object = layout(None, &scopes.map(|scope| (scope, "x"))).pool(
         &OWNER,
         &PoolFacts { port: HTTP, address_pool: "p1", members: &[], monitor: None, is_snat_disabled: false },

@@ -47,6 +47,7 @@ fn of_go() -> Objects {
         monitors: vec!["/monitor".into()],
         address_pool: "".into(),
         is_snat_disabled: Some(false),
+        address: None,
     };
     let allocation =
         Allocation { marks: marks("allocation"), address_pool: "p1".into(), address: Some(ip("192.0.2.5")) };
@@ -205,6 +206,19 @@ fn an_address_is_ours_only_if_the_service_reports_it_or_a_virtual_server_has_it(
     let mut two = of_go();
     two.allocations.push(other);
     assert_eq!(Case::default().judge(&two).held.allocations.len(), 1);
+}
+
+/// The Service got another type, so that it reports no address any more, and its virtual server is deleted.
+#[test]
+fn an_address_is_ours_if_the_tag_of_a_pool_of_ours_gives_it() {
+    let case = Case { ingress: Vec::new(), ..Case::default() };
+    let mut left = Objects { servers: Vec::new(), ..of_go() };
+    left.pools[0].address = Some(ip("192.0.2.5"));
+    assert!(case.judge(&left).ours.allocations.is_empty(), "nothing shows whose the pool is");
+    left.pools[0].marks.cluster_uid = Some(UID.into());
+    assert_eq!(case.judge(&left).ours.allocations, left.allocations);
+    left.allocations[0].address = Some(ip("192.0.2.6"));
+    assert_eq!(case.judge(&left).held.allocations, left.allocations);
 }
 
 /// Two clusters of one name and of the same node addresses: what this program made for the Service of the other one.

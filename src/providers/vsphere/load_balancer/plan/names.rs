@@ -21,7 +21,7 @@ impl fmt::Display for Step<'_> {
             Self::ChangeGroup { group, .. } => write!(f, "change {}", group.marks.path),
             Self::CreatePersistenceProfile { .. } => write!(f, "create the persistence profile"),
             Self::ChangePersistenceProfile { profile, .. } => write!(f, "change {}", profile.marks.path),
-            Self::Mark { marks } => write!(f, "tag {}", marks.path),
+            Self::Mark { marks, .. } => write!(f, "tag {}", marks.path),
             Self::DeleteServer(server) => write!(f, "delete {}", server.marks.path),
             Self::DeletePool(pool) => write!(f, "delete {}", pool.marks.path),
             Self::DeleteMonitor(monitor) => write!(f, "delete {}", monitor.marks.path),

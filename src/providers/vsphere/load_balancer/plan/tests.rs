@@ -184,7 +184,8 @@ impl World {
                 let (monitors, members) = (monitor.iter().map(|path| (*path).into()).collect(), members());
                 let marks = self.own_marks(Kind::Pool, Some(port.port));
                 let (address_pool, is_snat_disabled) = ("p".into(), Some(*is_snat_disabled));
-                self.objects.pools.push(Pool { marks, members, monitors, address_pool, is_snat_disabled });
+                let pool = Pool { marks, members, monitors, address_pool, is_snat_disabled, address: None };
+                self.objects.pools.push(pool);
                 "pool"
             }
             Step::ChangePool { pool, port, monitor, is_snat_disabled } => {
@@ -306,7 +307,7 @@ impl World {
                 objects.persistence_profiles.retain(|one| one != *profile);
                 "delete profile"
             }
-            Step::Mark { marks } => {
+            Step::Mark { marks, address } => {
                 let Objects { pools, monitors, .. } = objects;
                 let all = pools.iter_mut().map(|one| &mut one.marks);
                 let mut all = all.chain(monitors.iter_mut().map(|one| &mut one.marks));
@@ -316,6 +317,9 @@ impl World {
                 };
                 set(&mut found.service_uid, &wanted.service_uid);
                 set(&mut found.cluster_uid, &wanted.cluster_uid);
+                if let Some(pool) = objects.pools.iter_mut().find(|one| one.marks.path == marks.path) {
+                    pool.address = address.or(pool.address);
+                }
                 "mark"
             }
             Step::DeleteServer(server) => {
@@ -485,6 +489,20 @@ fn objects_of_the_go_program_are_marked_before_the_first_of_them_is_deleted() {
         let expected = ["mark", "mark", "delete server", "delete pool", "delete monitor", "release"];
         assert_eq!(world.clone().delete(cluster_uid), expected);
     }
+}
+
+#[test]
+fn an_address_that_only_a_pool_will_show_to_be_ours_is_released_before_the_pool_is_deleted() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080), (tcp(443), 30443)], &[1]));
+    without_uids(&mut world.objects);
+    world.objects.allocations[0].marks.id = "of-the-go-program".into();
+    let marks = ["mark"; 4];
+    let servers = ["delete server"; 2];
+    let rest = ["delete pool", "delete pool", "delete monitor", "delete monitor"];
+    let expected = [&marks[..], &servers, &["release"], &rest].concat();
+    assert_eq!(world.clone().delete(Some(CLUSTER)), expected);
+    assert_eq!(world.delete(None), expected);
 }
 
 #[test]

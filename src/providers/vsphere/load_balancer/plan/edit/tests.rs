@@ -59,7 +59,7 @@ fn a_monitor_gets_its_port() {
 #[test]
 fn a_pool_gets_its_members_and_its_monitor() {
     let (members, monitors, address_pool) = (Default::default(), Vec::new(), "".into());
-    let pool = Pool { marks: marks(), members, monitors, address_pool, is_snat_disabled: None };
+    let pool = Pool { marks: marks(), members, monitors, address_pool, is_snat_disabled: None, address: None };
     let member = json!([{"ip_address": "10.0.0.1", "display_name": "c:n", "admin_state": "ENABLED"}]);
     let step = |monitor| Step::ChangePool { pool: &pool, port: HTTP, monitor, is_snat_disabled: None };
     assert_eq!(edited(&step(Some("/m")), json!({})), json!({"members": member, "active_monitor_paths": ["/m"]}));

@@ -189,6 +189,28 @@ async fn a_pool_that_nsx_refuses_keeps_no_other_from_its_nodes() {
     assert_eq!(world.handed_back(&all), Vec::<String>::new());
 }
 
+/// NSX refuses the request for all of them.
+#[tokio::test]
+async fn a_pool_that_the_account_may_not_write_does_not_turn_requests_for_several_pools_off() {
+    let world = world().await;
+    let mut services = Vec::new();
+    for number in 0..3u16 {
+        services.push(world.ensured(&service(&format!("ns/s{number}"), &[("TCP", 80, 30080 + number)])).await);
+    }
+    let pools = world.objects("lb-pools");
+    let denied = pools.iter().find(|pool| pool.to_string().contains("ns/s1")).unwrap()["path"].as_str().unwrap();
+    world.fake.deny_writes("admin", denied);
+    let all: Vec<&Service> = services.iter().collect();
+    for (removed, expected) in [("n1", vec![1]), ("n2", vec![1])] {
+        world.cluster.remove(removed);
+        world.sent();
+        let results = world.update(&all).await;
+        let failed: Vec<usize> = (0..3).filter(|number| results[*number].is_err()).collect();
+        assert_eq!(failed, expected, "{results:?}");
+        assert_eq!(world.sent().iter().filter(|operation| *operation == "PATCH infra").count(), 1, "{removed}");
+    }
+}
+
 /// Another client changes a pool between the reading and the write.
 #[tokio::test]
 async fn a_stale_revision_is_read_and_planned_again() {

@@ -77,6 +77,15 @@ impl Nsx {
     }
 }
 
+/// What became of pools that were written one by one.
+#[derive(Default)]
+struct Alone {
+    /// How many were written.
+    written: usize,
+    /// Whether the account may not write one of them.
+    are_denied: bool,
+}
+
 impl Round<'_> {
     /// Reads the pools that are open, and writes them. Those whose revision is stale stay open.
     async fn attempt(&mut self) -> Result<(), Error> {
@@ -148,9 +157,11 @@ impl Round<'_> {
             match &error.kind {
                 Failure::Conflict | Failure::Unknown => {}
                 _ if is_call_refused(&error) => {
-                    let written = self.write_one_by_one(objects).await;
-                    // A page of something before NSX, which refuses everything, says nothing of these requests.
-                    if written > 0 || error.kind != Failure::Unavailable {
+                    let Alone { written, are_denied } = self.write_one_by_one(objects).await;
+                    // A page of something before NSX, which refuses everything, says nothing of these requests. Nor does one
+                    // pool among others that the account may not write.
+                    let is_of_one = are_denied && error.kind == Failure::NoPermission;
+                    if !is_of_one && (written > 0 || error.kind != Failure::Unavailable) {
                         warn!("pools are written one by one from now on: {error}");
                         self.nsx.batches.store(false, Ordering::Relaxed);
                     }
@@ -170,9 +181,8 @@ impl Round<'_> {
         }
     }
 
-    /// How many were written.
-    async fn write_one_by_one(&mut self, objects: Vec<Object>) -> usize {
-        let mut count = 0;
+    async fn write_one_by_one(&mut self, objects: Vec<Object>) -> Alone {
+        let mut alone = Alone::default();
         let (client, permit) = (self.nsx.client.clone(), Arc::clone(&self.permit));
         let put = |object: Object| {
             let (client, permit) = (client.clone(), Arc::clone(&permit));
@@ -187,13 +197,16 @@ impl Round<'_> {
             match written {
                 Ok(stored) => {
                     self.written(stored);
-                    count += 1;
+                    alone.written += 1;
                 }
                 Err(error) if matches!(error.kind, Failure::Conflict | Failure::Unknown | Failure::NotFound) => {}
-                Err(error) => self.fail(object.path(), of_pool(&object, &error)),
+                Err(error) => {
+                    alone.are_denied |= error.kind == Failure::NoPermission;
+                    self.fail(object.path(), of_pool(&object, &error));
+                }
             }
         }
-        count
+        alone
     }
 
     fn written(&mut self, object: Object) {

@@ -1,7 +1,7 @@
 //! A pool of addresses that this account may not list: only what depends on it waits, and nothing in it is taken for absent.
 
 use k8s_openapi::api::core::v1::Service;
-use support::fake_nsx::Model;
+use support::fake_nsx::{Model, Trouble};
 
 use super::world::*;
 use crate::world::advance;
@@ -143,4 +143,19 @@ async fn no_family_is_gone_while_its_address_may_be_left_in_the_pool() {
         world.ensured(&single).await;
         assert_eq!(world.objects("ip-allocations").len(), 1);
     }
+}
+
+/// Such as one that a tag names which was edited by hand.
+#[tokio::test]
+async fn a_pool_whose_list_nsx_refuses_keeps_only_what_depends_on_it_waiting() {
+    let world = world().await;
+    // The second one is that of `p2`.
+    world.fake.next_after("LIST ip-allocations", 1, Trouble::error(400, Some(258)));
+    world.ensured(&service("ns/one", &[("TCP", 80, 30080)])).await;
+    let two = of_two(service("ns/two", &[("TCP", 80, 30081)]));
+    let refused = world.ensure(&two).await.unwrap_err();
+    assert_eq!(word(&refused), "NSXRefused", "{refused}");
+    assert_eq!(allocations(&world), 0);
+    advance(std::time::Duration::from_secs(61)).await;
+    world.ensured(&two).await;
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::layout::{ADDRESS, ADDRESS_POOL, CLASS, HTTP_MONITOR, Layout, PORT, Port, SERVICE, SERVICE_UID, TCP_MONITOR};
+use super::layout::{
+    ADDRESS, ADDRESS_POOL, CLASS, HTTP_MONITOR, Layout, PORT, Port, SERVICE, SERVICE_UID, TCP_MONITOR,
+};
 use super::members;
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::Object;
@@ -187,7 +189,7 @@ impl Objects {
         let Self { servers, pools, allocations, .. } = self;
         let tagged = servers.iter().map(|one| &one.address_pool).chain(pools.iter().map(|one| &one.address_pool));
         let all = tagged.chain(allocations.iter().map(|one| &one.address_pool)).map(AsRef::as_ref);
-        all.filter(|id: &&str| !id.is_empty() && !id.contains('/'))
+        all.filter(|id: &&str| !id.contains('/') && !["", ".", ".."].contains(id))
     }
 
     /// What says whose each is.

@@ -142,7 +142,7 @@ impl Inventory {
             let mut each = |kind, object| contents.add(kind, &object, layout);
             match backend.read_allocations(pool, &mut each).await {
                 Ok(()) => {}
-                Err(error) if error.reason() == reason::NSXNoPermission => {
+                Err(error) if is_of_pool(&error) => {
                     contents.forget_allocations(pool);
                     unread.insert(pool.clone(), Failure::new(&error, 1));
                 }
@@ -247,7 +247,7 @@ impl Inventory {
         }
         state.failure = Some(failure);
         // No sync may wait for it.
-        state.is_asked |= state.is_full_due;
+        state.is_asked |= state.is_full_due || !state.missed.is_empty();
         // Those that wait since then have the failure already, and ask again by themselves.
         if in_a_row == 1 {
             self.announce(&std::mem::take(&mut state.waiting));
@@ -255,10 +255,31 @@ impl Inventory {
     }
 }
 
+/// Whether NSX refuses this list alone: the id may be from a tag that was edited by hand.
+fn is_of_pool(error: &Error) -> bool {
+    [reason::NSXNoPermission, reason::NSXRefused].contains(&error.reason())
+}
+
 /// Completes with the term; without a permit with the next change of the lead.
 async fn ended(permit: Option<&WritePermit>, leads: &mut Leads) {
     match permit {
         Some(permit) => permit.ended().await,
         None => leads.changed().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reading_missed_is_looked_at_again_also_if_that_fails() {
+        for missed in [BTreeSet::new(), BTreeSet::from(["/infra/lb-pools/a".into()])] {
+            let inventory = Inventory::new(Leads::new(Vec::new()));
+            let mut state = inventory.state.lock();
+            state.missed.clone_from(&missed);
+            inventory.note_failure(&mut state, &Error::other("the list failed"));
+            assert_eq!(state.is_asked, !missed.is_empty());
+        }
     }
 }

@@ -3,9 +3,10 @@
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Behaviour, Model};
+use support::fake_nsx::{Behaviour, Model, Side};
 
 use super::world::*;
+use crate::world::advance;
 use ccm::cloud::{Handling, LoadBalancerFleet as _};
 
 /// The Service with these fields of its spec.
@@ -205,4 +206,31 @@ async fn what_the_go_program_ignored_is_said_once_and_not_changed() {
     assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
     world.delete(&one).await.unwrap();
     assert_eq!((world.objects("groups").len(), world.counted()), (0, [1, 0, 0, 0, 0]));
+}
+
+/// Both look at the pool before either address is reserved.
+#[tokio::test]
+async fn of_two_services_that_ask_for_one_address_at_once_one_creates_nothing() {
+    let world = World::start(Some(UID)).await;
+    world.ensured(&service("ns/other", &[("TCP", 80, 30090)])).await;
+    let wish = |key: &str| with(&service(key, &[("TCP", 80, 30080)]), json!({"loadBalancerIP": "192.0.2.50"}));
+    let (one, two) = (wish("ns/a"), wish("ns/b"));
+    let hold = world.fake.hold(1, Side::Request);
+    let first = world.try_ensure(&one);
+    tokio::pin!(first);
+    tokio::select! {
+        biased;
+        () = hold.wait() => {}
+        done = &mut first => panic!("{done:?}"),
+    }
+    let error = world.try_ensure(&two).await.unwrap_err();
+    assert_eq!(word(&error), "AddressUnavailable", "{error}");
+    assert_eq!(world.counted(), [1; 5], "nothing is created for the second Service");
+    hold.release();
+    let one = with_status(one.clone(), first.await.unwrap());
+    assert_eq!(word(&world.ensure(&two).await.unwrap_err()), "AddressUnavailable");
+    world.delete(&one).await.unwrap();
+    // NSX keeps a released address for a while.
+    advance(std::time::Duration::from_secs(300)).await;
+    assert_eq!(addresses(&world.ensure(&two).await.unwrap()), ["192.0.2.50".parse::<std::net::IpAddr>().unwrap()]);
 }

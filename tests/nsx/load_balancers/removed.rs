@@ -157,3 +157,15 @@ async fn pools_that_may_not_be_listed_keep_no_other_service_waiting() {
     advance(LATER).await;
     world.delete(&gone).await.unwrap();
 }
+
+#[tokio::test]
+async fn the_finalizer_stays_while_the_load_balancer_service_cannot_be_deleted_for_a_moment() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    world.fake.every("DELETE lb-services", Trouble::overloaded());
+    assert_eq!(word(&world.delete(&one).await.unwrap_err()), "NSXUnavailable");
+    assert_eq!(world.counted(), [1, 0, 0, 0, 0]);
+    world.fake.clear();
+    world.delete(&one).await.unwrap();
+    assert_eq!(world.counted(), [0; 5]);
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
+use serde_json::json;
 use support::fake_nsx::go::GoBalancer;
 use support::fake_nsx::{Model, Realization, Side, Trouble};
 
@@ -326,4 +327,29 @@ async fn a_retry_does_not_count_the_room_of_its_first_attempt_again() {
     let full = world.try_ensure(&service("ns/three", &[("TCP", 80, 30082)])).await.unwrap_err();
     assert_eq!(word(&full), "LoadBalancerCapacity", "{full}");
     world.ensured(&two).await;
+}
+
+/// The address of a Service is on the gateway of its load balancer service.
+#[tokio::test]
+async fn a_new_port_is_not_created_on_another_load_balancer_service() {
+    let existing = json!({"size": "SMALL", "connectivity_path": "/infra/tier-1s/t2"});
+    let model = Model::small().tier1("t2").object("/infra/lb-services/existing", existing);
+    let mut world = World::with(model, Some(UID), config()).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    let used = world.objects("lb-virtual-servers")[0]["lb_service_path"].as_str().unwrap().to_owned();
+    world.restart_as_configured(Config { tier1: Some("/infra/tier-1s/t2".to_owned()), ..config() });
+    let two = service("ns/s", &[("TCP", 80, 30080), ("TCP", 443, 30443)]);
+    let two = with_status(two, one.status.clone().unwrap().load_balancer.unwrap());
+    let seen = world.fake.history().len();
+    let refused = world.ensure(&two).await.unwrap_err();
+    assert_eq!(word(&refused), "LoadBalancerConfigWrong", "{refused}");
+    let named = [&used, "/infra/lb-services/existing", "TCP/443"];
+    assert!(named.iter().all(|name| refused.to_string().contains(name)), "{refused}");
+    assert!(world.fake.history_from(seen).is_empty(), "nothing is created");
+    world.ensure(&one).await.unwrap();
+    world.cluster.remove("n2");
+    assert!(world.update(&[&two]).await.iter().all(Result::is_ok), "it follows its nodes");
+    world.restart_as_configured(config());
+    world.ensure(&two).await.unwrap();
+    assert_eq!(world.objects("lb-virtual-servers").len(), 2);
 }

@@ -210,3 +210,18 @@ async fn a_wished_address_that_the_service_has_reserved_already_is_not_in_use() 
         assert_eq!(world.objects("ip-allocations").len(), 1);
     }
 }
+
+/// Nothing shows whose it is, and the address of the Service is released before.
+#[tokio::test]
+async fn an_allocation_that_gets_no_address_keeps_no_finalizer_once_the_other_one_is_released() {
+    for shows_allocated_ip in [true, false] {
+        let behaviour = Behaviour { shows_allocated_ip, ..Behaviour::USUAL };
+        let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
+        let paths = balancer().put(&world.fake, "go");
+        let other = balancer().put_allocation(&world.fake, "go", "192.0.2.78".parse().unwrap());
+        world.fake.set_realization(&other, Realization::Never);
+        world.delete(&with_address(one())).await.unwrap();
+        let left: Vec<_> = world.objects("ip-allocations").iter().map(|one| one["path"].clone()).collect();
+        assert_eq!((left, world.counted()[1..].to_vec()), (vec![other.into()], vec![0, 0, 0, 1]), "{paths:?}");
+    }
+}

@@ -175,10 +175,14 @@ impl Contents {
         self.services.iter().filter(|(_, objects)| is_of(objects)).map(|(service, _)| &**service).collect()
     }
 
-    /// The Services with several allocations, one of which has no known address: it may be one that nothing needs.
+    /// The Services with several allocations for one load balancer, one of which has no known address: it may be one that nothing needs.
     pub fn with_unread_surplus(&self) -> impl Iterator<Item = &Box<str>> {
         let is_one = |objects: &Objects| {
-            objects.allocations.len() > 1 && objects.allocations.iter().any(|one| one.address.is_none())
+            let is_beside = |one: &Allocation, other: &Allocation| {
+                one.marks.second == other.marks.second && one.marks.path != other.marks.path
+            };
+            let mut unread = objects.allocations.iter().filter(|one| one.address.is_none());
+            unread.any(|one| objects.allocations.iter().any(|other| is_beside(one, other)))
         };
         self.services.iter().filter(move |(_, objects)| is_one(objects)).map(|(service, _)| service)
     }
@@ -191,6 +195,11 @@ impl Contents {
     /// The Services that objects name.
     pub fn services(&self) -> impl Iterator<Item = &str> {
         self.services.keys().map(AsRef::as_ref)
+    }
+
+    /// Whether there is a load balancer service of this path.
+    pub fn has_lb_service(&self, path: &str) -> bool {
+        self.lb_services.iter().any(|one| *one.path == *path)
     }
 
     /// How many virtual servers run on the load balancer service of this path, those of others included.

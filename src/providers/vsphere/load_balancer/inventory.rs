@@ -13,6 +13,7 @@ mod readings;
 mod single;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -125,8 +126,11 @@ struct State {
     room: Option<Room>,
     /// What the configuration names, and since when it is known that NSX does not have it; none if NSX has it.
     configured: BTreeMap<Configured, Option<Instant>>,
-    /// Services that are being deleted, and not needed since; and how many of their addresses this process has released.
-    deleted: BTreeMap<Box<str>, usize>,
+    /// Services that are being deleted, and not needed since; and which of their addresses this process has released, with none
+    /// for one that was not known.
+    deleted: BTreeMap<Box<str>, Vec<Option<IpAddr>>>,
+    /// The addresses that Services ask for and are reserving, in each pool.
+    claimed: BTreeMap<(Box<str>, IpAddr), Box<str>>,
     /// Services that wait until an address is released.
     without_address: BTreeSet<Box<str>>,
     /// Services that wait until there is room on the load balancer service.
@@ -314,6 +318,11 @@ impl Inventory {
         self.state.lock().contents.lb_service(selection, uid).map(Option::<&LbService>::cloned)
     }
 
+    /// Whether there is a load balancer service of this path.
+    pub fn has_lb_service(&self, path: &str) -> bool {
+        self.state.lock().contents.has_lb_service(path)
+    }
+
     /// How many virtual servers run on the load balancer service of this path.
     pub fn servers_on(&self, path: &str) -> usize {
         self.state.lock().contents.servers_on(path)
@@ -364,19 +373,28 @@ impl Inventory {
     pub fn begin_deletion(&self, service: &str) {
         let mut state = self.state.lock();
         if !state.deleted.contains_key(service) {
-            state.deleted.insert(service.into(), 0);
+            state.deleted.insert(service.into(), Vec::new());
             state.answered.insert(service.into(), Instant::now());
         }
     }
 
     /// Notes that this process has released an address of this Service, whose deletion has begun.
-    pub fn note_release(&self, service: &str) {
-        *self.state.lock().deleted.entry(service.into()).or_default() += 1;
+    pub fn note_release(&self, service: &str, address: Option<IpAddr>) {
+        self.state.lock().deleted.entry(service.into()).or_default().push(address);
     }
 
-    /// How many it has released since.
-    pub fn releases(&self, service: &str) -> usize {
-        self.state.lock().deleted.get(service).copied().unwrap_or_default()
+    /// What it has released since.
+    pub fn released(&self, service: &str) -> Vec<Option<IpAddr>> {
+        self.state.lock().deleted.get(service).cloned().unwrap_or_default()
+    }
+
+    /// Claims the address of a pool for a Service that asks for it, until its load balancer is complete or deleted. False if
+    /// another Service has claimed it.
+    pub fn claim_address(&self, service: &str, pool: &str, address: IpAddr) -> bool {
+        let mut state = self.state.lock();
+        let key = (Box::from(pool), address);
+        state.claimed.retain(|known, claimant| **claimant != *service || *known == key);
+        **state.claimed.entry(key).or_insert_with(|| service.into()) == *service
     }
 
     /// The Service is needed: a later deletion is another one.
@@ -407,6 +425,7 @@ impl Inventory {
     pub fn completed(&self, service: &str, families: BTreeSet<IpFamily>) {
         let mut state = self.state.lock();
         state.complete.insert(service.into(), families);
+        state.claimed.retain(|_, claimant| **claimant != *service);
         state.without_address.remove(service);
         state.without_room.remove(service);
         state.pools.remove(service);
@@ -430,6 +449,7 @@ impl Inventory {
     pub fn forget(&self, service: &str) {
         let mut state = self.state.lock();
         state.complete.remove(service);
+        state.claimed.retain(|_, claimant| **claimant != *service);
         state.answered.remove(service);
         state.deleted.remove(service);
         state.pools.remove(service);

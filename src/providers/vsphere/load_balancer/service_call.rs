@@ -235,11 +235,7 @@ impl<'a> ServiceCall<'a> {
         let Some(server) = self.misplaced(seen) else {
             return seen.lb_service.as_ref().map(drop).map_err(|unusable| config_wrong(unusable.to_string()));
         };
-        let named = match (&seen.lb_service, self.of.selection()) {
-            (Ok(Some(lb_service)), _) => lb_service.path.to_string(),
-            (_, Selection::Existing { id, .. }) => id.to_owned(),
-            (_, Selection::Managed { tier1 }) => format!("one on {}, where there is none", tier1.unwrap_or_default()),
-        };
+        let named = self.named_lb_service(seen);
         let VirtualServer { marks, lb_service, .. } = server;
         Err(config_wrong(format!(
             "the virtual server {} has the address of the Service and is on the load balancer service {lb_service}, and the \
@@ -247,6 +243,15 @@ impl<'a> ServiceCall<'a> {
              Service is on",
             marks.path
         )))
+    }
+
+    /// The load balancer service that the configuration names, for messages.
+    pub(super) fn named_lb_service(&self, seen: &Seen) -> String {
+        match (&seen.lb_service, self.of.selection()) {
+            (Ok(Some(lb_service)), _) => lb_service.path.to_string(),
+            (_, Selection::Existing { id, .. }) => id.to_owned(),
+            (_, Selection::Managed { tier1 }) => format!("one on {}, where there is none", tier1.unwrap_or_default()),
+        }
     }
 
     /// A virtual server with an address of the Service, which is held because it is on another load balancer service than the
@@ -324,7 +329,10 @@ impl<'a> ServiceCall<'a> {
         let known: BTreeSet<IpAddr> =
             ours.allocations.iter().chain(&held.allocations).filter_map(|allocation| allocation.address).collect();
         let servers = ours.servers.iter().chain(&held.servers).map(|server| server.address);
-        let mut addresses = servers.chain(self.ingress.iter().copied().map(Some));
+        // Empty unless the Service is being deleted.
+        let released = self.inventory().released(&self.key);
+        let reported = self.ingress.iter().copied().map(Some).filter(|address| !released.contains(address));
+        let mut addresses = servers.chain(reported);
         addresses.any(|address| address.is_none_or(|address| !known.contains(&address)))
     }
 

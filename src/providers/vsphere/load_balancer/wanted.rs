@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 
+use super::LATER;
 use super::layout::{Port, Protocol};
 use crate::base::addresses::parse_ip;
 use crate::cloud::{Error, service as facts};
@@ -122,14 +123,18 @@ pub fn check_address(features: &Features, address: IpAddr) -> Result<(), Error> 
 /// pool of its class gave it such an address before.
 ///
 /// # Errors
-/// [`Error::Invalid`] that names the address.
+/// [`Error::Failed`] that names the address: a change of the policy alone is no reason for a sync.
 pub fn check_both(service: &Service, addresses: &[IpAddr]) -> Result<(), Error> {
     let policy = service.spec.as_ref().and_then(|spec| spec.ip_family_policy.as_deref());
     match addresses {
-        [address] if policy == Some("RequireDualStack") => Err(not_possible(format!(
-            "spec.ipFamilyPolicy is RequireDualStack, and the load balancer has the address {address} alone, from the pool of \
-             its class; the address of a load balancer is not changed: give the class a pool of IPv4, and create the Service again"
-        ))),
+        [address] if policy == Some("RequireDualStack") => {
+            let message = format!(
+                "spec.ipFamilyPolicy is RequireDualStack, and the load balancer has the address {address} alone, from the \
+                 pool of its class; the address of a load balancer is not changed: give the class a pool of IPv4, and create \
+                 the Service again"
+            );
+            Err(Error::Failed { reason: reason::LoadBalancerNotPossible, message, after: Some(LATER) })
+        }
         _ => Ok(()),
     }
 }

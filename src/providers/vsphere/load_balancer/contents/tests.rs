@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::layout::{GROUPS, Owner, PERSISTENCE_PROFILES, TCP_MONITOR};
 use super::*;
+use crate::providers::vsphere::addresses::IpFamily;
 
 fn layout() -> Layout {
     Layout { cluster: "c".to_owned(), cluster_uid: None, configured: BTreeMap::new(), second: None }
@@ -188,4 +189,22 @@ fn no_room_is_kept_for_objects_that_a_service_does_not_have() {
     let Objects { servers, pools, monitors, .. } = &contents.services["ns/s"];
     assert_eq!((servers.len(), pools.len(), monitors.len()), (1, 1, 1));
     assert_eq!((servers.capacity(), pools.capacity(), monitors.capacity()), (1, 1, 1));
+}
+
+#[test]
+fn an_allocation_without_address_is_surplus_only_beside_one_of_the_same_load_balancer() {
+    let allocation = |id: &str, address: &str, second: bool| {
+        let mut one = object(&format!("/infra/ip-pools/p/ip-allocations/{id}"), Some("ns/s"), json!({}));
+        one.0.insert("allocated_ip".to_owned(), address.into());
+        if second {
+            layout().of(Some(IpFamily::V6)).tags().write_into(&mut one);
+        }
+        (Kind::Allocation, one)
+    };
+    let count = |all: &[(Kind, Object)]| contents(all).with_unread_surplus().count();
+    let first = || allocation("a", "192.0.2.5", false);
+    assert_eq!(count(&[first(), allocation("b", "", false)]), 1);
+    assert_eq!(count(&[first(), allocation("b", "", true)]), 0);
+    assert_eq!(count(&[first(), allocation("b", "192.0.2.6", false)]), 0);
+    assert_eq!(count(&[allocation("b", "", false)]), 0);
 }

@@ -51,8 +51,8 @@ impl ServiceCall<'_> {
                 self.check(Need::Second)?;
             }
             self.perform(target, &step).await?;
-            if matches!(step, Step::Release(_)) {
-                self.inventory().note_release(&self.key);
+            if let Step::Release(allocation) = step {
+                self.inventory().note_release(&self.key, allocation.address);
             }
             if steps.repeats(&step) {
                 break;
@@ -72,6 +72,8 @@ impl ServiceCall<'_> {
         check_absence(self.of, self.service, &self.key, &self.ingress, &self.note_pools(seen))?;
         match self.delete_lb_service(seen).await {
             Err(Error::NotLeader) => return Err(Error::NotLeader),
+            // Such a failure passes, and there may be no other deletion.
+            Err(error) if error.reason() == reason::NSXUnavailable => return Err(error),
             // Nothing of the Service is left, and the next deletion tries again.
             Err(error) => warn!(service = self.key, "{}", chain(&error)),
             Ok(()) => {}
@@ -79,7 +81,7 @@ impl ServiceCall<'_> {
         // One reading may miss objects, or be older than those of a Service that another process looked after.
         let moment = self.inventory().last_answer(&self.key).unwrap_or_else(|| self.inventory().answered(&self.key));
         // An address that an earlier process has left may be in a pool that the configuration named then.
-        let is_anywhere = self.inventory().releases(&self.key) < self.ingress.len();
+        let is_anywhere = self.inventory().released(&self.key).len() < self.ingress.len();
         self.check(if is_anywhere { Need::AllPools(moment) } else { Need::After(moment) })?;
         self.inventory().forget(&self.key);
         Ok(())

@@ -16,7 +16,7 @@ use crate::providers::vsphere::load_balancer::backend::{Configured, Full, Parts,
 use crate::providers::vsphere::load_balancer::families::{Asked, Balancer};
 use crate::providers::vsphere::load_balancer::inventory::{Creating, Need};
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
-use crate::providers::vsphere::load_balancer::objects::{Allocation, Objects};
+use crate::providers::vsphere::load_balancer::objects::{Allocation, Objects, VirtualServer};
 use crate::providers::vsphere::load_balancer::ownership::Judged;
 use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted, WantedPort};
 use crate::providers::vsphere::load_balancer::{LATER, config_wrong, families, members, status, wanted};
@@ -111,6 +111,7 @@ impl<'a> ServiceCall<'a> {
         self.check_missed(step)?;
         let which = target.balancer.second;
         if is_creation(step) {
+            self.check_gateway(seen, target, step)?;
             self.check_creation(asked, seen, target, progress).await?;
         }
         let is_made = matches!(step, Step::CreateLbService | Step::CreateServer { .. });
@@ -243,10 +244,40 @@ impl<'a> ServiceCall<'a> {
         let Some((address, parts)) = address.zip(target.parts.as_ref()) else { return Ok(()) };
         let request = self.request(&target.layout, Some(parts));
         let checked = self.of.backend.check_address(&request, &parts.address_pool, address).await;
+        // Another Service may pass the check before either address is reserved.
+        let checked = checked.and_then(|()| {
+            let is_claimed = self.inventory().claim_address(&self.key, &parts.address_pool, address);
+            is_claimed.then_some(()).ok_or_else(|| claimed(&parts.address_pool, address))
+        });
         if checked.as_ref().is_err_and(|error| error.reason() == reason::AddressUnavailable) {
             self.inventory().wait_for_address(&self.key);
         }
         checked
+    }
+
+    /// Whether a new port comes to the load balancer service of the others: one of another gateway cannot have their address.
+    fn check_gateway(&self, seen: &Seen, target: &Target, step: &Step<'_>) -> Result<(), Error> {
+        let (Step::CreateMonitor { port, .. } | Step::CreatePool { port, .. } | Step::CreateServer { port, .. }) = step
+        else {
+            return Ok(());
+        };
+        let servers = &target.ours.servers;
+        if servers.iter().any(|server| server.marks.port == Some(port.port)) {
+            return Ok(());
+        }
+        let used = seen.lb_service.as_ref().ok().and_then(Option::as_ref).map(|used| &*used.path);
+        let is_elsewhere = |server: &&VirtualServer| {
+            Some(&*server.lb_service) != used && self.inventory().has_lb_service(&server.lb_service)
+        };
+        let Some(server) = servers.iter().find(is_elsewhere) else { return Ok(()) };
+        Err(config_wrong(format!(
+            "port {} cannot be served: the virtual server {} of the Service is on the load balancer service {}, and the cloud \
+             config names {}; expected lb-service-id or tier1-gateway-path of the load balancer service that the Service is on",
+            port.port,
+            server.marks.path,
+            server.lb_service,
+            self.named_lb_service(seen)
+        )))
     }
 
     /// Whether the pool of addresses has the family that the load balancer is to have.
@@ -553,6 +584,14 @@ fn wrong_family(target: &Target, address: IpAddr, family: IpFamily) -> Error {
     config_wrong(format!(
         "the IP pool {pool} gave the address {address}, but the Service needs {family}; use a pool with {family} ranges only"
     ))
+}
+
+fn claimed(pool: &str, address: IpAddr) -> Error {
+    Error::Exhausted {
+        reason: reason::AddressUnavailable,
+        message: format!("reserve the address {address} of the pool {pool}: another Service asks for it, too"),
+        after: LATER,
+    }
 }
 
 fn is_creation(step: &Step<'_>) -> bool {

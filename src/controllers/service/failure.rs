@@ -59,15 +59,15 @@ impl Held {
         Self::new(error.reason(), chain(error), Retry::of(error))
     }
 
-    /// The reason and the message of the Event, as in the Go program.
+    /// The reason and the message of the Event, as in the Go program, with the reason of the failure at the end.
     pub(super) fn event(&self) -> (&'static str, String) {
-        let message = &self.message;
+        let message = format!("{} ({})", self.message, self.reason);
         match self.action {
             Action::Sync => ("SyncLoadBalancerFailed", format!("Error syncing load balancer: {message}")),
             Action::DeleteAfterwards => {
                 ("DeleteLoadBalancerFailed", format!("Error deleting load balancer: {message}"))
             }
-            Action::UpdateNodes => ("UpdateLoadBalancerFailed", message.clone()),
+            Action::UpdateNodes => ("UpdateLoadBalancerFailed", message),
         }
     }
 }
@@ -117,12 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn events_have_the_words_of_the_go_program() {
+    fn events_have_the_words_of_the_go_program_and_the_reason() {
         let held = Held::new(reason::CloudError, "why", Retry::Backoff);
         for (action, reason, message) in [
-            (Action::Sync, "SyncLoadBalancerFailed", "Error syncing load balancer: why"),
-            (Action::DeleteAfterwards, "DeleteLoadBalancerFailed", "Error deleting load balancer: why"),
-            (Action::UpdateNodes, "UpdateLoadBalancerFailed", "why"),
+            (Action::Sync, "SyncLoadBalancerFailed", "Error syncing load balancer: why (CloudError)"),
+            (Action::DeleteAfterwards, "DeleteLoadBalancerFailed", "Error deleting load balancer: why (CloudError)"),
+            (Action::UpdateNodes, "UpdateLoadBalancerFailed", "why (CloudError)"),
         ] {
             assert_eq!(held.clone().with(action).event(), (reason, message.to_owned()));
         }

@@ -22,8 +22,8 @@ use waiting::Waiting;
 /// Pause between two checks of all Services.
 const LOOK: Duration = Duration::from_secs(15);
 
-const MESSAGE: &str = "this program has no load balancers configured and does nothing for the Service; another program may be \
-                       responsible for it";
+const MESSAGE: &str = "this program has no load balancers configured, or their configuration has an error that the log names, \
+                       and does nothing for the Service; another program may be responsible for it";
 
 /// See the file's header.
 pub struct NotConfigured {

@@ -71,7 +71,8 @@ fn wish(service: &Service) -> Option<Wish> {
     match service::wants_load_balancer(service) {
         true if is_deleted => service::has_finalizer(service).then_some(Wish::End),
         true => service::ingress(service).is_empty().then_some(Wish::Address),
-        false => None,
+        // It got another type, and may have a load balancer from before.
+        false => service::has_finalizer(service).then_some(Wish::End),
     }
 }
 
@@ -114,7 +115,7 @@ mod tests {
         };
         assert_eq!(told(0), Vec::<String>::new());
         assert_eq!(told(59), Vec::<String>::new());
-        assert_eq!(told(60), ["deleted"]);
+        assert_eq!(told(60), ["deleted", "ip"]);
         assert_eq!(told(599), Vec::<String>::new());
         assert_eq!(told(600), ["new"]);
         assert_eq!(told(10_000), Vec::<String>::new());

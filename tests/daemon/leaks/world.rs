@@ -390,13 +390,15 @@ impl World {
         let clock = Clock::new(self.cluster.folder());
         let (mut daemon, user, admin) = self.start_fresh(&clock.environment()).await;
         let lists = || self.nsx.counts().of_user(&user, "LIST groups");
+        // The last lists of a reading: one for the pool of each class.
+        let last = || self.nsx.counts().of_user(&user, "LIST ip-allocations");
         for time in [HALF_AN_HOUR, 2 * HALF_AN_HOUR] {
-            let before = lists();
+            let (before, last_before) = (lists(), last());
             clock.pass(time);
             eventually("groups and persistence profiles are listed", LIMIT, async || {
                 // It looks at its clock when something happens.
                 drop(tokio::net::TcpStream::connect(("127.0.0.1", admin.port())).await);
-                match lists() > before {
+                match lists() > before && last() - last_before >= u32::try_from(CLASSES.len()).unwrap() {
                     true => Ok(()),
                     false => Err(daemon.output().tail(20)),
                 }

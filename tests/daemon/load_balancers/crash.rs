@@ -237,6 +237,12 @@ impl Round {
             let reserved = paths.filter_map(|path| self.site.nsx.allocated_address(path));
             before.extend(reserved.map(|address| address.to_string()));
         }
+        // Monitor and pool come first.
+        let is_past = |point: &&Point| point.at.is_some_and(|(n, _)| n > 3);
+        let is_new = |point: &&Point| point.case.work.is_new() && point.case.made == Made::Here;
+        for point in self.points.iter().filter(is_past).filter(is_new) {
+            assert!(!self.before[&point.name()].is_empty(), "{point:?}: its address is reserved");
+        }
     }
 
     /// Waits until all that is left is as it is to be for this process and for the Go program.

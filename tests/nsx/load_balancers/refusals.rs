@@ -77,6 +77,18 @@ async fn an_object_whose_tags_were_removed_is_replaced_where_no_address_depends_
         let sent = world.sent();
         assert!(sent.len() < 25, "{collection}: {sent:?}");
         assert_eq!(world.objects(collection).len(), 2, "nothing shows whose the first one is");
+        support::eventually("it is held", crate::world::SOON, async || match world.held() {
+            1 => Ok(()),
+            held => Err(held),
+        })
+        .await;
+        assert!(world.fake.delete_by_hand("operator", &path));
+        super::orphans::reading(&world).await;
+        support::eventually("it is not held any more", crate::world::SOON, async || match world.held() {
+            0 => Ok(()),
+            held => Err(held),
+        })
+        .await;
         let sent = world.sent();
         world.ensure(&one).await.unwrap();
         assert_eq!(world.sent(), [""; 0], "{sent:?}");

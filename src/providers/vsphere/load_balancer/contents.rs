@@ -5,10 +5,10 @@ pub mod merge;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::layout::{Kind, Layout};
-use super::objects::{Allocation, Group, LbService, Monitor, Objects, PersistenceProfile, Pool, VirtualServer};
+use super::layout::{GROUPS, Kind, Layout, PERSISTENCE_PROFILES};
+use super::objects::{Allocation, Group, LbService, Marks, Monitor, Objects, PersistenceProfile, Pool, VirtualServer};
 use crate::clients::nsx::Object;
-use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
+use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 
 /// The objects that are considered, by Service, and how many others there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Contents {
     lb_services: Vec<LbService>,
     /// By namespace and name.
     services: BTreeMap<Box<str>, Objects>,
+    /// Objects of this cluster's name that name no Service, by path, with the UID of the cluster if they have that tag.
+    nameless: BTreeMap<Box<str>, Option<Box<str>>>,
     /// Virtual servers of others, by the path of their load balancer service.
     others: BTreeMap<Box<str>, usize>,
 }
@@ -73,6 +75,9 @@ impl Contents {
 
     /// Adds an object of a list.
     pub fn add(&mut self, kind: Kind, object: &Object, layout: &Layout) {
+        if kind != Kind::LbService && names_no_service(object, layout) {
+            self.nameless.insert(object.path().into(), object.tag(CLUSTER_UID).map(Into::into));
+        }
         match kind {
             Kind::LbService => self.lb_services.extend(LbService::read(object, layout)),
             Kind::VirtualServer => match VirtualServer::read(object, layout) {
@@ -111,6 +116,7 @@ impl Contents {
 
     /// Adds what was read of other pools of addresses: allocations.
     pub fn extend(&mut self, other: Self) {
+        self.nameless.extend(other.nameless);
         for (service, objects) in other.services {
             let all = &mut self.of(&service).allocations;
             objects.allocations.into_iter().for_each(|one| insert(all, one, |one| &one.marks.path));
@@ -119,6 +125,7 @@ impl Contents {
 
     /// Removes the object of this path.
     pub fn remove(&mut self, path: &str) {
+        self.nameless.remove(path);
         self.lb_services.retain(|one| *one.path != *path);
         for objects in self.services.values_mut() {
             let Objects { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
@@ -134,6 +141,7 @@ impl Contents {
 
     /// Forgets the groups and persistence profiles: their lists are not complete.
     pub fn forget_references(&mut self) {
+        self.nameless.retain(|path, _| !is_reference(path));
         for objects in self.services.values_mut() {
             objects.groups.clear();
             objects.persistence_profiles.clear();
@@ -187,9 +195,16 @@ impl Contents {
         self.services.iter().filter(move |(_, objects)| is_one(objects)).map(|(service, _)| service)
     }
 
-    /// How many objects of Services are considered.
+    /// How many objects are considered.
     pub fn count(&self) -> usize {
-        self.services.values().map(|objects| objects.marks().count()).sum()
+        self.services.values().map(|objects| objects.marks().count()).sum::<usize>() + self.nameless.len()
+    }
+
+    /// The objects of this cluster's name that name no Service, and that are not of another cluster. While the UID of this
+    /// cluster is not known, only those without one.
+    pub fn nameless(&self, cluster_uid: Option<&str>) -> BTreeSet<Box<str>> {
+        let may_be_ours = |tagged: &Option<Box<str>>| tagged.is_none() || tagged.as_deref() == cluster_uid;
+        self.nameless.iter().filter(|(_, tagged)| may_be_ours(tagged)).map(|(path, _)| path.clone()).collect()
     }
 
     /// The Services that objects name.
@@ -252,6 +267,17 @@ impl Contents {
     fn of(&mut self, service: &str) -> &mut Objects {
         self.services.entry(service.into()).or_default()
     }
+}
+
+/// Whether an object has the owner and the name of this cluster, and no tag that names a Service.
+fn names_no_service(object: &Object, layout: &Layout) -> bool {
+    let is_considered = layout.load_balancer_of(object).is_some() && !object.is_marked_for_delete();
+    is_considered && !object.path().is_empty() && Marks::read(object, layout).is_none()
+}
+
+/// Whether a path is that of a group or persistence profile.
+fn is_reference(path: &str) -> bool {
+    path.starts_with(GROUPS) || path.starts_with(PERSISTENCE_PROFILES)
 }
 
 /// Inserts by path, so that the same one is chosen whatever the order of the lists.

@@ -135,7 +135,7 @@ struct State {
     without_address: BTreeSet<Box<str>>,
     /// Services that wait until there is room on the load balancer service.
     without_room: BTreeSet<Box<str>>,
-    /// The paths of held objects by Service, which were reported.
+    /// The paths of held objects by Service, which were reported; those that name no Service by an empty text.
     held: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// What is left as another program made it, by Service, and whether that was said.
     remarks: BTreeMap<Box<str>, (String, bool)>,
@@ -482,13 +482,24 @@ impl Inventory {
 
     /// The held objects of this Service as they are now; each is reported once.
     pub fn report_held(&self, service: &str, held: &Objects) {
-        let paths: BTreeSet<Box<str>> = held.paths().map(Into::into).collect();
+        self.report(service, held.paths().map(Into::into).collect());
+    }
+
+    /// Likewise the objects of this cluster's name that name no Service.
+    pub fn report_nameless(&self, cluster_uid: Option<&str>) {
+        let paths = self.state.lock().contents.nameless(cluster_uid);
+        self.report("", paths);
+    }
+
+    /// `service` is empty for objects that name none.
+    fn report(&self, service: &str, paths: BTreeSet<Box<str>>) {
         let mut state = self.state.lock();
         let before = match paths.is_empty() {
             true => state.held.remove(service).unwrap_or_default(),
             false => state.held.insert(service.into(), paths.clone()).unwrap_or_default(),
         };
         drop(state);
+        let service = (!service.is_empty()).then_some(service);
         for path in paths.difference(&before) {
             warn!(
                 service,
@@ -584,7 +595,7 @@ impl Inventory {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let named: BTreeSet<&str> = state.contents.services().collect();
-        state.held.retain(|service, _| named.contains(&**service));
+        state.held.retain(|service, _| service.is_empty() || named.contains(&**service));
         let is_open = |service: &&str| !is_here(service) && !state.busy.contains(*service);
         let open = named.into_iter().filter(is_open);
         open.map(|service| (service.into(), state.contents.of_service(service))).collect()

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Contents;
-use crate::providers::vsphere::load_balancer::layout::{GROUPS, PERSISTENCE_PROFILES};
+use super::{Contents, is_reference};
 use crate::providers::vsphere::load_balancer::objects::{
     Allocation, Group, LbService, Monitor, Objects, PersistenceProfile, Pool, VirtualServer,
 };
@@ -47,7 +46,7 @@ pub struct Merged {
 impl Merged {
     /// Whether groups or persistence profiles were missed.
     pub fn misses_references(&self) -> bool {
-        self.missed.iter().any(|path| path.starts_with(GROUPS) || path.starts_with(PERSISTENCE_PROFILES))
+        self.missed.iter().any(|path| is_reference(path))
     }
 }
 
@@ -137,6 +136,10 @@ pub fn merge(read: Read, before: Before<'_>) -> Merged {
         }
     }
     read.services.retain(|_, objects| !objects.is_empty());
+    if !has_references {
+        let references = known.nameless.iter().filter(|(path, _)| is_reference(path));
+        read.nameless.extend(references.map(|(path, uid)| (path.clone(), uid.clone())));
+    }
     Merged { contents: read, missed, changed }
 }
 
@@ -163,7 +166,7 @@ mod tests {
 
     use super::*;
     use crate::clients::nsx::Object;
-    use crate::providers::vsphere::load_balancer::layout::{Kind, Layout};
+    use crate::providers::vsphere::load_balancer::layout::{GROUPS, Kind, Layout};
 
     static NONE: BTreeSet<Box<str>> = BTreeSet::new();
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::super::layout::{GROUPS, Owner, PERSISTENCE_PROFILES, TCP_MONITOR};
 use super::*;
 use crate::providers::vsphere::addresses::IpFamily;
+use crate::providers::vsphere::nsx::tags::Tags;
 
 fn layout() -> Layout {
     Layout { cluster: "c".to_owned(), cluster_uid: None, configured: BTreeMap::new(), second: None }
@@ -207,4 +208,29 @@ fn an_allocation_without_address_is_surplus_only_beside_one_of_the_same_load_bal
     assert_eq!(count(&[first(), allocation("b", "", true)]), 0);
     assert_eq!(count(&[first(), allocation("b", "192.0.2.6", false)]), 0);
     assert_eq!(count(&[allocation("b", "", false)]), 0);
+}
+
+#[test]
+fn what_names_this_cluster_and_no_service_is_known_by_its_path() {
+    let tagged = |id: &str, uid: &str| {
+        let mut pool = object(&format!("/infra/lb-pools/{id}"), None, json!({}));
+        Tags::default().with(CLUSTER_UID, uid).write_into(&mut pool);
+        (Kind::Pool, pool)
+    };
+    let mut foreign = object("/infra/lb-pools/f", None, json!({}));
+    foreign.set_tags([]);
+    let plain = object("/infra/lb-pools/a", None, json!({}));
+    let group = object(&format!("{GROUPS}/g"), None, json!({}));
+    let named = object("/infra/lb-pools/n", Some("ns/s"), json!({}));
+    let pools = [plain, foreign, named].map(|pool| (Kind::Pool, pool));
+    let mut contents =
+        contents(&[&pools[..], &[tagged("k1", "k-1"), tagged("k2", "k-2"), (Kind::Group, group)]].concat());
+    let paths =
+        |contents: &Contents, uid| contents.nameless(uid).iter().map(|path| path.to_string()).collect::<Vec<_>>();
+    let group = format!("{GROUPS}/g");
+    assert_eq!(paths(&contents, Some("k-1")), [&group, "/infra/lb-pools/a", "/infra/lb-pools/k1"]);
+    assert_eq!(paths(&contents, None), [&group, "/infra/lb-pools/a"]);
+    contents.remove("/infra/lb-pools/a");
+    contents.forget_references();
+    assert_eq!(paths(&contents, None), [""; 0]);
 }

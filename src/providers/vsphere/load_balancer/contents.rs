@@ -155,10 +155,11 @@ impl Contents {
         }
     }
 
-    /// Whether the object of this path is an allocation with a known address.
-    pub fn has_address(&self, path: &str) -> bool {
+    /// The pool and the address of the allocation of this path, if it is one with a known address.
+    pub fn address_of(&self, path: &str) -> Option<(Box<str>, IpAddr)> {
         let mut all = self.services.values().flat_map(|objects| &objects.allocations);
-        all.any(|one| *one.marks.path == *path && one.address.is_some())
+        let found = all.find(|one| *one.marks.path == *path)?;
+        Some((found.address_pool.clone(), found.address?))
     }
 
     /// Notes the address of the allocation of this path.

@@ -12,7 +12,7 @@
 mod readings;
 mod single;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -131,8 +131,8 @@ struct State {
     deleted: BTreeMap<Box<str>, Vec<Option<IpAddr>>>,
     /// The addresses that Services ask for and are reserving, in each pool.
     claimed: BTreeMap<(Box<str>, IpAddr), Box<str>>,
-    /// Services that wait until an address is released.
-    without_address: BTreeSet<Box<str>>,
+    /// Services that wait until an address is released, the first one first.
+    without_address: VecDeque<Waiter>,
     /// Services that wait until there is room on the load balancer service.
     without_room: BTreeSet<Box<str>>,
     /// The paths of held objects by Service, which were reported; those that name no Service by an empty text.
@@ -143,6 +143,15 @@ struct State {
     creating: usize,
     /// Whether it is being deleted.
     is_removing: bool,
+}
+
+/// A Service that waits until an address is released.
+struct Waiter {
+    service: Box<str>,
+    /// The id of the pool that the address has to be of.
+    pool: Box<str>,
+    /// The address, if only one will do.
+    wish: Option<IpAddr>,
 }
 
 /// How full the load balancer service is.
@@ -218,6 +227,13 @@ impl State {
 
     fn is_over(&self) -> bool {
         self.permit.as_ref().is_some_and(|permit| permit.check().is_err())
+    }
+
+    /// The first one that can have this address of this pool, which waits no longer: the others would ask in vain.
+    fn take_waiter(&mut self, pool: &str, address: IpAddr) -> Option<Box<str>> {
+        let can_have = |one: &Waiter| *one.pool == *pool && one.wish.is_none_or(|wish| wish == address);
+        let at = self.without_address.iter().position(can_have)?;
+        self.without_address.remove(at).map(|one| one.service)
     }
 
     fn touch(&mut self, path: &str) {
@@ -344,8 +360,8 @@ impl Inventory {
             Change::Gone(path) => {
                 state.touch(path);
                 // One that never got an address releases none.
-                if state.contents.has_address(path) {
-                    self.announce(&std::mem::take(&mut state.without_address));
+                if let Some((pool, address)) = state.contents.address_of(path) {
+                    self.announce(&state.take_waiter(&pool, address));
                 }
                 if !path.contains("/ip-allocations/") {
                     // There may be more room than was read.
@@ -426,7 +442,7 @@ impl Inventory {
         let mut state = self.state.lock();
         state.complete.insert(service.into(), families);
         state.claimed.retain(|_, claimant| **claimant != *service);
-        state.without_address.remove(service);
+        state.without_address.retain(|one| *one.service != *service);
         state.without_room.remove(service);
         state.pools.remove(service);
         // What it has taken is there.
@@ -453,15 +469,17 @@ impl Inventory {
         state.answered.remove(service);
         state.deleted.remove(service);
         state.pools.remove(service);
-        state.without_address.remove(service);
+        state.without_address.retain(|one| *one.service != *service);
         state.without_room.remove(service);
         state.waiting.remove(service);
         state.remarks.remove(service);
     }
 
-    /// Announces this Service when an address is released.
-    pub fn wait_for_address(&self, service: &str) {
-        self.state.lock().without_address.insert(service.into());
+    /// Announces this Service when an address of this pool is released, or this one: only one Service for each address.
+    pub fn wait_for_address(&self, service: &str, pool: &str, wish: Option<IpAddr>) {
+        let mut state = self.state.lock();
+        state.without_address.retain(|one| *one.service != *service || *one.pool != *pool);
+        state.without_address.push_back(Waiter { service: service.into(), pool: pool.into(), wish });
     }
 
     /// Announces this Service when an object that is no address goes.

@@ -250,7 +250,7 @@ impl<'a> ServiceCall<'a> {
             is_claimed.then_some(()).ok_or_else(|| claimed(&parts.address_pool, address))
         });
         if checked.as_ref().is_err_and(|error| error.reason() == reason::AddressUnavailable) {
-            self.inventory().wait_for_address(&self.key);
+            self.inventory().wait_for_address(&self.key, &parts.address_pool, Some(address));
         }
         checked
     }
@@ -410,7 +410,8 @@ impl<'a> ServiceCall<'a> {
             if !target.ours.servers.is_empty() {
                 return Ok(());
             }
-            self.inventory().wait_for_address(&self.key);
+            let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
+            self.inventory().wait_for_address(&self.key, pool, target.wanted.features.address);
         }
         if let Step::CreateServer { address, .. } = step
             && is_allocated

@@ -17,7 +17,7 @@ pub struct Contents {
     /// By namespace and name.
     services: BTreeMap<Box<str>, Objects>,
     /// Objects of this cluster's name that name no Service, by path, with the UID of the cluster if they have that tag.
-    nameless: BTreeMap<Box<str>, Option<Box<str>>>,
+    nameless: Vec<(Box<str>, Option<Box<str>>)>,
     /// Virtual servers of others, by the path of their load balancer service.
     others: BTreeMap<Box<str>, usize>,
 }
@@ -76,7 +76,7 @@ impl Contents {
     /// Adds an object of a list.
     pub fn add(&mut self, kind: Kind, object: &Object, layout: &Layout) {
         if kind != Kind::LbService && names_no_service(object, layout) {
-            self.nameless.insert(object.path().into(), object.tag(CLUSTER_UID).map(Into::into));
+            self.nameless.push((object.path().into(), object.tag(CLUSTER_UID).map(Into::into)));
         }
         match kind {
             Kind::LbService => self.lb_services.extend(LbService::read(object, layout)),
@@ -125,7 +125,7 @@ impl Contents {
 
     /// Removes the object of this path.
     pub fn remove(&mut self, path: &str) {
-        self.nameless.remove(path);
+        self.nameless.retain(|(known, _)| **known != *path);
         self.lb_services.retain(|one| *one.path != *path);
         for objects in self.services.values_mut() {
             let Objects { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
@@ -141,7 +141,7 @@ impl Contents {
 
     /// Forgets the groups and persistence profiles: their lists are not complete.
     pub fn forget_references(&mut self) {
-        self.nameless.retain(|path, _| !is_reference(path));
+        self.nameless.retain(|(path, _)| !is_reference(path));
         for objects in self.services.values_mut() {
             objects.groups.clear();
             objects.persistence_profiles.clear();

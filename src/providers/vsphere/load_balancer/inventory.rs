@@ -12,7 +12,7 @@
 mod readings;
 mod single;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ struct State {
     /// When the last write about each Service was answered.
     answered: BTreeMap<Box<str>, Instant>,
     /// Services whose load balancers were complete in this term, with their families.
-    complete: BTreeMap<Box<str>, BTreeSet<IpFamily>>,
+    complete: BTreeMap<Box<str>, Vec<IpFamily>>,
     /// Services that a call is about now.
     busy: BTreeSet<Box<str>>,
     /// How full the load balancer service is.
@@ -129,10 +129,10 @@ struct State {
     /// Services that are being deleted, and not needed since; and which of their addresses this process has released, with none
     /// for one that was not known.
     deleted: BTreeMap<Box<str>, Vec<Option<IpAddr>>>,
-    /// The addresses that Services ask for and are reserving, in each pool.
-    claimed: BTreeMap<(Box<str>, IpAddr), Box<str>>,
+    /// The addresses that Services ask for and are reserving.
+    claimed: Vec<Claim>,
     /// Services that wait until an address is released, the first one first.
-    without_address: VecDeque<Waiter>,
+    without_address: Vec<Waiter>,
     /// Services that wait until there is room on the load balancer service.
     without_room: BTreeSet<Box<str>>,
     /// The paths of held objects by Service, which were reported; those that name no Service by an empty text.
@@ -152,6 +152,14 @@ struct Waiter {
     pool: Box<str>,
     /// The address, if only one will do.
     wish: Option<IpAddr>,
+}
+
+/// The address that a Service asks for and is reserving.
+struct Claim {
+    service: Box<str>,
+    /// The id of the pool that it is of.
+    pool: Box<str>,
+    address: IpAddr,
 }
 
 /// How full the load balancer service is.
@@ -233,7 +241,7 @@ impl State {
     fn take_waiter(&mut self, pool: &str, address: IpAddr) -> Option<Box<str>> {
         let can_have = |one: &Waiter| *one.pool == *pool && one.wish.is_none_or(|wish| wish == address);
         let at = self.without_address.iter().position(can_have)?;
-        self.without_address.remove(at).map(|one| one.service)
+        Some(self.without_address.remove(at).service)
     }
 
     fn touch(&mut self, path: &str) {
@@ -408,9 +416,12 @@ impl Inventory {
     /// another Service has claimed it.
     pub fn claim_address(&self, service: &str, pool: &str, address: IpAddr) -> bool {
         let mut state = self.state.lock();
-        let key = (Box::from(pool), address);
-        state.claimed.retain(|known, claimant| **claimant != *service || *known == key);
-        **state.claimed.entry(key).or_insert_with(|| service.into()) == *service
+        state.claimed.retain(|one| *one.service != *service);
+        let is_free = !state.claimed.iter().any(|one| *one.pool == *pool && one.address == address);
+        if is_free {
+            state.claimed.push(Claim { service: service.into(), pool: pool.into(), address });
+        }
+        is_free
     }
 
     /// The Service is needed: a later deletion is another one.
@@ -438,10 +449,10 @@ impl Inventory {
     }
 
     /// The load balancers of this Service, of these families, are complete.
-    pub fn completed(&self, service: &str, families: BTreeSet<IpFamily>) {
+    pub fn completed(&self, service: &str, families: Vec<IpFamily>) {
         let mut state = self.state.lock();
         state.complete.insert(service.into(), families);
-        state.claimed.retain(|_, claimant| **claimant != *service);
+        state.claimed.retain(|one| *one.service != *service);
         state.without_address.retain(|one| *one.service != *service);
         state.without_room.remove(service);
         state.pools.remove(service);
@@ -457,7 +468,7 @@ impl Inventory {
     }
 
     /// The families of the load balancers of this Service, if they were complete in this term.
-    pub fn families(&self, service: &str) -> BTreeSet<IpFamily> {
+    pub fn families(&self, service: &str) -> Vec<IpFamily> {
         self.state.lock().complete.get(service).cloned().unwrap_or_default()
     }
 
@@ -465,7 +476,7 @@ impl Inventory {
     pub fn forget(&self, service: &str) {
         let mut state = self.state.lock();
         state.complete.remove(service);
-        state.claimed.retain(|_, claimant| **claimant != *service);
+        state.claimed.retain(|one| *one.service != *service);
         state.answered.remove(service);
         state.deleted.remove(service);
         state.pools.remove(service);
@@ -479,7 +490,7 @@ impl Inventory {
     pub fn wait_for_address(&self, service: &str, pool: &str, wish: Option<IpAddr>) {
         let mut state = self.state.lock();
         state.without_address.retain(|one| *one.service != *service || *one.pool != *pool);
-        state.without_address.push_back(Waiter { service: service.into(), pool: pool.into(), wish });
+        state.without_address.push(Waiter { service: service.into(), pool: pool.into(), wish });
     }
 
     /// Announces this Service when an object that is no address goes.

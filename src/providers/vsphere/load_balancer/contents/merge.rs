@@ -138,7 +138,7 @@ pub fn merge(read: Read, before: Before<'_>) -> Merged {
     read.services.retain(|_, objects| !objects.is_empty());
     if !has_references {
         let references = known.nameless.iter().filter(|(path, _)| is_reference(path));
-        read.nameless.extend(references.map(|(path, uid)| (path.clone(), uid.clone())));
+        read.nameless.extend(references.cloned());
     }
     Merged { contents: read, missed, changed }
 }

@@ -1,6 +1,6 @@
 //! Creates the load balancer of a Service, or brings it up to date.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -26,17 +26,20 @@ use crate::providers::vsphere::routes::Adoption;
 /// How many times one call reads the usage of the load balancer service at most.
 const USAGE_READINGS: usize = 3;
 
+/// The load balancers of a Service that are not as they are to be, and why.
+type Failed = Vec<(Option<IpFamily>, Error)>;
+
 /// What a call has done so far.
 #[derive(Default)]
 struct Progress<'a> {
     /// Keeps the load balancer service.
     creating: Option<Creating<'a>>,
     /// The load balancers whose address was reserved by this call.
-    allocated: BTreeSet<Option<IpFamily>>,
+    allocated: Vec<Option<IpFamily>>,
     /// The load balancers of which this call has checked whether they can be created.
-    checked: BTreeSet<Option<IpFamily>>,
+    checked: Vec<Option<IpFamily>>,
     /// Why a load balancer is not as it is to be. This call makes no further step for it; the other one goes on.
-    failed: BTreeMap<Option<IpFamily>, Error>,
+    failed: Failed,
 }
 
 impl<'a> ServiceCall<'a> {
@@ -71,7 +74,7 @@ impl<'a> ServiceCall<'a> {
             // What is to go stays until what takes its place is there.
             let is_open = |target: &&Target| {
                 let Balancer { second, is_wanted, .. } = &target.balancer;
-                !progress.failed.contains_key(second) && (*is_wanted || progress.failed.is_empty())
+                !has_failed(&progress.failed, *second) && (*is_wanted || progress.failed.is_empty())
             };
             let open = targets.iter().filter(is_open);
             let Some((target, step)) = next(open, &seen) else {
@@ -87,7 +90,7 @@ impl<'a> ServiceCall<'a> {
                     // NSX answers, and only this address is late: the other load balancer can go on.
                     let is_of_address = matches!(step, Step::Allocate { .. } | Step::ReadAddress { .. });
                     let is_silent = error.reason() == reason::NSXUnavailable && !is_of_address;
-                    progress.failed.insert(target.balancer.second, error);
+                    progress.failed.push((target.balancer.second, error));
                     if is_silent {
                         return self.failed(&asked, &targets, &seen, progress.failed);
                     }
@@ -141,7 +144,7 @@ impl<'a> ServiceCall<'a> {
         match self.perform(target, step).await {
             Ok(()) => {
                 if matches!(step, Step::Allocate { .. }) {
-                    progress.allocated.insert(which);
+                    progress.allocated.push(which);
                 }
                 // With one more address known, one that was read in vain may be released.
                 if matches!(step, Step::ReadAddress { .. }) {
@@ -162,9 +165,10 @@ impl<'a> ServiceCall<'a> {
         progress: &mut Progress<'a>,
     ) -> Result<(), Error> {
         self.check_choice(seen, target)?;
-        if !progress.checked.insert(target.balancer.second) {
+        if progress.checked.contains(&target.balancer.second) {
             return Ok(());
         }
+        progress.checked.push(target.balancer.second);
         self.check_configured(seen, target).await?;
         self.check_room(seen, target).await?;
         self.check_address(target).await?;
@@ -202,21 +206,21 @@ impl<'a> ServiceCall<'a> {
         asked: &Asked<'_>,
         targets: &[Target],
         seen: &Seen,
-        failed: BTreeMap<Option<IpFamily>, Error>,
+        failed: Failed,
     ) -> Result<LoadBalancerStatus, Error> {
         let wanted = || targets.iter().filter(|one| one.balancer.is_wanted);
         let is_complete =
-            |one: &&Target| !failed.contains_key(&one.balancer.second) && next(std::iter::once(*one), seen).is_none();
+            |one: &&Target| !has_failed(&failed, one.balancer.second) && next(std::iter::once(*one), seen).is_none();
         let is_new = |address: IpAddr| !self.ingress.contains(&address);
         let has_new = wanted().filter(is_complete).filter_map(Target::address).any(is_new);
         let is_of_failed = |address: &&IpAddr| {
-            let mut all = targets.iter().filter(|one| failed.contains_key(&one.balancer.second));
+            let mut all = targets.iter().filter(|one| has_failed(&failed, one.balancer.second));
             all.any(|one| one.balancer.family == IpFamily::of(**address))
         };
         // One that is reported shows what is the Service's, also while nothing serves it.
         let mut addresses: BTreeSet<IpAddr> = self.ingress.iter().filter(is_of_failed).copied().collect();
         addresses.extend(wanted().filter(|one| !one.ours.servers.is_empty()).filter_map(Target::address));
-        match failed.into_values().reduce(joined) {
+        match failed.into_iter().map(|(_, error)| error).reduce(joined) {
             Some(error) if !has_new => Err(error),
             _ => {
                 self.inventory().announce_one(&self.key);
@@ -542,6 +546,10 @@ impl<'a> ServiceCall<'a> {
             }
         }
     }
+}
+
+fn has_failed(failed: &Failed, second: Option<IpFamily>) -> bool {
+    failed.iter().any(|(which, _)| *which == second)
 }
 
 /// The only one of a name.

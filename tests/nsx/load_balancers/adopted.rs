@@ -8,7 +8,7 @@ use ccm::providers::vsphere::config::{LoadBalancers as Config, Pool};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Behaviour, Model, Realization};
+use support::fake_nsx::{Behaviour, Model, Realization, Trouble};
 
 use super::references::AGAIN;
 use super::world::*;
@@ -260,4 +260,23 @@ async fn a_half_deleted_one_is_completed() {
             }
         }
     }
+}
+
+/// The type of the Service changes, and changes back while NSX deletes no pool.
+#[tokio::test]
+async fn a_deletion_that_is_given_up_leaves_no_tag_with_the_address() {
+    let world = World::with(model(), Some(UID), config()).await;
+    GoBalancer::new(NAME, "ns/s", address()).put(&world.fake, "go");
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    let mut of_other_type = one.clone();
+    of_other_type.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
+    world.fake.every("DELETE lb-pools", Trouble::overloaded());
+    world.delete(&of_other_type).await.unwrap_err();
+    let is_tagged = || world.objects("lb-pools")[0]["tags"].to_string().contains("virtual-server-address");
+    assert!(is_tagged());
+    assert_eq!(world.counted()[1..], [0, 1, 1, 0]);
+    world.fake.clear();
+    let one = world.ensured(&one).await;
+    assert!(!is_tagged());
+    assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
 }

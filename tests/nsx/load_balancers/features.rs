@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Behaviour, Model, Side};
+use support::fake_nsx::{Behaviour, Model, Side, Trouble};
 
 use super::world::*;
 use crate::world::advance;
@@ -225,6 +225,7 @@ async fn of_two_services_that_ask_for_one_address_at_once_one_creates_nothing() 
     }
     let error = world.try_ensure(&two).await.unwrap_err();
     assert_eq!(word(&error), "AddressUnavailable", "{error}");
+    assert!(error.to_string().contains("ns/a"), "{error}");
     assert_eq!(world.counted(), [1; 5], "nothing is created for the second Service");
     hold.release();
     let one = with_status(one.clone(), first.await.unwrap());
@@ -233,4 +234,14 @@ async fn of_two_services_that_ask_for_one_address_at_once_one_creates_nothing() 
     // NSX keeps a released address for a while.
     advance(std::time::Duration::from_secs(300)).await;
     assert_eq!(addresses(&world.ensure(&two).await.unwrap()), ["192.0.2.50".parse::<std::net::IpAddr>().unwrap()]);
+}
+
+#[tokio::test]
+async fn an_address_that_a_service_could_not_use_is_free_for_another_one() {
+    let world = World::start(Some(UID)).await;
+    world.ensured(&service("ns/other", &[("TCP", 80, 30090)])).await;
+    let wish = |key: &str| with(&service(key, &[("TCP", 80, 30080)]), json!({"loadBalancerIP": "192.0.2.50"}));
+    world.fake.next("PUT lb-monitor-profiles", Trouble::error(400, Some(1)));
+    assert_eq!(word(&world.try_ensure(&wish("ns/a")).await.unwrap_err()), "NSXRefused");
+    world.ensured(&wish("ns/b")).await;
 }

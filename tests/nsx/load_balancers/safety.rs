@@ -343,7 +343,7 @@ async fn a_new_port_is_not_created_on_another_load_balancer_service() {
     let seen = world.fake.history().len();
     let refused = world.ensure(&two).await.unwrap_err();
     assert_eq!(word(&refused), "LoadBalancerConfigWrong", "{refused}");
-    let named = [&used, "/infra/lb-services/existing", "TCP/443"];
+    let named = [&used, "/infra/lb-services/existing"];
     assert!(named.iter().all(|name| refused.to_string().contains(name)), "{refused}");
     assert!(world.fake.history_from(seen).is_empty(), "nothing is created");
     world.ensure(&one).await.unwrap();

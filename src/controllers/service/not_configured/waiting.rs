@@ -71,6 +71,8 @@ fn wish(service: &Service) -> Option<Wish> {
     match service::wants_load_balancer(service) {
         true if is_deleted => service::has_finalizer(service).then_some(Wish::End),
         true => service::ingress(service).is_empty().then_some(Wish::Address),
+        // Its class is that of another program.
+        false if service::is_load_balancer(service) => None,
         // It got another type, and may have a load balancer from before.
         false => service::has_finalizer(service).then_some(Wish::End),
     }
@@ -103,7 +105,7 @@ mod tests {
                 balanced("deleted", json!({"deletionTimestamp": gone, "finalizers": fin})),
                 balanced("held by others", json!({"deletionTimestamp": gone, "finalizers": ["a"]})),
                 service("served", json!({}), json!({"type": "LoadBalancer"}), json!([{"ip": "192.0.2.1"}])),
-                service("class", json!({}), class.clone(), json!([])),
+                service("class", json!({"finalizers": fin}), class.clone(), json!([])),
                 service("ip", json!({"finalizers": fin}), json!({"type": "ClusterIP"}), json!([])),
             ]
         };

@@ -206,6 +206,18 @@ impl Drop for Busy<'_> {
     }
 }
 
+/// While it is held, no other Service reserves the address that this one asks for.
+pub struct Claimed<'a> {
+    inventory: &'a Inventory,
+    service: Box<str>,
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        self.inventory.state.lock().claimed.retain(|one| one.service != self.service);
+    }
+}
+
 /// While it is held, the load balancer service is not deleted by this process.
 pub struct Creating<'a>(&'a Inventory);
 
@@ -412,16 +424,16 @@ impl Inventory {
         self.state.lock().deleted.get(service).cloned().unwrap_or_default()
     }
 
-    /// Claims the address of a pool for a Service that asks for it, until its load balancer is complete or deleted. False if
-    /// another Service has claimed it.
-    pub fn claim_address(&self, service: &str, pool: &str, address: IpAddr) -> bool {
+    /// Claims the address of a pool for a Service that asks for it, or says which Service has claimed it.
+    pub fn claim_address(&self, service: &str, pool: &str, address: IpAddr) -> Result<Claimed<'_>, Box<str>> {
         let mut state = self.state.lock();
-        state.claimed.retain(|one| *one.service != *service);
-        let is_free = !state.claimed.iter().any(|one| *one.pool == *pool && one.address == address);
-        if is_free {
-            state.claimed.push(Claim { service: service.into(), pool: pool.into(), address });
+        let claim = Claim { service: service.into(), pool: pool.into(), address };
+        let is_other = |one: &Claim| one.service != claim.service && (&one.pool, one.address) == (&claim.pool, address);
+        if let Some(other) = state.claimed.iter().find(|one| is_other(one)) {
+            return Err(other.service.clone());
         }
-        is_free
+        state.claimed.push(claim);
+        Ok(Claimed { inventory: self, service: service.into() })
     }
 
     /// The Service is needed: a later deletion is another one.
@@ -452,7 +464,6 @@ impl Inventory {
     pub fn completed(&self, service: &str, families: Vec<IpFamily>) {
         let mut state = self.state.lock();
         state.complete.insert(service.into(), families);
-        state.claimed.retain(|one| *one.service != *service);
         state.without_address.retain(|one| *one.service != *service);
         state.without_room.remove(service);
         state.pools.remove(service);
@@ -476,7 +487,6 @@ impl Inventory {
     pub fn forget(&self, service: &str) {
         let mut state = self.state.lock();
         state.complete.remove(service);
-        state.claimed.retain(|one| *one.service != *service);
         state.answered.remove(service);
         state.deleted.remove(service);
         state.pools.remove(service);

@@ -92,7 +92,7 @@ pub struct Pool {
     pub address_pool: Box<str>,
     /// Whether nodes see the addresses of clients; none for a pool that has addresses of its own for that.
     pub is_snat_disabled: Option<bool>,
-    /// The address that its tag gives: that of a virtual server of the Service that is being deleted.
+    /// The address that its tag gives, from the beginning of a deletion: that of the virtual servers.
     pub address: Option<IpAddr>,
 }
 

@@ -5,7 +5,7 @@
 //! | the `cluster-uid` of another cluster | foreign: never changed, never deleted |
 //! | the `cluster-uid` of this cluster; the `service-uid` of the Service, or an id that this program gives its objects | ours |
 //! | a virtual server on the load balancer service in use, whose address is an ingress of the Service; or, if the Service has no ingress and the id is none of this program, all members of its pool, at least one, are addresses of Nodes here | ours |
-//! | a pool, monitor, group or persistence profile that such a virtual server leads to; an allocation whose address is that of one, an ingress of the Service, or that of the tag of such a pool | ours |
+//! | a pool, monitor, group or persistence profile that such a virtual server leads to; an allocation whose address is that of one, an ingress of the Service, or that of the tag of a pool of ours | ours |
 //! | anything else | held: never changed, never deleted, reported once |
 //!
 //! While the UID of this cluster is not known, an object that has a `cluster-uid` is ours only by its `service-uid`, its id

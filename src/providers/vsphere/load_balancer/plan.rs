@@ -207,6 +207,11 @@ pub enum Step<'a> {
         /// The address of the virtual server that a pool is of, if nothing else will show whose the allocation is.
         address: Option<IpAddr>,
     },
+    /// Removes the address that a pool was tagged with before a deletion that was given up.
+    Unmark {
+        /// The pool.
+        pool: &'a Pool,
+    },
     /// Deletes a virtual server.
     DeleteServer(&'a VirtualServer),
     /// Deletes a pool.
@@ -390,7 +395,8 @@ fn surplus<'a>(rows: &Rows<'a>, references: &References<'a>, wanted: &Wanted, kn
     if let Some(monitor) = ours.monitors.iter().find(|monitor| !monitors.contains(&*monitor.marks.path)) {
         return Some(Step::DeleteMonitor(monitor));
     }
-    references.surplus(known).or_else(|| surplus_address(wanted, known))
+    let unmark = || ours.pools.iter().find(|pool| pool.address.is_some()).map(|pool| Step::Unmark { pool });
+    references.surplus(known).or_else(|| surplus_address(wanted, known)).or_else(unmark)
 }
 
 /// The next address beside the one in use.
@@ -461,8 +467,12 @@ fn mark<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
 fn mark_with_address<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
     let is_reported = |one: &Allocation| one.address.is_some_and(|address| wanted.ingress.contains(&address));
+    let has_own_id = |Marks { id, second, .. }: &Marks| {
+        let uid = wanted.service_uid.as_deref();
+        uid.is_some_and(|uid| known.layout.has_id(*second, Kind::Allocation, uid, None, id))
+    };
     let is_shown = |one: &Allocation| {
-        has_own_form(&one.marks.id) || is_tagged(&one.marks, wanted) || is_reported(one) || has_tagged_pool(one, known)
+        has_own_id(&one.marks) || is_tagged(&one.marks, wanted) || is_reported(one) || has_tagged_pool(one, known)
     };
     let address = ours.allocations.iter().filter(|one| !is_shown(one)).find_map(|one| one.address)?;
     let pool = ours.pools.iter().find(|pool| pool.address.is_none())?;

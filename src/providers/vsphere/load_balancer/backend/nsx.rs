@@ -579,6 +579,7 @@ impl Backend for Nsx {
                 let tags = plan::marks_of(&request.owner, request.layout, *address);
                 self.change(request, target, marks, &|object| tags.write_into(object), record).await
             }
+            Step::Unmark { pool } => self.edit(request, Kind::Pool, &pool.marks, step, record).await,
             Step::ReadAddress { allocation } => self.read_address(request, allocation, false, record).await,
             Step::DeleteServer(server) => self.delete(request, Kind::VirtualServer, &server.marks, record).await,
             Step::DeletePool(pool) => self.delete(request, Kind::Pool, &pool.marks, record).await,

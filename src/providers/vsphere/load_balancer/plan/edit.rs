@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Reference, Step};
 use crate::clients::nsx::Object;
-use crate::providers::vsphere::load_balancer::layout::{self, Layout, PORT, Port};
+use crate::providers::vsphere::load_balancer::layout::{self, ADDRESS, Layout, PORT, Port};
 use crate::providers::vsphere::load_balancer::members::{self, Member};
 use crate::providers::vsphere::nsx::tags::Tags;
 
@@ -33,6 +33,10 @@ impl Step<'_> {
                 refer(object, "access_list_control", *group, layout::access_list);
                 refer(object, "lb_persistence_profile_path", *persistence, |path| path.into());
                 tag(object, port.port);
+            }
+            Self::Unmark { .. } => {
+                let before = object.clone();
+                object.set_tags(before.tags().filter(|tag| tag.scope != ADDRESS));
             }
             Self::ChangeGroup { ranges, .. } => set(object, "expression", layout::expression(ranges)),
             Self::ChangePersistenceProfile { timeout, .. } => set(object, "timeout", json!(timeout.as_secs())),

@@ -22,6 +22,7 @@ impl fmt::Display for Step<'_> {
             Self::CreatePersistenceProfile { .. } => write!(f, "create the persistence profile"),
             Self::ChangePersistenceProfile { profile, .. } => write!(f, "change {}", profile.marks.path),
             Self::Mark { marks, .. } => write!(f, "tag {}", marks.path),
+            Self::Unmark { pool } => write!(f, "remove the tag with the address of {}", pool.marks.path),
             Self::DeleteServer(server) => write!(f, "delete {}", server.marks.path),
             Self::DeletePool(pool) => write!(f, "delete {}", pool.marks.path),
             Self::DeleteMonitor(monitor) => write!(f, "delete {}", monitor.marks.path),

@@ -322,6 +322,10 @@ impl World {
                 }
                 "mark"
             }
+            Step::Unmark { pool } => {
+                objects.pools.iter_mut().filter(|one| one == pool).for_each(|one| one.address = None);
+                "unmark"
+            }
             Step::DeleteServer(server) => {
                 objects.servers.retain(|one| one != *server);
                 "delete server"
@@ -496,13 +500,28 @@ fn an_address_that_only_a_pool_will_show_to_be_ours_is_released_before_the_pool_
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     world.ensure(&wanted(&[(tcp(80), 30080), (tcp(443), 30443)], &[1]));
     without_uids(&mut world.objects);
-    world.objects.allocations[0].marks.id = "of-the-go-program".into();
     let marks = ["mark"; 4];
     let servers = ["delete server"; 2];
     let rest = ["delete pool", "delete pool", "delete monitor", "delete monitor"];
     let expected = [&marks[..], &servers, &["release"], &rest].concat();
-    assert_eq!(world.clone().delete(Some(CLUSTER)), expected);
-    assert_eq!(world.delete(None), expected);
+    // The second one has the form of the ids of this program, and is of another Service UID.
+    for id in ["of-the-go-program", "8d5f6c1e-41a3-5b0e-9a57-2f6b7c90d3e4"] {
+        world.objects.allocations[0].marks.id = id.into();
+        assert_eq!(world.clone().delete(Some(CLUSTER)), expected, "{id}");
+        assert_eq!(world.clone().delete(None), expected, "{id}");
+    }
+}
+
+#[test]
+fn the_address_that_a_pool_was_tagged_with_goes_once_it_is_served_again() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = wanted(&[(tcp(80), 30080)], &[1]);
+    world.ensure(&one);
+    world.objects.pools[0].address = world.objects.allocations[0].address;
+    assert_eq!(world.ensure(&one), ["unmark"]);
+    world.objects.servers.clear();
+    world.objects.pools[0].address = world.objects.allocations[0].address;
+    assert_eq!(world.ensure(&one), ["server", "unmark"], "until then it shows whose the allocation is");
 }
 
 #[test]

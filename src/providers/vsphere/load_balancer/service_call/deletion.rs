@@ -51,7 +51,9 @@ impl ServiceCall<'_> {
                 self.check(Need::Second)?;
             }
             self.perform(target, &step).await?;
-            if let Step::Release(allocation) = step {
+            if let Step::Release(allocation) = step
+                && self.is_gone(&allocation.marks.path)
+            {
                 self.inventory().note_release(&self.key, allocation.address);
             }
             if steps.repeats(&step) {
@@ -66,14 +68,18 @@ impl ServiceCall<'_> {
         seen.judged.ours.allocations.iter().find(|one| self.without_address.get(&one.marks.path) == Some(&true))
     }
 
+    fn is_gone(&self, path: &str) -> bool {
+        self.inventory().of_service(&self.key).paths().all(|known| *known != *path)
+    }
+
     /// Nothing of the Service is left that is known.
     async fn end(&self, seen: &Seen) -> Result<(), Error> {
         self.check_left(seen)?;
         check_absence(self.of, self.service, &self.key, &self.ingress, &self.note_pools(seen))?;
         match self.delete_lb_service(seen).await {
             Err(Error::NotLeader) => return Err(Error::NotLeader),
-            // Such a failure passes, and there may be no other deletion.
-            Err(error) if error.reason() == reason::NSXUnavailable => return Err(error),
+            // Such a failure passes, and there may be no other deletion. That of an orphan is not repeated.
+            Err(error) if error.reason() == reason::NSXUnavailable && self.uid().is_some() => return Err(error),
             // Nothing of the Service is left, and the next deletion tries again.
             Err(error) => warn!(service = self.key, "{}", chain(&error)),
             Ok(()) => {}
@@ -81,7 +87,10 @@ impl ServiceCall<'_> {
         // One reading may miss objects, or be older than those of a Service that another process looked after.
         let moment = self.inventory().last_answer(&self.key).unwrap_or_else(|| self.inventory().answered(&self.key));
         // An address that an earlier process has left may be in a pool that the configuration named then.
-        let is_anywhere = self.inventory().released(&self.key).len() < self.ingress.len();
+        let released = self.inventory().released(&self.key);
+        let missing = self.ingress.iter().filter(|address| !released.contains(&Some(**address))).count();
+        // One without a known address may be one of these.
+        let is_anywhere = missing > released.iter().filter(|address| address.is_none()).count();
         self.check(if is_anywhere { Need::AllPools(moment) } else { Need::After(moment) })?;
         self.inventory().forget(&self.key);
         Ok(())

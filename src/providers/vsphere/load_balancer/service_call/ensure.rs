@@ -14,7 +14,7 @@ use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::config::{CompleteClass, Pool, Profile};
 use crate::providers::vsphere::load_balancer::backend::{Configured, Full, Parts, Usage};
 use crate::providers::vsphere::load_balancer::families::{Asked, Balancer};
-use crate::providers::vsphere::load_balancer::inventory::{Creating, Need};
+use crate::providers::vsphere::load_balancer::inventory::{Claimed, Creating, Need};
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
 use crate::providers::vsphere::load_balancer::objects::{Allocation, Objects, VirtualServer};
 use crate::providers::vsphere::load_balancer::ownership::Judged;
@@ -38,6 +38,8 @@ struct Progress<'a> {
     allocated: Vec<Option<IpFamily>>,
     /// The load balancers of which this call has checked whether they can be created.
     checked: Vec<Option<IpFamily>>,
+    /// The addresses that the Service asks for, until they are reserved.
+    claimed: Vec<Claimed<'a>>,
     /// Why a load balancer is not as it is to be. This call makes no further step for it; the other one goes on.
     failed: Failed,
 }
@@ -171,7 +173,7 @@ impl<'a> ServiceCall<'a> {
         progress.checked.push(target.balancer.second);
         self.check_configured(seen, target).await?;
         self.check_room(seen, target).await?;
-        self.check_address(target).await?;
+        progress.claimed.extend(self.check_address(target).await?);
         match asked.required(&target.balancer).filter(|_| has_no_address(target)) {
             Some(family) => self.check_family(target, family).await,
             None => Ok(()),
@@ -242,16 +244,16 @@ impl<'a> ServiceCall<'a> {
         if self.inventory().was_complete(&self.key) { Ok(()) } else { self.check(Need::Second) }
     }
 
-    /// Whether the address that the Service asks for can be reserved.
-    async fn check_address(&self, target: &Target) -> Result<(), Error> {
+    /// Whether the address that the Service asks for can be reserved. If so, it is claimed.
+    async fn check_address(&self, target: &Target) -> Result<Option<Claimed<'a>>, Error> {
         let address = target.wanted.features.address.filter(|_| has_no_address(target));
-        let Some((address, parts)) = address.zip(target.parts.as_ref()) else { return Ok(()) };
+        let Some((address, parts)) = address.zip(target.parts.as_ref()) else { return Ok(None) };
         let request = self.request(&target.layout, Some(parts));
         let checked = self.of.backend.check_address(&request, &parts.address_pool, address).await;
         // Another Service may pass the check before either address is reserved.
         let checked = checked.and_then(|()| {
-            let is_claimed = self.inventory().claim_address(&self.key, &parts.address_pool, address);
-            is_claimed.then_some(()).ok_or_else(|| claimed(&parts.address_pool, address))
+            let claim = self.inventory().claim_address(&self.key, &parts.address_pool, address);
+            claim.map(Some).map_err(|other| claimed(&parts.address_pool, address, &other))
         });
         if checked.as_ref().is_err_and(|error| error.reason() == reason::AddressUnavailable) {
             self.inventory().wait_for_address(&self.key, &parts.address_pool, Some(address));
@@ -259,29 +261,35 @@ impl<'a> ServiceCall<'a> {
         checked
     }
 
-    /// Whether a new port comes to the load balancer service of the others: one of another gateway cannot have their address.
+    /// Refuses a new port, and the creation of a load balancer service, while the address of the Service is on another load
+    /// balancer service than the configured one: an address is on one gateway.
     fn check_gateway(&self, seen: &Seen, target: &Target, step: &Step<'_>) -> Result<(), Error> {
-        let (Step::CreateMonitor { port, .. } | Step::CreatePool { port, .. } | Step::CreateServer { port, .. }) = step
-        else {
-            return Ok(());
-        };
         let servers = &target.ours.servers;
-        if servers.iter().any(|server| server.marks.port == Some(port.port)) {
+        let is_served = |port: &WantedPort| servers.iter().any(|server| server.marks.port == Some(port.port));
+        let is_new = match step {
+            Step::CreateMonitor { port, .. } | Step::CreatePool { port, .. } | Step::CreateServer { port, .. } => {
+                !is_served(port)
+            }
+            Step::CreateLbService => true,
+            _ => false,
+        };
+        if !is_new {
             return Ok(());
         }
-        let used = seen.lb_service.as_ref().ok().and_then(Option::as_ref).map(|used| &*used.path);
+        let (used, address) = (seen.lb_service.as_ref().ok().and_then(Option::as_ref), target.address());
         let is_elsewhere = |server: &&VirtualServer| {
-            Some(&*server.lb_service) != used && self.inventory().has_lb_service(&server.lb_service)
+            server.address == address
+                && used.is_none_or(|used| server.lb_service != used.path)
+                && self.inventory().has_lb_service(&server.lb_service)
         };
-        let Some(server) = servers.iter().find(is_elsewhere) else { return Ok(()) };
-        Err(config_wrong(format!(
-            "port {} cannot be served: the virtual server {} of the Service is on the load balancer service {}, and the cloud \
-             config names {}; expected lb-service-id or tier1-gateway-path of the load balancer service that the Service is on",
-            port.port,
-            server.marks.path,
-            server.lb_service,
-            self.named_lb_service(seen)
-        )))
+        let Some(VirtualServer { marks, lb_service, .. }) = servers.iter().find(is_elsewhere) else { return Ok(()) };
+        let named = self.named_lb_service(seen);
+        Err(self.unless_outdated(config_wrong(format!(
+            "nothing is created: the virtual server {} of the Service is on the load balancer service {lb_service}, and the \
+             cloud config names {named}; expected lb-service-id or tier1-gateway-path of the load balancer service that the \
+             Service is on",
+            marks.path
+        ))))
     }
 
     /// Whether the pool of addresses has the family that the load balancer is to have.
@@ -595,12 +603,12 @@ fn wrong_family(target: &Target, address: IpAddr, family: IpFamily) -> Error {
     ))
 }
 
-fn claimed(pool: &str, address: IpAddr) -> Error {
-    Error::Exhausted {
-        reason: reason::AddressUnavailable,
-        message: format!("reserve the address {address} of the pool {pool}: another Service asks for it, too"),
-        after: LATER,
-    }
+fn claimed(pool: &str, address: IpAddr, other: &str) -> Error {
+    let message = format!(
+        "reserve the address {address} of the pool {pool}: the Service {other} asks for it, too; give one of them another \
+         spec.loadBalancerIP"
+    );
+    Error::Exhausted { reason: reason::AddressUnavailable, message, after: LATER }
 }
 
 fn is_creation(step: &Step<'_>) -> bool {

@@ -79,11 +79,11 @@ impl Nsx {
 
 /// What became of pools that were written one by one.
 #[derive(Default)]
-struct Alone {
+struct Written {
     /// How many were written.
-    written: usize,
+    count: usize,
     /// Whether the account may not write one of them.
-    are_denied: bool,
+    is_any_denied: bool,
 }
 
 impl Round<'_> {
@@ -157,11 +157,11 @@ impl Round<'_> {
             match &error.kind {
                 Failure::Conflict | Failure::Unknown => {}
                 _ if is_call_refused(&error) => {
-                    let Alone { written, are_denied } = self.write_one_by_one(objects).await;
-                    // A page of something before NSX, which refuses everything, says nothing of these requests. Nor does one
-                    // pool among others that the account may not write.
-                    let is_of_one = are_denied && error.kind == Failure::NoPermission;
-                    if !is_of_one && (written > 0 || error.kind != Failure::Unavailable) {
+                    let Written { count, is_any_denied } = self.write_one_by_one(objects).await;
+                    // A page of something before NSX, which refuses everything, says nothing of these requests; and a pool that
+                    // the account may not write says nothing of the others.
+                    let is_of_one = is_any_denied && error.kind == Failure::NoPermission;
+                    if !is_of_one && (count > 0 || error.kind != Failure::Unavailable) {
                         warn!("pools are written one by one from now on: {error}");
                         self.nsx.batches.store(false, Ordering::Relaxed);
                     }
@@ -181,8 +181,8 @@ impl Round<'_> {
         }
     }
 
-    async fn write_one_by_one(&mut self, objects: Vec<Object>) -> Alone {
-        let mut alone = Alone::default();
+    async fn write_one_by_one(&mut self, objects: Vec<Object>) -> Written {
+        let mut result = Written::default();
         let (client, permit) = (self.nsx.client.clone(), Arc::clone(&self.permit));
         let put = |object: Object| {
             let (client, permit) = (client.clone(), Arc::clone(&permit));
@@ -197,16 +197,16 @@ impl Round<'_> {
             match written {
                 Ok(stored) => {
                     self.written(stored);
-                    alone.written += 1;
+                    result.count += 1;
                 }
                 Err(error) if matches!(error.kind, Failure::Conflict | Failure::Unknown | Failure::NotFound) => {}
                 Err(error) => {
-                    alone.are_denied |= error.kind == Failure::NoPermission;
+                    result.is_any_denied |= error.kind == Failure::NoPermission;
                     self.fail(object.path(), of_pool(&object, &error));
                 }
             }
         }
-        alone
+        result
     }
 
     fn written(&mut self, object: Object) {

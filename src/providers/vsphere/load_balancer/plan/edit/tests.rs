@@ -118,3 +118,20 @@ fn a_group_gets_its_networks_and_a_persistence_profile_its_time() {
     Step::ChangePersistenceProfile { profile: &profile, timeout }.edit(&mut object, &layout(), &[]);
     assert_eq!(Value::Object(object.0), json!({"timeout": 60}));
 }
+
+#[test]
+fn the_tag_with_the_address_of_a_pool_goes_and_the_others_stay() {
+    let pool = Pool {
+        marks: marks(),
+        members: Default::default(),
+        monitors: Vec::new(),
+        address_pool: "".into(),
+        is_snat_disabled: None,
+        address: "192.0.2.5".parse().ok(),
+    };
+    let tags = json!([{"scope": "a", "tag": "b"}, {"scope": ADDRESS, "tag": "192.0.2.5"}, {"scope": "c", "tag": "d"}]);
+    let mut object = Object(serde_json::from_value(json!({"tags": tags, "members": []})).unwrap());
+    Step::Unmark { pool: &pool }.edit(&mut object, &layout(), &[]);
+    let expected = json!({"tags": [{"scope": "a", "tag": "b"}, {"scope": "c", "tag": "d"}], "members": []});
+    assert_eq!(Value::Object(object.0), expected);
+}

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
+use support::fake_nsx::go_rules::{GoClass, GoProgram};
 use support::fake_nsx::{FakeNsx, Model};
 use support::{ApiServer, Daemon, FakeVcenter, eventually, replace_file, unique};
 
@@ -237,7 +239,17 @@ impl Balanced {
         assert_eq!(crate::judge::audit::breaches(&log, lease, &self.users), []);
         let unused = self.services.unused(&self.nsx);
         assert!(unused.len() <= terms.len(), "{unused:#?}");
+        assert_eq!(self.handed_back().await, [""; 0]);
         (terms.len(), self.writes.len())
+    }
+
+    /// What the Go program would write or not find.
+    async fn handed_back(&self) -> Vec<String> {
+        let mut program = GoProgram::new(self.cluster.pool());
+        program.classes = [("default".to_owned(), GoClass::of_pool(POOL))].into();
+        let (services, nodes) = (self.services.list().await, self.cluster.nodes().await);
+        let nodes: Vec<Node> = nodes.into_values().collect();
+        program.hand_back(&self.nsx.objects(), |path| self.nsx.allocated_address(path), &services, &nodes)
     }
 }
 

@@ -249,12 +249,14 @@ impl<'a> ServiceCall<'a> {
         let address = target.wanted.features.address.filter(|_| has_no_address(target));
         let Some((address, parts)) = address.zip(target.parts.as_ref()) else { return Ok(None) };
         let request = self.request(&target.layout, Some(parts));
-        let checked = self.of.backend.check_address(&request, &parts.address_pool, address).await;
-        // Another Service may pass the check before either address is reserved.
-        let checked = checked.and_then(|()| {
-            let claim = self.inventory().claim_address(&self.key, &parts.address_pool, address);
-            claim.map(Some).map_err(|other| claimed(&parts.address_pool, address, &other))
-        });
+        // Claimed before the look: once another claim ends, the look shows what was reserved.
+        let checked = match self.inventory().claim_address(&self.key, &parts.address_pool, address) {
+            Ok(claim) => {
+                let checked = self.of.backend.check_address(&request, &parts.address_pool, address).await;
+                checked.map(|()| Some(claim))
+            }
+            Err(other) => Err(claimed(&parts.address_pool, address, &other)),
+        };
         if checked.as_ref().is_err_and(|error| error.reason() == reason::AddressUnavailable) {
             self.inventory().wait_for_address(&self.key, &parts.address_pool, Some(address));
         }

@@ -148,7 +148,7 @@ impl Cleanup {
     /// Service, for example one that `--service-selector` leaves to another process, that may need them.
     async fn report_held(&self, of: &LoadBalancers, uid: Option<String>) {
         let layout = of.layout(uid);
-        of.inventory.report_nameless(layout.cluster_uid.as_deref());
+        of.inventory.report_without_service(layout.cluster_uid.as_deref());
         let facts = Facts {
             layout: &layout,
             service_uid: None,

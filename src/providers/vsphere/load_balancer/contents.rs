@@ -17,7 +17,7 @@ pub struct Contents {
     /// By namespace and name.
     services: BTreeMap<Box<str>, Objects>,
     /// Objects of this cluster's name that name no Service, by path, with the UID of the cluster if they have that tag.
-    nameless: Vec<(Box<str>, Option<Box<str>>)>,
+    without_service: Vec<(Box<str>, Option<Box<str>>)>,
     /// Virtual servers of others, by the path of their load balancer service.
     others: BTreeMap<Box<str>, usize>,
 }
@@ -76,7 +76,7 @@ impl Contents {
     /// Adds an object of a list.
     pub fn add(&mut self, kind: Kind, object: &Object, layout: &Layout) {
         if kind != Kind::LbService && names_no_service(object, layout) {
-            self.nameless.push((object.path().into(), object.tag(CLUSTER_UID).map(Into::into)));
+            self.without_service.push((object.path().into(), object.tag(CLUSTER_UID).map(Into::into)));
         }
         match kind {
             Kind::LbService => self.lb_services.extend(LbService::read(object, layout)),
@@ -116,7 +116,7 @@ impl Contents {
 
     /// Adds what was read of other pools of addresses: allocations.
     pub fn extend(&mut self, other: Self) {
-        self.nameless.extend(other.nameless);
+        self.without_service.extend(other.without_service);
         for (service, objects) in other.services {
             let all = &mut self.of(&service).allocations;
             objects.allocations.into_iter().for_each(|one| insert(all, one, |one| &one.marks.path));
@@ -125,7 +125,7 @@ impl Contents {
 
     /// Removes the object of this path.
     pub fn remove(&mut self, path: &str) {
-        self.nameless.retain(|(known, _)| **known != *path);
+        self.without_service.retain(|(known, _)| **known != *path);
         self.lb_services.retain(|one| *one.path != *path);
         for objects in self.services.values_mut() {
             let Objects { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
@@ -141,7 +141,7 @@ impl Contents {
 
     /// Forgets the groups and persistence profiles: their lists are not complete.
     pub fn forget_references(&mut self) {
-        self.nameless.retain(|(path, _)| !is_reference(path));
+        self.without_service.retain(|(path, _)| !is_reference(path));
         for objects in self.services.values_mut() {
             objects.groups.clear();
             objects.persistence_profiles.clear();
@@ -198,14 +198,14 @@ impl Contents {
 
     /// How many objects are considered.
     pub fn count(&self) -> usize {
-        self.services.values().map(|objects| objects.marks().count()).sum::<usize>() + self.nameless.len()
+        self.services.values().map(|objects| objects.marks().count()).sum::<usize>() + self.without_service.len()
     }
 
     /// The objects of this cluster's name that name no Service, and that are not of another cluster. While the UID of this
     /// cluster is not known, only those without one.
-    pub fn nameless(&self, cluster_uid: Option<&str>) -> BTreeSet<Box<str>> {
+    pub fn without_service(&self, cluster_uid: Option<&str>) -> BTreeSet<Box<str>> {
         let may_be_ours = |tagged: &Option<Box<str>>| tagged.is_none() || tagged.as_deref() == cluster_uid;
-        self.nameless.iter().filter(|(_, tagged)| may_be_ours(tagged)).map(|(path, _)| path.clone()).collect()
+        self.without_service.iter().filter(|(_, tagged)| may_be_ours(tagged)).map(|(path, _)| path.clone()).collect()
     }
 
     /// The Services that objects name.

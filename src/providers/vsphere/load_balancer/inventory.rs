@@ -525,8 +525,8 @@ impl Inventory {
     }
 
     /// Likewise the objects of this cluster's name that name no Service.
-    pub fn report_nameless(&self, cluster_uid: Option<&str>) {
-        let paths = self.state.lock().contents.nameless(cluster_uid);
+    pub fn report_without_service(&self, cluster_uid: Option<&str>) {
+        let paths = self.state.lock().contents.without_service(cluster_uid);
         self.report("", paths);
     }
 

@@ -463,7 +463,7 @@ fn mark<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
 }
 
 /// Marks a pool with the address of an allocation that only a virtual server shows to be ours. An allocation cannot be tagged,
-/// and a Service that has another type by now reports no address.
+/// and the status of a Service whose type changed is empty.
 fn mark_with_address<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
     let is_reported = |one: &Allocation| one.address.is_some_and(|address| wanted.ingress.contains(&address));

@@ -137,8 +137,8 @@ pub fn merge(read: Read, before: Before<'_>) -> Merged {
     }
     read.services.retain(|_, objects| !objects.is_empty());
     if !has_references {
-        let references = known.nameless.iter().filter(|(path, _)| is_reference(path));
-        read.nameless.extend(references.cloned());
+        let references = known.without_service.iter().filter(|(path, _)| is_reference(path));
+        read.without_service.extend(references.cloned());
     }
     Merged { contents: read, missed, changed }
 }

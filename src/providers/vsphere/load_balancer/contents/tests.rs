@@ -225,8 +225,9 @@ fn what_names_this_cluster_and_no_service_is_known_by_its_path() {
     let pools = [plain, foreign, named].map(|pool| (Kind::Pool, pool));
     let mut contents =
         contents(&[&pools[..], &[tagged("k1", "k-1"), tagged("k2", "k-2"), (Kind::Group, group)]].concat());
-    let paths =
-        |contents: &Contents, uid| contents.nameless(uid).iter().map(|path| path.to_string()).collect::<Vec<_>>();
+    let paths = |contents: &Contents, uid| {
+        contents.without_service(uid).iter().map(|path| path.to_string()).collect::<Vec<_>>()
+    };
     let group = format!("{GROUPS}/g");
     assert_eq!(paths(&contents, Some("k-1")), [&group, "/infra/lb-pools/a", "/infra/lb-pools/k1"]);
     assert_eq!(paths(&contents, None), [&group, "/infra/lb-pools/a"]);

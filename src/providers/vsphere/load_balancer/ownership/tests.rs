@@ -208,7 +208,7 @@ fn an_address_is_ours_only_if_the_service_reports_it_or_a_virtual_server_has_it(
     assert_eq!(Case::default().judge(&two).held.allocations.len(), 1);
 }
 
-/// The Service got another type, so that it reports no address any more, and its virtual server is deleted.
+/// The type of the Service changed: its status is empty, and its virtual server is deleted.
 #[test]
 fn an_address_is_ours_if_the_tag_of_a_pool_of_ours_gives_it() {
     let case = Case { ingress: Vec::new(), ..Case::default() };

@@ -31,6 +31,8 @@ use crate::kubernetes::stores::Services;
 const CLAIMED_PAUSE: Duration = Duration::from_secs(1);
 /// How often a sync is planned and applied before a conflict is a failure.
 const ATTEMPTS: u32 = 5;
+/// The most remarks of the provider that one sync announces; the next one goes on.
+const MOST_REMARKS: usize = 16;
 /// The shortest pause before such an attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a finalizer that another program may own is kept before an Event reports it: that program may be at work.
@@ -195,7 +197,7 @@ impl Sync {
     }
 
     fn announce_ensured(&self, fleet: &dyn LoadBalancerFleet, service: &Service, is_news: bool) {
-        if let Some((reason, message)) = fleet.remark(service) {
+        for (reason, message) in std::iter::from_fn(|| fleet.remark(service)).take(MOST_REMARKS) {
             self.announce(service, EventType::Warning, reason.as_str(), &message);
         }
         if is_news {

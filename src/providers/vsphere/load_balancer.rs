@@ -276,12 +276,7 @@ impl LoadBalancerFleet for LoadBalancers {
     }
 
     fn remark(&self, service: &Service) -> Option<(Reason, String)> {
-        let fields = self.inventory.take_remark(&service_call::key_of(service))?;
-        let message = format!(
-            "the load balancer was made by another program: ports and Nodes are kept up to date, but these settings of the \
-             Service are not applied: {fields}. To apply them to all such load balancers, set --nsx-adopt=full"
-        );
-        Some((reason::LoadBalancerAdoptedAsIs, message))
+        self.inventory.take_remark(&service_call::key_of(service))
     }
 
     fn without_nodes(&self, service: &Service, nodes: &[Arc<Node>]) -> Option<String> {

@@ -137,12 +137,19 @@ struct State {
     without_room: BTreeSet<Box<str>>,
     /// The paths of held objects by Service, which were reported; those that name no Service by an empty text.
     held: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
-    /// What is left as another program made it, by Service, and whether that was said.
-    remarks: BTreeMap<Box<str>, (String, bool)>,
+    /// What the owners of Services have to know of their load balancers, by Service; one remark for each reason.
+    remarks: BTreeMap<Box<str>, BTreeMap<Reason, Remark>>,
     /// How many syncs create on the load balancer service.
     creating: usize,
     /// Whether it is being deleted.
     is_removing: bool,
+}
+
+/// What an Event is to say of a load balancer.
+struct Remark {
+    message: String,
+    /// Whether it was given to the controller.
+    is_given: bool,
 }
 
 /// A Service that waits until an address is released.
@@ -549,22 +556,29 @@ impl Inventory {
         }
     }
 
-    /// Notes in which fields a load balancer is left as another program made it.
-    pub fn remark(&self, service: &str, ignored: &[&str]) {
+    /// What holds of the load balancer of this Service now, under this reason; none if nothing does. It is given once, and again
+    /// after another message or none.
+    pub fn remark(&self, service: &str, reason: Reason, message: Option<String>) {
         let mut state = self.state.lock();
-        let fields = ignored.join(", ");
-        if fields.is_empty() {
-            state.remarks.remove(service);
-        } else if state.remarks.get(service).is_none_or(|(known, _)| *known != fields) {
-            state.remarks.insert(service.into(), (fields, false));
+        let Some(message) = message else {
+            if let Some(of_service) = state.remarks.get_mut(service) {
+                of_service.remove(&reason);
+            }
+            return;
+        };
+        let of_service = state.remarks.entry(service.into()).or_default();
+        if of_service.get(&reason).is_none_or(|known| known.message != message) {
+            of_service.insert(reason, Remark { message, is_given: false });
         }
     }
 
-    /// These fields, once.
-    pub fn take_remark(&self, service: &str) -> Option<String> {
+    /// A remark about this Service that was not given yet.
+    pub fn take_remark(&self, service: &str) -> Option<(Reason, String)> {
         let mut state = self.state.lock();
-        let (fields, is_said) = state.remarks.get_mut(service)?;
-        (!std::mem::replace(is_said, true)).then(|| fields.clone())
+        let mut of_service = state.remarks.get_mut(service)?.iter_mut();
+        let (reason, remark) = of_service.find(|(_, remark)| !remark.is_given)?;
+        remark.is_given = true;
+        Some((*reason, remark.message.clone()))
     }
 
     /// How many objects are known, and how many of them are held; nothing before the first reading of a term.
@@ -720,3 +734,6 @@ impl Inventory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

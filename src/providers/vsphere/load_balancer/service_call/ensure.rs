@@ -191,7 +191,8 @@ impl<'a> ServiceCall<'a> {
                 ignored.push(field);
             }
         }
-        self.inventory().remark(&self.key, &ignored);
+        let as_is = (!ignored.is_empty()).then(|| adopted_as_is(&ignored));
+        self.inventory().remark(&self.key, reason::LoadBalancerAdoptedAsIs, as_is);
         let addresses = wanted().filter_map(|target| Some((target, target.address()?)));
         for (target, address) in addresses.clone().filter(|_| ignored.is_empty()) {
             wanted::check_address(&target.wanted.features, address)?;
@@ -603,6 +604,14 @@ fn wrong_family(target: &Target, address: IpAddr, family: IpFamily) -> Error {
     config_wrong(format!(
         "the IP pool {pool} gave the address {address}, but the Service needs {family}; use a pool with {family} ranges only"
     ))
+}
+
+fn adopted_as_is(ignored: &[&str]) -> String {
+    format!(
+        "the load balancer was made by another program: ports and Nodes are kept up to date, but these settings of the Service \
+         are not applied: {}. To apply them to all such load balancers, set --nsx-adopt=full",
+        ignored.join(", ")
+    )
 }
 
 fn claimed(pool: &str, address: IpAddr, other: &str) -> Error {

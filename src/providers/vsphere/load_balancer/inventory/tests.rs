@@ -1,0 +1,29 @@
+//! The remarks about load balancers.
+
+use super::Inventory;
+use crate::providers::vsphere::nsx::Leads;
+use crate::providers::vsphere::reason::{AddressUnavailable, LoadBalancerAdoptedAsIs};
+
+fn all_of(inventory: &Inventory, service: &str) -> Vec<String> {
+    let given = std::iter::from_fn(|| inventory.take_remark(service));
+    given.map(|(reason, message)| format!("{reason}: {message}")).collect()
+}
+
+#[test]
+fn each_remark_is_given_once_until_it_changes() {
+    let inventory = Inventory::new(Leads::new(Vec::new()));
+    let remark = |reason, message: Option<&str>| inventory.remark("ns/s", reason, message.map(str::to_owned));
+    remark(LoadBalancerAdoptedAsIs, Some("one"));
+    remark(AddressUnavailable, Some("two"));
+    assert_eq!(all_of(&inventory, "ns/other"), Vec::<String>::new());
+    assert_eq!(all_of(&inventory, "ns/s"), ["AddressUnavailable: two", "LoadBalancerAdoptedAsIs: one"]);
+    remark(LoadBalancerAdoptedAsIs, Some("one"));
+    remark(AddressUnavailable, Some("three"));
+    assert_eq!(all_of(&inventory, "ns/s"), ["AddressUnavailable: three"]);
+    remark(LoadBalancerAdoptedAsIs, None);
+    remark(LoadBalancerAdoptedAsIs, Some("one"));
+    assert_eq!(all_of(&inventory, "ns/s"), ["LoadBalancerAdoptedAsIs: one"]);
+    inventory.forget("ns/s");
+    remark(LoadBalancerAdoptedAsIs, Some("one"));
+    assert_eq!(all_of(&inventory, "ns/s"), ["LoadBalancerAdoptedAsIs: one"]);
+}

@@ -17,6 +17,7 @@ mod hierarchy;
 mod kinds;
 mod limits;
 mod listing;
+mod managers;
 mod model;
 mod pools;
 mod realization;
@@ -44,9 +45,10 @@ pub use crate::api_proxy::Side;
 pub use crate::fake_server::hold::Hold;
 pub use access::Sessions;
 pub use behaviour::{
-    Behaviour, Capacity, Conflict, Cursor, Deletion, EqualNames, HierarchicalPatch, LastCursor, PendingAnswer,
-    ResultCount,
+    Behaviour, Capacity, Conflict, Cursor, DeadSession, Deletion, EqualNames, HierarchicalPatch, LastCursor,
+    PendingAnswer, ResultCount,
 };
+pub use managers::Balance;
 pub use model::Model;
 pub use realization::Realization;
 pub use record::{NsxCounts, Recorded};
@@ -96,6 +98,7 @@ impl FakeNsx {
             serves_sessions: model.sessions,
             access: model.access,
             limits: limits::Limits::default(),
+            managers: model.managers,
             rules: crate::fake_server::rules::Rules::default(),
             records: record::Records::default(),
             logins: crate::fake_vcenter::logins::Logins::default(),

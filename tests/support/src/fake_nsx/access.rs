@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::behaviour::Behaviour;
+use super::behaviour::{Behaviour, DeadSession};
 use super::call::{Call, Target, decode_form};
 use super::refusal::Refusal;
 use crate::fake_server::http::{Reply, Request};
@@ -71,6 +71,8 @@ struct Role {
 #[derive(Clone, Debug)]
 struct Session {
     identity: Identity,
+    /// The manager that made it. No other one knows it.
+    manager: usize,
     token: String,
     used: Instant,
 }
@@ -169,12 +171,17 @@ impl Access {
         account.is_some_and(|account| account.password == password && account.is_remote == is_remote)
     }
 
-    /// Judges a credential. A password is counted, and may lock its account.
-    pub(super) fn authenticate(&mut self, credential: &Credential, behaviour: &Behaviour) -> Result<Identity, Refusal> {
+    /// Judges a credential at this manager. A password is counted, and may lock its account.
+    pub(super) fn authenticate(
+        &mut self,
+        credential: &Credential,
+        manager: usize,
+        behaviour: &Behaviour,
+    ) -> Result<Identity, Refusal> {
         let rejected = || Refusal::rejected(behaviour.rejects_with_401);
         let user = |user: &str| Identity { user: user.to_owned(), is_principal: false };
         match credential {
-            Credential::Session { id, token } => self.resume(id, token.as_deref(), behaviour),
+            Credential::Session { id, token } => self.resume((id, token.as_deref()), manager, behaviour),
             Credential::Password { is_remote, user: name, password } => {
                 if self.log_in(*is_remote, name, password) {
                     Ok(user(name))
@@ -184,6 +191,7 @@ impl Access {
             }
             Credential::Token(token) => match self.tokens.get(token) {
                 Some((name, end)) if *end > Instant::now() => Ok(user(name)),
+                _ if behaviour.dead_session == DeadSession::Rejected => Err(Refusal::rejected(false)),
                 _ => Err(Refusal::unauthenticated("The token is invalid or has expired.")),
             },
             Credential::Certificate(certificate) => match self.principals.get(&**certificate) {
@@ -197,17 +205,23 @@ impl Access {
         }
     }
 
-    fn resume(&mut self, id: &str, token: Option<&str>, behaviour: &Behaviour) -> Result<Identity, Refusal> {
+    fn resume(
+        &mut self,
+        (id, token): (&str, Option<&str>),
+        manager: usize,
+        behaviour: &Behaviour,
+    ) -> Result<Identity, Refusal> {
         let now = Instant::now();
         self.sessions.retain(|_, session| now - session.used < IDLE);
-        match self.sessions.get_mut(id) {
-            Some(session) if token == Some(&session.token) => {
+        let session = self.sessions.get_mut(id).filter(|session| session.manager == manager);
+        match (session, behaviour.dead_session) {
+            (Some(session), _) if token == Some(&session.token) => {
                 session.used = now;
                 Ok(session.identity.clone())
             }
-            Some(_) => Err(Refusal::invalid_token()),
-            None if behaviour.expires_with_98 => Err(Refusal::invalid_token()),
-            None => Err(Refusal::unauthenticated("The session has expired.")),
+            (_, DeadSession::Rejected) => Err(Refusal::rejected(false)),
+            (Some(_), _) | (None, DeadSession::BadToken) => Err(Refusal::invalid_token()),
+            (None, DeadSession::Unauthenticated) => Err(Refusal::unauthenticated("The session has expired.")),
         }
     }
 
@@ -236,11 +250,11 @@ impl Access {
         self.locks && until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Opens a session; the answer has its cookie and token.
-    pub(super) fn create_session(&mut self, identity: Identity, behaviour: &Behaviour) -> Reply {
+    /// Opens a session at this manager; the answer has its cookie and token.
+    pub(super) fn create_session(&mut self, identity: Identity, manager: usize, behaviour: &Behaviour) -> Reply {
         let [id, token] = [(), ()].map(|()| uuid::Uuid::new_v4().to_string());
         let id = id.replace('-', "").to_uppercase();
-        self.sessions.insert(id.clone(), Session { identity, token: token.clone(), used: Instant::now() });
+        self.sessions.insert(id.clone(), Session { identity, manager, token: token.clone(), used: Instant::now() });
         self.most_sessions = self.most_sessions.max(self.sessions.len());
         Reply::new(if behaviour.creates_with_201 { 201 } else { 200 }, "application/json", String::new())
             .header("Set-Cookie", format!("JSESSIONID={id}; Path=/; Secure; HttpOnly; SameSite=Lax"))
@@ -257,6 +271,11 @@ impl Access {
 
     pub(super) fn sessions(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// Ends the sessions that this manager made, as at its restart.
+    pub(super) fn end_sessions_at(&mut self, manager: usize) {
+        self.sessions.retain(|_, session| session.manager != manager);
     }
 
     /// Ends the sessions of a user, or all.
@@ -319,19 +338,14 @@ impl Access {
         path: &str,
     ) -> Result<(), Refusal> {
         let Some(role) = self.roles.get(user) else { return Ok(()) };
-        let (verb, noun) = operation.split_once(' ').unwrap_or_default();
+        let noun = operation.split_once(' ').map_or("", |(_, noun)| noun);
         let is_denied = |(what, only_writes): &(String, bool)| {
             let is_below =
                 path.strip_prefix(what.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
             (is_write || !only_writes) && (what == noun || is_below || what == operation)
         };
         if (role.is_auditor && is_write) || role.denials.iter().any(is_denied) {
-            let method = match verb {
-                "GET" | "LIST" => "READ",
-                "DELETE" => "DELETE",
-                _ => "WRITE",
-            };
-            return Err(Refusal::no_permission(user, method, path));
+            return Err(Refusal::no_permission());
         }
         Ok(())
     }

@@ -57,6 +57,8 @@ struct RequestContext {
     credential: Credential,
     /// Whose limits apply.
     client: String,
+    /// Which manager of the cluster the request came to.
+    manager: usize,
     number: u64,
     login: Option<usize>,
     /// Whether the password was accepted, once it was judged.
@@ -80,7 +82,8 @@ impl RequestContext {
         let call = Call::parse(&request, &world.prefix);
         let credential = credential(&call, &request);
         let user = world.access.name_of(&credential);
-        let number = world.records.begin(&user, &call.operation, &request);
+        let manager = world.managers.next();
+        let number = world.records.begin(&user, &call.operation, manager, &request);
         let login = match &credential {
             Credential::Password { is_remote, user, password } => {
                 let is_right = world.access.matches_account(*is_remote, user, password);
@@ -91,14 +94,15 @@ impl RequestContext {
         let client = if matches!(call.target, Target::SessionCreate) { SOURCE.to_owned() } else { user };
         drop(world);
         let shared = Arc::clone(shared);
-        Self { shared, request, call, credential, client, number, login, verdict: None, busy: begun.elapsed() }
+        Self { shared, request, call, credential, client, manager, number, login, verdict: None, busy: begun.elapsed() }
     }
 
     async fn run(mut self) -> Reply {
         let (delay, early, entered) = {
             let mut world = self.shared.world();
             let early = world.rules.take(&self.call.operation, |trouble| !trouble.is_late());
-            (world.delay, early, world.limits.enter(&self.client))
+            let entered = world.limits.enter(&self.client);
+            (world.delay, early, entered.and_then(|()| world.managers.serve(self.manager)))
         };
         let in_flight = InFlight(Arc::clone(&self.shared), self.client.clone());
         if matches!(early, Some(Trouble::Hang)) {
@@ -189,17 +193,17 @@ impl RequestContext {
         if is_creation && !self.request.body.is_empty() && !is_form {
             return Err(Refusal::new(415, None, "Content-Type must be application/x-www-form-urlencoded"));
         }
-        let judged = access.authenticate(&self.credential, behaviour);
+        let judged = access.authenticate(&self.credential, self.manager, behaviour);
         self.verdict = self.login.map(|_| judged.is_ok());
         let identity = judged?;
         if is_creation {
-            return Ok(Admission::Answered(access.create_session(identity, behaviour)));
+            return Ok(Admission::Answered(access.create_session(identity, self.manager, behaviour)));
         }
         access.authorize(&identity.user, &self.call)?;
         if matches!(self.call.target, Target::Infra) {
             match behaviour.hierarchical_patch {
                 HierarchicalPatch::Served => {}
-                HierarchicalPatch::Forbidden => return Err(Refusal::no_permission(&identity.user, "WRITE", "/infra")),
+                HierarchicalPatch::Forbidden => return Err(Refusal::no_permission()),
                 HierarchicalPatch::NotFound => return Ok(Admission::Answered(unknown_path())),
                 HierarchicalPatch::NotAllowed => return Err(Refusal::method_not_allowed()),
             }
@@ -272,7 +276,7 @@ async fn exchange(shared: &Arc<Shared>, request: &Request) -> Reply {
     let operation = "token authorize";
     let (number, early) = {
         let mut world = shared.world();
-        let number = world.records.begin(SOURCE, operation, request);
+        let number = world.records.begin(SOURCE, operation, 0, request);
         (number, world.rules.take(operation, |trouble| !trouble.is_late()))
     };
     let reply = match early {

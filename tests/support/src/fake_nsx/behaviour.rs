@@ -84,12 +84,24 @@ pub enum Capacity {
     Unlimited,
 }
 
+/// How a request with a session that has ended is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadSession {
+    /// 403 with code 403, as wrong credentials are. The same for a session without its XSRF token, and for a token of
+    /// VMware Cloud.
+    Rejected,
+    /// 403 with code 98, as a wrong XSRF token is.
+    BadToken,
+    /// 401.
+    Unauthenticated,
+}
+
 /// What a PATCH of `/infra` with children is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HierarchicalPatch {
     /// It is served.
     Served,
-    /// 403 with code 288, which names `/infra`.
+    /// 403 with code 401: the role does not allow it.
     Forbidden,
     /// 404 with a page, as a path that the manager does not have.
     NotFound,
@@ -140,8 +152,8 @@ pub struct Behaviour {
     pub accepts_any_wish: bool,
     /// Whether wrong credentials are answered with 401, and not with 403 and code 403.
     pub rejects_with_401: bool,
-    /// Whether an expired session is answered with 403 and code 98, and not with 401.
-    pub expires_with_98: bool,
+    /// How a session that has ended is refused.
+    pub dead_session: DeadSession,
     /// Whether a new session is answered with 201, and not with 200.
     pub creates_with_201: bool,
     /// Whether an unknown client certificate is answered with 500 and code 99, and not with 403 and code 403.
@@ -173,7 +185,7 @@ impl Behaviour {
         shows_allocated_ip: false,
         accepts_any_wish: false,
         rejects_with_401: false,
-        expires_with_98: false,
+        dead_session: DeadSession::Rejected,
         creates_with_201: false,
         distrusts_with_99: false,
         expires_in_is_text: false,
@@ -201,7 +213,7 @@ impl Behaviour {
         shows_allocated_ip: true,
         accepts_any_wish: true,
         rejects_with_401: true,
-        expires_with_98: true,
+        dead_session: DeadSession::BadToken,
         creates_with_201: true,
         distrusts_with_99: true,
         expires_in_is_text: true,
@@ -219,6 +231,7 @@ impl Behaviour {
         result_count: ResultCount::EveryPage,
         equal_names: EqualNames::Unstable,
         capacity: Capacity::Unlimited,
+        dead_session: DeadSession::Unauthenticated,
         ..Self::USUAL
     };
 }
@@ -257,7 +270,7 @@ impl Behaviour {
             shows_allocated_ip,
             accepts_any_wish,
             rejects_with_401,
-            expires_with_98,
+            dead_session,
             creates_with_201,
             distrusts_with_99,
             expires_in_is_text,

@@ -1,4 +1,5 @@
-//! How many requests a manager takes: 100 a second and 40 at once of a client, 199 at once of all.
+//! How many requests a manager takes: 100 a second and 40 at once of a client, 199 at once of all. Too many a second are
+//! refused with 429, too many at once with 503.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -54,11 +55,11 @@ impl Limits {
         }
         if self.are_on && *of_client > AT_ONCE {
             let message = format!("Client '{client}' exceeded concurrent requests limit of {AT_ONCE}.");
-            return Err(Refusal::new(429, None, message));
+            return Err(Refusal::new(503, None, message));
         }
         if self.are_on && recent.len() >= A_SECOND {
             let message = format!("Client '{client}' exceeded request rate of {A_SECOND} per second.");
-            return Err(Refusal::new(429, None, message));
+            return Err(Refusal::throttled(message));
         }
         recent.push_back(now);
         Ok(())

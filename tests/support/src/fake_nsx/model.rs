@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::access::{Access, Account, Sessions};
 use super::behaviour::Behaviour;
+use super::managers::Managers;
 
 /// The initial state of a fake manager.
 #[derive(Clone, Debug)]
@@ -12,6 +13,7 @@ pub struct Model {
     pub(super) prefix: String,
     pub(super) sessions: Sessions,
     pub(super) access: Access,
+    pub(super) managers: Managers,
     /// The account that `FakeNsx::user` names.
     pub(super) user: String,
     pub(super) objects: Vec<(String, Value)>,
@@ -27,6 +29,7 @@ impl Model {
             prefix: String::new(),
             sessions: Sessions::Served,
             access: Access::default(),
+            managers: Managers::default(),
             user: "admin".to_owned(),
             objects: Vec::new(),
             system_owned: Vec::new(),
@@ -87,6 +90,14 @@ impl Model {
     #[must_use]
     pub fn sessions(mut self, sessions: Sessions) -> Self {
         self.sessions = sessions;
+        self
+    }
+
+    /// A cluster of so many managers over one store of objects. The address gives requests to them in turn, and each knows
+    /// only the sessions that it made.
+    #[must_use]
+    pub fn managers(mut self, count: usize) -> Self {
+        self.managers = Managers::in_turn(count);
         self
     }
 

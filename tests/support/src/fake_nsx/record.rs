@@ -22,6 +22,10 @@ pub struct Recorded {
     pub user: String,
     /// Such as `PATCH static-routes`, `LIST lb-pools` or `session create`.
     pub operation: String,
+    /// The manager of the cluster that it came to.
+    pub manager: usize,
+    /// The port of the client, which tells its connections apart.
+    pub client_port: u16,
     /// The HTTP method.
     pub method: String,
     /// Path and query as they came.
@@ -121,7 +125,7 @@ impl Records {
     }
 
     /// Counts a request, and gives its number.
-    pub(super) fn begin(&mut self, user: &str, operation: &str, request: &Request) -> u64 {
+    pub(super) fn begin(&mut self, user: &str, operation: &str, manager: usize, request: &Request) -> u64 {
         *self.counts.operations.entry(operation.to_owned()).or_default() += 1;
         let of_user = self.counts.users.entry(user.to_owned()).or_default();
         *of_user.entry(operation.to_owned()).or_default() += 1;
@@ -135,6 +139,8 @@ impl Records {
             at: tokio::time::Instant::now().into_std(),
             user: user.to_owned(),
             operation: operation.to_owned(),
+            manager,
+            client_port: request.client_port,
             method: request.method.clone(),
             path: request.path.clone(),
             status: None,

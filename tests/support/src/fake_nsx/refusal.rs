@@ -40,7 +40,7 @@ impl Refusal {
         Self::new(if is_401 { 401 } else { 403 }, 403, message)
     }
 
-    /// No credentials, or a session or token that has ended.
+    /// No credentials, or a session or token that has ended, where that is not told as [`Self::rejected`].
     pub(super) fn unauthenticated(message: &str) -> Self {
         Self::new(401, 401, message)
     }
@@ -50,10 +50,31 @@ impl Refusal {
         Self::new(403, 98, "The XSRF token or the session is invalid.")
     }
 
-    pub(super) fn no_permission(user: &str, method: &str, path: &str) -> Self {
-        let message =
-            format!("User '{user}' is not authorized to perform {method} on {path}. Contact the administrator.");
-        Self::new(403, 288, message)
+    /// The role of the account lacks a permission. NSX names neither the account nor the object.
+    pub(super) fn no_permission() -> Self {
+        let message = "User is not authorized to perform this operation on the application. Please contact the system \
+                       administrator to get access.";
+        Self::new(403, 401, message)
+    }
+
+    /// The licence does not include what the request needs.
+    pub(super) fn unlicensed() -> Self {
+        Self::new(403, 505, "The requested operation is not allowed by the licenses of this NSX deployment.")
+    }
+
+    /// A client sends too many requests a second.
+    pub(super) fn throttled(message: impl Into<String>) -> Self {
+        Self::new(429, 102, message)
+    }
+
+    /// Services of the manager have not started, or have failed.
+    pub(super) fn components_down() -> Self {
+        Self::new(503, 101, "Some appliance components are not functioning properly.")
+    }
+
+    /// The manager is starting.
+    pub(super) fn starting() -> Self {
+        Self::new(500, 98, "The server is starting and cannot process requests yet.")
     }
 
     /// The object belongs to another principal.
@@ -84,7 +105,8 @@ impl Refusal {
         let mut body =
             json!({"httpStatus": reason(self.status), "module_name": self.module, "error_message": self.message});
         if let Some(code) = self.code {
-            body["error_code"] = json!(code);
+            // Of the limit of requests NSX sends the code as text.
+            body["error_code"] = if self.status == 429 { json!(code.to_string()) } else { json!(code) };
         }
         body
     }

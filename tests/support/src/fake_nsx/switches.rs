@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_rustls::TlsAcceptor;
 
-use super::{Behaviour, FakeNsx, Hold, Realization, Side, Trouble};
+use super::{Balance, Behaviour, FakeNsx, Hold, Realization, Side, Trouble};
 use crate::fake_server::hold::Counted;
 use crate::fake_server::identity::identity_asking_for_client;
 
@@ -154,6 +154,22 @@ impl FakeNsx {
     /// Ends the sessions of one user.
     pub fn kill_sessions_of(&self, user: &str) {
         self.shared.world().access.end_sessions(Some(user));
+    }
+
+    /// Which manager of the cluster the address gives requests to from now on: another one, as after the move of a virtual
+    /// address, or each in turn.
+    pub fn balance(&self, balance: Balance) {
+        self.shared.world().managers.set_balance(balance);
+    }
+
+    /// Whether this manager of the cluster answers every request with 503 and code 101 from now on. Its sessions stay.
+    pub fn set_failing(&self, manager: usize, is_failing: bool) {
+        self.shared.world().managers.set_failing(manager, is_failing);
+    }
+
+    /// Ends the sessions of one manager of the cluster, as at its restart.
+    pub fn kill_sessions_at(&self, manager: usize) {
+        self.shared.world().access.end_sessions_at(manager);
     }
 
     /// Ends every access token of the token service.

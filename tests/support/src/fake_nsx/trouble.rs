@@ -57,16 +57,40 @@ impl Trouble {
         Substitute(Refusal::new(status, code, format!("the fake answers {status}")).reply())
     }
 
-    /// 429: the client sends too many requests.
+    /// 429 with code 102, as text: the client sends too many requests a second.
     #[must_use]
     pub fn throttled() -> Substitute {
-        Self::error(429, None)
+        Substitute(Refusal::throttled("the fake answers 429").reply())
     }
 
     /// 503 of NSX itself.
     #[must_use]
     pub fn overloaded() -> Substitute {
         Self::error(503, None)
+    }
+
+    /// 503 with code 101: services of the manager do not work.
+    #[must_use]
+    pub fn components_down() -> Substitute {
+        Substitute(Refusal::components_down().reply())
+    }
+
+    /// 500 with code 98: the manager is starting.
+    #[must_use]
+    pub fn starting() -> Substitute {
+        Substitute(Refusal::starting().reply())
+    }
+
+    /// 403 with code 505: the licence does not include it.
+    #[must_use]
+    pub fn unlicensed() -> Substitute {
+        Substitute(Refusal::unlicensed().reply())
+    }
+
+    /// 403 with code 401: the role does not allow it.
+    #[must_use]
+    pub fn not_permitted() -> Substitute {
+        Substitute(Refusal::no_permission().reply())
     }
 
     /// 500 with code 607: the transaction was aborted.
@@ -85,6 +109,19 @@ impl Trouble {
     #[must_use]
     pub fn expired() -> Substitute {
         Self::error(401, Some(401))
+    }
+
+    /// 403 with code 403: to a session that it has expired, to a password that it is wrong. A session stays open in the
+    /// manager.
+    #[must_use]
+    pub fn rejected() -> Substitute {
+        Substitute(Refusal::rejected(false).reply())
+    }
+
+    /// 302 to a login page, as portals do.
+    #[must_use]
+    pub fn login_redirect() -> Substitute {
+        Self::answer(302, "text/html", "<html><body>Found</body></html>").header("Location", "/login.jsp")
     }
 
     /// 503 with a proxy's page.

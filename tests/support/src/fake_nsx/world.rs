@@ -9,6 +9,7 @@ use super::access::{Access, Credential, Sessions};
 use super::behaviour::Behaviour;
 use super::call::{Call, Method, Target};
 use super::limits::Limits;
+use super::managers::Managers;
 use super::pools::Pools;
 use super::realization::{RealizationPlans, RealizationState};
 use super::record::Records;
@@ -27,6 +28,7 @@ pub(super) struct World {
     pub(super) serves_sessions: Sessions,
     pub(super) access: Access,
     pub(super) limits: Limits,
+    pub(super) managers: Managers,
     pub(super) rules: Rules<Trouble>,
     pub(super) records: Records,
     pub(super) logins: Logins,

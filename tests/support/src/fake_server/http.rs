@@ -19,6 +19,8 @@ pub(crate) struct Request {
     pub(crate) body: String,
     /// The certificate that the client showed, as DER.
     pub(crate) client: Option<Arc<[u8]>>,
+    /// The client's port, which tells connections apart.
+    pub(crate) client_port: u16,
 }
 
 impl Request {
@@ -68,6 +70,7 @@ impl Reply {
 pub(super) async fn serve<H: Handler>(shared: Arc<Shared<H>>, stream: TcpStream) {
     let mut severed = shared.severed.subscribe();
     let acceptor = shared.acceptor.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let client_port = stream.peer_addr().map_or(0, |address| address.port());
     let Ok(mut stream) = acceptor.accept(stream).await else { return };
     let client = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(|shown| Arc::from(shown.as_ref()));
     let mut buffer = Vec::new();
@@ -78,7 +81,7 @@ pub(super) async fn serve<H: Handler>(shared: Arc<Shared<H>>, stream: TcpStream)
         };
         let Some(request) = request else { return };
         // A server works on when its client is gone: a wait goes on, an answer is made and lost.
-        let request = Request { client: client.clone(), ..request };
+        let request = Request { client: client.clone(), client_port, ..request };
         let work = tokio::spawn(Arc::clone(&shared.handler).answer(request));
         let reply = tokio::select! {
             reply = work => reply,
@@ -149,6 +152,7 @@ fn parse(buffer: &[u8]) -> Option<(Request, usize)> {
         headers,
         body: String::new(),
         client: None,
+        client_port: 0,
     };
     let length: usize = request.header("content-length").map_or(0, |length| length.parse().unwrap());
     let body = buffer.get(end + 4..end + 4 + length)?;

@@ -35,6 +35,9 @@ struct Manager {
     password: String,
 }
 
+/// What NSX says to an account whose role lacks a permission.
+const DENIED: &str = "User is not authorized to perform this operation on the application.";
+
 /// Status and body.
 type Answer = (u16, Value);
 
@@ -121,10 +124,11 @@ async fn answer(request: reqwest::RequestBuilder) -> Answer {
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
 }
 
-/// Status and code of a refusal.
+/// Status and code of a refusal. The code may be text.
 fn refusal(answer: &Answer) -> (u16, Option<i64>) {
     assert!(answer.1["httpStatus"].is_string() && answer.1["error_message"].is_string(), "{answer:?}");
-    (answer.0, answer.1["error_code"].as_i64())
+    let code = &answer.1["error_code"];
+    (answer.0, code.as_i64().or_else(|| code.as_str().map(|text| text.parse().unwrap())))
 }
 
 #[track_caller]

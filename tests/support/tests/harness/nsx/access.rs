@@ -6,9 +6,9 @@ use reqwest::header::HeaderMap;
 use reqwest::{Identity, Method, RequestBuilder};
 use serde_json::{Value, json};
 use support::LoginOutcome;
-use support::fake_nsx::{Behaviour, FakeNsx, Model, Sessions, Trouble, client_identity};
+use support::fake_nsx::{Balance, Behaviour, DeadSession, FakeNsx, Model, Sessions, Trouble, client_identity};
 
-use super::{Manager, answer, assert_refused, client, refusal, route};
+use super::{DENIED, Manager, answer, assert_refused, client, refusal, route};
 
 const PROBE: &str = "/infra/tier-1s/t1";
 
@@ -69,14 +69,21 @@ async fn passwords_are_accepted_in_the_scheme_of_the_user() {
 
 #[tokio::test]
 async fn a_session_needs_its_token_and_ends() {
-    for (behaviour, expired) in [(Behaviour::USUAL, (401, Some(401))), (Behaviour::OPPOSITE, (403, Some(98)))] {
+    let rejected = (403, 403, "credentials");
+    let bad_token = (403, 98, "XSRF");
+    for (behaviour, expired, without_token) in [
+        (Behaviour::USUAL, (403, Some(403)), rejected),
+        (Behaviour::OPPOSITE, (403, Some(98)), bad_token),
+        (Behaviour::THIRD, (401, Some(401)), bad_token),
+    ] {
         let manager = Manager::behaving(behaviour).await;
         let session = create_session(&manager).await;
         let probe = || plain(&manager);
         assert_eq!(answer(in_session(probe(), &session)).await.0, 200);
-        assert_refused(&answer(probe().header("cookie", &session.0)).await, 403, 98, "XSRF");
+        let (status, code, text) = without_token;
+        assert_refused(&answer(probe().header("cookie", &session.0)).await, status, code, text);
         let wrong = (session.0.clone(), "wrong".to_owned());
-        assert_refused(&answer(in_session(probe(), &wrong)).await, 403, 98, "XSRF");
+        assert_refused(&answer(in_session(probe(), &wrong)).await, status, code, text);
         let destroy = manager.http.post(format!("https://{}/api/session/destroy", manager.fake.address()));
         assert_eq!(answer(in_session(destroy, &session)).await.0, 200);
         assert_eq!(refusal(&answer(in_session(probe(), &session)).await), expired);
@@ -95,6 +102,43 @@ async fn a_session_needs_its_token_and_ends() {
 }
 
 #[tokio::test]
+async fn a_session_belongs_to_the_manager_of_the_cluster_that_made_it() {
+    let manager = Manager::start(Model::small().managers(3)).await;
+    let (fake, probe) = (&manager.fake, || plain(&manager));
+    let session = create_session(&manager).await;
+    let mut statuses = Vec::new();
+    for _ in 0..6 {
+        statuses.push(answer(in_session(probe(), &session)).await.0);
+    }
+    assert_eq!(statuses, [403, 403, 200, 403, 403, 200], "each manager in turn");
+    let managers: Vec<usize> = fake.requests().iter().map(|request| request.manager).collect();
+    assert_eq!(managers, [0, 1, 2, 0, 1, 2, 0]);
+    // Passwords and objects are those of the cluster.
+    let path = format!("{PROBE}/static-routes/r");
+    assert_eq!(manager.put(&path, &route("10.0.0.0/8", "10.1.0.1")).await.0, 200);
+    for _ in 0..3 {
+        assert_eq!(manager.get(&path).await.0, 200);
+    }
+    // A virtual address is at one manager at a time.
+    for (at, status) in [(0, 200), (2, 403), (0, 200)] {
+        fake.balance(Balance::To(at));
+        assert_eq!(answer(in_session(probe(), &session)).await.0, status, "at {at}");
+    }
+    fake.set_failing(0, true);
+    assert_refused(&answer(in_session(probe(), &session)).await, 503, 101, "appliance components");
+    fake.balance(Balance::To(1));
+    assert_eq!(manager.get(&path).await.0, 200, "the others work");
+    let second = create_session(&manager).await;
+    fake.balance(Balance::To(0));
+    fake.set_failing(0, false);
+    assert_eq!(answer(in_session(probe(), &session)).await.0, 200);
+    fake.kill_sessions_at(0);
+    assert_eq!(answer(in_session(probe(), &session)).await.0, 403);
+    fake.balance(Balance::To(1));
+    assert_eq!((answer(in_session(probe(), &second)).await.0, fake.counts().sessions), (200, 1));
+}
+
+#[tokio::test]
 async fn wrong_credentials_are_refused() {
     for (behaviour, status) in [(Behaviour::USUAL, 403), (Behaviour::OPPOSITE, 401)] {
         let manager = Manager::behaving(behaviour).await;
@@ -104,7 +148,11 @@ async fn wrong_credentials_are_refused() {
         for header in ["Basic ???", "Bearer x", "Remote YWRtaW46Q29ycmVjdC1Ib3JzZS03"] {
             assert_refused(&answer(plain(&manager).header("authorization", header)).await, status, 403, "credentials");
         }
-        assert_refused(&answer(plain(&manager).header("csp-auth-token", "x")).await, 401, 401, "token");
+        let with_token = answer(plain(&manager).header("csp-auth-token", "x")).await;
+        match status {
+            403 => assert_refused(&with_token, 403, 403, "credentials"),
+            _ => assert_refused(&with_token, 401, 401, "token"),
+        }
         let text = manager.http.post(format!("https://{}/api/session/create", manager.fake.address())).body("x");
         assert_refused(&answer(text).await, 415, None, "form");
         manager.fake.set_password("admin", "Another-Horse-8");
@@ -177,7 +225,9 @@ async fn a_cloud_user_exchanges_a_token() {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(1799)).await;
         tokio::time::resume();
-        assert_refused(&answer(probe()).await, 401, 401, "token");
+        let is_rejected = behaviour.dead_session == DeadSession::Rejected;
+        let ended = if is_rejected { (403, Some(403)) } else { (401, Some(401)) };
+        assert_eq!(refusal(&answer(probe()).await), ended);
         manager.fake.set_refresh_token("cloud", "refresh-2");
         assert_eq!((exchange("refresh-1").await.0, exchange("refresh-2").await.0), (400, 200));
         manager.fake.next("token authorize", Trouble::unavailable());
@@ -220,13 +270,13 @@ async fn a_role_may_lack_a_permission() {
     let body = route("10.0.0.0/8", "10.1.0.1");
     let path = format!("{routes}/r");
     manager.fake.set_auditor("admin", true);
-    assert_refused(&manager.put(&path, &body).await, 403, 288, &path);
+    assert_refused(&manager.put(&path, &body).await, 403, 401, DENIED);
     assert_eq!(manager.get(&routes).await.0, 200);
     manager.fake.set_auditor("admin", false);
     for what in ["static-routes", PROBE, &routes] {
         manager.fake.deny("admin", what);
-        assert_refused(&manager.get(&routes).await, 403, 288, &routes);
-        assert_refused(&manager.patch(&path, &body).await, 403, 288, "admin");
+        assert_refused(&manager.get(&routes).await, 403, 401, DENIED);
+        assert_refused(&manager.patch(&path, &body).await, 403, 401, DENIED);
         assert_eq!(manager.get("/infra/ip-pools").await.0, 200);
         manager.fake.allow("admin", what);
     }
@@ -235,7 +285,7 @@ async fn a_role_may_lack_a_permission() {
     manager.fake.allow("admin", "static-routes");
     assert_eq!(manager.patch(&path, &body).await.0, 200);
     manager.fake.deny("admin", "GET search");
-    assert_refused(&manager.get("/search/query?query=id:a").await, 403, 288, "/search/query");
+    assert_refused(&manager.get("/search/query?query=id:a").await, 403, 401, DENIED);
     let version = manager.http.request(Method::GET, format!("https://{}/api/v1/node/version", manager.fake.address()));
     let (status, version) = answer(version.basic_auth(&manager.user, Some(&manager.password))).await;
     assert!(status == 200 && version["node_version"].is_string(), "{version}");

@@ -22,11 +22,16 @@ async fn calls_are_troubled_by_operation() {
     let manager = Manager::small().await;
     let fake = &manager.fake;
     for (trouble, status, code) in [
-        (Trouble::throttled(), 429, None),
+        (Trouble::throttled(), 429, Some(102)),
         (Trouble::overloaded(), 503, None),
+        (Trouble::components_down(), 503, Some(101)),
+        (Trouble::starting(), 500, Some(98)),
         (Trouble::aborted(), 500, Some(607)),
         (Trouble::conflict(), 412, Some(206)),
         (Trouble::expired(), 401, Some(401)),
+        (Trouble::rejected(), 403, Some(403)),
+        (Trouble::not_permitted(), 403, Some(401)),
+        (Trouble::unlicensed(), 403, Some(505)),
         (Trouble::error(403, None), 403, None),
     ] {
         fake.next("PATCH static-routes", trouble);

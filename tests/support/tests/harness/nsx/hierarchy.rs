@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use support::fake_nsx::{Behaviour, Capacity, Deletion, HierarchicalPatch, Model, Side, Trouble};
 
-use super::{Answer, Manager, TCP, assert_refused, virtual_server};
+use super::{Answer, DENIED, Manager, TCP, assert_refused, virtual_server};
 
 const CHECKED: &str = "/infra?enforce_revision_check=true";
 
@@ -190,21 +190,15 @@ async fn children_share_the_capacity_of_their_service() {
 async fn permission_is_needed_for_the_call_and_for_each_child() {
     let (manager, pools) = manager(Behaviour::USUAL).await;
     let versions = manager.fake.history().len();
-    for (what, names) in [
-        ("PATCH infra", "/infra"),
-        ("infra", "/infra"),
-        ("lb-pools", "/infra/lb-pools/a"),
-        ("PATCH lb-pools", "/infra/lb-pools/a"),
-        ("/infra/lb-pools/b", "/infra/lb-pools/b"),
-    ] {
+    for what in ["PATCH infra", "infra", "lb-pools", "PATCH lb-pools", "/infra/lb-pools/b"] {
         manager.fake.deny_writes("admin", what);
         let answer = manager.patch(CHECKED, &infra(&pools)).await;
-        assert_refused(&answer, 403, 288, names);
+        assert_refused(&answer, 403, 401, DENIED);
         assert_unchanged(&manager, versions, &answer);
         manager.fake.allow("admin", what);
     }
     manager.fake.set_auditor("admin", true);
-    assert_refused(&manager.patch(CHECKED, &infra(&pools)).await, 403, 288, "/infra");
+    assert_refused(&manager.patch(CHECKED, &infra(&pools)).await, 403, 401, DENIED);
     manager.fake.set_auditor("admin", false);
     assert_eq!(manager.patch(CHECKED, &infra(&pools)).await.0, 200);
 }

@@ -26,7 +26,8 @@ async fn a_client_sends_100_requests_a_second() {
     let seconds = manager.fake.requests().last().unwrap().at.duration_since(first).as_secs_f64();
     assert!(taken >= 100 && taken as f64 <= 100.0 * (seconds.floor() + 1.0), "{taken} in {seconds} s");
     for answer in &refused {
-        assert_refused(answer, 429, None, "Client 'admin' exceeded request rate of 100 per second.");
+        assert_refused(answer, 429, 102, "Client 'admin' exceeded request rate of 100 per second.");
+        assert_eq!(answer.1["error_code"], "102", "it is text");
     }
     manager.fake.set_limited(false);
     let answers = join_all((0..150).map(|_| manager.get(PROBE))).await;
@@ -56,14 +57,14 @@ async fn send_at_once(manager: &Manager, users: &[String], requests: usize, refu
 #[tokio::test]
 async fn a_client_has_40_requests_at_once() {
     let manager = Manager::small().await;
-    let answers = send_at_once(&manager, &["admin".to_owned()], 50, (429, 10)).await;
+    let answers = send_at_once(&manager, &["admin".to_owned()], 50, (503, 10)).await;
     let refused: Vec<_> = answers.iter().filter(|answer| answer.0 != 200).collect();
     assert_eq!(refused.len(), 10);
     for answer in refused {
-        assert_refused(answer, 429, None, "concurrent requests limit of 40");
+        assert_refused(answer, 503, None, "concurrent requests limit of 40");
     }
     let counts = manager.fake.counts();
-    assert_eq!((counts.in_flight, counts.answered(429), counts.answered(200)), (0, 10, 40), "{counts:?}");
+    assert_eq!((counts.in_flight, counts.answered(503), counts.answered(200)), (0, 10, 40), "{counts:?}");
     assert!(counts.most_of_client > 40, "{counts:?}");
     assert_eq!(counts.delayed, Duration::from_secs(40 * 3600));
 }

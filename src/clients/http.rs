@@ -216,6 +216,18 @@ impl Client {
         Ok(())
     }
 
+    /// Idle connections of before are not used again; calls in flight end as they began. For a server that judges a client by
+    /// its connection, and may judge another one otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when new connections cannot be prepared; those of before stay in use.
+    pub fn forget_connections(&self) -> Result<(), Error> {
+        let Inner { endpoint, settings, seen, current } = &*self.inner;
+        let mut current = current.lock();
+        *current = Current::new(settings, endpoint, current.tls.clone(), seen)?;
+        Ok(())
+    }
+
     /// Whether new connections verify the server's certificate.
     pub fn is_verified(&self) -> bool {
         !self.inner.current.lock().tls.insecure

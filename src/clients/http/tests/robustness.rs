@@ -140,6 +140,19 @@ async fn a_page_in_place_of_an_answer_comes_back_as_what_it_is() {
 }
 
 #[tokio::test]
+async fn connections_that_are_forgotten_serve_no_further_request() {
+    let server = TestServer::start(|_| Reply::json(200, "{}")).await;
+    let client = server.client();
+    for connections in [1, 1, 2, 2] {
+        assert_eq!(client.send(get()).await.unwrap().status, 200);
+        assert_eq!(server.connections(), connections);
+        if (connections, server.received().len()) == (1, 2) {
+            client.clone().forget_connections().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_pooled_connection_that_died_costs_a_repeatable_request_nothing() {
     for (method, is_repeatable) in [(Method::GET, true), (Method::POST, true), (Method::POST, false)] {
         let calls = Arc::new(AtomicUsize::new(0));

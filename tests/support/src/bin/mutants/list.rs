@@ -2,11 +2,12 @@
 
 mod leader_election;
 mod lifecycle;
+mod nsx_login;
 mod vsphere;
 
 use crate::Mutant;
 
 /// All of them.
 pub fn all() -> Vec<Mutant> {
-    [lifecycle::all(), vsphere::all(), leader_election::all()].into_iter().flatten().collect()
+    [lifecycle::all(), vsphere::all(), leader_election::all(), nsx_login::all()].into_iter().flatten().collect()
 }

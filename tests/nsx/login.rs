@@ -3,16 +3,21 @@
 
 mod basic;
 mod rotation;
+mod sessions;
 
 use std::time::Duration;
 
 use ccm::clients::nsx::{Kind, Scheme};
 use futures::future::join_all;
+use support::LoginOutcome;
 use support::fake_nsx::{Behaviour, Model, Sessions, Trouble, client_identity};
 
 use crate::world::{GATEWAY, Proof, SOON, World, advance, identity, trust};
 
 const TOKEN: &str = "token authorize";
+
+/// A session that ends before this has served no more than a few calls.
+pub const SHORT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn one_session_serves_all_calls_and_the_end_logs_out() {
@@ -75,11 +80,19 @@ async fn a_session_that_the_manager_ended_costs_one_more_and_the_call_is_repeate
             result.unwrap_or_else(|error| panic!("{name}: {error}"));
         }
         assert_eq!((world.logins(), world.sessions()), (1, 1), "{name}");
-        // The second refusal is final.
-        world.nsx.every("GET tier-1s", Trouble::expired());
-        world.nsx.reset_counts();
-        assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::SessionOver, "{name}");
-        assert_eq!((world.nsx.counts().of("GET tier-1s"), world.logins()), (2, 1), "{name}");
+        // The second refusal is final, and none of the account: the login was accepted.
+        for refusal in [Trouble::expired(), Trouble::rejected(), Trouble::error(403, Some(98))] {
+            advance(SHORT).await;
+            world.nsx.every("GET tier-1s", refusal);
+            world.nsx.reset_counts();
+            let error = world.get(GATEWAY).await.unwrap_err();
+            assert_eq!(error.kind, Kind::SessionOver, "{name}: {error}");
+            assert_eq!((world.nsx.counts().of("GET tier-1s"), world.logins()), (2, 1), "{name}");
+            world.nsx.clear();
+            world.get(GATEWAY).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        let attempts = world.nsx.login_attempts();
+        assert!(attempts.iter().all(|attempt| attempt.outcome == LoginOutcome::Accepted), "{name}: {attempts:?}");
     }
 }
 
@@ -121,6 +134,29 @@ async fn w_03_a_token_is_exchanged_renewed_at_85_percent_and_replaced_once_when_
 }
 
 #[tokio::test]
+async fn a_fresh_token_that_nsx_refuses_is_a_rejected_login_and_pauses_the_exchange() {
+    for refusal in [Trouble::expired(), Trouble::rejected()] {
+        let model = Model::small().cloud_user("ccm", "refresh");
+        let world = World::start_as(model, Proof::Token("refresh")).await;
+        world.get(GATEWAY).await.unwrap();
+        world.nsx.every("GET tier-1s", refusal);
+        world.nsx.reset_counts();
+        let error = world.get(GATEWAY).await.unwrap_err();
+        assert!(error.kind == Kind::Rejected && error.to_string().contains("fresh"), "{error}");
+        assert_eq!((world.nsx.counts().of("GET tier-1s"), world.nsx.counts().of(TOKEN)), (2, 1));
+        for _ in 0..5 {
+            let error = world.get(GATEWAY).await.unwrap_err();
+            assert_eq!(error.kind, Kind::Rejected, "{error}");
+        }
+        assert!(world.nsx.counts().of(TOKEN) <= 2, "{:?}", world.nsx.counts());
+        assert!(!world.gate.facts().is_logged_in);
+        world.nsx.clear();
+        advance(Duration::from_secs(120)).await;
+        world.get(GATEWAY).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_portal_in_place_of_the_token_service_is_no_answer_and_pauses_the_exchange() {
     let model = Model::small().cloud_user("ccm", "refresh");
     let world = World::start_as(model, Proof::Token("refresh")).await;
@@ -152,7 +188,8 @@ async fn a_client_certificate_is_all_there_is_and_another_one_is_taken_without_a
         let (certificate, key) = client_identity("ccm");
         world.nsx.set_principal("ccm", &certificate);
         let error = world.get(GATEWAY).await.unwrap_err();
-        assert!(matches!(error.kind, Kind::NoPermission | Kind::Unavailable), "{name}: {error}");
+        let expected = if behaviour.distrusts_with_99 { Kind::Unavailable } else { Kind::Rejected };
+        assert_eq!(error.kind, expected, "{name}: {error}");
         let mut tls = trust(world.nsx.ca_pem());
         tls.identity = Some(identity(&certificate, &key));
         world.http.set_tls(tls).unwrap();
@@ -160,13 +197,46 @@ async fn a_client_certificate_is_all_there_is_and_another_one_is_taken_without_a
         world.patch("r").await.unwrap();
         assert_eq!((world.logins(), world.sessions()), (0, 0), "{name}");
         // One that is not accepted at all is no reason to try again and again.
-        world.nsx.every("GET tier-1s", Trouble::expired());
-        world.nsx.reset_counts();
-        assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::Rejected, "{name}");
-        assert_eq!(world.nsx.counts().total(), 1, "{name}");
-        world.nsx.clear();
+        for refusal in [Trouble::expired(), Trouble::rejected()] {
+            world.nsx.every("GET tier-1s", refusal);
+            world.nsx.reset_counts();
+            assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::Rejected, "{name}");
+            assert_eq!(world.nsx.counts().total(), 1, "{name}");
+            world.nsx.clear();
+        }
         world.get(GATEWAY).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_the_certificate_is_not_trusted_on_is_replaced_once() {
+    let distrusted = || Trouble::error(500, Some(99));
+    let (certificate, key) = client_identity("ccm");
+    let model = Model::small().principal("ccm", &certificate);
+    let world = World::start_as(model, Proof::Certificate(certificate, key)).await;
+    world.get(GATEWAY).await.unwrap();
+    for operation in ["GET tier-1s", "PATCH static-routes"] {
+        world.nsx.reset_counts();
+        world.nsx.next(operation, distrusted());
+        match operation {
+            "GET tier-1s" => world.get(GATEWAY).await.map(drop),
+            _ => world.patch("r").await,
+        }
+        .unwrap();
+        let connections: Vec<u16> = world.nsx.requests().iter().map(|request| request.client_port).collect();
+        assert!(connections.len() == 2 && connections[0] != connections[1], "{operation}: {connections:?}");
+    }
+    world.nsx.reset_counts();
+    world.nsx.every("GET tier-1s", distrusted());
+    assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(world.nsx.counts().total(), 2);
+    // Of a session the code says nothing.
+    let world = World::start(Model::small()).await;
+    world.get(GATEWAY).await.unwrap();
+    world.nsx.reset_counts();
+    world.nsx.every("GET tier-1s", distrusted());
+    assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(world.nsx.counts().total(), 1);
 }
 
 #[tokio::test]
@@ -251,24 +321,6 @@ async fn a_login_that_is_under_way_at_the_end_is_logged_out_too_and_calls_fail_a
         drop(call.await.unwrap());
         assert_eq!(world.logins(), 1);
     }
-}
-
-#[tokio::test]
-async fn sessions_that_are_over_at_once_do_not_make_a_login_of_each_call() {
-    let world = World::start(Model::small()).await;
-    world.get(GATEWAY).await.unwrap();
-    // As behind a load balancer that sends each request to another manager.
-    world.nsx.every("GET tier-1s", Trouble::expired());
-    let mut last = None;
-    for _ in 0..30 {
-        last = Some(world.get(GATEWAY).await.unwrap_err());
-    }
-    assert!((5..=8).contains(&world.logins()), "{} logins", world.logins());
-    let told = last.unwrap().to_string();
-    assert!(told.contains("to send all requests of a client to the same manager"), "{told}");
-    world.nsx.clear();
-    advance(Duration::from_secs(20)).await;
-    world.get(GATEWAY).await.unwrap();
 }
 
 #[tokio::test]

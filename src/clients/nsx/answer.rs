@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 429; 503; 500 with code 607 | busy; 429 and 503 slow the pace down |
 //! | at a login 401 or 403; with Basic 401, or 403 with code 403 | rejected |
-//! | 401; 403 with code 98 | the session is over |
+//! | 401; 403 with code 98 or 403 | the session is over |
 //! | an error without a JSON object, 5xx, 3xx, a success of another shape | unavailable |
 //! | another 403 | no permission |
 //! | 404 with code 600, 202 or 500090 | another object is missing if the message names it, else the object of the request |
@@ -12,7 +12,8 @@
 //! | 409; 412; codes 206, 500127, 500087, 500232, 100148 | another client changed the object |
 //! | another 4xx | the request is wrong |
 //!
-//! The first row that fits decides.
+//! The first row that fits decides. NSX tells a session that has ended by the words for wrong credentials (code 403) or by
+//! those for a wrong XSRF token (98); a missing permission is 403 with code 401, a protected object 289, the licence 505.
 
 use serde_json::{Map, Value};
 
@@ -63,7 +64,7 @@ fn kind(asked: Asked<'_>, status: u16, is_json: bool, error: &ErrorBody) -> Kind
         401 if asked.presents == Presents::EachTime => Kind::Rejected,
         403 if asked.presents == Presents::EachTime && code == 403 => Kind::Rejected,
         401 => Kind::SessionOver,
-        403 if code == 98 => Kind::SessionOver,
+        403 if matches!(code, 98 | 403) => Kind::SessionOver,
         _ if !is_json || !(400..500).contains(&status) => Kind::Unavailable,
         403 => Kind::NoPermission,
         404 if NOT_FOUND.contains(&code) => match missing(&error.message, asked.object) {
@@ -152,9 +153,16 @@ mod tests {
             (Presents::EachTime, 401, html.clone(), Kind::Rejected),
             (Presents::EachTime, 403, error(403, ""), Kind::Rejected),
             (Presents::EachTime, 403, error(289, ""), Kind::NoPermission),
+            (Presents::EachTime, 403, error(401, ""), Kind::NoPermission),
             (Presents::Nothing, 401, html.clone(), Kind::SessionOver),
             (Presents::Nothing, 403, error(98, ""), Kind::SessionOver),
-            (Presents::Nothing, 403, error(403, ""), Kind::NoPermission),
+            (Presents::Nothing, 403, error(403, ""), Kind::SessionOver),
+            (Presents::Nothing, 403, error(401, ""), Kind::NoPermission),
+            (Presents::Nothing, 403, error(289, ""), Kind::NoPermission),
+            (Presents::Nothing, 403, error(505, ""), Kind::NoPermission),
+            (Presents::Nothing, 403, no_code.clone(), Kind::NoPermission),
+            (Presents::Nothing, 500, error(98, ""), Kind::Unavailable),
+            (Presents::Nothing, 503, error(101, ""), Kind::Busy),
             (Presents::Nothing, 403, html.clone(), Kind::Unavailable),
             (Presents::Nothing, 404, html.clone(), Kind::Unavailable),
             (Presents::Nothing, 404, list, Kind::Unavailable),

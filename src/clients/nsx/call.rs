@@ -183,9 +183,10 @@ impl Client {
     }
 
     /// Sends a call when it is its turn, after a login if there is none. What a busy manager refuses is sent again, if that is
-    /// safe, and a session that is over is renewed once: such a call did nothing.
+    /// safe. A session that is over is renewed once, and where the new one is over as well, another form of login may take its
+    /// place: such a call did nothing.
     pub(super) async fn send(&self, call: &Call<'_>) -> Result<Response, Error> {
-        let (mut attempt, mut was_renewed) = (1, false);
+        let (mut attempt, mut refusals, mut was_reconnected) = (1, 0, false);
         loop {
             if self.login().is_none() {
                 self.log_in(call, None).await?;
@@ -196,12 +197,34 @@ impl Client {
             };
             match self.attempt(call, &login).await {
                 Err(error) if attempt < ATTEMPTS && may_repeat(call, &error) => attempt += 1,
-                Err(error) if error.kind == Kind::SessionOver && !was_renewed => {
+                Err(error) if is_distrusted(&login, &error) && !was_reconnected => {
+                    was_reconnected = true;
+                    if self.inner.http.forget_connections().is_err() {
+                        return Err(error);
+                    }
+                }
+                Err(error) if error.kind == Kind::SessionOver && error.status().is_some() && refusals < 2 => {
+                    refusals += 1;
                     self.forget(&login);
-                    self.log_in(call, Some(&login)).await?;
-                    was_renewed = true;
+                    if refusals == 1 {
+                        self.log_in(call, Some(&login)).await?;
+                    } else {
+                        self.log_in_otherwise(call, &login, error).await?;
+                    }
                 }
                 other => return other,
+            }
+        }
+    }
+
+    /// After the second refusal of a call, which is `refused`.
+    async fn log_in_otherwise(&self, call: &Call<'_>, over: &Login, refused: Error) -> Result<(), Error> {
+        match self.inner.log_in.log_in_otherwise(self, over).await {
+            Ok(()) => Ok(()),
+            Err(NoLogin { kind: Kind::SessionOver, .. }) => Err(refused),
+            Err(NoLogin { kind, why }) => {
+                let why = format!("{why}: {refused}");
+                Err(Error::other(kind, self.inner.http.failed(call.operation), call.target(), why))
             }
         }
     }
@@ -280,9 +303,18 @@ pub(super) fn is_object(response: &Response) -> bool {
     serde_json::from_slice::<Map<String, Value>>(&response.body).is_ok()
 }
 
-/// Reads, and a write that was refused before anything was done.
+/// Whether the manager does not trust the certificate of the connection: another connection may have been judged otherwise.
+fn is_distrusted(login: &Login, error: &Error) -> bool {
+    login.is_certificate() && error.status() == Some(500) && error.code() == Some(99)
+}
+
+/// Reads, a write that was refused before anything was done, and what was not sent because the login had changed.
 fn may_repeat(call: &Call<'_>, error: &Error) -> bool {
-    error.kind == Kind::Busy && (call.permit.is_none() || error.status() == Some(429))
+    match error.kind {
+        Kind::Busy => call.permit.is_none() || error.status() == Some(429),
+        Kind::SessionOver => error.status().is_none(),
+        _ => false,
+    }
 }
 
 fn not_answered(call: &Call<'_>, request: FailedRequest, error: http::Error) -> Error {

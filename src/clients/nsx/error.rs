@@ -117,6 +117,14 @@ impl Error {
         }
     }
 
+    /// `error_code` of the refusal, if it has one.
+    pub fn code(&self) -> Option<i64> {
+        match &self.cause {
+            Cause::Refused(refused) => refused.code,
+            Cause::Http(_) | Cause::Other(_) => None,
+        }
+    }
+
     /// For how long the manager asks not to be called, if it does.
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.cause {

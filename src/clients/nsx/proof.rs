@@ -45,6 +45,15 @@ pub trait LogIn: Send + Sync {
     /// Why there is none, for the call.
     async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin>;
 
+    /// Called when the manager did not take the next login of the same call either. Both are forgotten already. Returns when
+    /// the client has a login of another form, which the call may try.
+    ///
+    /// # Errors
+    /// Why there is none, for the call; [`Kind::SessionOver`] where nothing but the refusal is to be told.
+    async fn log_in_otherwise(&self, _client: &Client, _over: &Login) -> Result<(), NoLogin> {
+        Err(NoLogin { kind: Kind::SessionOver, why: "the next session was over at once, too".to_owned() })
+    }
+
     /// The manager refused the credentials that came with a request. This login is forgotten already.
     fn rejected(&self, login: &Login);
 }
@@ -82,6 +91,16 @@ impl Login {
     /// The certificate of the TLS settings is all there is.
     pub fn with_certificate() -> Self {
         Self(Arc::new(Used::Certificate))
+    }
+
+    /// Whether it is a session of the manager.
+    pub fn is_session(&self) -> bool {
+        matches!(*self.0, Used::Session { .. })
+    }
+
+    /// Whether it is the certificate of the TLS settings.
+    pub(super) fn is_certificate(&self) -> bool {
+        matches!(*self.0, Used::Certificate)
     }
 
     /// Whether it is this very login.

@@ -148,6 +148,23 @@ async fn a_page_of_a_proxy_does_not_turn_writes_of_several_pools_off() {
     }
 }
 
+/// A session that is over says nothing of requests for several pools, in whatever words NSX refuses it.
+#[tokio::test]
+async fn a_session_that_is_over_does_not_turn_writes_of_several_pools_off() {
+    for refusal in [Trouble::expired(), Trouble::rejected(), Trouble::error(403, Some(98))] {
+        let world = World::start(Some(UID)).await;
+        let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)])).await;
+        world.cluster.remove("n2");
+        world.fake.every("PATCH infra", refusal);
+        world.sent();
+        assert_eq!(word(world.update(&[&one]).await[0].as_ref().unwrap_err()), "NSXUnavailable");
+        assert!(!world.sent().contains(&"PUT lb-pools".to_owned()));
+        world.fake.clear();
+        assert!(world.update(&[&one]).await.iter().all(Result::is_ok));
+        assert!(world.sent().contains(&"PATCH infra".to_owned()));
+    }
+}
+
 /// NSX stores something else than what was written, each time.
 #[tokio::test]
 async fn a_change_without_effect_is_named() {

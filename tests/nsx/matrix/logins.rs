@@ -27,6 +27,9 @@ fn rows() -> Vec<LoginRow> {
     vec![
         ("429", || Trouble::throttled().into(), Busy, Nothing),
         ("503", || Trouble::overloaded().into(), Busy, Nothing),
+        ("503 with 101", || Trouble::components_down().into(), Busy, Nothing),
+        ("500 with 98", || Trouble::starting().into(), Unavailable, Nothing),
+        ("302 to a login page", || Trouble::login_redirect().into(), Unavailable, Nothing),
         ("500 with 607", || Trouble::aborted().into(), Busy, Nothing),
         ("500", || error(500, None), Unavailable, Nothing),
         ("502", || html(502), Unavailable, Rejection),
@@ -86,7 +89,7 @@ async fn prove((((name, trouble, kind, count), mode), (manager, behaviour)): ((L
     // Calls come all the while.
     for _ in 0..10 {
         let result = world.get(GATEWAY).await.unwrap_err();
-        let is_held = ["login to NSX", "the next try is in"].iter().any(|text| result.to_string().contains(text));
+        let is_held = ["login to NSX", "the next login is in"].iter().any(|text| result.to_string().contains(text));
         assert!(result.kind == kind || is_held, "{name}: {result}");
         assert!(!matches!(result.kind, Kind::NotFound | Kind::MissingReference(_)), "{name}: {result}");
     }

@@ -43,8 +43,8 @@ const END: Duration = Duration::from_secs(3);
 /// A session that is over sooner has served no more than a few calls.
 const SHORT_LIFE: Duration = Duration::from_secs(5);
 
-/// How many such sessions in a row are taken for a manager that keeps none.
-const SHORT_LIVES: u32 = 5;
+/// How many such sessions in a row are taken for managers that do not know each other's sessions.
+const SHORT_LIVES: u32 = 2;
 
 /// The part of its lifetime after which a token is renewed.
 const RENEWAL: f64 = 0.85;
@@ -104,22 +104,37 @@ pub struct Gate {
     state: Mutex<State>,
 }
 
+/// Whether sessions serve, as far as this term of leadership has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sessions {
+    /// They do, or nothing has shown that they do not.
+    Serve,
+    /// They end at once: user and password are to be tried with a request.
+    End,
+    /// Each request has user and password in their place.
+    Replaced,
+    /// They end at once, and user and password are refused with a request. Each new one has to wait.
+    Required,
+}
+
 /// Never locked over an await.
 struct State {
     pairs: Pairs,
     in_use: Option<Arc<Credential>>,
     /// The login made with it, and when it was made. A session that is over is taken out.
     adopted: Option<(Login, Instant)>,
-    /// How many sessions in a row were over at once.
+    /// How many sessions, or tokens, in a row were over at once.
     short_lived: u32,
+    sessions: Sessions,
     /// What the access token in use was got for.
     exchanged: Option<Arc<Token>>,
     /// When the token is renewed.
     renewal: Option<Instant>,
-    /// When an exchange of tokens, or a login beside the one in use, may be tried again.
+    /// When a login beside the one in use may be tried again.
     not_before: Option<Instant>,
     failures: Failures,
-    /// When the next login may be made after one that failed without a rejection, and why that one failed.
+    /// When the next login may be made after one that failed without a rejection of user and password, or the next exchange
+    /// of tokens, and why the last one failed.
     retry: Option<(Instant, NoLogin)>,
     /// How many logins failed in that way, one after the other.
     login_failures: Failures,
@@ -153,6 +168,7 @@ impl Gate {
             in_use: None,
             adopted: None,
             short_lived: 0,
+            sessions: Sessions::Serve,
             exchanged: None,
             renewal: None,
             not_before: None,
@@ -198,7 +214,7 @@ impl Gate {
                 Some(()) = OptionFuture::from(renewal.map(sleep_until)) => self.finish(&stop, self.renew(client)).await,
                 Some(()) = OptionFuture::from(leaving.map(sleep_until)) => self.end_replaced(client).await,
                 () = another_token(&mut tokens) => {
-                    self.state.lock().not_before = None;
+                    self.state.lock().retry = None;
                     self.finish(&stop, self.renew(client)).await;
                 }
                 () = self.offered_better() => self.finish(&stop, self.rotate(client)).await,
@@ -246,21 +262,21 @@ impl Gate {
             Source::Certificate => drop(client.adopt(Login::with_certificate())),
             Source::Token(tokens) => self.exchange(client, tokens).await?,
             Source::Pairs { offers, scheme } => {
-                if let Some((until, failure)) =
-                    self.state.lock().retry.clone().filter(|(until, _)| *until > Instant::now())
-                {
-                    let seconds = until.saturating_duration_since(Instant::now()).as_secs();
-                    return Err(NoLogin {
-                        why: format!("the next login is in {seconds} s; {}", failure.why),
-                        ..failure
-                    });
-                }
+                self.may_log_in()?;
                 let (login, credential) = self.log_in_with(client, offers, *scheme).await?;
                 info!(nsx = self.server, from = %credential.origin, "logged in to NSX with a {login:?}");
                 self.adopt(client, login, credential);
             }
         }
         Ok(())
+    }
+
+    /// Why the next login, or the next exchange of tokens, has to wait, if it has to.
+    fn may_log_in(&self) -> Result<(), NoLogin> {
+        let retry = self.state.lock().retry.clone();
+        let Some((until, failure)) = retry.filter(|(until, _)| *until > Instant::now()) else { return Ok(()) };
+        let seconds = until.saturating_duration_since(Instant::now()).as_secs();
+        Err(NoLogin { why: format!("the next login is in {seconds} s; {}", failure.why), ..failure })
     }
 
     fn adopt(&self, client: &Client, login: Login, credential: Arc<Credential>) {
@@ -277,16 +293,8 @@ impl Gate {
     /// Gets an access token, unless the last try was a moment ago: for what is offered, or, if that is rejected, for what was
     /// accepted before.
     async fn exchange(&self, client: &Client, tokens: &watch::Receiver<Arc<Token>>) -> Result<(), NoLogin> {
-        let offered = Arc::clone(&tokens.borrow());
-        let (hold, before) = {
-            let state = self.state.lock();
-            (state.not_before.filter(|until| *until > Instant::now()), state.exchanged.clone())
-        };
-        if let Some(until) = hold {
-            let why = self.state.lock().facts.failure.clone().unwrap_or_default();
-            let seconds = until.saturating_duration_since(Instant::now()).as_secs();
-            return Err(NoLogin { kind: Kind::Unavailable, why: format!("the next try is in {seconds} s; {why}") });
-        }
+        self.may_log_in()?;
+        let (offered, before) = (Arc::clone(&tokens.borrow()), self.state.lock().exchanged.clone());
         let exchange =
             async |token: &Token| AccessToken::exchange(&token.service, &token.path, &token.refresh, USE).await;
         let (mut token, mut result, mut refused) = (Arc::clone(&offered), exchange(&offered).await, None);
@@ -302,7 +310,7 @@ impl Gate {
             Ok(access) => {
                 drop(client.adopt(Login::with_token(&access)));
                 let mut state = self.state.lock();
-                (state.failures, state.not_before) = (Failures::default(), None);
+                (state.failures, state.retry) = (Failures::default(), None);
                 state.renewal = Some(Instant::now() + access.lifetime.mul_f64(RENEWAL));
                 state.exchanged = Some(token);
                 if let Some(why) = &refused {
@@ -312,12 +320,29 @@ impl Gate {
                 Ok(())
             }
             Err(error) => {
+                let why = format!("no token of VMware Cloud: {}", chain(&error));
+                let failure = NoLogin { kind: error.kind.clone(), why };
                 let mut state = self.state.lock();
                 let pause = state.failures.next_pause(&PASSING, fastrand::f64());
-                state.not_before = Some(Instant::now() + pause);
-                Err(NoLogin { kind: error.kind.clone(), why: format!("no token of VMware Cloud: {}", chain(&error)) })
+                state.retry = Some((Instant::now() + pause, failure.clone()));
+                Err(failure)
             }
         }
+    }
+
+    /// NSX does not take a token that was exchanged for the call. The next exchange waits.
+    fn refuse_token(&self) -> NoLogin {
+        let why = "NSX does not accept a fresh token of VMware Cloud".to_owned();
+        let mut state = self.state.lock();
+        (state.facts.is_logged_in, state.facts.failure) = (false, Some(why.clone()));
+        let failure = NoLogin { kind: Kind::Rejected, why };
+        // Calls come by the hundred.
+        if state.retry.as_ref().is_none_or(|(until, _)| *until <= Instant::now()) {
+            state.short_lived = state.short_lived.saturating_add(1);
+            let pause = PASSING.pause(state.short_lived, fastrand::f64());
+            state.retry = Some((Instant::now() + pause, failure.clone()));
+        }
+        failure
     }
 
     /// Renews the token beside the one in use, which stays if that fails.
@@ -327,11 +352,15 @@ impl Gate {
         if client.login().is_none() {
             return;
         }
-        if let Err(NoLogin { why, .. }) = self.exchange(client, tokens).await {
-            warn!(nsx = self.server, "the token was not renewed: {why}");
-            let mut state = self.state.lock();
-            state.renewal = state.not_before;
-            state.facts.refused_offer = Some(why);
+        match self.exchange(client, tokens).await {
+            // The one of before has served.
+            Ok(()) => self.state.lock().short_lived = 0,
+            Err(NoLogin { why, .. }) => {
+                warn!(nsx = self.server, "the token was not renewed: {why}");
+                let mut state = self.state.lock();
+                state.renewal = state.retry.as_ref().map(|(until, _)| *until);
+                state.facts.refused_offer = Some(why);
+            }
         }
     }
 
@@ -405,10 +434,14 @@ impl Gate {
         }
     }
 
-    /// Sessions that are over at once, one after the other, are no reason for a login with each call.
+    /// Sessions that are over at once, one after the other, are no reason for a login with each call: user and password go
+    /// with each request then, or, where those are refused, a new session waits.
     fn note_over(&self, over: &Login) {
         let mut state = self.state.lock();
-        let Some((_, made)) = state.adopted.take_if(|(adopted, _)| adopted.is(over)) else { return };
+        let Some((login, made)) = state.adopted.take_if(|(adopted, _)| adopted.is(over)) else { return };
+        if !login.is_session() {
+            return;
+        }
         if made.elapsed() >= SHORT_LIFE {
             state.short_lived = 0;
             return;
@@ -418,14 +451,19 @@ impl Gate {
             return;
         }
         let why = format!(
-            "the last {} sessions were over within {} s each; a load balancer before NSX has to send all requests of a \
-             client to the same manager",
+            "the last {} sessions were over within {} s each: the load balancer before the NSX Managers has no session \
+             affinity; it has to send all requests of a client to the same manager",
             state.short_lived,
             SHORT_LIFE.as_secs()
         );
-        warn!(nsx = self.server, "{why}");
-        let pause = HARMLESS.pause(state.short_lived - SHORT_LIVES + 1, fastrand::f64());
-        state.retry = Some((Instant::now() + pause, NoLogin { kind: Kind::Unavailable, why }));
+        if state.sessions == Sessions::Serve {
+            warn!(nsx = self.server, "user and password are sent with each request from now on: {why}");
+            state.sessions = Sessions::End;
+        }
+        if state.sessions == Sessions::Required {
+            let pause = HARMLESS.pause(state.short_lived - SHORT_LIVES + 1, fastrand::f64());
+            state.retry = Some((Instant::now() + pause, NoLogin { kind: Kind::Unavailable, why }));
+        }
     }
 
     /// Ends the wait of logins that the ledger does not ask for any more.
@@ -474,6 +512,8 @@ impl Gate {
         let logins: Vec<Login> = {
             let mut state = self.state.lock();
             state.renewal = None;
+            // The next term finds out again whether sessions serve.
+            (state.sessions, state.short_lived) = (Sessions::Serve, 0);
             state.facts.is_logged_in = false;
             let leaving = std::mem::take(&mut state.leaving);
             leaving.into_iter().map(|leaving| leaving.login).chain(client.leave()).collect()
@@ -498,8 +538,7 @@ impl Gate {
 impl LogIn for Gate {
     async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin> {
         if over.is_some() && matches!(self.source, Source::Certificate) {
-            let why = "NSX does not accept the client certificate: it has to be that of a principal identity";
-            return Err(NoLogin { kind: Kind::Rejected, why: why.to_owned() });
+            return Err(certificate_refused());
         }
         if let Some(over) = over {
             self.note_over(over);
@@ -527,6 +566,25 @@ impl LogIn for Gate {
         }
     }
 
+    async fn log_in_otherwise(&self, client: &Client, over: &Login) -> Result<(), NoLogin> {
+        match &self.source {
+            Source::Certificate => Err(certificate_refused()),
+            Source::Token(_) => Err(self.refuse_token()),
+            Source::Pairs { .. } => {
+                self.note_over(over);
+                match self.state.lock().sessions {
+                    Sessions::End | Sessions::Replaced => {}
+                    // The login was accepted, so that this is no rejection. The next call may log in again.
+                    Sessions::Serve | Sessions::Required => {
+                        let why = "the next session was over at once, too".to_owned();
+                        return Err(NoLogin { kind: Kind::SessionOver, why });
+                    }
+                }
+                LogIn::log_in(self, client, None).await
+            }
+        }
+    }
+
     /// A rejection of a password that was accepted before counts against the account, too. It may come late, for a password
     /// that was replaced meanwhile.
     fn rejected(&self, login: &Login) {
@@ -541,11 +599,20 @@ impl LogIn for Gate {
         state.pairs.rejected(&presented, Interface::Primary, rejection, fastrand::f64());
         if is_adopted {
             state.facts.is_logged_in = false;
+            if state.sessions == Sessions::Replaced {
+                state.sessions = Sessions::Required;
+            }
         }
         state.uncounted.push(presented);
         drop(state);
         self.refused.notify_one();
     }
+}
+
+/// Why a certificate is of no use. There is nothing that a login could make better.
+fn certificate_refused() -> NoLogin {
+    let why = "NSX does not accept the client certificate: it has to be that of a principal identity".to_owned();
+    NoLogin { kind: Kind::Rejected, why }
 }
 
 /// Why a standby has no login.

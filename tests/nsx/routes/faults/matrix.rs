@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use support::FakeNsx;
 use support::fake_nsx::Behaviour;
 
-use crate::matrix::{BEHAVIOURS, Row, TIMEOUTS, block_on, prove_all, rows};
+use crate::matrix::{Row, TIMEOUTS, block_on, prove_all, rows};
 use crate::routes::world::{NAME, ROUTER, World, model, node, of_go};
 use crate::world::advance;
 
@@ -141,7 +141,7 @@ async fn prove((row, operation, (manager, behaviour), expected): Case) {
 #[test]
 fn routes_survive_every_answer_and_are_as_from_scratch_when_it_is_over() {
     let mut cases = Vec::new();
-    for behaviour in BEHAVIOURS {
+    for behaviour in Behaviour::ALL {
         let expected = block_on(undisturbed(behaviour.1));
         for row in rows() {
             cases.extend(OPERATIONS.map(|operation| (row.clone(), operation, behaviour, Arc::clone(&expected))));

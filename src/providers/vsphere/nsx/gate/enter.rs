@@ -6,7 +6,9 @@ use std::time::Duration;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use super::Gate;
+use tracing::warn;
+
+use super::{Gate, Sessions};
 use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::{Client, Error, Kind, Login, NoLogin, Scheme};
@@ -78,24 +80,43 @@ impl Gate {
                 return Err(NoLogin { kind, why });
             }
         };
-        let error = match present(client, scheme, user, password).await {
+        let sessions = self.state.lock().sessions;
+        match present(client, sessions, (scheme, user, password)).await {
             Ok(login) => {
-                self.state.lock().pairs.accepted(credential, Interface::Primary);
+                self.accepted(credential, sessions);
                 self.ledger.settle(claim, Outcome::Accepted).await;
-                return Ok(login);
+                Ok(login)
             }
-            Err(error) => error,
-        };
-        let outcome = outcome(&error);
-        self.account_for(&claim, credential, outcome, chain(&error));
+            Err(error) if sessions == Sessions::End && error.kind == Kind::Rejected && self.is_in_use(credential) => {
+                // A session has just been opened with the same password, so that this is about the way to send it. Until the
+                // next login is accepted it counts as one that may have been rejected.
+                self.ledger.settle(claim, Outcome::Unanswered).await;
+                Err(self.require_sessions(&error))
+            }
+            Err(error) => Err(self.settle_failed(claim, credential, &error).await),
+        }
+    }
+
+    fn accepted(&self, credential: &Arc<Credential>, sessions: Sessions) {
+        let mut state = self.state.lock();
+        state.pairs.accepted(credential, Interface::Primary);
+        if sessions == Sessions::End {
+            state.sessions = Sessions::Replaced;
+        }
+    }
+
+    /// A login that failed: counted, and the next one waits.
+    async fn settle_failed(&self, claim: Claim, credential: &Arc<Credential>, error: &Error) -> NoLogin {
+        let outcome = outcome(error);
+        self.account_for(&claim, credential, outcome, chain(error));
         self.ledger.settle(claim, outcome).await;
         let why = match outcome {
             Outcome::Rejected => format!(
                 "login rejected by {}: wrong user or password, or the account is locked, disabled or expired: {}",
                 self.login_of(credential),
-                chain(&error)
+                chain(error)
             ),
-            _ => format!("failed to log in to {}: {}", self.login_of(credential), chain(&error)),
+            _ => format!("failed to log in to {}: {}", self.login_of(credential), chain(error)),
         };
         let failure = NoLogin { kind: error.kind.clone(), why };
         if outcome != Outcome::Rejected {
@@ -105,7 +126,26 @@ impl Gate {
             let pause = pause.max(error.retry_after().unwrap_or_default());
             state.retry = Some((Instant::now() + pause, failure.clone()));
         }
-        Err(failure)
+        failure
+    }
+
+    fn is_in_use(&self, credential: &Credential) -> bool {
+        self.state.lock().in_use.as_ref().is_some_and(|in_use| in_use.login == credential.login)
+    }
+
+    /// Sessions end at once, and NSX does not take user and password with a request: the next session waits.
+    fn require_sessions(&self, refused: &Error) -> NoLogin {
+        let why = format!(
+            "sessions were over at once, and NSX does not accept user and password with each request: a load balancer before \
+             the NSX Managers has to send all requests of a client to the same manager: {}",
+            chain(refused)
+        );
+        warn!(nsx = self.server, "{why}");
+        let failure = NoLogin { kind: Kind::Unavailable, why };
+        let mut state = self.state.lock();
+        state.sessions = Sessions::Required;
+        state.retry = Some((Instant::now() + HARMLESS.pause(1, fastrand::f64()), failure.clone()));
+        failure
     }
 
     /// The permission of this process's own schedule, then that of the ledger.
@@ -159,12 +199,18 @@ impl Gate {
     }
 }
 
-/// A manager without sessions takes user and password with each request.
-async fn present(client: &Client, scheme: Scheme, user: &str, password: &SecretString) -> Result<Login, Error> {
-    match client.open_session(scheme, user, password).await? {
-        Some(login) => Ok(login),
-        None => client.try_basic(scheme, user, password).await,
+/// A manager whose sessions do not serve, or that has none, takes user and password with each request.
+async fn present(
+    client: &Client,
+    sessions: Sessions,
+    (scheme, user, password): (Scheme, &str, &SecretString),
+) -> Result<Login, Error> {
+    if matches!(sessions, Sessions::Serve | Sessions::Required)
+        && let Some(login) = client.open_session(scheme, user, password).await?
+    {
+        return Ok(login);
     }
+    client.try_basic(scheme, user, password).await
 }
 
 /// What the manager may have counted: a rejection, or an answer that was lost. A gateway that waits for its server no longer

@@ -22,6 +22,17 @@ pub enum Realization {
     Failed(String),
 }
 
+/// What NSX says of one revision of an intent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RevisionStatus {
+    /// This is its state.
+    Known(Realization),
+    /// This older revision is realized, or failed; nothing is known of the one that was asked for.
+    Older(i64),
+    /// NSX does not say of which revision its state is.
+    Unversioned,
+}
+
 /// What has become of a reservation of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reservation {
@@ -48,6 +59,36 @@ impl Client {
     /// See [`Kind`]. An answer that says that there is nothing yet is no error.
     pub async fn realization(&self, path: &str, operation: &'static str) -> Result<Realization, Error> {
         self.realized(path, operation).await.map(|rows| judge(&rows))
+    }
+
+    /// What has become of this revision of the object of this path. The alarm of a failure takes one call more.
+    ///
+    /// # Errors
+    /// See [`Kind`]. An answer that says that there is nothing yet is no error, nor is a status that this account may not read.
+    pub async fn revision_status(
+        &self,
+        path: &str,
+        revision: i64,
+        operation: &'static str,
+    ) -> Result<RevisionStatus, Error> {
+        let query = [("intent_path", path)];
+        let call = Call::get("/infra/realized-state/status", operation, Priority::Urgent);
+        let answer = match self.object(Call { query: &query, ..call }).await {
+            Err(error) if matches!(error.kind, Kind::NotFound | Kind::MissingReference(_) | Kind::NoPermission) => {
+                return Ok(RevisionStatus::Unversioned);
+            }
+            other => other?,
+        };
+        match judge_revision(&answer, revision) {
+            RevisionStatus::Known(Realization::Failed(_)) => {
+                let alarm = match self.realization(path, "realized-entities.list").await? {
+                    Realization::Failed(alarm) => alarm,
+                    Realization::Realized | Realization::Pending => String::new(),
+                };
+                Ok(RevisionStatus::Known(Realization::Failed(alarm)))
+            }
+            status => Ok(status),
+        }
     }
 
     /// Which address is reserved by the allocation of this path.
@@ -108,6 +149,20 @@ fn judge(rows: &[Map<String, Value>]) -> Realization {
     }
 }
 
+/// The state of this revision; an alarm is not part of the answer. The version is the highest one of all realized entities.
+fn judge_revision(status: &Object, revision: i64) -> RevisionStatus {
+    let realization = match status.text("publish_status") {
+        "REALIZED" => Realization::Realized,
+        "ERROR" => Realization::Failed(String::new()),
+        _ => return RevisionStatus::Known(Realization::Pending),
+    };
+    match status.text("intent_version").parse::<i64>() {
+        Ok(version) if version < revision => RevisionStatus::Older(version),
+        Ok(_) => RevisionStatus::Known(realization),
+        Err(_) => RevisionStatus::Unversioned,
+    }
+}
+
 /// The first row that is final decides.
 fn final_row(rows: &[Map<String, Value>]) -> Option<&Map<String, Value>> {
     rows.iter().find(|row| matches!(row.get("state").and_then(Value::as_str), Some("REALIZED" | "ERROR")))
@@ -149,7 +204,30 @@ fn alarm(alarms: Option<&Value>) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Object, Realization, judge, reserved, rows_of};
+    use super::{Object, Realization, RevisionStatus, judge, judge_revision, reserved, rows_of};
+
+    #[test]
+    fn a_state_is_that_of_the_revision_that_it_names() {
+        let (realized, failed) = (Realization::Realized, Realization::Failed(String::new()));
+        for (status, expected) in [
+            (json!({"publish_status": "REALIZED", "intent_version": "3"}), RevisionStatus::Known(realized.clone())),
+            (json!({"publish_status": "REALIZED", "intent_version": "10"}), RevisionStatus::Known(realized)),
+            (json!({"publish_status": "REALIZED", "intent_version": "2"}), RevisionStatus::Older(2)),
+            (json!({"publish_status": "ERROR", "intent_version": "2"}), RevisionStatus::Older(2)),
+            (json!({"publish_status": "ERROR", "intent_version": "3"}), RevisionStatus::Known(failed)),
+            (
+                json!({"publish_status": "UNREALIZED", "intent_version": "3"}),
+                RevisionStatus::Known(Realization::Pending),
+            ),
+            (json!({"publish_status": "UNAVAILABLE"}), RevisionStatus::Known(Realization::Pending)),
+            (json!({"publish_status": "REALIZED"}), RevisionStatus::Unversioned),
+            (json!({"publish_status": "REALIZED", "intent_version": "a"}), RevisionStatus::Unversioned),
+            (json!({}), RevisionStatus::Known(Realization::Pending)),
+        ] {
+            let object = Object(serde_json::from_value(status.clone()).unwrap());
+            assert_eq!(judge_revision(&object, 3), expected, "{status}");
+        }
+    }
 
     #[test]
     fn the_first_final_row_of_the_intent_decides() {

@@ -76,12 +76,26 @@ struct Known {
     node_uids: BTreeMap<String, Instant>,
     /// The ids of our routes, by Node and network: they may be spelled otherwise than ours would be.
     ids: BTreeMap<(String, IpNet), String>,
-    /// Ids of routes that were written and that NSX has not realized.
-    unrealized: BTreeSet<String>,
+    /// The routes that were written and that NSX has not realized, by id.
+    unrealized: BTreeMap<String, LastWrite>,
     /// How many objects of the last listing were left out.
     skipped: usize,
     /// Ids of held routes that were reported.
     reported: BTreeSet<String>,
+}
+
+/// The last write of a route.
+#[derive(Clone, Copy)]
+struct LastWrite {
+    at: Instant,
+    /// Whether it changed a route that existed, of which NSX may still report what the revision before was.
+    is_rewrite: bool,
+}
+
+impl LastWrite {
+    fn now(is_rewrite: bool) -> Self {
+        Self { at: Instant::now(), is_rewrite }
+    }
 }
 
 /// A route that is written now. It is unrealized, also after a failure or a cancellation, until NSX has realized it: a
@@ -93,8 +107,12 @@ struct Unrealized<'a> {
 
 impl<'a> Unrealized<'a> {
     fn begin(routes: &'a Routes, id: &'a str) -> Self {
-        routes.known.lock().unrealized.insert(id.to_owned());
+        routes.known.lock().unrealized.entry(id.to_owned()).or_insert_with(|| LastWrite::now(false));
         Self { routes, id }
+    }
+
+    fn last_write(&self) -> LastWrite {
+        self.routes.known.lock().unrealized.get(self.id).copied().unwrap_or_else(|| LastWrite::now(false))
     }
 
     /// NSX has realized it.
@@ -107,7 +125,7 @@ impl<'a> Unrealized<'a> {
 
 impl Drop for Unrealized<'_> {
     fn drop(&mut self) {
-        self.routes.known.lock().unrealized.insert(self.id.to_owned());
+        self.routes.known.lock().unrealized.entry(self.id.to_owned()).or_insert_with(|| LastWrite::now(false));
     }
 }
 
@@ -202,7 +220,11 @@ impl Routes {
         Err(Error::Failed { reason: reason::RouteNotOurs, message, after: None })
     }
 
-    /// Makes the route of this id lead where it is to lead, and nothing if it does.
+    fn note_write(&self, id: &str, is_rewrite: bool) {
+        self.known.lock().unrealized.insert(id.to_owned(), LastWrite::now(is_rewrite));
+    }
+
+    /// Makes the route of this id lead where it is to lead, and nothing if it does. Gives its revision, unless it is new.
     async fn ensure(
         &self,
         permit: &WritePermit,
@@ -210,7 +232,7 @@ impl Routes {
         id: &str,
         route: &Route,
         hop: IpAddr,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<i64>, Error> {
         let (doing, permit) = (format!("write the route {id}"), permit_of(permit));
         let write = || Write { permit: &permit };
         let mut attempt = 1;
@@ -226,20 +248,25 @@ impl Routes {
             };
             let (path, owner) = (self.path(id), found.as_ref().and_then(|found| protected_by(&found.object)));
             let written = match found {
-                None => self.client.patch(write(), &path, "static-routes.create", &wanted.object()).await,
+                None => {
+                    self.note_write(id, false);
+                    self.client.patch(write(), &path, "static-routes.create", &wanted.object()).await.map(|()| None)
+                }
                 Some(found) => {
                     self.check_ours(&found, &doing)?;
                     let is_tagged = self.adoption == Adoption::AsIs || wanted.tags().are_on(&found.object);
                     if wanted.is_led_by(&found.listed) && is_tagged {
-                        return Ok(());
+                        return Ok(found.object.revision());
                     }
                     let mut object = found.object;
                     wanted.write_into(&mut object);
-                    self.client.put(write(), &path, "static-routes.rewrite", &object).await.map(drop)
+                    self.note_write(id, true);
+                    let stored = self.client.put(write(), &path, "static-routes.rewrite", &object).await;
+                    stored.map(|stored| stored.revision())
                 }
             };
             match written {
-                Ok(()) => return Ok(()),
+                Ok(revision) => return Ok(revision),
                 // Another client changed it, or the outcome of the write is unknown: read, check, plan again.
                 Err(error) if is_to_be_read(&error.kind) && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(failed(&doing, owner.as_deref(), &error)),
@@ -269,7 +296,7 @@ impl Routes {
                     next_hop: hop,
                 };
                 let is_tagged = self.adoption == Adoption::AsIs || wanted.tags().are_on(object);
-                wanted.is_led_by(listed) && is_tagged && !known.unrealized.contains(&listed.id)
+                wanted.is_led_by(listed) && is_tagged && !known.unrealized.contains_key(&listed.id)
             }
         };
         let target_node_addresses = match (&node, leads_there) {
@@ -306,7 +333,7 @@ impl crate::cloud::Routes for Routes {
     async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error> {
         let uid = self.uid.read().await?;
         let path = format!("{}/static-routes", self.router);
-        let unrealized_before = self.known.lock().unrealized.clone();
+        let unrealized_before: BTreeSet<String> = self.known.lock().unrealized.keys().cloned().collect();
         let listing = self.client.list(&path, "static-routes.list", PAGE).await;
         let listing = listing.map_err(|error| not_listed(&self.router, &error))?;
         self.note_nodes(&listing.objects);
@@ -339,7 +366,7 @@ impl crate::cloud::Routes for Routes {
         }
         let listed: BTreeSet<&str> = routes.iter().map(|route| route.name.as_str()).collect();
         // What was written during the listing may be missing in it.
-        known.unrealized.retain(|id| listed.contains(id.as_str()) || !unrealized_before.contains(id));
+        known.unrealized.retain(|id, _| listed.contains(id.as_str()) || !unrealized_before.contains(id));
         // One listing may miss a route.
         known.ids.retain(|(node, _), _| self.nodes.node(node).is_some());
         known.ids.extend(ids);
@@ -377,8 +404,8 @@ impl crate::cloud::Routes for Routes {
             None => own,
         };
         let unrealized = Unrealized::begin(self, &id);
-        self.ensure(permit, cluster_name, &id, route, hop).await?;
-        self.wait_until_realized(&id).await?;
+        let revision = self.ensure(permit, cluster_name, &id, route, hop).await?;
+        self.wait_until_realized(&id, revision, unrealized.last_write()).await?;
         unrealized.end();
         let mut known = self.known.lock();
         known.ids.insert((target_node.clone(), network), id);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use ccm::cloud::{ClusterReads as _, Routes as _};
 use serde_json::Value;
-use support::fake_nsx::{Behaviour, PendingAnswer, Realization, Side};
+use support::fake_nsx::{Behaviour, PendingAnswer, Realization, Side, Trouble};
 
-use super::world::{NAME, World, model, word};
+use super::world::{NAME, UID_1, World, model, node, word};
 
 const CREATION: [&str; 2] = ["GET static-routes", "PATCH static-routes"];
 
@@ -35,6 +35,85 @@ async fn an_answer_without_a_final_state_is_asked_for_again_after_a_second() {
         assert!((2250..2500).contains(&began.elapsed().as_millis()), "{pending:?}: {:?}", began.elapsed());
         tokio::time::resume();
     }
+}
+
+/// The route of the first vector is there, and its Node gets another address. The clock is stopped.
+async fn readdressed(behaviour: Behaviour) -> World {
+    let world = World::with(model().behaviour(behaviour), Some("uid")).await;
+    connected(&world).await;
+    world.create().await.unwrap();
+    world.cluster.put(node("node1", UID_1, &["100.96.0.0/24"], &[("InternalIP", "172.50.0.14")]));
+    world.sent();
+    world
+}
+
+/// NSX reports what became of the revision before until the new one is realized.
+#[tokio::test]
+async fn a_rewritten_route_is_done_when_its_new_revision_is_realized() {
+    for shows_intent_version in [true, false] {
+        let world = readdressed(Behaviour { shows_intent_version, ..Behaviour::USUAL }).await;
+        world.fake.set_realization("static-routes", Realization::After(Duration::from_millis(2500)));
+        let began = tokio::time::Instant::now();
+        world.create().await.unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(2500), "{shows_intent_version}: {:?}", began.elapsed());
+        let operations = world.operations();
+        assert_eq!(operations[..2], ["GET static-routes", "PUT static-routes"], "{shows_intent_version}");
+        let statuses = operations.iter().filter(|one| *one == "GET realized-status").count();
+        // A status that names no revision is read once.
+        let expected = if shows_intent_version { (4, 0) } else { (1, 4) };
+        assert_eq!((statuses, polls(&operations)), expected, "{shows_intent_version}");
+        assert!(world.plan().await.is_empty());
+        tokio::time::resume();
+    }
+}
+
+/// With a manager that realizes at once, a rewrite costs as many calls as a creation.
+#[tokio::test]
+async fn a_rewrite_that_is_realized_at_once_costs_one_call_for_its_state() {
+    let world = readdressed(Behaviour::USUAL).await;
+    world.fake.set_realization("static-routes", Realization::After(Duration::ZERO));
+    world.create().await.unwrap();
+    assert_eq!(world.operations(), ["GET static-routes", "PUT static-routes", "GET realized-status"]);
+}
+
+#[tokio::test]
+async fn a_rewrite_that_nsx_does_not_confirm_is_no_success_for_30_seconds() {
+    let world = readdressed(Behaviour::USUAL).await;
+    world.fake.set_realization("static-routes", Realization::Never);
+    let began = tokio::time::Instant::now();
+    let mut refused = 0;
+    while let Err(error) = world.create().await {
+        assert_eq!(word(&error), "RouteNotRealized");
+        assert!(world.list().await[0].target_node_addresses.is_empty());
+        refused += 1;
+    }
+    assert_eq!(refused, 3, "{:?}", began.elapsed());
+    let elapsed = began.elapsed().as_secs();
+    assert!((29..32).contains(&elapsed), "it may number revisions otherwise: {elapsed} s");
+    assert_eq!(world.operations().iter().filter(|one| *one == "PUT static-routes").count(), 1);
+    assert!(world.plan().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_rewrite_that_fails_ends_with_the_alarm_of_its_revision() {
+    let world = readdressed(Behaviour::USUAL).await;
+    let alarm = Realization::Error(Duration::from_secs(2), 4711, "no such next hop".to_owned());
+    world.fake.set_realization("static-routes", alarm);
+    let error = world.create().await.unwrap_err();
+    assert_eq!(word(&error), "RouteNotRealized");
+    assert!(error.to_string().contains("code 4711: no such next hop"), "{error}");
+    assert_eq!(polls(&world.operations()), 1, "for the alarm");
+}
+
+#[tokio::test]
+async fn a_rewrite_whose_answer_is_lost_waits_for_its_revision_too() {
+    let world = readdressed(Behaviour::USUAL).await;
+    world.fake.set_realization("static-routes", Realization::After(Duration::from_millis(2500)));
+    world.fake.next("PUT static-routes", Trouble::Lose);
+    let began = tokio::time::Instant::now();
+    world.create().await.unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(2500), "{:?}", began.elapsed());
+    assert_eq!(world.operations().iter().filter(|one| *one == "PUT static-routes").count(), 1);
 }
 
 ///

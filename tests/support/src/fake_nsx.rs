@@ -106,6 +106,7 @@ impl FakeNsx {
             pools: pools::Pools::default(),
             plans: realization::RealizationPlans::default(),
             over_capacity: BTreeMap::new(),
+            realized_before: BTreeMap::new(),
             delay: None,
         };
         let shared = Shared::new(world);

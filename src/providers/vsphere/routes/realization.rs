@@ -1,11 +1,17 @@
 //! Waits until NSX has put a route into effect.
+//!
+//! A route that is new is realized when one of its realized entities says so. Of a route that was rewritten NSX may report for
+//! seconds what became of the revision before, so that the realized status is read, which names the revision
+//! (`intent_version`). Where it names none, the entities are believed once [`SETTLED`] has passed since the rewrite; where it
+//! names an older one for [`UNCONFIRMED`], the route counts as realized, and a warning says that NSX has not confirmed it.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
+use tracing::warn;
 
-use super::Routes;
-use crate::clients::nsx::realization::Realization;
+use super::{LastWrite, Routes};
+use crate::clients::nsx::realization::{Realization, RevisionStatus};
 use crate::cloud::Error;
 use crate::providers::vsphere::nsx::failed;
 use crate::providers::vsphere::reason;
@@ -17,20 +23,32 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How long it is waited for, as in the Go program.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// How long after a rewrite the state may be that of the revision before, where NSX names no revision.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// How long after a rewrite an older revision is taken for the new one: NSX may number them otherwise.
+const UNCONFIRMED: Duration = Duration::from_secs(30);
+
 impl Routes {
-    /// Completes when the route of this id is realized.
-    pub(super) async fn wait_until_realized(&self, id: &str) -> Result<(), Error> {
-        let (began, path, doing) = (Instant::now(), self.path(id), format!("wait for the route {id}"));
+    /// Completes when the route of this id is realized as `last_write` wrote it, which made this revision of it.
+    pub(super) async fn wait_until_realized(
+        &self,
+        id: &str,
+        revision: Option<i64>,
+        last_write: LastWrite,
+    ) -> Result<(), Error> {
+        let (began, doing) = (Instant::now(), format!("wait for the route {id}"));
         let not_realized = |what: String| Error::Failed {
             reason: reason::RouteNotRealized,
             message: format!("{doing}: {what}"),
             after: None,
         };
+        let mut revision = revision.filter(|_| last_write.is_rewrite);
         let mut next = began + FIRST;
         while next <= began + LIMIT {
             sleep_until(next).await;
-            let realization = self.client.realization(&path, "realized-entities.list").await;
-            match realization.map_err(|error| failed(&doing, None, &error))? {
+            let realization = self.realization(id, &mut revision, last_write, &doing).await?;
+            match realization {
                 Realization::Realized => return Ok(()),
                 Realization::Failed(alarm) => {
                     return Err(not_realized(format!("NSX could not put it into effect: {alarm}")));
@@ -39,5 +57,37 @@ impl Routes {
             }
         }
         Err(not_realized(format!("NSX has not put it into effect within {} s", LIMIT.as_secs())))
+    }
+
+    /// The state of this revision. `revision` becomes `None` where NSX does not say of which one its state is.
+    async fn realization(
+        &self,
+        id: &str,
+        revision: &mut Option<i64>,
+        last_write: LastWrite,
+        doing: &str,
+    ) -> Result<Realization, Error> {
+        let path = self.path(id);
+        if let Some(wanted) = *revision {
+            let status = self.client.revision_status(&path, wanted, "realized-status.get").await;
+            match status.map_err(|error| failed(doing, None, &error))? {
+                RevisionStatus::Known(realization) => return Ok(realization),
+                RevisionStatus::Older(older) if last_write.at.elapsed() >= UNCONFIRMED => {
+                    let waited = UNCONFIRMED.as_secs();
+                    warn!(
+                        route = id,
+                        "NSX has not confirmed revision {wanted} of the route {id} within {waited} s: it reports revision \
+                         {older} as realized"
+                    );
+                    return Ok(Realization::Realized);
+                }
+                RevisionStatus::Older(_) => return Ok(Realization::Pending),
+                RevisionStatus::Unversioned => *revision = None,
+            }
+        }
+        let realization = self.client.realization(&path, "realized-entities.list").await;
+        let realization = realization.map_err(|error| failed(doing, None, &error))?;
+        let is_settled = !last_write.is_rewrite || last_write.at.elapsed() >= SETTLED;
+        Ok(if is_settled { realization } else { Realization::Pending })
     }
 }

@@ -18,13 +18,14 @@ use crate::world::advance;
 
 /// What the trouble befalls: the list, the read before each change, the creation, the rewrite, the deletion, and the wait
 /// until a route is in effect.
-const OPERATIONS: [&str; 6] = [
+const OPERATIONS: [&str; 7] = [
     "LIST static-routes",
     "GET static-routes",
     "PATCH static-routes",
     "PUT static-routes",
     "DELETE static-routes",
     "GET realized-entities",
+    "GET realized-status",
 ];
 
 /// How long after the end everything works at the latest.

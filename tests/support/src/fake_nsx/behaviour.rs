@@ -122,6 +122,11 @@ pub struct Behaviour {
     pub patch_merges: bool,
     /// What a PATCH of `/infra` with children is answered.
     pub hierarchical_patch: HierarchicalPatch,
+    /// Whether the realized state of an object that is rewritten stays that of the old revision until the new one is realized.
+    /// It shows none meanwhile otherwise.
+    pub keeps_old_realization: bool,
+    /// Whether the realized status names the revision that is realized.
+    pub shows_intent_version: bool,
     /// How a revision conflict is refused.
     pub conflict: Conflict,
     /// Whether PATCH and DELETE answer 204, and not 200 with an empty body.
@@ -170,6 +175,8 @@ impl Behaviour {
         patch_needs_revision: false,
         patch_merges: false,
         hierarchical_patch: HierarchicalPatch::Served,
+        keeps_old_realization: true,
+        shows_intent_version: true,
         conflict: Conflict::PreconditionFailed,
         answers_no_content: false,
         last_cursor: LastCursor::Absent,
@@ -198,6 +205,8 @@ impl Behaviour {
         patch_needs_revision: true,
         patch_merges: true,
         hierarchical_patch: HierarchicalPatch::NotAllowed,
+        keeps_old_realization: false,
+        shows_intent_version: false,
         conflict: Conflict::BadRequest(500_087),
         answers_no_content: true,
         last_cursor: LastCursor::Present,
@@ -255,6 +264,8 @@ impl Behaviour {
             patch_needs_revision,
             patch_merges,
             hierarchical_patch,
+            keeps_old_realization,
+            shows_intent_version,
             conflict,
             answers_no_content,
             last_cursor,

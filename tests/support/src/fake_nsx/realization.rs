@@ -62,7 +62,38 @@ impl World {
         }
     }
 
+    /// The object of this path is about to be rewritten: what is realized of it stays so, of its revision of now.
+    pub(super) fn note_realized(&mut self, path: &str) {
+        match self.store.get(path).map(|stored| self.realization(stored)) {
+            Some((RealizationState::Realized, revision)) => {
+                self.realized_before.insert(path.to_owned(), revision);
+            }
+            Some(_) => {}
+            None => drop(self.realized_before.remove(path)),
+        }
+    }
+
+    /// How objects are realized from now on. What is realized was realized before.
+    pub(super) fn set_realization(&mut self, what: &str, realization: Realization) {
+        let paths: Vec<String> = self.store.all().map(|stored| stored.path.clone()).collect();
+        paths.iter().for_each(|path| self.note_realized(path));
+        self.plans.set(what, realization);
+    }
+
     pub(super) fn state(&self, stored: &Stored) -> RealizationState {
+        self.realization(stored).0
+    }
+
+    /// The state, and of which revision it is.
+    fn realization(&self, stored: &Stored) -> (RealizationState, i64) {
+        let older = self.realized_before.get(&stored.path).filter(|before| **before < stored.revision);
+        match (self.state_of_revision(stored), older.filter(|_| self.behaviour.keeps_old_realization)) {
+            (RealizationState::Pending, Some(before)) => (RealizationState::Realized, *before),
+            (state, _) => (state, stored.revision),
+        }
+    }
+
+    fn state_of_revision(&self, stored: &Stored) -> RealizationState {
         let age = Instant::now() - stored.changed;
         let (delay, planned) = match self.plans.of(stored) {
             Realization::After(delay) => (delay, RealizationState::Realized),
@@ -163,15 +194,20 @@ impl World {
     /// `realized-state/status`.
     pub(super) fn realized_status(&self, query: &[(String, String)]) -> Result<Value, Refusal> {
         let stored = self.intent(query)?;
-        let (publish, consolidated) = match self.state(stored) {
+        let (state, revision) = self.realization(stored);
+        let (publish, consolidated) = match state {
             RealizationState::Pending => ("UNREALIZED", "IN_PROGRESS"),
             RealizationState::Realized => ("REALIZED", "SUCCESS"),
             RealizationState::Error(..) => ("ERROR", "ERROR"),
         };
-        Ok(json!({
+        let mut status = json!({
             "intent_path": stored.path,
             "publish_status": publish,
             "consolidated_status": {"consolidated_status": consolidated},
-        }))
+        });
+        if self.behaviour.shows_intent_version && state != RealizationState::Pending {
+            status["intent_version"] = json!(revision.to_string());
+        }
+        Ok(status)
     }
 }

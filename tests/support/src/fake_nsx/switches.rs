@@ -71,7 +71,7 @@ impl FakeNsx {
     /// How objects are realized: the object with this path, those of this collection, or `*` for all. It also holds for
     /// objects that are there already and not realized yet.
     pub fn set_realization(&self, what: &str, realization: Realization) {
-        self.shared.world().plans.set(what, realization);
+        self.shared.world().set_realization(what, realization);
     }
 
     /// Serves every call so much later from now on; those above a limit are refused at once.

@@ -37,6 +37,8 @@ pub(super) struct World {
     pub(super) plans: RealizationPlans,
     /// Why an object is realized as an error, by path.
     pub(super) over_capacity: BTreeMap<String, String>,
+    /// The last revision of each object that was realized when it was rewritten or its realization was planned, by path.
+    pub(super) realized_before: BTreeMap<String, i64>,
     /// How much later every call is served.
     pub(super) delay: Option<Duration>,
 }

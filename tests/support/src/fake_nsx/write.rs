@@ -111,6 +111,7 @@ impl World {
             body: checked.body,
             references: checked.references,
         };
+        self.note_realized(path);
         self.store.write(path, content, caller.author());
         self.allocate(kind, path, wish);
     }

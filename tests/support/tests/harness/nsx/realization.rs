@@ -98,6 +98,36 @@ async fn a_realization_takes_its_time_and_may_fail() {
     assert_refused(&entities(&manager, unknown).await, 404, 600, unknown);
 }
 
+#[tokio::test]
+async fn a_rewritten_object_has_the_state_of_its_old_revision_for_a_while() {
+    for behaviour in
+        [Behaviour::USUAL, Behaviour { shows_intent_version: false, ..Behaviour::USUAL }, Behaviour::OPPOSITE]
+    {
+        let manager = Manager::start(Model::small().behaviour(behaviour)).await;
+        let path = "/infra/tier-1s/t1/static-routes/r";
+        let status = format!("/infra/realized-state/status?intent_path={path}");
+        manager.fake.set_realization("static-routes", Realization::After(Duration::ZERO));
+        manager.patch(path, &route("10.0.0.0/8", "10.1.0.1")).await;
+        let version = |number: &str| behaviour.shows_intent_version.then(|| json!(number));
+        assert_eq!(manager.get(&status).await.1.get("intent_version").cloned(), version("0"));
+        manager.fake.set_realization("static-routes", Realization::Never);
+        let mut object = manager.get(path).await.1;
+        object["next_hops"][0]["ip_address"] = json!("10.1.0.2");
+        assert_eq!(manager.put(path, &object).await.0, 200);
+        let (is_old, answer) = (behaviour.keeps_old_realization, manager.get(&status).await.1);
+        assert_eq!(answer["publish_status"], if is_old { "REALIZED" } else { "UNREALIZED" }, "{behaviour:?}");
+        assert_eq!(answer.get("intent_version").cloned(), version("0").filter(|_| is_old));
+        let rows = entities(&manager, path).await.1;
+        assert_eq!(rows["results"][0]["state"] == "REALIZED", is_old, "{behaviour:?}: {rows}");
+        manager.fake.set_realization("static-routes", Realization::After(Duration::ZERO));
+        let answer = manager.get(&status).await.1;
+        assert_eq!(
+            (&answer["publish_status"], answer.get("intent_version").cloned()),
+            (&json!("REALIZED"), version("1"))
+        );
+    }
+}
+
 /// The example of an allocation in `nsx.md` 3.18.
 #[tokio::test]
 async fn an_allocation_gets_its_address_with_its_realization() {

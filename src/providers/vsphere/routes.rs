@@ -72,8 +72,8 @@ pub struct Routes {
 /// Never locked over an await.
 #[derive(Default)]
 struct Known {
-    /// The UIDs of Nodes, and when each was seen.
-    node_uids: BTreeMap<String, Instant>,
+    /// The Nodes that were seen, by UID.
+    nodes: BTreeMap<String, SeenNode>,
     /// The ids of our routes, by Node and network: they may be spelled otherwise than ours would be.
     ids: BTreeMap<(String, IpNet), String>,
     /// The routes that were written and that NSX has not realized, by id.
@@ -82,6 +82,12 @@ struct Known {
     skipped: usize,
     /// Ids of held routes that were reported.
     reported: BTreeSet<String>,
+}
+
+/// A Node that is here, or was.
+struct SeenNode {
+    name: String,
+    seen: Instant,
 }
 
 /// The last write of a route.
@@ -156,21 +162,31 @@ impl Routes {
     /// Remembers the Nodes that are here now, and for an hour those that were here or that a listed route is of.
     fn note_nodes(&self, listed: &[Object]) {
         let now = Instant::now();
-        let here: Vec<String> = self.nodes.nodes().filter_map(|node| node.metadata.uid.clone()).collect();
-        let node_uids = &mut self.known.lock().node_uids;
+        let here: Vec<Arc<Node>> = self.nodes.nodes().collect();
+        let nodes = &mut self.known.lock().nodes;
         for hint in listed.iter().map(|object| static_route::name_hint(object.id())) {
-            if let Some(seen) = node_uids.get_mut(hint) {
-                *seen = now;
+            if let Some(node) = nodes.get_mut(hint) {
+                node.seen = now;
             }
         }
-        node_uids.extend(here.into_iter().map(|uid| (uid, now)));
-        node_uids.retain(|_, seen| now.saturating_duration_since(*seen) < NODE_MEMORY);
+        nodes.extend(here.iter().filter_map(|node| seen(node, now)));
+        nodes.retain(|_, node| now.saturating_duration_since(node.seen) < NODE_MEMORY);
+    }
+
+    /// The name of the Node that a route of ours leads to. Without its tag the UID in its id shows the Node, or else its display
+    /// name. `None` if nothing does.
+    fn target(&self, cluster_name: &str, object: &Object, listed: &Listed) -> Option<String> {
+        if !listed.node.is_empty() {
+            return Some(listed.node.clone());
+        }
+        let by_uid = self.known.lock().nodes.get(static_route::name_hint(&listed.id)).map(|node| node.name.clone());
+        by_uid.or_else(|| static_route::node_of_display_name(object, cluster_name).map(str::to_owned))
     }
 
     fn judge(&self, cluster_name: &str, uid: Option<&str>, object: &Object, listed: &Listed) -> Ownership {
         let of_node = |name: &str| self.nodes.node(name).map(|node| ips(&node)).unwrap_or_default();
         let known = self.known.lock();
-        let is_node = |uid: &str| known.node_uids.contains_key(uid);
+        let is_node = |uid: &str| known.nodes.contains_key(uid);
         let cluster = Cluster { name: cluster_name, uid, is_node: &is_node, addresses: &of_node };
         judge(object, listed, &cluster)
     }
@@ -191,8 +207,8 @@ impl Routes {
             let message = format!("{doing}: NSX has an object of this id that is no route");
             return Err(Error::Failed { reason: reason::RouteNotOurs, message, after: None });
         };
-        if let Some(uid) = self.nodes.node(&listed.node).and_then(|node| node.metadata.uid.clone()) {
-            self.known.lock().node_uids.insert(uid, Instant::now());
+        if let Some(node) = self.nodes.node(&listed.node) {
+            self.known.lock().nodes.extend(seen(&node, Instant::now()));
         }
         let ownership = self.judge(cluster_name, uid.as_deref(), &object, &listed);
         Ok(Some(Found { object, listed, ownership }))
@@ -274,11 +290,11 @@ impl Routes {
         }
     }
 
-    /// As the controller sees a route of ours. One that has to be written again is shown without addresses.
-    fn shown(&self, listed: &Listed, object: &Object, cluster_name: &str) -> Route {
+    /// As the controller sees a route of ours to this Node. One that has to be written again is shown without addresses.
+    fn shown(&self, target: &str, listed: &Listed, object: &Object, cluster_name: &str) -> Route {
         let uid = self.uid.known();
         let known = self.known.lock();
-        let node = self.nodes.node(&listed.node);
+        let node = self.nodes.node(target);
         let network = parse_network_sloppy(&listed.network);
         let hop = node
             .as_ref()
@@ -291,7 +307,7 @@ impl Routes {
                 let wanted = StaticRoute {
                     cluster_name,
                     cluster_uid: uid.as_deref(),
-                    node: &listed.node,
+                    node: target,
                     network: &listed.network,
                     next_hop: hop,
                 };
@@ -305,7 +321,7 @@ impl Routes {
         };
         Route {
             name: listed.id.clone(),
-            target_node: listed.node.clone(),
+            target_node: target.to_owned(),
             enable_node_addresses: true,
             target_node_addresses,
             destination_cidr: listed.network.clone(),
@@ -319,7 +335,7 @@ impl Routes {
             warn!(
                 route = id,
                 "route {}/static-routes/{id} is neither changed nor deleted: it has the name of this cluster, and nothing \
-                 shows that it is this cluster's; if nothing needs it, delete it in NSX",
+                 shows that it is this cluster's, or which Node it leads to; if nothing needs it, delete it in NSX",
                 self.router
             );
         }
@@ -352,9 +368,13 @@ impl crate::cloud::Routes for Routes {
                 Ownership::Foreign => {}
                 Ownership::Held => drop(held.insert(listed.id)),
                 Ownership::Ours => {
-                    routes.push(self.shown(&listed, object, cluster_name));
+                    let Some(target) = self.target(cluster_name, object, &listed) else {
+                        held.insert(listed.id);
+                        continue;
+                    };
+                    routes.push(self.shown(&target, &listed, object, cluster_name));
                     if let Some(network) = parse_network_sloppy(&listed.network) {
-                        ids.insert((listed.node, network), listed.id);
+                        ids.insert((target, network), listed.id);
                     }
                 }
             }
@@ -422,7 +442,8 @@ impl crate::cloud::Routes for Routes {
                 break;
             }
             self.check_ours(&found, &doing)?;
-            if found.listed.network != route.destination_cidr || found.listed.node != route.target_node {
+            let target = self.target(cluster_name, &found.object, &found.listed);
+            if found.listed.network != route.destination_cidr || target.as_deref() != Some(route.target_node.as_str()) {
                 let message = format!("{doing}: it was changed since it was listed");
                 return Err(Error::Failed { reason: reason::NSXRefused, message, after: None });
             }
@@ -459,6 +480,12 @@ fn not_listed(router: &str, error: &nsx::Error) -> Error {
 /// The user that made an object which NSX may protect from others. Old versions do not say whether it is protected.
 fn protected_by(object: &Object) -> Option<String> {
     (object.text("_protection") != "NOT_PROTECTED").then(|| object.created_by().to_owned())
+}
+
+/// What is remembered of a Node, by its UID.
+fn seen(node: &Node, at: Instant) -> Option<(String, SeenNode)> {
+    let uid = node.metadata.uid.clone()?;
+    Some((uid, SeenNode { name: node::name(node).to_owned(), seen: at }))
 }
 
 /// Whether an object that is no route is none of this cluster's.

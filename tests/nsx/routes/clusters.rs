@@ -342,6 +342,76 @@ async fn an_api_server_without_an_answer_delays_routes_and_leaves_none_without_t
     assert!(tags.as_array().unwrap().iter().any(|tag| tag["scope"] == "cluster-uid"), "{tags}");
 }
 
+/// Removes the tag with the name of the Node, as an administrator may.
+fn untag(world: &World, id: &str) {
+    world.fake.change_by_hand("operator", &world.path(id), |object| {
+        object["tags"].as_array_mut().unwrap().retain(|tag| tag["scope"] != "vsphere.k8s.io/node-name");
+    });
+}
+
+#[tokio::test]
+async fn a_route_without_the_tag_of_its_node_gets_it_again_and_is_never_gone() {
+    for is_restarted in [false, true] {
+        let mut world = World::start(Some("uid")).await;
+        world.create().await.unwrap();
+        let before = world.objects();
+        let id = before[0]["id"].as_str().unwrap();
+        untag(&world, id);
+        if is_restarted {
+            world.restart(Adoption::AsIs);
+        }
+        let seen = world.fake.history().len();
+        world.pass().await;
+        let versions = world.fake.history_from(seen);
+        assert!(versions.len() == 1 && versions[0].object.is_some(), "{is_restarted}: {versions:?}");
+        let scopes = |object: &Value| {
+            let tags = object["tags"].as_array().unwrap().iter();
+            tags.map(|tag| (tag["scope"].to_string(), tag["tag"].to_string())).collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(scopes(&world.objects()[0]), scopes(&before[0]), "{is_restarted}");
+        assert!(world.plan().await.is_empty());
+    }
+}
+
+/// The Node may be outside of `--node-selector`: what the cache has is no proof.
+#[tokio::test]
+async fn a_route_without_the_tag_of_its_node_is_deleted_only_after_a_live_read_of_the_node() {
+    for is_restarted in [false, true] {
+        let mut world = World::start(Some("uid")).await;
+        world.create().await.unwrap();
+        // The Node is known by its UID; after a restart the display name of the route shows it.
+        world.list().await;
+        let id = world.objects()[0]["id"].as_str().unwrap().to_owned();
+        let live = (*world.cluster.node("node1").unwrap()).clone();
+        untag(&world, &id);
+        world.cluster.remove("node1");
+        if is_restarted {
+            world.restart(Adoption::AsIs);
+        }
+        let plan = world.plan().await;
+        let deletion = plan.values().next().unwrap().deletions[0].clone();
+        assert_eq!((deletion.route.target_node.as_str(), deletion.ground), ("node1", Ground::NodeMissing));
+        assert!(deletion.needs_live_node(), "{is_restarted}");
+        assert_eq!(deletion.verdict(Some(&Presence::Exists(live))), Verdict::Keep);
+        world.pass().await;
+        assert_eq!(world.objects(), Vec::<Value>::new(), "{is_restarted}: no Node of this name");
+    }
+}
+
+#[tokio::test]
+async fn a_route_that_nothing_shows_the_node_of_is_held() {
+    let mut world = World::start(Some("uid")).await;
+    world.create().await.unwrap();
+    let id = world.objects()[0]["id"].as_str().unwrap().to_owned();
+    untag(&world, &id);
+    world.fake.change_by_hand("operator", &world.path(&id), |object| object["display_name"] = json!("by hand"));
+    world.cluster.remove("node1");
+    world.restart(Adoption::AsIs);
+    let seen = world.fake.history().len();
+    world.pass().await;
+    assert_eq!((world.routes.held_routes(), world.fake.history().len()), (1, seen));
+}
+
 /// other names, other scopes and other routers.
 #[tokio::test]
 async fn r_02_only_a_tag_of_scope_and_name_makes_a_route_ours() {

@@ -63,6 +63,14 @@ pub fn name_hint(id: &str) -> &str {
     id.split_once('_').map_or("", |(hint, _)| hint)
 }
 
+/// The name of the Node in the display name of a route of this cluster. `None` if it is not the one that this program and the Go
+/// program give; names of Nodes have no underscore.
+pub fn node_of_display_name<'a>(object: &'a Object, cluster_name: &str) -> Option<&'a str> {
+    let rest = object.text("display_name").strip_prefix(cluster_name)?.strip_prefix('_')?;
+    let node = rest.strip_suffix(object.text("network"))?.strip_suffix('_')?;
+    (!node.is_empty() && !node.contains('_')).then_some(node)
+}
+
 /// The first address of the network's family that others can reach: internal ones before external ones.
 pub fn next_hop(addresses: &[NodeAddress], network: &IpNet) -> Option<IpAddr> {
     let is_usable = |ip: &IpAddr| {
@@ -135,5 +143,36 @@ impl Listed {
             network: network.to_owned(),
             next_hops,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> Object {
+        Object(serde_json::from_value(value).unwrap())
+    }
+
+    fn wanted() -> StaticRoute<'static> {
+        let next_hop = "172.50.0.13".parse().unwrap();
+        StaticRoute { cluster_name: "c_1", cluster_uid: Some("uid"), node: "n1", network: "100.96.0.0/24", next_hop }
+    }
+
+    #[test]
+    fn a_display_name_shows_the_node_only_as_this_program_writes_it() {
+        let own = wanted().object();
+        assert_eq!(node_of_display_name(&own, "c_1"), Some("n1"));
+        for (name, cluster) in [
+            ("c_1_n1_100.96.0.0/24", "c"),
+            ("c_1_n1_100.96.1.0/24", "c_1"),
+            ("c_1__100.96.0.0/24", "c_1"),
+            ("c_1_100.96.0.0/24", "c_1"),
+            ("n1", "c_1"),
+            ("", "c_1"),
+        ] {
+            let object = object(json!({"display_name": name, "network": "100.96.0.0/24"}));
+            assert_eq!(node_of_display_name(&object, cluster), None, "{name}");
+        }
     }
 }

@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ccm::cloud::Error;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::Value;
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{HierarchicalPatch, Model, Trouble};
+use support::fake_nsx::{Behaviour, HierarchicalPatch, Model, Trouble};
 
 use super::world::*;
 use crate::routes::world::node;
@@ -243,4 +244,39 @@ async fn without_an_answer_nothing_is_absent() {
     assert_eq!(world.objects("lb-virtual-servers").len(), 2);
     until_done("it is deleted", &world, async || world.delete(&one).await).await;
     assert_eq!(world.objects("lb-virtual-servers").len(), 1);
+}
+
+/// Each page comes in time, and all of them together take too long.
+#[tokio::test]
+async fn a_reading_that_takes_longer_than_ten_minutes_fails_and_those_that_wait_learn_it() {
+    let behaviour = Behaviour { page_limit: 1, ..Behaviour::USUAL };
+    let pool = |number: usize| format!("/infra/lb-pools/by-hand-{number}");
+    let model = (0..60).fold(Model::small().behaviour(behaviour), |model, number| {
+        model.object(&pool(number), serde_json::json!({"display_name": format!("by hand {number}")}))
+    });
+    let world = World::with(model, Some(UID), config()).await;
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    // The connection is open then.
+    assert!(matches!(world.try_ensure(&one).await, Err(Error::Pending { .. })));
+    support::eventually("the login", crate::world::SOON, async || match world.fake.counts().of("LIST lb-pools") {
+        0 => Err(0),
+        _ => Ok(()),
+    })
+    .await;
+    world.fake.delay_calls(Duration::from_secs(20));
+    let announced = world.announcement_within(&one, Duration::from_secs(900));
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    announced.await;
+    tokio::time::resume();
+    assert!((560..660).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    world.fake.delay_calls(Duration::ZERO);
+    let announced = world.announcement("ns/s");
+    let error = world.try_ensure(&one).await.unwrap_err();
+    assert_eq!(word(&error), "NSXUnavailable");
+    assert!(error.to_string().contains("not complete after 10 minutes"), "{error}");
+    // The next reading serves it. One of its calls may still be late.
+    advance(Duration::from_secs(20)).await;
+    announced.await;
+    assert!(world.ensure(&one).await.is_ok());
 }

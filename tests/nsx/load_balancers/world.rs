@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ccm::clients::nsx::Timeouts;
 use ccm::cloud::{
-    ClusterReads, Error, LiveReads, LoadBalancer as _, LoadBalancerFleet as _, ServiceEvent, WritePermit,
+    ClusterEvents, ClusterReads, Error, LiveReads, LoadBalancer as _, LoadBalancerFleet as _, ServiceEvent, WritePermit,
 };
 use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool, Profile, Size};
 use ccm::providers::vsphere::load_balancer::orphans::Policy;
@@ -161,7 +161,7 @@ impl World {
         let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
         let backend = Arc::new(backend::Nsx::new(client(&fake, Timeouts::default()), batches));
         let leads = watch::Sender::new(true);
-        let balancers = Arc::new(LoadBalancers::new(
+        let balancers = LoadBalancers::new(
             config.clone(),
             name,
             Settings { adoption, orphans: Policy::Delete },
@@ -169,7 +169,8 @@ impl World {
             nodes,
             live,
             Leads::new(vec![leads.subscribe()]),
-        ));
+        );
+        let balancers = Arc::new(balancers.with_events(Arc::clone(&cluster) as Arc<dyn ClusterEvents>));
         let stop = CancellationToken::new();
         let (runs, until) = (Arc::clone(&balancers), stop.clone());
         drop(tokio::spawn(async move { runs.run(&until).await }));
@@ -245,12 +246,23 @@ impl World {
         panic!("the call does not end");
     }
 
+    /// Completes when this Service is announced from now on, which takes no longer than this.
+    pub fn announcement_within(&self, service: &Service, limit: Duration) -> impl Future<Output = ()> {
+        let name = |part: &Option<String>| part.clone().unwrap_or_default();
+        let key = format!("{}/{}", name(&service.metadata.namespace), name(&service.metadata.name));
+        self.announced(&key, limit)
+    }
+
     /// Completes when this Service is announced from now on.
     pub fn announcement(&self, key: &str) -> impl Future<Output = ()> {
+        self.announced(key, SOON)
+    }
+
+    fn announced(&self, key: &str, limit: Duration) -> impl Future<Output = ()> + use<> {
         let (mut events, key) = (self.balancers.subscribe(), key.to_owned());
         let is_of = move |event: &ServiceEvent| matches!(event, ServiceEvent::Service { namespace, name } if format!("{namespace}/{name}") == key);
         let announced = async move { while !events.next().await.is_some_and(|event| is_of(&event)) {} };
-        async { tokio::time::timeout(SOON, announced).await.expect("the Service is announced") }
+        async move { tokio::time::timeout(limit, announced).await.expect("the Service is announced") }
     }
 
     /// What is announced from now on, until the result is called.

@@ -5,7 +5,7 @@ use crate::providers::vsphere::load_balancer::LATER;
 use crate::providers::vsphere::load_balancer::backend::{Backend, Scope};
 use crate::providers::vsphere::reason;
 use futures::future::OptionFuture;
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -13,6 +13,8 @@ use tracing::info;
 const BETWEEN: Duration = Duration::from_secs(10);
 /// After failures in a row the pause grows up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long one reading may take. Each call and each page has a limit of its own; those of many pages add up to hours.
+const LIMIT: Duration = Duration::from_secs(600);
 /// After this time everything is read again, with groups and persistence profiles.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 
@@ -111,8 +113,8 @@ impl Inventory {
 
     async fn read(&self, backend: &dyn Backend, layout: &Layout, scope: &Scope) {
         let begun = self.begin_reading();
-        let shown = self.read_all(backend, layout, scope, &begun).await;
-        self.end_reading(&begun, shown);
+        let shown = timeout(LIMIT, self.read_all(backend, layout, scope, &begun)).await;
+        self.end_reading(&begun, shown.unwrap_or_else(|_| Err(too_long())));
     }
 
     async fn read_all(
@@ -253,6 +255,16 @@ impl Inventory {
             self.announce(&std::mem::take(&mut state.waiting));
         }
     }
+}
+
+/// A reading that did not end.
+fn too_long() -> Error {
+    let limit = LIMIT.as_secs() / 60;
+    let message = format!(
+        "list the load balancer objects in NSX: the list is not complete after {limit} minutes; expected an NSX Manager that \
+         answers each page within seconds"
+    );
+    Error::Failed { reason: reason::NSXUnavailable, message, after: None }
 }
 
 /// Whether NSX refuses this list alone: the id may be from a tag that was edited by hand.

@@ -58,6 +58,17 @@ pub enum Error {
         /// How long to wait.
         after: Duration,
     },
+    /// The cloud refused what was to be written, and may refuse it again. Try again after exactly this time, or as soon as
+    /// something else is to be written: with other Nodes, or for an object that has changed.
+    #[error("{message}")]
+    Refused {
+        /// The word for what is wrong.
+        reason: Reason,
+        /// What was refused, and why.
+        message: String,
+        /// How long to wait.
+        after: Duration,
+    },
     /// Not done, for a reason that the provider has a word for.
     #[error("{message}")]
     Failed {
@@ -106,7 +117,10 @@ impl Error {
             Error::RetryAfter { .. } | Error::Pending { .. } | Error::Unavailable { .. } | Error::NotLeader => {
                 reason::CloudUnavailable
             }
-            Error::Invalid { reason, .. } | Error::Exhausted { reason, .. } | Error::Failed { reason, .. } => *reason,
+            Error::Invalid { reason, .. }
+            | Error::Exhausted { reason, .. }
+            | Error::Refused { reason, .. }
+            | Error::Failed { reason, .. } => *reason,
             Error::Denied { .. } => reason::NoPermission,
             Error::Other { .. } => reason::CloudError,
         }
@@ -115,12 +129,18 @@ impl Error {
     /// How long to wait before the next try, where the provider says so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Error::RetryAfter { after, .. } | Error::Pending { after, .. } | Error::Exhausted { after, .. } => {
-                Some(*after)
-            }
+            Error::RetryAfter { after, .. }
+            | Error::Pending { after, .. }
+            | Error::Exhausted { after, .. }
+            | Error::Refused { after, .. } => Some(*after),
             Error::Failed { after, .. } => *after,
             _ => None,
         }
+    }
+
+    /// Whether the failure is about what was to be written, so that something else may succeed at once.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Error::Invalid { .. } | Error::Refused { .. })
     }
 
     /// An [`Error::Other`] without a source.
@@ -140,6 +160,7 @@ mod tests {
         for (error, expected) in [
             (Error::Invalid { reason, message: message.clone() }, (reason, None)),
             (Error::Exhausted { reason, message: message.clone(), after }, (reason, Some(after))),
+            (Error::Refused { reason, message: message.clone(), after }, (reason, Some(after))),
             (Error::RetryAfter { message: message.clone(), after }, (reason::CloudUnavailable, Some(after))),
             (Error::Pending { message: message.clone(), after }, (reason::CloudUnavailable, Some(after))),
             (Error::Failed { reason, message: message.clone(), after: None }, (reason, None)),

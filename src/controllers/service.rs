@@ -160,10 +160,9 @@ impl Reconciler for Sync {
         key == ROUND
     }
 
-    /// Rounds of node updates.
+    /// Rounds of node updates, and the syncs that follow from them.
     async fn next_key(&self) -> String {
-        self.rounds.next().await;
-        ROUND.to_owned()
+        self.rounds.next().await.unwrap_or_else(|| ROUND.to_owned())
     }
 
     async fn reconcile(self: Arc<Self>, key: String) -> Outcome {

@@ -19,6 +19,8 @@ pub struct Held {
     pub(super) retry: Retry,
     /// The action that failed, from which the Event's reason follows.
     pub(super) action: Action,
+    /// See [`Error::is_refusal`].
+    pub(super) is_refusal: bool,
 }
 
 /// An action for a Service.
@@ -47,7 +49,7 @@ pub(super) enum Stop {
 
 impl Held {
     pub(super) fn new(reason: Reason, message: impl Into<String>, retry: Retry) -> Self {
-        Self { reason, message: message.into(), retry, action: Action::Sync }
+        Self { reason, message: message.into(), retry, action: Action::Sync, is_refusal: false }
     }
 
     pub(super) fn with(self, action: Action) -> Self {
@@ -56,7 +58,7 @@ impl Held {
 
     /// Of a call to the cloud. [`Error::NotLeader`] is no failure of a Service.
     pub(super) fn by_cloud(error: &Error) -> Self {
-        Self::new(error.reason(), chain(error), Retry::of(error))
+        Self { is_refusal: error.is_refusal(), ..Self::new(error.reason(), chain(error), Retry::of(error)) }
     }
 
     /// The reason and the message of the Event, as in the Go program, with the reason of the failure at the end.

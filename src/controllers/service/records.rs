@@ -46,6 +46,8 @@ struct Record {
     rejection: Option<Rejection>,
     /// The inputs of the ensure or delete in progress, which may be waiting for a retry.
     attempted: Option<Inputs>,
+    /// The Nodes that the ensure in progress, or the last one, was called with; nothing for a deletion.
+    tried: Option<Arc<NodeSet>>,
     /// The failures of that attempt.
     failure: Option<Failure>,
     /// The Event `EnsuringLoadBalancer` or `DeletingLoadBalancer` of that attempt was recorded.
@@ -84,6 +86,8 @@ enum Backends {
 struct Failure {
     failures: Failures,
     not_before: Option<Instant>,
+    /// The Nodes, if the cloud refused what was to be written with them: nothing keeps others from being tried.
+    refused: Option<Arc<NodeSet>>,
 }
 
 impl Failure {
@@ -94,8 +98,14 @@ impl Failure {
         pause
     }
 
-    fn is_over(&self, at: Instant) -> bool {
-        self.not_before.is_none_or(|end| end <= at)
+    /// Whether the cloud may be called with these Nodes.
+    fn is_over(&self, set: &Arc<NodeSet>, at: Instant) -> bool {
+        self.is_of_others(set) || self.not_before.is_none_or(|end| end <= at)
+    }
+
+    /// Whether it is a refusal of other Nodes than these.
+    fn is_of_others(&self, set: &Arc<NodeSet>) -> bool {
+        self.refused.as_ref().is_some_and(|refused| !Arc::ptr_eq(refused, set) && refused != set)
     }
 }
 
@@ -166,16 +176,24 @@ impl Records {
     }
 
     /// Claims the Service for an ensure or delete with these inputs; without inputs, for the deletion of a vanished Service.
-    /// `None` while another call is in flight.
+    /// `None` while another call is in flight. `set` are the Nodes of now.
     ///
     /// # Errors
-    /// The rest of the backoff, if the last attempt had the same inputs and failed.
-    pub(super) fn claim(self: &Arc<Self>, key: &str, inputs: Option<&Inputs>) -> Result<Option<Claim>, Duration> {
+    /// The rest of the backoff, if the last attempt had the same inputs and failed, unless the cloud refused other Nodes.
+    pub(super) fn claim(
+        self: &Arc<Self>,
+        key: &str,
+        inputs: Option<&Inputs>,
+        set: &Arc<NodeSet>,
+    ) -> Result<Option<Claim>, Duration> {
         let at = Instant::now();
         let mut by_key = self.by_key.lock();
         let Some(record) = by_key.get_mut(key).filter(|record| !record.is_claimed) else { return Ok(None) };
         if record.attempted.as_ref() != inputs {
             (record.attempted, record.failure, record.is_announced) = (inputs.cloned(), None, false);
+        }
+        if record.failure.as_ref().is_some_and(|failure| failure.is_of_others(set)) {
+            record.failure = None;
         }
         let not_before = record.failure.as_ref().and_then(|failure| failure.not_before).filter(|end| *end > at);
         if let Some(not_before) = not_before {
@@ -223,11 +241,12 @@ impl Records {
         self.change(key, Record::begin_node_update);
     }
 
-    /// Call before an ensure or delete. Until it has succeeded and the status is written, the last ensure proves nothing.
-    pub(super) fn begin_change(&self, key: &str) {
+    /// Call before an ensure with these Nodes, or a delete. Until it has succeeded and the status is written, the last ensure
+    /// proves nothing.
+    pub(super) fn begin_change(&self, key: &str, set: Option<&Arc<NodeSet>>) {
         self.change(key, |record| {
             record.begin_node_update();
-            record.is_stale = true;
+            (record.is_stale, record.tried) = (true, set.cloned());
         });
     }
 
@@ -256,15 +275,19 @@ impl Records {
         is_news
     }
 
-    /// A node update failed. Returns the end of the backoff.
-    pub(super) fn node_update_failed(&self, key: &str, held: Held) -> Option<Instant> {
+    /// An update to these Nodes failed. Returns the end of the backoff.
+    pub(super) fn node_update_failed(&self, key: &str, set: &Arc<NodeSet>, held: Held) -> Option<Instant> {
         let at = Instant::now();
         // What is wrong with a Service is no reason to leave its Nodes as they are.
         let retry = if held.retry == Retry::OnChange { Retry::Backoff } else { held.retry };
         let mut not_before = None;
         self.change(key, |record| {
             let failure = record.node_failure.get_or_insert_default();
+            if failure.is_of_others(set) {
+                *failure = Failure::default();
+            }
             failure.count(retry, at);
+            failure.refused = held.is_refusal.then(|| Arc::clone(set));
             not_before = failure.not_before;
             record.nodes_held = Some(held);
         });
@@ -332,6 +355,7 @@ impl Records {
                 Some(held) => {
                     let failure = record.failure.get_or_insert_default();
                     pause = failure.count(held.retry, at);
+                    failure.refused = record.tried.clone().filter(|_| held.is_refusal);
                     if is_announced_again {
                         (failure.not_before, pause) = (None, Some(Duration::ZERO));
                     }
@@ -345,6 +369,13 @@ impl Records {
     /// Whether a round has to update the load balancer to these Nodes now.
     pub(super) fn is_due(&self, key: &str, set: &Arc<NodeSet>) -> bool {
         self.by_key.lock().get(key).is_some_and(|record| record.is_due(set, Instant::now()))
+    }
+
+    /// The Services whose ensure the cloud refused with other Nodes than these.
+    pub(super) fn refused_with_others(&self, set: &Arc<NodeSet>) -> Vec<String> {
+        let by_key = self.by_key.lock();
+        let is_it = |record: &Record| record.failure.as_ref().is_some_and(|failure| failure.is_of_others(set));
+        by_key.iter().filter(|(_, record)| is_it(record)).map(|(key, _)| key.clone()).collect()
     }
 
     /// Why the Service is not up to date. A reason of the Service itself takes precedence over one of its Nodes.
@@ -443,7 +474,7 @@ impl Record {
     }
 
     fn is_due(&self, set: &Arc<NodeSet>, at: Instant) -> bool {
-        let may_try = self.node_failure.as_ref().is_none_or(|failure| failure.is_over(at));
+        let may_try = self.node_failure.as_ref().is_none_or(|failure| failure.is_over(set, at));
         self.was_synced && !self.is_claimed && may_try && !self.has_nodes(set)
     }
 }
@@ -475,8 +506,8 @@ mod tests {
     fn ensured(nodes: &Arc<NodeSet>) -> (Arc<Records>, Inputs) {
         let (records, inputs) = (Arc::<Records>::default(), Inputs::of(&service(), &[""]));
         records.start(KEY, &service());
-        drop(records.claim(KEY, Some(&inputs)).unwrap());
-        records.begin_change(KEY);
+        drop(records.claim(KEY, Some(&inputs), &set("a")).unwrap());
+        records.begin_change(KEY, Some(nodes));
         records.nodes_updated(KEY, nodes);
         records.ensured(KEY, inputs.clone());
         records.synced(KEY, None);
@@ -487,7 +518,7 @@ mod tests {
     fn what_a_call_may_have_changed_is_in_doubt_until_it_has_ended_well() {
         let (records, inputs) = ensured(&set("a"));
         assert_eq!(records.start(KEY, &service()).record.ensured.as_ref(), Some(&inputs));
-        records.begin_change(KEY);
+        records.begin_change(KEY, None);
         let start = records.start(KEY, &service());
         assert_eq!((start.record.ensured.as_ref(), start.ensured.as_ref()), (None, Some(&inputs)));
         records.announced(None);
@@ -501,23 +532,23 @@ mod tests {
         let after = Duration::from_secs(42);
         let fail = || {
             records.start(KEY, &service());
-            drop(records.claim(KEY, Some(&inputs)).unwrap_or_else(|delay| panic!("{delay:?}")));
+            drop(records.claim(KEY, Some(&inputs), &set("a")).unwrap_or_else(|delay| panic!("{delay:?}")));
             records.synced(KEY, Some(&held(Retry::After(after))))
         };
         assert_eq!(fail(), Some(after));
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(records.claim(KEY, Some(&inputs)).err(), Some(Duration::from_secs(40)));
+        assert_eq!(records.claim(KEY, Some(&inputs), &set("a")).err(), Some(Duration::from_secs(40)));
         tokio::time::advance(Duration::from_secs(40)).await;
         records.start(KEY, &service());
-        let claim = records.claim(KEY, Some(&inputs)).unwrap();
-        assert!(claim.is_some() && records.claim(KEY, Some(&inputs)).unwrap().is_none(), "one at a time");
+        let claim = records.claim(KEY, Some(&inputs), &set("a")).unwrap();
+        assert!(claim.is_some() && records.claim(KEY, Some(&inputs), &set("a")).unwrap().is_none(), "one at a time");
         // Announced while the call is under way, which then fails.
         records.announced(Some(KEY));
         drop(claim);
         assert_eq!(records.synced(KEY, Some(&held(Retry::After(after)))), Some(Duration::ZERO));
-        assert!(records.claim(KEY, Some(&inputs)).unwrap().is_some());
+        assert!(records.claim(KEY, Some(&inputs), &set("a")).unwrap().is_some());
         fail();
-        assert!(records.claim(KEY, None).unwrap().is_some(), "another Service, so to say");
+        assert!(records.claim(KEY, None, &set("a")).unwrap().is_some(), "another Service, so to say");
     }
 
     #[test]
@@ -525,13 +556,13 @@ mod tests {
         let (records, _) = ensured(&set("a"));
         assert_eq!(records.held(KEY), None);
         let of_nodes = held(Retry::Backoff).with(Action::UpdateNodes);
-        records.node_update_failed(KEY, of_nodes.clone());
+        records.node_update_failed(KEY, &set("b"), of_nodes.clone());
         assert_eq!(records.held(KEY).as_ref(), Some(&of_nodes));
         records.synced(KEY, Some(&held(Retry::OnChange)));
         assert_eq!(records.held(KEY), Some(held(Retry::OnChange)));
         records.nodes_updated(KEY, &set("b"));
         assert_eq!(records.held(KEY), Some(held(Retry::OnChange)), "a node update mends no Service");
-        records.node_update_failed(KEY, of_nodes.clone());
+        records.node_update_failed(KEY, &set("b"), of_nodes.clone());
         records.synced(KEY, None);
         assert_eq!(records.held(KEY), Some(of_nodes));
         records.node_update_held(KEY, held(Retry::OnChange));
@@ -545,7 +576,7 @@ mod tests {
         let (records, _) = ensured(&one);
         for _ in 0..2 {
             records.begin_node_update(KEY);
-            records.node_update_failed(KEY, held(Retry::Backoff));
+            records.node_update_failed(KEY, &set("b"), held(Retry::Backoff));
         }
         records.begin_node_update(KEY);
         assert!(records.nodes_updated(KEY, &two) && !records.nodes_updated(KEY, &two));
@@ -560,7 +591,7 @@ mod tests {
             assert_eq!(due.claims.len(), 1);
             assert!(records.due(&two).claims.is_empty(), "it is claimed");
             records.begin_node_update(KEY);
-            records.node_update_failed(KEY, held(Retry::OnChange));
+            records.node_update_failed(KEY, &set("b"), held(Retry::OnChange));
             drop(due);
             let again = records.due(&two);
             assert!(again.claims.is_empty() && again.next == Some(Instant::now() + Duration::from_secs(pause)));
@@ -570,6 +601,33 @@ mod tests {
         assert_eq!(records.due(&one).claims.len(), 1);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn other_nodes_end_the_pause_after_a_refusal_and_no_other_pause() {
+        let (one, two, three) = (set("a"), set("b"), set("c"));
+        for is_refusal in [true, false] {
+            let held = |retry| Held { is_refusal, ..held(retry) };
+            let (records, inputs) = ensured(&one);
+            for _ in 0..3 {
+                records.node_update_failed(KEY, &two, held(Retry::OnChange));
+            }
+            assert!(!records.is_due(KEY, &two), "{is_refusal}: the same is refused again");
+            assert_eq!(records.is_due(KEY, &three), is_refusal);
+            records.node_update_failed(KEY, &three, held(Retry::OnChange));
+            tokio::time::advance(Duration::from_secs(5)).await;
+            assert_eq!(records.is_due(KEY, &three), is_refusal, "{is_refusal}: of other Nodes it is the first failure");
+
+            // The same for an ensure.
+            let (records, _) = ensured(&one);
+            records.begin_change(KEY, Some(&two));
+            assert!(records.claim(KEY, Some(&inputs), &two).unwrap().is_some());
+            records.synced(KEY, Some(&held(Retry::After(Duration::from_secs(300)))));
+            assert!(records.claim(KEY, Some(&inputs), &two).is_err());
+            assert_eq!(records.refused_with_others(&two), Vec::<String>::new());
+            assert_eq!(records.refused_with_others(&three).len(), usize::from(is_refusal));
+            assert_eq!(records.claim(KEY, Some(&inputs), &three).is_ok(), is_refusal);
+        }
+    }
+
     #[test]
     fn one_that_is_forgotten_during_a_call_stays_claimed() {
         let (records, inputs) = ensured(&set("a"));
@@ -577,9 +635,9 @@ mod tests {
         records.forget(KEY);
         assert!(!records.was_synced(KEY));
         records.start(KEY, &service());
-        assert!(records.claim(KEY, Some(&inputs)).unwrap().is_none());
+        assert!(records.claim(KEY, Some(&inputs), &set("a")).unwrap().is_none());
         drop(due);
-        assert!(records.claim(KEY, Some(&inputs)).unwrap().is_some());
+        assert!(records.claim(KEY, Some(&inputs), &set("a")).unwrap().is_some());
         records.forget(KEY);
         assert_eq!(records.keys(), Vec::<String>::new());
     }

@@ -1,5 +1,7 @@
 //! When a round of node updates begins: changes are gathered, so that one call serves many, and what failed is tried again.
+//! Syncs for which other Nodes are a reason follow a round, so that they are gathered, too.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -26,6 +28,8 @@ struct State {
     again_at: Option<Instant>,
     /// When the last round began.
     last_round: Option<Instant>,
+    /// The Services to sync.
+    syncs: BTreeSet<String>,
 }
 
 impl Rounds {
@@ -42,11 +46,20 @@ impl Rounds {
         self.changed.notify_one();
     }
 
-    /// Completes when a round is to begin. Safe to cancel.
-    pub(super) async fn next(&self) {
+    /// These Services are to be synced now.
+    pub(super) fn sync_soon(&self, keys: Vec<String>) {
+        self.state.lock().syncs.extend(keys);
+        self.changed.notify_one();
+    }
+
+    /// Completes when a round is to begin, or with the Service that is to be synced. Safe to cancel.
+    pub(super) async fn next(&self) -> Option<String> {
         loop {
             // Created before the state is read, so that no change is missed.
             let changed = self.changed.notified();
+            if let Some(key) = self.state.lock().syncs.pop_first() {
+                return Some(key);
+            }
             let Some(due) = self.due() else {
                 changed.await;
                 continue;
@@ -54,15 +67,16 @@ impl Rounds {
             tokio::select! {
                 () = changed => {}
                 () = tokio::time::sleep_until(due) => {
-                    *self.state.lock() = State { last_round: Some(Instant::now()), ..State::default() };
-                    return;
+                    let mut state = self.state.lock();
+                    (state.first_change, state.again_at, state.last_round) = (None, None, Some(Instant::now()));
+                    return None;
                 }
             }
         }
     }
 
     fn due(&self) -> Option<Instant> {
-        let State { first_change, again_at, last_round } = *self.state.lock();
+        let State { first_change, again_at, last_round, .. } = *self.state.lock();
         let due = first_change.map(|first| first + GATHER).into_iter().chain(again_at).min()?;
         Some(last_round.map_or(due, |last| due.max(last + SPACING)))
     }
@@ -71,6 +85,16 @@ impl Rounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn syncs_come_before_the_next_round_and_leave_its_time() {
+        let rounds = Rounds::default();
+        rounds.nodes_changed();
+        rounds.sync_soon(vec!["ns/b".to_owned(), "ns/a".to_owned(), "ns/b".to_owned()]);
+        let began = Instant::now();
+        assert_eq!((rounds.next().await.as_deref(), rounds.next().await.as_deref()), (Some("ns/a"), Some("ns/b")));
+        assert_eq!((rounds.next().await, began.elapsed()), (None, GATHER));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn changes_are_gathered_and_rounds_are_spaced() {
@@ -90,7 +114,7 @@ mod tests {
         for _ in 0..20 {
             tokio::select! {
                 _ = leave.tick() => rounds.nodes_changed(),
-                () = rounds.next() => count += 1,
+                _ = rounds.next() => count += 1,
             }
         }
         assert!(count <= 3, "{count}");

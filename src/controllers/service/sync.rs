@@ -136,7 +136,7 @@ impl Sync {
     }
 
     fn claim(&self, key: &str, inputs: Option<&Inputs>) -> Result<Claim, Stop> {
-        self.records.claim(key, inputs).map_err(Stop::Wait)?.ok_or(Stop::Wait(CLAIMED_PAUSE))
+        self.records.claim(key, inputs, &self.targets.current()).map_err(Stop::Wait)?.ok_or(Stop::Wait(CLAIMED_PAUSE))
     }
 
     async fn ensure(
@@ -166,7 +166,7 @@ impl Sync {
                 if is_news && self.records.begin_attempt_event(key) {
                     self.announce(&guarded, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
                 }
-                self.records.begin_change(key);
+                self.records.begin_change(key, Some(&targets.set));
                 let call = fleet.ensure_load_balancer(&self.permit, self.cluster(), &guarded, &targets.nodes);
                 let ingress = match within(CLOUD_LIMIT, call).await {
                     Ok(status) => Some(status.ingress.unwrap_or_default()),
@@ -232,7 +232,7 @@ impl Sync {
         if is_ours && self.records.begin_attempt_event(key) {
             self.announce(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
-        self.records.begin_change(key);
+        self.records.begin_change(key, None);
         nothing_left(within(CLOUD_LIMIT, fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), &live)))
             .await?;
         if !is_ours {

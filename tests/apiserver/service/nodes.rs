@@ -245,3 +245,32 @@ async fn an_announcement_about_all_ensures_each_again() {
     let events = run.events("b").await;
     assert_eq!(events, ["EnsuredLoadBalancer", "EnsuringLoadBalancer"], "nothing changed");
 }
+
+/// What the cloud refused once is not what it gets with other Nodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_nodes_end_the_pause_after_a_refusal() {
+    let refused = || Error::Refused {
+        reason: reason::CloudError,
+        message: "one member too many".into(),
+        after: Duration::from_secs(3600),
+    };
+    let run = Run::start(&Memory::default()).await;
+    run.with_node("n1").await;
+    run.with_node("n2").await;
+    run.create_ensured(&["a"]).await;
+    run.wait_for_nodes(&[run.node_name("n1"), run.node_name("n2")]).await;
+    run.cloud.fail(Call::UpdateNodes, refused);
+    run.with_node("n3").await;
+    run.wait_for_event("a", "UpdateLoadBalancerFailed").await;
+    run.cloud.end_failures(Call::UpdateNodes);
+    run.delete_node("n2").await;
+    run.wait_for_nodes(&[run.node_name("n1"), run.node_name("n3")]).await;
+
+    // A load balancer that was refused as a whole is tried again, too.
+    run.cloud.fail(Call::EnsureLoadBalancer, refused);
+    run.create("b", json!({}), spec("TCP")).await;
+    run.wait_for_event("b", "SyncLoadBalancerFailed").await;
+    run.cloud.end_failures(Call::EnsureLoadBalancer);
+    run.delete_node("n3").await;
+    run.wait("it is ensured", "b", |service| !ingress(service).is_empty()).await;
+}

@@ -10,6 +10,7 @@ use support::fake_nsx::go::{GoBalancer, TCP_PROFILE};
 use support::fake_nsx::{Model, Trouble};
 
 use super::world::*;
+use crate::routes::world::node;
 use crate::world::advance;
 
 /// When something is tried again that somebody has to change first.
@@ -51,7 +52,7 @@ async fn an_answer_that_is_not_known_is_tried_again_after_five_minutes() {
             Ok(status) => world.ensure(&moved(&with_status(one, status), &[("TCP", 81, 30080)])).await.unwrap_err(),
             Err(error) => error,
         };
-        assert!(matches!(failed, Error::Failed { .. }), "{operation}: {failed:?}");
+        assert!(matches!(failed, Error::Refused { .. }), "{operation}: {failed:?}");
         assert_eq!((word(&failed).as_str(), failed.retry_after()), ("NSXRefused", Some(LATER)));
     }
 }
@@ -310,4 +311,31 @@ async fn a_change_that_cannot_have_an_effect_ends_soon() {
     let error = world.ensure(&moved(&one, &[("TCP", 80, 30090)])).await.unwrap_err();
     let sent = world.sent();
     assert!(error.to_string().contains(server.as_str()) && sent.len() < 50, "{error}: {sent:?}");
+}
+
+/// Dead Nodes leave a pool that NSX refuses with its new ones.
+#[tokio::test]
+async fn members_that_go_leave_a_pool_that_nsx_refuses_with_the_new_ones() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    let members = || World::members(&world.objects("lb-pools")[0]);
+    let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<std::collections::BTreeSet<_>>();
+    world.cluster.remove("n2");
+    world.cluster.put(node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.3")]));
+    world.fake.next("PUT lb-pools", Trouble::error(400, Some(23_500)));
+    world.sent();
+    let results = world.update(&[&one]).await;
+    assert!(results[0].as_ref().is_err_and(|error| error.is_refusal()), "{results:?}");
+    assert_eq!(members(), named(&["10.0.0.1"]));
+    assert_eq!(world.sent(), ["LIST lb-pools", "PUT lb-pools", "PUT lb-pools"]);
+    assert!(world.update(&[&one]).await[0].is_ok());
+    assert_eq!(members(), named(&["10.0.0.1", "10.0.0.3"]));
+
+    // A pool is never emptied for it: what it has may serve still.
+    world.cluster.remove("n1");
+    world.cluster.remove("n3");
+    world.cluster.put(node("n4", "uid-4", &[], &[("InternalIP", "10.0.0.4")]));
+    world.fake.next("PUT lb-pools", Trouble::error(400, Some(23_500)));
+    assert!(world.update(&[&one]).await[0].is_err());
+    assert_eq!(members(), named(&["10.0.0.1", "10.0.0.3"]));
 }

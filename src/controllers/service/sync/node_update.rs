@@ -29,6 +29,7 @@ impl Sync {
         let Some(fleet) = self.fleet() else { return Outcome::Nothing };
         let began = Instant::now();
         let set = self.targets.current();
+        self.rounds.sync_soon(self.records.refused_with_others(&set));
         let due = self.records.due(&set);
         if let Some(next) = due.next {
             self.rounds.again_at(next);
@@ -98,7 +99,7 @@ impl Sync {
                 Err(error) => {
                     let held = Held::by_cloud(&error).with(Action::UpdateNodes);
                     let held = Held { message: failure_message(&targets.nodes, &held.message), ..held };
-                    if let Some(next) = self.records.node_update_failed(&key, held.clone()) {
+                    if let Some(next) = self.records.node_update_failed(&key, &targets.set, held.clone()) {
                         self.rounds.again_at(next);
                     }
                     Err(held)

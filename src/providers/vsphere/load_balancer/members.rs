@@ -83,6 +83,15 @@ pub fn set(pool: &mut Object, wanted: &[Member], cluster: &str) -> bool {
     is_changed
 }
 
+/// How many members of a pool stay that is to have these, if it loses some and gets others. They are the first ones of
+/// [`merged`]. `None` also if none stays: a pool is not emptied unless it is to be empty.
+pub fn staying(pool: &Object, wanted: &[Member]) -> Option<usize> {
+    let existing = addresses_of(pool.0.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default());
+    let wanted: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
+    let count = existing.intersection(&wanted).count();
+    (count > 0 && count < existing.len() && count < wanted.len()).then_some(count)
+}
+
 fn address_of(member: &Value) -> Option<IpAddr> {
     member.get("ip_address")?.as_str().and_then(parse_ip)
 }
@@ -120,6 +129,28 @@ mod tests {
         let merged = merged(&existing, &wanted, "c");
         assert_eq!(merged, [kept, new]);
         assert!(are_equal(&addresses_of(&merged), &wanted));
+    }
+
+    #[test]
+    fn members_that_stay_are_counted_where_some_go_and_others_come() {
+        let wanted = [member("n1", "10.0.0.1"), member("n3", "10.0.0.3")];
+        for (existing, expected) in [
+            (&["10.0.0.1", "10.0.0.2"][..], Some(1)),
+            (&["10.0.0.2", "10.0.0.3", "10.0.0.4"], Some(1)),
+            (&["10.0.0.1"], None),
+            (&["10.0.0.1", "10.0.0.2", "10.0.0.3"], None),
+            (&["10.0.0.2"], None),
+            (&[], None),
+        ] {
+            let members: Vec<Value> = existing.iter().map(|address| json!({"ip_address": address})).collect();
+            let mut pool = Object(serde_json::from_value(json!({"members": members})).unwrap());
+            assert_eq!(staying(&pool, &wanted), expected, "{existing:?}");
+            if let Some(count) = expected {
+                set(&mut pool, &wanted, "c");
+                let first: Vec<_> = pool.0["members"].as_array().unwrap()[..count].to_vec();
+                assert!(addresses_of(&first).is_subset(&addresses_of(&members)), "{existing:?}");
+            }
+        }
     }
 
     proptest! {

@@ -398,11 +398,11 @@ fn is_part(path: &str) -> bool {
         .any(|parent| path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/')))
 }
 
-/// The failure of a call. A request that NSX does not accept is repeated: another object may be the cause, or an answer that
-/// this program does not know.
+/// The failure of a call. A request that NSX does not accept is repeated, sooner with other Nodes: another object may be the
+/// cause, or an answer that this program does not know.
 fn failed(doing: &str, owner: Option<&str>, error: &client::Error) -> Error {
     match nsx::failed(doing, owner, error) {
-        Error::Invalid { reason, message } => Error::Failed { reason, message, after: Some(LATER) },
+        Error::Invalid { reason, message } => Error::Refused { reason, message, after: LATER },
         other => other,
     }
 }

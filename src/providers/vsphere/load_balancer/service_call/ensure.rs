@@ -591,7 +591,10 @@ fn named_pool(target: &Target) -> Option<String> {
 fn joined(first: Error, second: Error) -> Error {
     let message = format!("{}; {}", chain(&first), chain(&second));
     let after = first.retry_after().into_iter().chain(second.retry_after()).min();
-    Error::Failed { reason: first.reason(), message, after }
+    match (after, first.is_refusal() || second.is_refusal()) {
+        (Some(after), true) => Error::Refused { reason: first.reason(), message, after },
+        (after, _) => Error::Failed { reason: first.reason(), message, after },
+    }
 }
 
 fn has_no_address(target: &Target) -> bool {

@@ -1,12 +1,14 @@
 //! Other nodes behind many pools: the pools are read once and those that change are written together.
 //!
 //! A stale revision reads and plans the pools of the request again. Another refusal halves it until the bad pool is alone.
-//! Where NSX does not take such requests, pools are written one by one.
+//! Where NSX does not take such requests, pools are written one by one. A pool that NSX refuses with its new members loses
+//! those that are to go, all the same.
 
 use std::sync::atomic::Ordering;
 
 use futures::StreamExt as _;
-use tracing::warn;
+use serde_json::Value;
+use tracing::{debug, warn};
 
 use super::*;
 use crate::base::error_chain::chain;
@@ -28,6 +30,8 @@ struct Round<'a> {
     record: Record<'a>,
     /// What is to be done, by path.
     open: BTreeMap<Box<str>, PoolUpdate>,
+    /// How many members stay, the first ones, of each pool that loses some and gets others, by path.
+    staying: BTreeMap<Box<str>, usize>,
     failed: BTreeMap<Box<str>, Error>,
 }
 
@@ -58,7 +62,8 @@ impl Nsx {
         record: Record<'_>,
     ) -> BTreeMap<Box<str>, Error> {
         let (permit, failed) = (permit_of(permit), BTreeMap::new());
-        let mut round = Round { nsx: self, permit, layout, record, open: updates, failed };
+        let staying = BTreeMap::new();
+        let mut round = Round { nsx: self, permit, layout, record, open: updates, staying, failed };
         for _ in 0..ATTEMPTS {
             if round.open.is_empty() {
                 break;
@@ -128,6 +133,10 @@ impl Round<'_> {
     fn planned(&mut self, mut object: Object) -> Option<Object> {
         let update = self.open.get(object.path())?;
         let is_known = Marks::read(&object, self.layout).as_ref() == Some(&update.marks);
+        match members::staying(&object, &update.members) {
+            Some(count) => drop(self.staying.insert(object.path().into(), count)),
+            None => drop(self.staying.remove(object.path())),
+        }
         if is_known && members::set(&mut object, &update.members, &self.layout.cluster) {
             let (namespace, name) = update.marks.service.split_once('/').unwrap_or_default();
             let owner = Owner { namespace, name, uid: &update.service_uid };
@@ -203,10 +212,26 @@ impl Round<'_> {
                 Err(error) => {
                     result.is_any_denied |= error.kind == Failure::NoPermission;
                     self.fail(object.path(), of_pool(&object, &error));
+                    if error.kind == Failure::BadRequest {
+                        self.remove_members(object).await;
+                    }
                 }
             }
         }
         result
+    }
+
+    /// NSX refused a pool, maybe for its new members: those that are to go are removed without adding any. A failure is no news.
+    async fn remove_members(&mut self, mut object: Object) {
+        let Some(count) = self.staying.remove(object.path()) else { return };
+        if let Some(members) = object.0.get_mut("members").and_then(Value::as_array_mut) {
+            members.truncate(count);
+        }
+        let write = Write { permit: &self.permit };
+        match self.nsx.client.put(write, object.path(), Calls::of(Kind::Pool).put, &object).await {
+            Ok(stored) => (self.record)(Change::Entered(Kind::Pool, stored)),
+            Err(error) => debug!("cannot remove members of the pool {}: {error}", object.path()),
+        }
     }
 
     fn written(&mut self, object: Object) {

@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use std::sync::Arc;
 
-pub use cluster::{ClusterReads, LiveReads, NodeChange};
+pub use cluster::{ClusterEvents, ClusterReads, LiveReads, NodeChange};
 pub use error::Error;
 pub use instances::{
     FoundBy, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, Power, PowerState,

@@ -18,7 +18,7 @@ use crate::clients::vim;
 use crate::cloud::CloudProvider;
 use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::Cluster;
-use crate::kubernetes::leader_election::LeaseObject;
+use crate::kubernetes::leader_election::{LeaseEvents, LeaseObject};
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
 use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, Vcenter};
 use crate::providers::vsphere::credentials::Offers;
@@ -62,7 +62,9 @@ pub fn build(
     let options = Options { api_server: parts.api_server.clone(), ..vsphere.options.clone() };
     nsx::warn_of_cluster_name(settings, &vsphere.cloud_config);
     let name = settings.services.cluster_name.as_str();
-    let setup = nsx::setup(&connections.nsx, Arc::clone(&ledger) as _, cluster.clone(), &vsphere.nsx, name, parts);
+    let events = Arc::new(LeaseEvents { lease: lease(settings, parts), recorder: parts.events.clone() });
+    let setup =
+        nsx::setup(&connections.nsx, Arc::clone(&ledger) as _, cluster.clone(), events, &vsphere.nsx, name, parts);
     let (provider, tracker) = Provider::new(options, connect, ledger, cluster, &stop);
     let provider = Arc::new(provider.with_nsx(setup));
     let reports = Arc::downgrade(&provider);
@@ -78,11 +80,7 @@ pub fn build(
         standby: settings.standby,
         leads: parts.leadership.watch(),
         events: parts.events.clone(),
-        lease: LeaseObject {
-            client: parts.clients.auxiliary.clone(),
-            namespace: settings.lease.namespace.clone(),
-            name: settings.lease.name.clone(),
-        },
+        lease: lease(settings, parts),
         metrics: ReloadMetrics::register(registry)?,
         lacks_cluster_cidr: settings.routes.as_ref().is_some_and(|routes| routes.networks.is_empty()),
     };
@@ -95,6 +93,15 @@ pub fn build(
     Sessions::register(registry, reports)?;
     show_vcenters(&provider, &parts.checks);
     Ok(provider)
+}
+
+/// What Events are about that are about no single object.
+fn lease(settings: &Settings, parts: &Parts) -> LeaseObject {
+    LeaseObject {
+        client: parts.clients.auxiliary.clone(),
+        namespace: settings.lease.namespace.clone(),
+        name: settings.lease.name.clone(),
+    }
 }
 
 /// Beside the Lease of the leader election, whose rights suffice.

@@ -1,4 +1,5 @@
-//! The few things a provider may ask of the Kubernetes cluster: cached Nodes, and reads of the API server itself.
+//! The few things a provider may ask of the Kubernetes cluster: cached Nodes, reads of the API server itself, and Events about
+//! the cluster.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -6,6 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use std::sync::Arc;
 
 use super::presence::{Presence, Unknown};
+use super::reason::Reason;
 
 /// Reads of the cluster, implemented over the shared caches and handed to the provider by `app`.
 ///
@@ -41,6 +43,13 @@ pub trait LiveReads: Send + Sync {
     /// # Errors
     /// Why it is not known, also if there is no such namespace.
     async fn cluster_uid(&self) -> Result<String, Unknown>;
+}
+
+/// Events about the cluster as a whole, for what is about no single object.
+#[async_trait]
+pub trait ClusterEvents: Send + Sync {
+    /// Records a warning with this reason. It may be lost; whoever calls logs it, too.
+    async fn warn(&self, reason: Reason, message: &str);
 }
 
 /// A change of the nodes this process looks after.

@@ -10,6 +10,7 @@ mod standby;
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -23,6 +24,7 @@ use super::call::{CallError, limited};
 use super::events::{EventType, Recorder};
 use super::leadership::{Holder, Leadership, Sent, WallClock};
 use crate::base::error_chain::chain;
+use crate::cloud::{ClusterEvents, Reason};
 use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
 use config::ACQUIRE_JITTER;
@@ -511,6 +513,21 @@ impl LeaseObject {
         let what = format!("get lease {}/{}", self.namespace, self.name);
         let metadata = limited(&what, UID_LIMIT, leases.get(&self.name)).await.map(|lease| lease.metadata).ok();
         reference(&self.namespace, &self.name, metadata.and_then(|metadata| metadata.uid))
+    }
+}
+
+/// Events about the cluster are those about the Lease of the election: the process knows no object that is more its own.
+pub struct LeaseEvents {
+    /// What they are about.
+    pub lease: LeaseObject,
+    /// Records them.
+    pub recorder: Recorder,
+}
+
+#[async_trait]
+impl ClusterEvents for LeaseEvents {
+    async fn warn(&self, reason: Reason, message: &str) {
+        self.recorder.event(&self.lease.reference().await, EventType::Warning, reason.as_str(), message);
     }
 }
 

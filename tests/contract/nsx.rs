@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
 use ccm::clients::nsx::{Scheme, Timeouts};
-use ccm::cloud::{AbsenceProof, CloudProvider, LiveReads, Presence, Unknown, reason};
+use ccm::cloud::{AbsenceProof, CloudProvider, ClusterEvents, LiveReads, Presence, Reason, Unknown, reason};
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::config::{Nsx, NsxLogin};
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
@@ -101,6 +101,11 @@ impl LiveReads for Live {
     }
 }
 
+#[async_trait]
+impl ClusterEvents for Live {
+    async fn warn(&self, _reason: Reason, _message: &str) {}
+}
+
 impl NsxWorld {
     async fn start(folder: &TempDir) -> Self {
         let vcenter = FakeVcenter::start(Model::small()).await;
@@ -114,6 +119,7 @@ impl NsxWorld {
                 ledger: Arc::new(Ledger::new(MemoryStore::default())),
                 nodes,
                 live: Arc::new(Live),
+                events: Arc::new(Live),
                 leads: Leads::new(vec![watch::Sender::new(true).subscribe()]),
                 calls_per_second: 80,
                 adoption: Adoption::AsIs,

@@ -13,8 +13,8 @@ use crate::base::error_chain::chain;
 use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings, TlsTrust, WeakClient};
 use crate::clients::nsx::{Scheme, Timeouts};
 use crate::clients::vim;
-use crate::cloud::ClusterReads;
 use crate::cloud::login_ledger::LoginLedger;
+use crate::cloud::{ClusterEvents, ClusterReads};
 use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::LiveApi;
 use crate::providers::vsphere::config::{Nsx, NsxLogin};
@@ -220,6 +220,7 @@ pub(super) fn setup(
     connect: &Arc<NsxConnection>,
     ledger: Arc<dyn LoginLedger>,
     nodes: Arc<dyn ClusterReads>,
+    events: Arc<dyn ClusterEvents>,
     settings: &NsxSettings,
     cluster: &str,
     parts: &Parts,
@@ -230,6 +231,7 @@ pub(super) fn setup(
         ledger,
         nodes,
         live: Arc::new(LiveApi::new(parts.clients.auxiliary.clone())),
+        events,
         leads: Leads::new(leads.map(|leadership| leadership.watch()).collect()),
         calls_per_second: settings.calls_per_second,
         adoption: settings.adoption,

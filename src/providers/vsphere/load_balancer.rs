@@ -51,8 +51,8 @@ use super::reason;
 use super::routes::Adoption;
 use crate::cloud::service::ANNOTATION_SOURCE_RANGES;
 use crate::cloud::{
-    ClusterReads, Error, Handling, LiveReads, LoadBalancer, LoadBalancerFleet, NO_NODES, Reason, ServiceEvent,
-    WritePermit,
+    ClusterEvents, ClusterReads, Error, Handling, LiveReads, LoadBalancer, LoadBalancerFleet, NO_NODES, Reason,
+    ServiceEvent, WritePermit,
 };
 
 /// What does not work without the UID of the cluster.
@@ -116,6 +116,13 @@ impl LoadBalancers {
         let cleanup = Cleanup::new(orphans, Arc::clone(&live));
         let (cluster, inventory, uid) = (cluster.into(), Inventory::new(leads), ClusterUid::new(live, WITHOUT_UID));
         Self { config, cluster, backend, inventory, adoption, cleanup, nodes, uid }
+    }
+
+    /// Reports what concerns the whole cluster there, beside the log.
+    #[must_use]
+    pub fn with_events(mut self, events: Arc<dyn ClusterEvents>) -> Self {
+        self.cleanup.events = Some(events);
+        self
     }
 
     /// Reads what there is whenever a sync asks for it, and now and then. Ends with `stop`.

@@ -11,7 +11,7 @@ use super::nsx::{Facts, Gate, Leads, Source};
 use crate::clients::http;
 use crate::clients::nsx::{Client, Pace, Timeouts};
 use crate::cloud::login_ledger::LoginLedger;
-use crate::cloud::{ClusterReads, LiveReads};
+use crate::cloud::{ClusterEvents, ClusterReads, LiveReads};
 use crate::providers::vsphere::config::{Config, Nsx, NsxLogin, Part};
 use crate::providers::vsphere::load_balancer::orphans::Policy;
 use crate::providers::vsphere::load_balancer::{self, LoadBalancers, backend};
@@ -43,6 +43,8 @@ pub struct Setup {
     pub nodes: Arc<dyn ClusterReads>,
     /// Reads of the API server.
     pub live: Arc<dyn LiveReads>,
+    /// Events about the cluster.
+    pub events: Arc<dyn ClusterEvents>,
     /// Whether a controller that uses NSX may work here.
     pub leads: Leads,
     /// The most calls a second.
@@ -157,12 +159,13 @@ impl Parts {
         if connected.balancers.as_ref().is_some_and(|(balancers, _)| balancers.is_configured_as(wanted)) {
             return None;
         }
-        let Setup { cluster, adoption, orphans, batches, nodes, live, leads, .. } = &self.setup;
+        let Setup { cluster, adoption, orphans, batches, nodes, live, events, leads, .. } = &self.setup;
         let settings = load_balancer::Settings { adoption: *adoption, orphans: *orphans };
         let backend = Arc::new(backend::Nsx::new(connected.client.clone(), *batches));
         let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
         let (config, cluster, leads) = (wanted.clone(), cluster.as_str(), leads.clone());
-        let balancers = Arc::new(LoadBalancers::new(config, cluster, settings, backend, nodes, live, leads));
+        let balancers = LoadBalancers::new(config, cluster, settings, backend, nodes, live, leads);
+        let balancers = Arc::new(balancers.with_events(Arc::clone(events)));
         let stop = connected.stop.child_token();
         if let Some((_, before)) = connected.balancers.replace((Arc::clone(&balancers), stop.clone())) {
             before.cancel();

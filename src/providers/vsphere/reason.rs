@@ -55,6 +55,8 @@ reasons! {
     NSXRefused,
     /// An object of NSX that the configuration or another object names does not exist.
     NSXObjectMissing,
+    /// NSX has load balancers of many Services that the API server does not have.
+    ManyOrphanedLoadBalancers,
     /// The Node has no address that a route could lead to.
     NoNextHop,
     /// A route of NSX is in the way that is not this cluster's, or that nothing shows to be.

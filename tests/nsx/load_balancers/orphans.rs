@@ -118,11 +118,22 @@ async fn when_many_are_left_over_at_once_none_goes_at_first() {
     world.restart();
     world.delete(&service("ns/none", &[("TCP", 80, 30090)])).await.unwrap();
     let before = world.counted();
+    // It is said with the first reading, long before any could be deleted, and once.
+    support::eventually("a warning about the cluster", crate::world::SOON, async || {
+        let warnings = world.cluster.warnings.lock().unwrap().clone();
+        if warnings.len() == 1 { Ok(()) } else { Err(format!("{warnings:?}")) }
+    })
+    .await;
     for _ in 0..2 {
         advance(APART).await;
         reading(&world).await;
     }
     assert_eq!(world.counted(), before, "an API server that was restored has none of them");
+    let warnings = world.cluster.warnings.lock().unwrap().clone();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let (reason, message) = &warnings[0];
+    assert_eq!(reason, "ManyOrphanedLoadBalancers");
+    assert!(message.contains("does not show 6 of") && message.contains("--nsx-orphans=report"), "{message}");
 }
 
 /// What fails keeps no other one, is said together with the others, and is tried less and less often.

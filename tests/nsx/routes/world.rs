@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
 use ccm::clients::nsx::{Client, Kind, LogIn, Login, NoLogin, Pace, Scheme, Timeouts};
 use ccm::cloud::{
-    AbsenceProof, ClusterReads, Error, LiveReads, NodeChange, Presence, Route, Routes as _, Unknown, WritePermit,
-    reason,
+    AbsenceProof, ClusterEvents, ClusterReads, Error, LiveReads, NodeChange, Presence, Reason, Route, Routes as _,
+    Unknown, WritePermit, reason,
 };
 use ccm::controllers::route::plan::{Changes, Verdict, plan};
 use ccm::providers::vsphere::routes::{Adoption, Routes};
@@ -42,6 +42,8 @@ pub struct Cluster {
     pub uid_reads: AtomicUsize,
     /// Whether the API server gives no answer.
     pub is_down: AtomicBool,
+    /// The Events about the cluster: reason and message.
+    pub warnings: Mutex<Vec<(String, String)>>,
 }
 
 impl Cluster {
@@ -53,6 +55,7 @@ impl Cluster {
             uid,
             uid_reads: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),
+            warnings: Mutex::default(),
         })
     }
 
@@ -112,6 +115,13 @@ impl LiveReads for Cluster {
             return Err(Unknown::new(reason::APIServerUnavailable, "namespace kube-system: no answer"));
         }
         self.uid.map(str::to_owned).ok_or_else(unknown)
+    }
+}
+
+#[async_trait]
+impl ClusterEvents for Cluster {
+    async fn warn(&self, reason: Reason, message: &str) {
+        self.warnings.lock().unwrap().push((reason.to_string(), message.to_owned()));
     }
 }
 

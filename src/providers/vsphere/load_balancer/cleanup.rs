@@ -16,10 +16,11 @@ use tracing::{info, warn};
 
 use super::LoadBalancers;
 use super::objects::Objects;
-use super::orphans::{Decision, Orphans, Policy, is_certain};
+use super::orphans::{APART, Decision, Orphans, Policy, is_certain};
 use super::ownership::{Facts, Judged, judge};
 use crate::base::error_chain::chain;
-use crate::cloud::{Error, LiveReads, Presence, WritePermit};
+use crate::cloud::{ClusterEvents, Error, LiveReads, Presence, WritePermit};
+use crate::providers::vsphere::reason;
 
 /// How many live reads are under way.
 const READS: usize = 4;
@@ -32,6 +33,8 @@ const LOOK: Duration = Duration::from_secs(30 * 60);
 pub(super) struct Cleanup {
     policy: Policy,
     live: Arc<dyn LiveReads>,
+    /// Where what concerns the whole cluster is reported, beside the log.
+    pub(super) events: Option<Arc<dyn ClusterEvents>>,
     /// Never locked over an await.
     orphans: Mutex<Orphans>,
     /// When the API server was asked for a Service with held objects, and whether nothing needs them. Never locked over an
@@ -43,7 +46,8 @@ pub(super) struct Cleanup {
 
 impl Cleanup {
     pub(super) fn new(policy: Policy, live: Arc<dyn LiveReads>) -> Self {
-        Self { policy, live, orphans: Mutex::default(), looked: Mutex::default(), term: AtomicU64::default() }
+        let (orphans, looked, term) = (Mutex::default(), Mutex::default(), AtomicU64::default());
+        Self { policy, live, events: None, orphans, looked, term }
     }
 
     /// How many were found and are still there.
@@ -83,6 +87,10 @@ impl Cleanup {
         self.report_held(of, uid.clone()).await;
         let Some(uid) = uid.filter(|_| self.policy != Policy::Off) else { return };
         let (suspects, all) = of.inventory.suspects(&uid, &|service| of.nodes.has_service(service));
+        let count = suspects.len();
+        if self.orphans.lock().are_many(count, all) {
+            self.warn_of_many(count, all).await;
+        }
         let due = self.orphans.lock().note(suspects, began.into_std());
         let certain: Vec<Box<str>> = futures::stream::iter(due)
             .map(async |service| self.is_certain(&service).await.then_some(service))
@@ -122,6 +130,26 @@ impl Cleanup {
                 "{} of {count} orphaned load balancers could not be deleted and will be retried: {all}",
                 failed.len()
             );
+        }
+    }
+
+    /// The cluster may have been restored or copied: an operator may stop the clean-up before it begins.
+    async fn warn_of_many(&self, count: usize, all: usize) {
+        let minutes = APART.as_secs() / 60;
+        let what_follows = match self.policy {
+            Policy::Delete => format!(
+                "in {minutes} minutes the deletion of those begins that a live read does not find either; if this cluster was \
+                 restored or copied, set --nsx-orphans=report now"
+            ),
+            Policy::Report | Policy::Off => "they are reported and not deleted".to_owned(),
+        };
+        let message = format!(
+            "NSX has load balancers of {all} Services of this cluster, and the API server does not show {count} of these \
+             Services: {what_follows}"
+        );
+        warn!(reason = %reason::ManyOrphanedLoadBalancers, "{message}");
+        if let Some(events) = &self.events {
+            events.warn(reason::ManyOrphanedLoadBalancers, &message).await;
         }
     }
 

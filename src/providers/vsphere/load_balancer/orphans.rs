@@ -45,6 +45,8 @@ pub struct Orphans {
     deleted: VecDeque<Instant>,
     /// None is deleted before this moment.
     held_until: Option<Instant>,
+    /// Whether it was said in this term that many are suspected.
+    is_mass_reported: bool,
     /// Those that were reported.
     reported: BTreeSet<Box<str>>,
     /// When some that are certain and were not deleted are looked at again.
@@ -71,6 +73,14 @@ impl Orphans {
         self.reported.clear();
         self.failed.clear();
         (self.again, self.noted) = (None, None);
+        self.is_mass_reported = false;
+    }
+
+    /// Whether so many suspects of one reading are to be reported, before any is deleted: more than a few and more than a tenth
+    /// of `all`, once in a term.
+    pub fn are_many(&mut self, suspects: usize, all: usize) -> bool {
+        let are_many = suspects > FEW && suspects.saturating_mul(10) > all;
+        are_many && !std::mem::replace(&mut self.is_mass_reported, true)
     }
 
     /// Notes the suspects of a reading that began at `at`. Those that were suspected long enough.

@@ -56,6 +56,19 @@ fn when_many_are_found_at_once_none_is_deleted_for_a_while() {
 }
 
 #[test]
+fn many_suspects_of_one_reading_are_news_once_in_a_term() {
+    for (suspects, all, expected) in
+        [(5, 5, false), (6, 6, true), (6, 59, true), (6, 60, false), (10, 100, false), (11, 100, true), (0, 0, false)]
+    {
+        let mut orphans = Orphans::default();
+        assert_eq!(orphans.are_many(suspects, all), expected, "{suspects} of {all}");
+        assert!(!orphans.are_many(suspects, all), "{suspects} of {all}: once");
+        orphans.begin_term();
+        assert_eq!(orphans.are_many(suspects, all), expected, "{suspects} of {all}: another term");
+    }
+}
+
+#[test]
 fn what_is_not_deleted_at_once_is_looked_at_again() {
     let (mut orphans, now) = (Orphans::default(), Instant::now());
     orphans.note(names(8), now);

@@ -6,6 +6,7 @@ mod crash;
 mod dual_stack;
 mod faults;
 mod features;
+mod handover;
 mod orphans;
 mod references;
 mod refusals;

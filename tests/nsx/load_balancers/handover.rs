@@ -1,0 +1,142 @@
+//! The procedures of the page for going from and to the Go program, step by step.
+
+use std::collections::BTreeSet;
+
+use ccm::clients::nsx::{Kind, Timeouts, Write};
+use serde_json::Value;
+use support::Log;
+use support::fake_nsx::go::GoBalancer;
+use support::fake_nsx::go_rules::{GoProgram, GoWrite};
+
+use super::orphans::reading;
+use super::world::*;
+use crate::routes::world::client;
+use crate::world::{SOON, Term, advance};
+
+/// The order of the page, in which NSX takes deletions: nothing refers to what is deleted.
+const ORDER: [&str; 6] =
+    ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "lb-persistence-profiles", "groups", "ip-allocations"];
+
+/// Deletes these objects in the order of the page, as an administrator does. A refusal because of an object that is deleted
+/// and not purged yet passes.
+async fn delete_by_page(world: &World, paths: &BTreeSet<String>) {
+    let (nsx, (_term, permit)) = (client(&world.fake, Timeouts::default()), Term::begin());
+    let is_of = |path: &&String, kind: &str| path.rsplit('/').nth(1) == Some(kind);
+    let mut deleted = 0;
+    for kind in ORDER {
+        for path in paths.iter().filter(|path| is_of(path, kind)) {
+            support::eventually(path, SOON, async || match nsx.delete(Write { permit: &permit }, path, "test").await {
+                Err(error) if error.kind == Kind::Referenced => {
+                    advance(std::time::Duration::from_secs(30)).await;
+                    Err(error.to_string())
+                }
+                other => {
+                    other.unwrap();
+                    Ok(())
+                }
+            })
+            .await;
+            deleted += 1;
+        }
+    }
+    assert_eq!(deleted, paths.len(), "the page has each kind of {paths:?}");
+}
+
+fn deletions(writes: Vec<GoWrite>) -> BTreeSet<String> {
+    let path = |write| match write {
+        GoWrite::Delete(path) => path,
+        other => panic!("{other}"),
+    };
+    writes.into_iter().map(path).collect()
+}
+
+fn is_second(object: &Value) -> bool {
+    object["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag["scope"] == "ipfamily"))
+}
+
+/// The paths of all objects of second load balancers.
+fn seconds(world: &World) -> BTreeSet<String> {
+    let all = world.fake.objects();
+    all.iter().filter(|object| is_second(object)).map(|object| object["path"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What the clean-up of the Go program would have removed is held here: log, metric, and the deletion by hand.
+#[tokio::test]
+async fn what_the_clean_up_of_the_go_program_would_have_removed_is_named_and_can_be_deleted_in_order() {
+    let log = Log::keep();
+    let world = World::start(Some(UID)).await;
+    GoBalancer::new(NAME, "ns/used", "192.0.2.70".parse().unwrap()).put(&world.fake, "go");
+    let paths = GoBalancer::new(NAME, "ns/gone", "192.0.2.77".parse().unwrap()).put(&world.fake, "go");
+    let used = service("ns/used", &[("TCP", 80, 30080)]);
+    world.cluster.services.lock().unwrap().insert("ns/used".to_owned(), used.clone());
+    let used = world.ensured(&used).await;
+    let program = GoProgram::new(NAME);
+    let left = deletions(program.cleanup(&world.fake.objects(), std::slice::from_ref(&used)).unwrap());
+    assert_eq!(left.len(), 4, "virtual server, pool, monitor and allocation: {left:?} of {paths:?}");
+
+    // Step 1: the log names each, and the metric counts them.
+    support::eventually("all of it is held", SOON, async || match world.held() {
+        4 => Ok(()),
+        held => Err(held),
+    })
+    .await;
+    let lines = log.lines("neither changed nor deleted");
+    for path in &left {
+        assert!(lines.iter().any(|line| line.contains(path.as_str())), "{path} in {lines:?}");
+    }
+    // In another order NSX refuses.
+    let (nsx, (_term, permit)) = (client(&world.fake, Timeouts::default()), Term::begin());
+    let pool = left.iter().find(|path| path.contains("/lb-pools/")).unwrap();
+    let refused = nsx.delete(Write { permit: &permit }, pool, "test").await.unwrap_err();
+    assert_eq!(refused.kind, Kind::Referenced);
+
+    // Step 2: the deletion, after which neither program has anything to do.
+    delete_by_page(&world, &left).await;
+    reading(&world).await;
+    support::eventually("nothing is held", SOON, async || match world.held() {
+        0 => Ok(()),
+        held => Err(held),
+    })
+    .await;
+    assert_eq!(program.cleanup(&world.fake.objects(), std::slice::from_ref(&used)).unwrap(), []);
+    assert_eq!(world.handed_back(&[&used]), Vec::<String>::new());
+    let seen = world.fake.history().len();
+    world.ensure(&used).await.unwrap();
+    assert_eq!(world.fake.history_from(seen), []);
+}
+
+/// Before the Go program starts, this program removes second load balancers of Services that get one family.
+#[tokio::test]
+async fn a_service_that_gets_one_family_before_the_return_leaves_nothing_to_the_go_program() {
+    let world = World::dual(Some(UID)).await;
+    let one = || service("ns/s", &[("TCP", 80, 30080), ("UDP", 80, 30081)]);
+    let dual = world.ensured(&of_families(one(), "PreferDualStack", &["IPv4", "IPv6"])).await;
+    assert!(!seconds(&world).is_empty());
+    let before: Vec<_> = addresses(&dual.status.clone().unwrap().load_balancer.unwrap());
+    let single = of_families(dual, "SingleStack", &["IPv4"]);
+    let single = world.ensured(&single).await;
+    assert_eq!(addresses(&single.status.clone().unwrap().load_balancer.unwrap()), before[..1], "the address stays");
+    assert_eq!(seconds(&world), BTreeSet::new());
+    assert_eq!(world.handed_back(&[&single]), Vec::<String>::new());
+}
+
+/// What is left of a Service whose first family is IPv6 is deleted by its tag once the Go program has made its own.
+#[tokio::test]
+async fn what_is_left_of_second_load_balancers_is_deleted_by_its_tag_after_the_return() {
+    let world = World::dual(Some(UID)).await;
+    let other = world.ensured(&service("ns/other", &[("TCP", 80, 30090)])).await;
+    let alone = of_families(service("ns/s", &[("TCP", 80, 30080)]), "SingleStack", &["IPv6"]);
+    let alone = world.ensured(&alone).await;
+    let left = seconds(&world);
+    let program = GoProgram::new(NAME);
+    let (services, nodes) = ([other.clone(), alone.clone()], world.nodes());
+    let nodes: Vec<_> = nodes.iter().map(|node| (**node).clone()).collect();
+    let objects = world.fake.objects();
+    let writes = program.ensure(&objects, &alone, &nodes).unwrap();
+    assert!(writes.iter().any(|write| matches!(write, GoWrite::Create("lb-virtual-servers", _))), "{writes:?}");
+    assert_eq!(program.cleanup(&objects, &services).unwrap(), [], "it does not find them");
+    delete_by_page(&world, &left).await;
+    assert_eq!(seconds(&world), BTreeSet::new());
+    assert_eq!(program.cleanup(&world.fake.objects(), &services).unwrap(), []);
+    assert_eq!(world.handed_back(&[&other]), Vec::<String>::new(), "others are as they were");
+}

@@ -3,11 +3,13 @@
 mod leader_election;
 mod lifecycle;
 mod nsx_login;
+mod routes;
 mod vsphere;
 
 use crate::Mutant;
 
 /// All of them.
 pub fn all() -> Vec<Mutant> {
-    [lifecycle::all(), vsphere::all(), leader_election::all(), nsx_login::all()].into_iter().flatten().collect()
+    let all = [lifecycle::all(), vsphere::all(), leader_election::all(), nsx_login::all(), routes::all()];
+    all.into_iter().flatten().collect()
 }

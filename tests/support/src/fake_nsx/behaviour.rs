@@ -155,6 +155,10 @@ pub struct Behaviour {
     pub shows_allocated_ip: bool,
     /// Whether a wished address that is outside of the pool or taken is accepted.
     pub accepts_any_wish: bool,
+    /// Whether a PATCH of an allocation whose id is marked for deletion is answered as that of one that exists: nothing happens.
+    pub swallows_marked_allocation: bool,
+    /// Whether a row of realized state names the intent that it is of.
+    pub rows_name_intents: bool,
     /// Whether wrong credentials are answered with 401, and not with 403 and code 403.
     pub rejects_with_401: bool,
     /// How a session that has ended is refused.
@@ -191,6 +195,8 @@ impl Behaviour {
         search_matches_words: false,
         shows_allocated_ip: false,
         accepts_any_wish: false,
+        swallows_marked_allocation: false,
+        rows_name_intents: true,
         rejects_with_401: false,
         dead_session: DeadSession::Rejected,
         creates_with_201: false,
@@ -221,6 +227,8 @@ impl Behaviour {
         search_matches_words: true,
         shows_allocated_ip: true,
         accepts_any_wish: true,
+        swallows_marked_allocation: true,
+        rows_name_intents: false,
         rejects_with_401: true,
         dead_session: DeadSession::BadToken,
         creates_with_201: true,
@@ -280,6 +288,8 @@ impl Behaviour {
             search_matches_words,
             shows_allocated_ip,
             accepts_any_wish,
+            swallows_marked_allocation,
+            rows_name_intents,
             rejects_with_401,
             dead_session,
             creates_with_201,

@@ -118,7 +118,8 @@ impl World {
     fn put_by_hand(&mut self, user: &str, path: &str, body: &Value) {
         let kind = Kind::of_path(path).unwrap_or_else(|| panic!("{path} is of no known type"));
         let Value::Object(body) = body else { panic!("{body} is no object") };
-        let checked = take(kind, body);
+        let mut checked = take(kind, body);
+        self.place(path, &mut checked.body);
         let wish = checked.body.get("allocation_ip").and_then(Value::as_str).and_then(|text| text.parse().ok());
         self.purge();
         let is_principal = self.access.principals.values().any(|principal| principal == user);

@@ -70,9 +70,16 @@ impl World {
             "ip-allocations" if !pools::has_subnet(&self.store, parent(path)) => {
                 Err(bad(format!("the IP pool {} has no subnet", parent(path))))
             }
+            "ip-subnets" if body.contains_key("ip_block_path") => self.check_block(path, body),
             "ip-subnets" => check_ranges(body),
             _ => Ok(()),
         }
+    }
+
+    fn check_block(&self, path: &str, subnet: &Map<String, Value>) -> Result<(), Refusal> {
+        let block = text(subnet, "ip_block_path").unwrap_or_default();
+        let exhausted = || Refusal::new(400, 520_012, format!("The IP block {block} has no free part of this size."));
+        pools::carve(&self.store, path, subnet).map(drop).ok_or_else(exhausted)
     }
 
     fn others(&self, kind: &'static Kind, path: &str) -> impl Iterator<Item = &Stored> {

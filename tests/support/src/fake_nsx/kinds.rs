@@ -335,19 +335,32 @@ static IP_POOL: &[Field] = &[
     field("sync_realization", Shape::Bool),
 ];
 
-static IP_SUBNETS: &[Variant] = &[variant(
-    "IpAddressPoolStaticSubnet",
-    &[
-        required("cidr", Shape::Cidr),
-        field("gateway_ip", Shape::Ip),
-        required(
-            "allocation_ranges",
-            Shape::List(&Shape::Object(&[required("start", Shape::Ip), required("end", Shape::Ip)]), 1, 1000),
-        ),
-        field("dns_nameservers", Shape::List(&Shape::Ip, 0, 3)),
-        field("dns_suffix", Shape::Text(253)),
-    ],
-)];
+static IP_BLOCK: &[Field] = &[required("cidr", Shape::Cidr), field("visibility", Shape::Text(64))];
+
+static IP_SUBNETS: &[Variant] = &[
+    variant(
+        "IpAddressPoolStaticSubnet",
+        &[
+            required("cidr", Shape::Cidr),
+            field("gateway_ip", Shape::Ip),
+            required(
+                "allocation_ranges",
+                Shape::List(&Shape::Object(&[required("start", Shape::Ip), required("end", Shape::Ip)]), 1, 1000),
+            ),
+            field("dns_nameservers", Shape::List(&Shape::Ip, 0, 3)),
+            field("dns_suffix", Shape::Text(253)),
+        ],
+    ),
+    variant(
+        "IpAddressPoolBlockSubnet",
+        &[
+            required("ip_block_path", Shape::Path(&["ip-blocks"])),
+            required("size", POSITIVE),
+            field("start_ip", Shape::Ip),
+            flag("auto_assign_gateway", "true"),
+        ],
+    ),
+];
 
 static IP_ALLOCATION: &[Field] = &[field("allocation_ip", Shape::Ip), field("sync_realization", Shape::Bool)];
 
@@ -414,6 +427,7 @@ static KINDS: &[Kind] = &[
     Kind { is_forcible: true, is_polymorphic: true, ..kind(&["lb-monitor-profiles"], LB_MONITORS) },
     Kind { is_polymorphic: true, ..kind(&["lb-app-profiles"], LB_APP_PROFILES) },
     Kind { is_polymorphic: true, ..kind(&["lb-persistence-profiles"], LB_PERSISTENCE_PROFILES) },
+    kind(&["ip-blocks"], &[variant("IpAddressBlock", IP_BLOCK)]),
     kind(&["ip-pools"], &[variant("IpAddressPool", IP_POOL)]),
     Kind { is_polymorphic: true, ..kind(&["ip-pools", "ip-subnets"], IP_SUBNETS) },
     kind(&["ip-pools", "ip-allocations"], &[variant("IpAddressAllocation", IP_ALLOCATION)]),

@@ -139,6 +139,16 @@ impl Model {
         self.object(&pool, json!({"display_name": display_name})).object(&format!("{pool}/ip-subnets/s1"), subnet)
     }
 
+    /// An IP block, and an IP pool with one subnet of so many addresses of it. The block is used by no other pool.
+    #[must_use]
+    pub fn block_pool(self, id: &str, display_name: &str, cidr: &str, size: u64) -> Self {
+        let (block, pool) = (format!("/infra/ip-blocks/{id}"), format!("/infra/ip-pools/{id}"));
+        let subnet = json!({"resource_type": "IpAddressPoolBlockSubnet", "ip_block_path": block, "size": size});
+        self.object(&block, json!({"cidr": cidr}))
+            .object(&pool, json!({"display_name": display_name}))
+            .object(&format!("{pool}/ip-subnets/s1"), subnet)
+    }
+
     /// Any object, as if it were there before; nothing checks it.
     #[must_use]
     pub fn object(mut self, path: &str, body: Value) -> Self {

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::kinds::Kind;
+use super::schema::cidr;
 use super::store::{Store, Stored, parent};
 
 /// Why an allocation has no address.
@@ -32,6 +33,33 @@ impl Range {
         let (start, end) = (address("start")?, address("end")?);
         let is_ordered = start.is_ipv4() == end.is_ipv4() && start <= end;
         is_ordered.then(|| Self { is_ipv4: start.is_ipv4(), first: number(start), last: number(end) })
+    }
+
+    /// The addresses of a subnet that is carved from a block, without that of its gateway.
+    fn carved(subnet: &Map<String, Value>) -> Option<Self> {
+        let range = Self::whole(subnet)?;
+        let has_gateway = subnet.get("auto_assign_gateway") != Some(&json!(false));
+        Some(Self { first: range.first + u128::from(has_gateway), ..range })
+    }
+
+    /// All addresses of a subnet that is carved from a block.
+    fn whole(subnet: &Map<String, Value>) -> Option<Self> {
+        let start = subnet.get("start_ip")?.as_str()?.parse::<IpAddr>().ok()?;
+        let size = u128::from(subnet.get("size")?.as_u64()?);
+        Some(Self { is_ipv4: start.is_ipv4(), first: number(start), last: number(start) + size.saturating_sub(1) })
+    }
+
+    /// All addresses of a block.
+    fn of_block(block: &Map<String, Value>) -> Option<Self> {
+        let (address, length) = cidr(block.get("cidr")?.as_str()?)?;
+        let bits = if address.is_ipv4() { 32 } else { 128 } - u32::from(length);
+        let hosts = 1_u128.checked_shl(bits).map_or(u128::MAX, |count| count - 1);
+        let first = number(address) & !hosts;
+        Some(Self { is_ipv4: address.is_ipv4(), first, last: first | hosts })
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.is_ipv4 == other.is_ipv4 && self.first <= other.last && other.first <= self.last
     }
 
     fn contains(&self, address: IpAddr) -> bool {
@@ -64,8 +92,36 @@ pub(super) struct Pools {
 fn ranges(store: &Store, pool: &str) -> Vec<Range> {
     let Some(kind) = Kind::of(&["ip-pools", "ip-subnets"]) else { return Vec::new() };
     let subnets = store.collection(kind, pool).filter(|subnet| !subnet.is_marked());
-    let ranges = subnets.filter_map(|subnet| subnet.body.get("allocation_ranges")?.as_array());
-    ranges.flatten().filter_map(Range::of).collect()
+    subnets.flat_map(|subnet| ranges_of(&subnet.body)).collect()
+}
+
+/// The ranges of a subnet: those that it names, or what was carved from its block.
+fn ranges_of(subnet: &Map<String, Value>) -> Vec<Range> {
+    let named = subnet.get("allocation_ranges").and_then(Value::as_array).into_iter().flatten();
+    named.filter_map(Range::of).chain(Range::carved(subnet)).collect()
+}
+
+/// The first address of a subnet of a block: that which it has or asks for, or of the first free part of its size.
+/// None if the block has no such part.
+pub(super) fn carve(store: &Store, path: &str, subnet: &Map<String, Value>) -> Option<IpAddr> {
+    let block_path = subnet.get("ip_block_path")?.as_str()?;
+    let block = Range::of_block(&store.get(block_path)?.body)?;
+    let size = u128::from(subnet.get("size")?.as_u64()?);
+    let is_of_block = |other: &&Stored| other.text("ip_block_path") == Some(block_path) && other.path != path;
+    let used: Vec<Range> = store.all().filter(is_of_block).filter_map(|other| Range::whole(&other.body)).collect();
+    let part = |first: u128| Range { first, last: first.saturating_add(size - 1), ..block };
+    let is_free = |part: &Range| part.last <= block.last && !used.iter().any(|other| other.overlaps(part));
+    let before = store.get(path).and_then(|stored| stored.body.get("start_ip"));
+    let asked = subnet.get("start_ip").or(before).and_then(|text| text.as_str()?.parse::<IpAddr>().ok());
+    let firsts: Vec<u128> = match asked {
+        Some(address) => vec![number(address)],
+        None => std::iter::once(block.first)
+            .chain(used.iter().map(|other| (other.last + 1 - block.first).next_multiple_of(size) + block.first))
+            .collect(),
+    };
+    let free = firsts.into_iter().map(part).filter(|part| part.first >= block.first && is_free(part));
+    let first = free.min_by_key(|part| part.first)?;
+    Range { last: first.first, ..first }.addresses().next()
 }
 
 /// Whether a pool has a subnet.
@@ -134,8 +190,7 @@ impl Pools {
 
     /// The allocations of a pool that have an address of this subnet.
     pub(super) fn users_of(&self, subnet: &Stored) -> Vec<String> {
-        let ranges = subnet.body.get("allocation_ranges").and_then(Value::as_array).cloned().unwrap_or_default();
-        let ranges: Vec<Range> = ranges.iter().filter_map(Range::of).collect();
+        let ranges = ranges_of(&subnet.body);
         let is_in_it = |used: &Assignment| used.is_ok_and(|address| ranges.iter().any(|range| range.contains(address)));
         let of_pool = self.assigned.iter().filter(|(path, _)| parent(path) == parent(&subnet.path));
         of_pool.filter(|(_, used)| is_in_it(used)).map(|(path, _)| path.clone()).collect()

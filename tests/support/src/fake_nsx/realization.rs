@@ -170,6 +170,9 @@ impl World {
             "_protection": "NOT_PROTECTED",
             "_revision": stored.revision,
         });
+        if !self.behaviour.rows_name_intents {
+            row.as_object_mut().expect("a row is an object").retain(|name, _| !name.starts_with("intent_"));
+        }
         if *state != RealizationState::Pending {
             row["extended_attributes"] = Value::Array(self.attributes(stored, state));
         }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::behaviour::{Conflict, Deletion};
 use super::call::{Call, Method};
 use super::kinds::Kind;
+use super::pools;
 use super::refusal::Refusal;
 use super::schema::{self, Checked, Reference};
 use super::store::{Author, ObjectContent, Stored, parent};
@@ -65,6 +66,10 @@ impl World {
             schema::check(kind, call.id(), &sent, existing.map(|stored| &stored.body))?;
             return Ok(existing.filter(|_| !is_patch).map(|stored| self.read(stored, &caller.user)));
         }
+        let is_swallowed = is_patch && self.behaviour.swallows_marked_allocation;
+        if kind.collection() == "ip-allocations" && is_swallowed && self.store.find(path).is_some() {
+            return Ok(None);
+        }
         let rule = if is_patch { WriteRule::Patch } else { WriteRule::Put };
         let checked = self.check_write(kind, path, &sent, rule, caller)?;
         self.check_capacity(&[(path, &checked.body)])?;
@@ -103,7 +108,8 @@ impl World {
     }
 
     /// Writes what was checked.
-    pub(super) fn commit(&mut self, kind: &'static Kind, path: &str, checked: Checked, caller: &Caller) {
+    pub(super) fn commit(&mut self, kind: &'static Kind, path: &str, mut checked: Checked, caller: &Caller) {
+        self.place(path, &mut checked.body);
         let wish = checked.body.get("allocation_ip").and_then(Value::as_str).and_then(|text| text.parse().ok());
         let content = ObjectContent {
             kind,
@@ -114,6 +120,13 @@ impl World {
         self.note_realized(path);
         self.store.write(path, content, caller.author());
         self.allocate(kind, path, wish);
+    }
+
+    /// Gives a subnet of a block its first address.
+    pub(super) fn place(&self, path: &str, body: &mut Map<String, Value>) {
+        if let Some(start) = pools::carve(&self.store, path, body) {
+            body.insert("start_ip".to_owned(), start.to_string().into());
+        }
     }
 
     /// Takes an address for a new allocation.

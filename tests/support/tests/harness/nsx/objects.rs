@@ -174,6 +174,28 @@ async fn unknown_fields_and_wrong_types_are_refused_and_read_only_fields_ignored
 }
 
 #[tokio::test]
+async fn subnets_are_carved_from_a_block_until_it_is_exhausted() {
+    let manager = Manager::start(Model::small().block_pool("b", "block", "198.51.100.0/28", 8)).await;
+    let of_block = |size: i64| json!({"resource_type": "IpAddressPoolBlockSubnet", "ip_block_path": "/infra/ip-blocks/b", "size": size});
+    let subnet = |id: &str| format!("/infra/ip-pools/b/ip-subnets/{id}");
+    manager.create(&subnet("s2"), of_block(4)).await;
+    let (_, stored) = manager.get(&subnet("s2")).await;
+    assert!(stored.get("allocation_ranges").is_none() && stored.get("cidr").is_none(), "{stored}");
+    assert_refused(&manager.put(&subnet("s3"), &of_block(8)).await, 400, 520_012, "/infra/ip-blocks/b");
+    manager.create(&subnet("s3"), of_block(4)).await;
+    assert_refused(&manager.put(&subnet("s4"), &of_block(1)).await, 400, 520_012, "/infra/ip-blocks/b");
+    assert_eq!(
+        manager.put(&subnet("s4"), &json!({"resource_type": "IpAddressPoolBlockSubnet", "size": 4})).await.0,
+        400
+    );
+    // The gateway of each subnet has its first address.
+    assert_eq!(manager.get("/infra/ip-pools/b").await.1["pool_usage"]["total_ips"], 7 + 3 + 3);
+    assert_refused(&manager.delete("/infra/ip-blocks/b").await, 400, 500_030, &subnet("s1"));
+    assert_eq!(manager.delete(&subnet("s3")).await.0, 200);
+    manager.create(&subnet("s5"), of_block(4)).await;
+}
+
+#[tokio::test]
 async fn references_must_exist() {
     let manager = Manager::small().await;
     manager.create_load_balancer().await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::eventually;
-use support::fake_nsx::{Behaviour, Model, PendingAnswer, Realization};
+use support::fake_nsx::{Behaviour, Deletion, Model, PendingAnswer, Realization};
 
 use super::{Answer, Manager, assert_refused, route};
 use crate::LIMIT;
@@ -202,5 +202,42 @@ async fn a_wished_address_is_given_or_refused_and_a_pool_needs_a_subnet() {
         }
         let refused = manager.patch("/infra/ip-pools/empty/ip-allocations/a", &json!({})).await;
         assert_refused(&refused, 400, 23_527, "/infra/ip-pools/empty");
+    }
+}
+
+#[tokio::test]
+async fn an_address_of_a_block_is_given_like_any_other_one() {
+    let manager = Manager::start(Model::small().block_pool("b", "block", "198.51.100.0/29", 4)).await;
+    for (id, wish, expected) in [
+        ("a", Some("198.51.100.2"), Some("198.51.100.2")),
+        ("b", None, Some("198.51.100.1")),
+        ("c", None, Some("198.51.100.3")),
+        ("d", None, None),
+        ("e", Some("198.51.100.5"), None),
+    ] {
+        let path = format!("/infra/ip-pools/b/ip-allocations/{id}");
+        let body = wish.map_or_else(|| json!({}), |wish| json!({"allocation_ip": wish}));
+        assert_eq!(manager.patch(&path, &body).await.0, 200);
+        let row = realized(&manager, &path).await;
+        assert_eq!(row["extended_attributes"][0]["values"][0].as_str(), expected, "{id}: {row}");
+        assert_eq!(row["state"], if expected.is_some() { "REALIZED" } else { "ERROR" }, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn the_id_of_a_marked_allocation_may_swallow_a_patch_and_rows_may_name_no_intent() {
+    for (swallows_marked_allocation, rows_name_intents) in [(false, true), (true, false)] {
+        let deletion = Deletion::Marked(Duration::from_secs(300));
+        let behaviour = Behaviour { deletion, swallows_marked_allocation, rows_name_intents, ..Behaviour::USUAL };
+        let manager = Manager::start(Model::small().behaviour(behaviour)).await;
+        let path = "/infra/ip-pools/p1/ip-allocations/a";
+        assert_eq!(manager.patch(path, &json!({})).await.0, 200);
+        let row = realized(&manager, path).await;
+        assert_eq!(row.get("intent_paths").is_some(), rows_name_intents, "{row}");
+        assert_eq!(row["state"], "REALIZED");
+        assert_eq!(manager.delete(path).await.0, 200);
+        let expected = if swallows_marked_allocation { 200 } else { 400 };
+        assert_eq!(manager.patch(path, &json!({})).await.0, expected);
+        assert_eq!(manager.get(path).await.0, 404);
     }
 }

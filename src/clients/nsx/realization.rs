@@ -134,9 +134,10 @@ fn rows_of(answer: &Object, path: &str) -> Option<Vec<Map<String, Value>>> {
         let all = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     };
+    // The query names the intent, so that a row that names none is of it.
     let is_of_intent = |row: &&Map<String, Value>| {
         let intents = [texts(row.get("intent_paths")), texts(row.get("intent_reference"))].concat();
-        intents.iter().any(|intent| intent == path)
+        intents.is_empty() || intents.iter().any(|intent| intent == path)
     };
     Some(rows.iter().filter_map(Value::as_object).filter(is_of_intent).cloned().collect())
 }
@@ -241,6 +242,12 @@ mod tests {
             (json!([row(path, "UNREALIZED"), row(path, "REALIZED")]), Some(Realization::Realized)),
             (json!([{"intent_reference": [path], "state": "REALIZED"}]), Some(Realization::Realized)),
             (json!([{"intent_paths": [path]}]), Some(Realization::Pending)),
+            (json!([{"state": "REALIZED"}]), Some(Realization::Realized)),
+            (json!([{"intent_paths": [], "state": "REALIZED"}]), Some(Realization::Realized)),
+            (
+                json!([{"intent_paths": [], "intent_reference": ["/infra/other"], "state": "ERROR"}]),
+                Some(Realization::Pending),
+            ),
             (json!([failed]), Some(Realization::Failed("code 8212: no route".to_owned()))),
             (json!([row(path, "ERROR")]), Some(Realization::Failed(String::new()))),
             (json!("x"), None),

@@ -1,5 +1,6 @@
 //! Load balancers on a fake NSX.
 
+mod addresses;
 mod adopted;
 mod clusters;
 mod crash;

@@ -77,4 +77,10 @@ reasons! {
     LoadBalancerCapacity,
     /// A load balancer that another program made does not follow all that its Service asks for.
     LoadBalancerAdoptedAsIs,
+    /// Nothing reserves the address of a load balancer, and this program cannot do it.
+    AddressNotReserved,
+    /// Somebody has edited the address of a virtual server, and it stays so.
+    LoadBalancerAddressEdited,
+    /// Somebody had edited the address of a virtual server, and it is set back.
+    LoadBalancerAddressSetBack,
 }

@@ -114,6 +114,16 @@ impl Contents {
         }
     }
 
+    /// Another Service than this one with a virtual server or an allocation that is known to have this address.
+    pub fn user_of(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
+        let has_it = |objects: &Objects| {
+            let of_servers = objects.servers.iter().map(|one| one.address);
+            of_servers.chain(objects.allocations.iter().map(|one| one.address)).any(|one| one == Some(address))
+        };
+        let mut others = self.services.iter().filter(|(other, _)| ***other != *service);
+        others.find(|(_, objects)| has_it(objects)).map(|(other, _)| other.clone())
+    }
+
     /// Adds what was read of other pools of addresses: allocations.
     pub fn extend(&mut self, other: Self) {
         self.without_service.extend(other.without_service);

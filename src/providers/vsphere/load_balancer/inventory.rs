@@ -443,6 +443,11 @@ impl Inventory {
         Ok(Claimed { inventory: self, service: service.into() })
     }
 
+    /// Another Service with a virtual server or an allocation that is known to have this address.
+    pub fn user_of(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
+        self.state.lock().contents.user_of(service, address)
+    }
+
     /// The Service is needed: a later deletion is another one.
     pub fn is_needed(&self, service: &str) {
         self.state.lock().deleted.remove(service);
@@ -570,6 +575,12 @@ impl Inventory {
         if of_service.get(&reason).is_none_or(|known| known.message != message) {
             of_service.insert(reason, Remark { message, is_given: false });
         }
+    }
+
+    /// What has happened to the load balancer of this Service, under this reason. It is given each time.
+    pub fn remark_event(&self, service: &str, reason: Reason, message: String) {
+        let mut state = self.state.lock();
+        state.remarks.entry(service.into()).or_default().insert(reason, Remark { message, is_given: false });
     }
 
     /// A remark about this Service that was not given yet.

@@ -3,7 +3,7 @@
 //!
 //! Order: changes; group and persistence profile; for each port monitor, pool, address, load balancer service, virtual server;
 //! then what no longer serves a port: virtual servers, pools, monitors, persistence profiles, groups; then addresses that no
-//! virtual server has. A Service with two families has two load balancers, and both are changed before anything is created
+//! virtual server has; then virtual servers whose address somebody has edited, and addresses that nothing reserves. A Service with two families has two load balancers, and both are changed before anything is created
 //! for either. Never compared: names, descriptions, whether something is enabled, algorithms, limits, weights and states of
 //! members, members of objects that this program does not know.
 //!
@@ -12,6 +12,7 @@
 //!
 //! Mirrors `Process` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`.
 
+mod addresses;
 mod edit;
 mod ignored;
 mod names;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+pub use addresses::{Wish, address, edited, is_doubtful, shown_address, unreserved};
 pub use ignored::ignored;
 pub use references::Reference;
 use references::References;
@@ -51,6 +53,10 @@ pub struct Wanted {
     pub service_uid: Option<String>,
     /// What it asks for beside its ports.
     pub features: Features,
+    /// The address that the Service reports for it, which is rather to be reserved than another one.
+    pub reported: Option<IpAddr>,
+    /// Whether an allocation may be its, and shows that only by its address, which was not read.
+    pub has_unread: bool,
     /// Whether a load balancer that another program made follows [`Self::features`], too.
     pub adopts_fully: bool,
 }
@@ -67,7 +73,8 @@ pub struct Known<'a> {
     /// What gives objects their ids and tags.
     pub layout: &'a Layout,
     /// The paths of groups and persistence profiles that this sync has read, written or deleted: what is not among `ours` is
-    /// not there, or is not ours. And of allocations that it has read in vain.
+    /// not there, or is not ours. And of allocations that it has read in vain, and of virtual servers whose address it has tried
+    /// to reserve.
     pub read: &'a BTreeSet<Box<str>>,
 }
 
@@ -129,10 +136,24 @@ pub enum Step<'a> {
         /// Whether nodes see the addresses of clients; none leaves it as it is.
         is_snat_disabled: Option<bool>,
     },
-    /// Reserves an address.
+    /// Reserves an address for a load balancer that has none.
     Allocate {
-        /// The one that the Service asks for; none takes any one of the pool.
-        address: Option<IpAddr>,
+        /// Which one.
+        wish: Wish,
+    },
+    /// Reserves the address that a virtual server has: otherwise NSX may give it to another one.
+    Reserve {
+        /// The virtual server.
+        server: &'a VirtualServer,
+        /// Its address.
+        address: IpAddr,
+    },
+    /// Gives a virtual server the address that is reserved for it: somebody has edited it.
+    SetAddress {
+        /// The virtual server.
+        server: &'a VirtualServer,
+        /// The address.
+        address: IpAddr,
     },
     /// Reads which address is reserved.
     ReadAddress {
@@ -257,11 +278,13 @@ enum Phase {
     Change,
     Create,
     Delete,
+    /// Addresses that somebody has edited or released are set back and reserved, after all that NSX may accept anyway.
+    Address,
     /// What is in the way is reported.
     Report,
 }
 
-const PHASES: [Phase; 4] = [Phase::Change, Phase::Create, Phase::Delete, Phase::Report];
+const PHASES: [Phase; 5] = [Phase::Change, Phase::Create, Phase::Delete, Phase::Address, Phase::Report];
 
 /// The next step towards the load balancers of a Service, and for which of them; `None` when all are as they are to be.
 pub fn next<'a>(all: &[(&'a Wanted, Known<'a>)]) -> Option<(usize, Step<'a>)> {
@@ -274,6 +297,10 @@ pub fn next<'a>(all: &[(&'a Wanted, Known<'a>)]) -> Option<(usize, Step<'a>)> {
 fn next_of<'a>(phase: Phase, wanted: &'a Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     if wanted.ports.is_empty() {
         return next_deletion(wanted, known).filter(|_| phase == Phase::Delete);
+    }
+    // Which address it has follows from it.
+    if let Some(allocation) = unread(known).filter(|_| is_doubtful(&wanted.ingress, known.ours)) {
+        return Some(Step::ReadAddress { allocation });
     }
     let address = address(wanted, known.ours);
     let rows = Rows::find(wanted, known, address);
@@ -288,6 +315,10 @@ fn next_of<'a>(phase: Phase, wanted: &'a Wanted, known: &Known<'a>) -> Option<St
             references.creation(wanted).or_else(creation)
         }
         Phase::Delete => surplus(&rows, &references, wanted, known),
+        Phase::Address => {
+            let unreserved = || unreserved(wanted, known).map(|(server, address)| Step::Reserve { server, address });
+            addresses::set_back(&rows, wanted, known, address?).or_else(unreserved)
+        }
         Phase::Report => {
             let obstructed = |row: &Row<'a>| row.obstacle.map(|server| Step::Obstructed { port: row.port, server });
             rows.ports.iter().find_map(obstructed)
@@ -371,7 +402,7 @@ fn creation<'a>(row: &Row<'a>, references: &References<'a>, wanted: &Wanted, kno
         (Some(_), None) => Step::CreateLbService,
         (None, _) => match unread {
             Some(allocation) => Step::ReadAddress { allocation },
-            None => Step::Allocate { address: wanted.features.address },
+            None => Step::Allocate { wish: Wish::of(wanted) },
         },
     })
 }
@@ -512,24 +543,6 @@ pub fn marks_of(owner: &Owner<'_>, layout: &Layout, address: Option<IpAddr>) -> 
         Some(uid) => tags.with(CLUSTER_UID, uid),
         None => tags,
     }
-}
-
-/// The address of the load balancer: that of its virtual servers, one that the Service reports before others, and one with a
-/// port of the Service before those that are to go; without any the one that is reserved, likewise. None while one that the Service reports may still be found among those that were not
-/// read.
-pub fn address(wanted: &Wanted, ours: &Objects) -> Option<IpAddr> {
-    let of_servers = || ours.servers.iter().filter_map(|server| server.address);
-    let is_wanted = |server: &&VirtualServer| wanted.ports.iter().any(|port| server.marks.port == Some(port.port));
-    let of_wanted = || ours.servers.iter().filter(is_wanted).find_map(|server| server.address);
-    let of_allocations = || ours.allocations.iter().filter_map(|allocation| allocation.address);
-    let are_read = ours.allocations.iter().all(|allocation| allocation.address.is_some());
-    let is_reported = |address: &IpAddr| wanted.ingress.contains(address);
-    of_servers()
-        .find(is_reported)
-        .or_else(of_wanted)
-        .or_else(|| of_servers().next())
-        .or_else(|| of_allocations().find(is_reported))
-        .or_else(|| of_allocations().next().filter(|_| are_read || wanted.ingress.is_empty()))
 }
 
 #[cfg(test)]

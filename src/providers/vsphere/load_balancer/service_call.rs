@@ -1,5 +1,6 @@
 //! One call of the controller about one Service: what it sees, and how it makes one step.
 
+mod addresses;
 mod deletion;
 mod ensure;
 mod pools;
@@ -46,8 +47,8 @@ pub(super) struct ServiceCall<'a> {
     nodes: BTreeSet<IpAddr>,
     /// The paths of allocations that were read in vain: whether NSX says that they have no address.
     without_address: BTreeMap<Box<str>, bool>,
-    /// The paths of groups and persistence profiles that this call has read or written, and of allocations of the cluster
-    /// that it has read in vain. Never locked over an await.
+    /// The paths of groups and persistence profiles that this call has read or written, of allocations of the cluster that it
+    /// has read in vain, and of virtual servers whose address it has tried to reserve. Never locked over an await.
     pub(super) read: Mutex<BTreeSet<Box<str>>>,
     _busy: Option<Busy<'a>>,
 }
@@ -136,10 +137,14 @@ pub(super) fn status_of(
     if ours.is_empty() {
         pools::check_absence(of, service, &key, &ingress, &BTreeSet::new())?;
     }
-    let first_of =
-        |second| ours.servers.iter().filter(move |one| one.marks.second == second).find_map(|one| one.address);
+    let first_of = |second| plan::shown_address(&ours.of(second), has_unread(&seen, second));
     let all = [None, Some(IpFamily::V4), Some(IpFamily::V6)].into_iter().filter_map(first_of);
     Ok((!ours.is_empty()).then(|| status(families::in_order(&wanted::families_of(service), all))))
+}
+
+/// Whether an allocation that was not read may be of the first load balancer of a Service, or of the second one of this family.
+fn has_unread(seen: &Seen, second: Option<IpFamily>) -> bool {
+    seen.judged.unread.iter().any(|one| one.marks.second == second)
 }
 
 fn ingress_of(service: &Service) -> Vec<IpAddr> {
@@ -316,6 +321,8 @@ impl<'a> ServiceCall<'a> {
             cluster_uid: self.layout.cluster_uid.clone(),
             service_uid: self.uid().map(str::to_owned),
             features,
+            reported: None,
+            has_unread: has_unread(seen, balancer.second),
             adopts_fully: false,
         };
         let (layout, ours) = (self.layout.of(balancer.second), seen.judged.ours.of(balancer.second));

@@ -3,6 +3,7 @@
 //! An object that is created has an id of its Service and port, so that a create which is repeated meets the same object. One
 //! that is changed or deleted is read before, and left alone if its tags differ from those that the decision rests on.
 
+mod addresses;
 mod decode;
 mod pools;
 
@@ -10,13 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 use tracing::info;
 
-use self::decode::{family_of, has_address, subnets_of, usage_of};
+use self::decode::usage_of;
 use super::{Backend, Change, Configured, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Usage};
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::Reservation;
@@ -27,7 +26,7 @@ use crate::providers::vsphere::load_balancer::layout::{
     GROUPS, IDS, Kind, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, ServerFacts,
 };
 use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks, VirtualServer};
-use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort};
+use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort, Wish};
 use crate::providers::vsphere::load_balancer::{LATER, config_wrong, members};
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 use crate::providers::vsphere::nsx::{self, permit as permit_of};
@@ -35,12 +34,6 @@ use crate::providers::vsphere::reason;
 
 /// How often a change is tried again after another client changed the object.
 const ATTEMPTS: u32 = 5;
-/// How long an address may take.
-const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
-/// The first pause before the address of an allocation is read; later ones are [`ADDRESS_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
-
 /// How many objects a page of a list has, and of pools and groups, which may have many members.
 const PAGE: usize = 1000;
 const POOL_PAGE: usize = 100;
@@ -111,6 +104,8 @@ struct New<'a> {
     id: &'a (dyn Fn(u8) -> String + Send + Sync),
     body: Object,
     doing: String,
+    /// The first of the ids that is tried.
+    first: u8,
 }
 
 impl Nsx {
@@ -135,7 +130,7 @@ impl Nsx {
     /// Creates an object under the first of its ids that is free, or finds it there.
     async fn create(&self, request: &Request<'_>, new: New<'_>, record: Record<'_>) -> Result<Option<Object>, Error> {
         let permit = permit_of(request.permit);
-        for attempt in 0..IDS {
+        for attempt in new.first..IDS {
             let path = format!("{}/{}", new.parent, (new.id)(attempt));
             match self.create_at(request, &permit, &new, &path).await? {
                 Created::Here(object) => {
@@ -312,41 +307,6 @@ impl Nsx {
         Err(last.map_or_else(still, |error| failed(&doing, None, &error)))
     }
 
-    /// Waits for the address of an allocation. One that gets none because its pool is exhausted, and a new one, is released.
-    async fn read_address(
-        &self,
-        request: &Request<'_>,
-        allocation: &Allocation,
-        is_new: bool,
-        record: Record<'_>,
-    ) -> Result<(), Error> {
-        let path = &*allocation.marks.path;
-        let doing = format!("reserve an address of the pool {}", allocation.address_pool);
-        let until = Instant::now() + ADDRESS_LIMIT;
-        let mut pause = FIRST_PAUSE;
-        loop {
-            match self.reservation(allocation).await? {
-                Reservation::Reserved(address) => {
-                    record(Change::Reserved { path: path.to_owned(), address });
-                    return Ok(());
-                }
-                Reservation::Failed { is_exhausted, alarm } => {
-                    if is_exhausted || is_new {
-                        self.delete(request, Kind::Allocation, &allocation.marks, record).await?;
-                    }
-                    return Err(no_address(&doing, is_exhausted, &alarm));
-                }
-                Reservation::Pending if Instant::now() + pause > until => {
-                    let message = format!("{doing}: NSX has not given one within {} s", ADDRESS_LIMIT.as_secs());
-                    let after = Some(ADDRESS_LIMIT);
-                    return Err(Error::Failed { reason: reason::NSXUnavailable, message, after });
-                }
-                Reservation::Pending => tokio::time::sleep(pause).await,
-            }
-            pause = ADDRESS_PAUSE;
-        }
-    }
-
     async fn list(
         &self,
         path: &str,
@@ -414,14 +374,6 @@ fn refused(doing: &str, error: &client::Error) -> Error {
         Error::Failed { message, .. } if is_missing(error) => config_wrong(message),
         other => other,
     }
-}
-
-/// Whether an allocation is that of the Service, whose creation was not answered.
-fn is_own_allocation(Request { layout, owner, .. }: &Request<'_>, object: &Object) -> bool {
-    let is_named = Marks::read(object, layout).is_some_and(|marks| *marks.service == *owner.to_string());
-    is_named
-        && !is_of_another(layout, object)
-        && layout.has_id(layout.second, Kind::Allocation, owner.uid, None, object.id())
 }
 
 fn is_of_another(layout: &Layout, object: &Object) -> bool {
@@ -549,6 +501,7 @@ impl Backend for Nsx {
             | Step::CreateGroup { .. }
             | Step::CreatePersistenceProfile { .. }
             | Step::Allocate { .. }
+            | Step::Reserve { .. }
             | Step::CreateLbService
             | Step::CreateServer { .. } => match request.parts {
                 Some(parts) => self.perform_creation(request, parts, step, record).await,
@@ -558,7 +511,7 @@ impl Backend for Nsx {
                 self.edit(request, Kind::Monitor, &monitor.marks, step, record).await
             }
             Step::ChangePool { pool, .. } => self.edit(request, Kind::Pool, &pool.marks, step, record).await,
-            Step::ChangeServer { server, .. } => {
+            Step::ChangeServer { server, .. } | Step::SetAddress { server, .. } => {
                 self.edit(request, Kind::VirtualServer, &server.marks, step, record).await
             }
             Step::ChangeGroup { group, .. } => self.edit(request, Kind::Group, &group.marks, step, record).await,
@@ -580,7 +533,7 @@ impl Backend for Nsx {
                 self.change(request, target, marks, &|object| tags.write_into(object), record).await
             }
             Step::Unmark { pool } => self.edit(request, Kind::Pool, &pool.marks, step, record).await,
-            Step::ReadAddress { allocation } => self.read_address(request, allocation, false, record).await,
+            Step::ReadAddress { allocation } => self.read_address(request, allocation, false, record).await.map(drop),
             Step::DeleteServer(server) => self.delete(request, Kind::VirtualServer, &server.marks, record).await,
             Step::DeletePool(pool) => self.delete(request, Kind::Pool, &pool.marks, record).await,
             Step::DeleteMonitor(monitor) => self.delete(request, Kind::Monitor, &monitor.marks, record).await,
@@ -609,40 +562,12 @@ impl Backend for Nsx {
     }
 
     async fn has_family(&self, pool: &str, family: IpFamily) -> Result<bool, Error> {
-        let (mut has_it, mut has_others) = (false, false);
-        self.list(&subnets_of(pool), "ip-subnets.list", PAGE, &mut |subnet| match family_of(&subnet) {
-            // That of a block is not shown.
-            None => has_it = true,
-            Some(one) if one == family => has_it = true,
-            Some(_) => has_others = true,
-        })
-        .await?;
-        // NSX says what a pool without any subnet lacks.
-        Ok(has_it || !has_others)
+        self.has_subnet_of(pool, family).await
     }
 
     /// NSX may accept an address that is outside of the pool or in use.
     async fn check_address(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
-        let doing = format!("reserve the address {wish} of the pool {pool}");
-        let unavailable = |what: &str| Error::Exhausted {
-            reason: reason::AddressUnavailable,
-            message: format!("{doing}: {what}"),
-            after: LATER,
-        };
-        let (mut is_inside, mut is_taken) = (false, false);
-        self.list(&subnets_of(pool), "ip-subnets.list", PAGE, &mut |subnet| is_inside |= has_address(&subnet, wish))
-            .await?;
-        if !is_inside {
-            return Err(unavailable("it is outside of the ranges of the pool"));
-        }
-        let allocations = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
-        let wanted = wish.to_string();
-        self.list(&allocations, "ip-allocations.list", PAGE, &mut |one| {
-            let has_it = one.text("allocation_ip") == wanted || one.text("allocated_ip") == wanted;
-            is_taken |= has_it && !is_own_allocation(request, &one);
-        })
-        .await?;
-        if is_taken { Err(unavailable("it is in use")) } else { Ok(()) }
+        self.look_for(request, pool, wish).await
     }
 
     async fn delete_lb_service(
@@ -738,33 +663,17 @@ impl Nsx {
                 let body = layout.lb_service(size, tier1.as_deref());
                 (Kind::LbService, LB_SERVICES, None, body, "create the load balancer service".to_owned())
             }
-            Step::Allocate { address } => return self.allocate(request, address_pool, *address, record).await,
+            Step::Allocate { wish: Wish::Any } => return self.allocate(request, address_pool, None, record).await,
+            Step::Allocate { wish: Wish::Rather(address) | Wish::Only(address) } | Step::Reserve { address, .. } => {
+                return self.allocate(request, address_pool, Some(*address), record).await;
+            }
             _ => return Ok(()),
         };
         let id = |attempt| match kind {
             Kind::LbService => layout.lb_service_id(tier1.as_deref(), attempt),
             kind => layout.id(kind, owner.uid, port, attempt),
         };
-        self.create(request, New { kind, parent, id: &id, body, doing }, record).await.map(drop)
-    }
-
-    async fn allocate(
-        &self,
-        request: &Request<'_>,
-        pool: &str,
-        wish: Option<IpAddr>,
-        record: Record<'_>,
-    ) -> Result<(), Error> {
-        let Request { layout, owner, .. } = *request;
-        let (kind, parent) = (Kind::Allocation, format!("{ADDRESS_POOLS}/{pool}/ip-allocations"));
-        let (body, doing) = (layout.allocation(&owner, wish), format!("reserve an address of the pool {pool}"));
-        let id = |attempt| layout.id(kind, owner.uid, None, attempt);
-        let created = self.create(request, New { kind, parent: &parent, id: &id, body, doing }, record).await?;
-        match created.and_then(|object| Allocation::read(&object, layout)) {
-            // Also of an address that was asked for: NSX may refuse it.
-            Some(allocation) => self.read_address(request, &allocation, true, record).await,
-            None => Ok(()),
-        }
+        self.create(request, New { kind, parent, id: &id, body, doing, first: 0 }, record).await.map(drop)
     }
 }
 

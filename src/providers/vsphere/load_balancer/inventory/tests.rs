@@ -23,6 +23,10 @@ fn each_remark_is_given_once_until_it_changes() {
     remark(LoadBalancerAdoptedAsIs, None);
     remark(LoadBalancerAdoptedAsIs, Some("one"));
     assert_eq!(all_of(&inventory, "ns/s"), ["LoadBalancerAdoptedAsIs: one"]);
+    for _ in 0..2 {
+        inventory.remark_event("ns/s", AddressUnavailable, "three".to_owned());
+        assert_eq!(all_of(&inventory, "ns/s"), ["AddressUnavailable: three"]);
+    }
     inventory.forget("ns/s");
     remark(LoadBalancerAdoptedAsIs, Some("one"));
     assert_eq!(all_of(&inventory, "ns/s"), ["LoadBalancerAdoptedAsIs: one"]);

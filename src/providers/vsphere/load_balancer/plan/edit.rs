@@ -34,6 +34,7 @@ impl Step<'_> {
                 refer(object, "lb_persistence_profile_path", *persistence, |path| path.into());
                 tag(object, port.port);
             }
+            Self::SetAddress { address, .. } => set(object, "ip_address", json!(address.to_string())),
             Self::Unmark { .. } => {
                 let before = object.clone();
                 object.set_tags(before.tags().filter(|tag| tag.scope != ADDRESS));

@@ -12,6 +12,8 @@ impl fmt::Display for Step<'_> {
             Self::CreatePool { port, .. } => write!(f, "create the pool of port {}", port.port),
             Self::ChangePool { pool, .. } => write!(f, "change {}", pool.marks.path),
             Self::Allocate { .. } => write!(f, "reserve an address"),
+            Self::Reserve { server, .. } => write!(f, "reserve the address of {}", server.marks.path),
+            Self::SetAddress { server, .. } => write!(f, "set the address of {} back", server.marks.path),
             Self::ReadAddress { allocation } => write!(f, "read the address of {}", allocation.marks.path),
             Self::CreateLbService => write!(f, "create the load balancer service"),
             Self::CreateServer { port, .. } => write!(f, "create the virtual server of port {}", port.port),

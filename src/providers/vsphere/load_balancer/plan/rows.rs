@@ -150,7 +150,7 @@ fn ids(wanted: &Wanted, known: &Known<'_>) -> BTreeMap<String, Port> {
 }
 
 /// NSX has one virtual server for an address, port and protocol, and the profile says which protocol.
-fn listens(server: &VirtualServer, port: &WantedPort, address: IpAddr) -> bool {
+pub fn listens(server: &VirtualServer, port: &WantedPort, address: IpAddr) -> bool {
     let is_there = server.address == Some(address) && server.number == Some(port.port.number);
     is_there && *server.profile == *port.profile
 }

@@ -37,6 +37,8 @@ fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> Wanted {
         cluster_uid: Some(CLUSTER.to_owned()),
         service_uid: Some(UID.to_owned()),
         features: Features::default(),
+        reported: None,
+        has_unread: false,
         adopts_fully: false,
     }
 }
@@ -200,6 +202,20 @@ impl World {
                 let marks = self.own_marks(Kind::Allocation, None);
                 self.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
                 "allocate"
+            }
+            Step::Reserve { server, address } => {
+                assert_eq!(server.address, Some(*address));
+                let marks = self.own_marks(Kind::Allocation, None);
+                self.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: Some(*address) });
+                "reserve"
+            }
+            Step::SetAddress { server, address } => {
+                let at = at(&server.marks.path, objects.servers.iter().map(|one| &*one.marks.path).collect());
+                let is_same = |one: &VirtualServer| one.number == server.number && one.profile == server.profile;
+                let is_there = |one: &&VirtualServer| is_same(one) && one.address == Some(*address);
+                assert_eq!(objects.servers.iter().find(is_there), None, "NSX refuses it");
+                objects.servers[at].address = Some(*address);
+                "set address"
             }
             Step::ReadAddress { allocation } => {
                 let at = at(&allocation.marks.path, objects.allocations.iter().map(|one| &*one.marks.path).collect());
@@ -733,5 +749,6 @@ fn an_address_that_does_not_come_keeps_no_other_one_from_being_released_or_used(
     assert_eq!(addresses, [None, Some(ip(5))]);
 }
 
+mod addresses;
 mod features;
 mod properties;

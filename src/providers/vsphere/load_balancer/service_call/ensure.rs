@@ -17,7 +17,6 @@ use crate::providers::vsphere::load_balancer::families::{Asked, Balancer};
 use crate::providers::vsphere::load_balancer::inventory::{Claimed, Creating, Need};
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
 use crate::providers::vsphere::load_balancer::objects::{Allocation, Objects, VirtualServer};
-use crate::providers::vsphere::load_balancer::ownership::Judged;
 use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted, WantedPort};
 use crate::providers::vsphere::load_balancer::{LATER, config_wrong, families, members, status, wanted};
 use crate::providers::vsphere::reason;
@@ -31,7 +30,7 @@ type Failed = Vec<(Option<IpFamily>, Error)>;
 
 /// What a call has done so far.
 #[derive(Default)]
-struct Progress<'a> {
+pub(super) struct Progress<'a> {
     /// Keeps the load balancer service.
     creating: Option<Creating<'a>>,
     /// The load balancers whose address was reserved by this call.
@@ -39,7 +38,9 @@ struct Progress<'a> {
     /// The load balancers of which this call has checked whether they can be created.
     checked: Vec<Option<IpFamily>>,
     /// The addresses that the Service asks for, until they are reserved.
-    claimed: Vec<Claimed<'a>>,
+    pub(super) claimed: Vec<Claimed<'a>>,
+    /// Which addresses of virtual servers could not be reserved, and why.
+    pub(super) unreserved: Vec<String>,
     /// Why a load balancer is not as it is to be. This call makes no further step for it; the other one goes on.
     failed: Failed,
 }
@@ -62,13 +63,7 @@ impl<'a> ServiceCall<'a> {
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             self.check_lb_service(&seen).map_err(|error| self.unless_outdated(error))?;
-            // Its address would be found in vain if it is one of these; and beside one that is ours, one of both is surplus.
-            let Judged { ours, unread, .. } = &seen.judged;
-            let has_server =
-                |one: &Allocation| ours.servers.iter().any(|server| server.marks.second == one.marks.second);
-            let is_open = unread.iter().any(|one| !has_server(one));
-            let matters = is_open && self.lacks_address(&seen);
-            if (is_open || !ours.allocations.is_empty()) && self.read_one(unread, matters).await? {
+            if self.read_next(&seen).await? {
                 continue;
             }
             let targets = self.targets(&seen, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
@@ -81,7 +76,10 @@ impl<'a> ServiceCall<'a> {
             let open = targets.iter().filter(is_open);
             let Some((target, step)) = next(open, &seen) else {
                 return match progress.failed.is_empty() {
-                    true => self.completed(&asked, &targets, &seen),
+                    true => {
+                        self.remark_addresses(&targets, &seen, &progress.unreserved);
+                        self.completed(&asked, &targets, &seen)
+                    }
                     false => self.failed(&asked, &targets, &seen, progress.failed),
                 };
             };
@@ -143,7 +141,7 @@ impl<'a> ServiceCall<'a> {
             self.release(seen, target, *address).await?;
             return Err(wrong_family(target, *address, family));
         }
-        match self.perform(target, step).await {
+        match self.make(target, step, progress).await {
             Ok(()) => {
                 if matches!(step, Step::Allocate { .. }) {
                     progress.allocated.push(which);
@@ -241,27 +239,8 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Whether two readings, or what this process has made, show what there is.
-    fn check_twice(&self) -> Result<(), Error> {
+    pub(super) fn check_twice(&self) -> Result<(), Error> {
         if self.inventory().was_complete(&self.key) { Ok(()) } else { self.check(Need::Second) }
-    }
-
-    /// Whether the address that the Service asks for can be reserved. If so, it is claimed.
-    async fn check_address(&self, target: &Target) -> Result<Option<Claimed<'a>>, Error> {
-        let address = target.wanted.features.address.filter(|_| has_no_address(target));
-        let Some((address, parts)) = address.zip(target.parts.as_ref()) else { return Ok(None) };
-        let request = self.request(&target.layout, Some(parts));
-        // Claimed before the look: once another claim ends, the look shows what was reserved.
-        let checked = match self.inventory().claim_address(&self.key, &parts.address_pool, address) {
-            Ok(claim) => {
-                let checked = self.of.backend.check_address(&request, &parts.address_pool, address).await;
-                checked.map(|()| Some(claim))
-            }
-            Err(other) => Err(claimed(&parts.address_pool, address, &other)),
-        };
-        if checked.as_ref().is_err_and(|error| error.reason() == reason::AddressUnavailable) {
-            self.inventory().wait_for_address(&self.key, &parts.address_pool, Some(address));
-        }
-        checked
     }
 
     /// Refuses a new port, and the creation of a load balancer service, while the address of the Service is on another load
@@ -410,6 +389,10 @@ impl<'a> ServiceCall<'a> {
             let path = &allocation.marks.path;
             let is_other = |one: &Allocation| one.address.is_none() && one.marks.path != *path;
             let is_first = self.read.lock().insert(path.clone());
+            // Without it, an edited address would be reported.
+            if !is_unavailable && plan::is_doubtful(&self.ingress, &target.ours) {
+                return Err(error);
+            }
             let known = self.inventory().of_service(&self.key).allocations;
             let is_released = is_unavailable && known.iter().all(|one| one.marks.path != *path);
             // An earlier call made it, and the pool may have an address now.
@@ -490,7 +473,12 @@ impl<'a> ServiceCall<'a> {
         let target = |balancer: Balancer| {
             let target = self.deletion(seen, balancer);
             match balancer.is_wanted {
-                true => self.wanted(target, (class, &complete), &ports, nodes),
+                true => {
+                    let mut target = self.wanted(target, (class, &complete), &ports, nodes)?;
+                    let is_its = |one: &&IpAddr| asked.required(&balancer).is_none_or(|of| IpFamily::of(**one) == of);
+                    target.wanted.reported = self.ingress.iter().find(is_its).copied();
+                    Ok(target)
+                }
                 false => Ok(target),
             }
         };
@@ -597,7 +585,7 @@ fn joined(first: Error, second: Error) -> Error {
     }
 }
 
-fn has_no_address(target: &Target) -> bool {
+pub(super) fn has_no_address(target: &Target) -> bool {
     target.ours.servers.is_empty() && target.ours.allocations.is_empty()
 }
 
@@ -615,14 +603,6 @@ fn adopted_as_is(ignored: &[&str]) -> String {
          are not applied: {}. To apply them to all such load balancers, set --nsx-adopt=full",
         ignored.join(", ")
     )
-}
-
-fn claimed(pool: &str, address: IpAddr, other: &str) -> Error {
-    let message = format!(
-        "reserve the address {address} of the pool {pool}: the Service {other} asks for it, too; give one of them another \
-         spec.loadBalancerIP"
-    );
-    Error::Exhausted { reason: reason::AddressUnavailable, message, after: LATER }
 }
 
 fn is_creation(step: &Step<'_>) -> bool {

@@ -44,10 +44,16 @@ pub(super) fn family_of(subnet: &Object) -> Option<IpFamily> {
     of_network.or_else(of_range).map(IpFamily::of)
 }
 
-/// Whether a range of a subnet has the address.
-pub(super) fn has_address(subnet: &Object, address: IpAddr) -> bool {
-    ranges_of(subnet).iter().any(|range| {
+/// Whether a range of a subnet has the address. Which addresses a subnet has that NSX carves from a block is not shown: the
+/// realized state of a reservation says it.
+pub(super) fn may_have_address(subnet: &Object, address: IpAddr) -> bool {
+    let ranges = ranges_of(subnet);
+    let has_it = |range: &Value| {
         let ends = end(range, "start").zip(end(range, "end"));
         ends.is_some_and(|(start, end)| start <= address && address <= end)
-    })
+    };
+    match ranges.is_empty() {
+        true => parse_network_sloppy(subnet.text("cidr")).is_none_or(|network| network.contains(&address)),
+        false => ranges.iter().any(has_it),
+    }
 }

@@ -154,5 +154,8 @@ fn the_address_that_a_service_asks_for_is_reserved() {
     let mut world = world();
     assert_eq!(world.begin(&asked, 1), ["pool"]);
     let objects = world.view();
-    assert_eq!(step(&asked, &objects, world.lb_service.as_ref()), Some(Step::Allocate { address }));
+    assert_eq!(
+        step(&asked, &objects, world.lb_service.as_ref()),
+        Some(Step::Allocate { wish: Wish::Only(address.unwrap()) })
+    );
 }

@@ -156,6 +156,8 @@ enum Disturbance {
     SecondAddress(Option<u8>),
     NoServer(usize),
     NoList(usize),
+    NoAllocation,
+    OtherAddress(usize),
 }
 
 fn any_disturbance() -> impl Strategy<Value = Disturbance> {
@@ -170,6 +172,8 @@ fn any_disturbance() -> impl Strategy<Value = Disturbance> {
         prop::option::of(200u8..203).prop_map(Disturbance::SecondAddress),
         (0usize..4).prop_map(Disturbance::NoServer),
         (0usize..4).prop_map(Disturbance::NoList),
+        Just(Disturbance::NoAllocation),
+        (0usize..4).prop_map(Disturbance::OtherAddress),
     ]
 }
 
@@ -199,6 +203,12 @@ impl Disturbance {
             }
             Self::NoServer(at) if at < world.objects.servers.len() => drop(world.objects.servers.remove(at)),
             Self::NoServer(_) => {}
+            Self::NoAllocation => world.objects.allocations.clear(),
+            Self::OtherAddress(at) => {
+                world.made += 1;
+                let address = Some(ip(100 + world.made as u8));
+                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.address = address);
+            }
             Self::NoList(at) => {
                 world.objects.servers.get_mut(at).into_iter().for_each(|server| server.is_restricted = false);
             }

@@ -1,5 +1,6 @@
 //! The mutants, by the part of the code they break.
 
+mod addresses;
 mod leader_election;
 mod lifecycle;
 mod nsx_login;
@@ -10,6 +11,6 @@ use crate::Mutant;
 
 /// All of them.
 pub fn all() -> Vec<Mutant> {
-    let all = [lifecycle::all(), vsphere::all(), leader_election::all(), nsx_login::all(), routes::all()];
+    let all = [lifecycle::all(), vsphere::all(), leader_election::all(), nsx_login::all(), routes::all(), addresses::all()];
     all.into_iter().flatten().collect()
 }

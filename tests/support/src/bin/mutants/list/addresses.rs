@@ -1,0 +1,121 @@
+//! Which address a load balancer has, and which one is reserved for it.
+
+use crate::{Mutant, Tests};
+
+const PLAN: &str = "src/providers/vsphere/load_balancer/plan.rs";
+const ADDRESSES: &str = "src/providers/vsphere/load_balancer/plan/addresses.rs";
+const CALL: &str = "src/providers/vsphere/load_balancer/service_call/addresses.rs";
+const INVENTORY: &str = "src/providers/vsphere/load_balancer/inventory.rs";
+const BACKEND: &str = "src/providers/vsphere/load_balancer/backend/nsx/addresses.rs";
+const DECODE: &str = "src/providers/vsphere/load_balancer/backend/nsx/decode.rs";
+const REALIZATION: &str = "src/clients/nsx/realization.rs";
+
+/// Plans of objects in memory.
+const UNIT: Tests = &[&["--lib", "--", "load_balancer::plan"]];
+/// Load balancers on a fake manager.
+const NSX: Tests = &[&["--test", "nsx", "--", "load_balancers::addresses"]];
+
+pub fn all() -> Vec<Mutant> {
+    [plan(), calls()].into_iter().flatten().collect()
+}
+
+fn plan() -> Vec<Mutant> {
+    vec![
+        Mutant::new(
+            "addresses-an-unread-allocation-says-nothing",
+            ADDRESSES,
+            ("one.address.is_some() && one.address != server.address", "one.address != server.address"),
+            UNIT,
+        ),
+        Mutant::new(
+            "addresses-another-allocation-may-be-its",
+            ADDRESSES,
+            ("let is_known = !has_unread && !ours", "let is_known = !ours"),
+            UNIT,
+        ),
+        Mutant::new(
+            "addresses-set-back-what-another-program-made",
+            ADDRESSES,
+            (".filter(|(row, _)| row.is_compared)", ".filter(|_| true)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "addresses-set-back-to-where-another-one-listens",
+            ADDRESSES,
+            ("&& rows::listens(other, row.port, address)", "&& false"),
+            UNIT,
+        ),
+        Mutant::new("addresses-reserve-beside-a-held-allocation", ADDRESSES, (".filter(|_| !is_held)?", "?"), UNIT),
+        Mutant::new(
+            "addresses-reserve-again-and-again",
+            ADDRESSES,
+            ("(!known.read.contains(&server.marks.path)).then_some", "true.then_some"),
+            UNIT,
+        ),
+        Mutant::new(
+            "addresses-wait-for-the-reported-one",
+            ADDRESSES,
+            ("(None, Some(address)) => Self::Rather(address)", "(None, Some(address)) => Self::Only(address)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "plan-an-edited-address-is-believed",
+            PLAN,
+            ("is_doubtful(&wanted.ingress, known.ours)", "false"),
+            UNIT,
+        ),
+    ]
+}
+
+fn calls() -> Vec<Mutant> {
+    vec![
+        Mutant::new(
+            "addresses-one-listing-is-enough",
+            CALL,
+            ("            self.check_twice()?;\n        }\n", "        }\n"),
+            NSX,
+        ),
+        Mutant::new(
+            "addresses-of-another-service",
+            CALL,
+            (
+                "self.inventory().user_of(&self.key, address)",
+                "self.inventory().user_of(&self.key, address).filter(|_| false)",
+            ),
+            NSX,
+        ),
+        Mutant::new(
+            "inventory-two-services-claim-one-address",
+            INVENTORY,
+            (
+                "state.claimed.iter().find(|one| is_other(one))",
+                "state.claimed.iter().find(|one| is_other(one) && false)",
+            ),
+            &[&["--test", "nsx", "--", "load_balancers::features"]],
+        ),
+        Mutant::new(
+            "addresses-the-allocation-of-another-one-is-overlooked",
+            BACKEND,
+            ("is_taken |= has_it && !is_own_allocation", "is_taken |= false && has_it && !is_own_allocation"),
+            NSX,
+        ),
+        Mutant::new(
+            "addresses-a-swallowed-reservation-is-waited-for",
+            BACKEND,
+            ("if reads == READS_IN_VAIN &&", "if reads > 99 &&"),
+            NSX,
+        ),
+        Mutant::new(
+            "decode-a-block-has-no-address",
+            DECODE,
+            (".is_none_or(|network| network.contains(&address))", ".is_some_and(|network| network.contains(&address))"),
+            NSX,
+        ),
+        Mutant::new(
+            "realization-a-row-names-its-intent",
+            REALIZATION,
+            ("intents.is_empty() || intents", "intents"),
+            &[&["--lib", "--", "clients::nsx::realization"]],
+        ),
+    ]
+}

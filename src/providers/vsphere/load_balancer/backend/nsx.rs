@@ -5,6 +5,7 @@
 
 mod addresses;
 mod decode;
+mod failures;
 mod pools;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use async_trait::async_trait;
 use tracing::info;
 
 use self::decode::usage_of;
+use self::failures::{failed, is_missing, is_part, no_address, not_listed, obstructed, refused, unmarked};
 use super::{Backend, Change, Configured, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Usage};
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::Reservation;
@@ -25,11 +27,11 @@ use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::load_balancer::layout::{
     GROUPS, IDS, Kind, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, ServerFacts,
 };
-use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks, VirtualServer};
-use crate::providers::vsphere::load_balancer::plan::{self, Step, WantedPort, Wish};
-use crate::providers::vsphere::load_balancer::{LATER, config_wrong, members};
+use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks};
+use crate::providers::vsphere::load_balancer::plan::{self, Step, Wish};
+use crate::providers::vsphere::load_balancer::{LATER, members};
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
-use crate::providers::vsphere::nsx::{self, permit as permit_of};
+use crate::providers::vsphere::nsx::permit as permit_of;
 use crate::providers::vsphere::reason;
 
 /// How often a change is tried again after another client changed the object.
@@ -351,66 +353,10 @@ fn taken(request: &Request<'_>, kind: Kind, object: Object) -> Created {
     }
 }
 
-/// Whether the path is that of an object that this program creates, so that it may be created again.
-fn is_part(path: &str) -> bool {
-    [LB_SERVICES, POOLS, MONITORS, GROUPS, PERSISTENCE_PROFILES]
-        .iter()
-        .any(|parent| path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/')))
-}
-
-/// The failure of a call. A request that NSX does not accept is repeated, sooner with other Nodes: another object may be the
-/// cause, or an answer that this program does not know.
-fn failed(doing: &str, owner: Option<&str>, error: &client::Error) -> Error {
-    match nsx::failed(doing, owner, error) {
-        Error::Invalid { reason, message } => Error::Refused { reason, message, after: LATER },
-        other => other,
-    }
-}
-
-/// The failure of a creation.
-fn refused(doing: &str, error: &client::Error) -> Error {
-    match failed(doing, None, error) {
-        // It is none of ours: a pool of addresses, an application profile or a gateway.
-        Error::Failed { message, .. } if is_missing(error) => config_wrong(message),
-        other => other,
-    }
 }
 
 fn is_of_another(layout: &Layout, object: &Object) -> bool {
     by_cluster_uid(layout.cluster_uid.as_deref(), object.tag(CLUSTER_UID)) == OfCluster::Another
-}
-
-/// Somebody removed the tag with the Service.
-fn unmarked(doing: &str, path: &str) -> Error {
-    let message = format!(
-        "{doing}: {path} has the id for it, and no tag \"service\" that names a Service; set the tag back, or delete the \
-         object in NSX if nothing needs it"
-    );
-    Error::Failed { reason: reason::NSXRefused, message, after: Some(LATER) }
-}
-
-/// Another virtual server is where the one of a port is to be.
-fn obstructed(port: &WantedPort, server: &VirtualServer) -> Error {
-    let message = format!(
-        "port {} cannot be served: the virtual server {} listens on its address and port; delete it in NSX if nothing needs it",
-        port.port, server.marks.path
-    );
-    Error::Failed { reason: reason::NSXRefused, message, after: Some(LATER) }
-}
-
-fn is_missing(error: &client::Error) -> bool {
-    matches!(error.kind, client::Kind::MissingReference(_) | client::Kind::NotFound)
-}
-
-fn no_address(doing: &str, is_exhausted: bool, alarm: &str) -> Error {
-    let what = if is_exhausted { "the pool has no free address" } else { "NSX has refused it" };
-    let alarm = if alarm.is_empty() { String::new() } else { format!(" ({alarm})") };
-    Error::Exhausted { reason: reason::AddressUnavailable, message: format!("{doing}: {what}{alarm}"), after: LATER }
-}
-
-/// Without a list nothing is decided, so that it is tried again soon.
-fn not_listed(path: &str, error: &client::Error) -> Error {
-    failed(&format!("list {path}"), None, error)
 }
 
 #[async_trait]

@@ -11,6 +11,7 @@ mod behaviour;
 mod by_hand;
 mod call;
 mod constraints;
+mod filled;
 pub mod go;
 pub mod go_rules;
 mod hierarchy;
@@ -107,6 +108,7 @@ impl FakeNsx {
             plans: realization::RealizationPlans::default(),
             over_capacity: BTreeMap::new(),
             realized_before: BTreeMap::new(),
+            usages: BTreeMap::new(),
             delay: None,
         };
         let shared = Shared::new(world);

@@ -129,6 +129,10 @@ pub struct Behaviour {
     pub shows_intent_version: bool,
     /// How a revision conflict is refused.
     pub conflict: Conflict,
+    /// Whether a PUT without `_revision` of an object that exists is refused with 400 and code 500127 in any case.
+    pub exists_with_500127: bool,
+    /// Whether a reference to an object that is not there is refused with 400 and code 500012, and not with 404 and code 600.
+    pub missing_with_500012: bool,
     /// Whether PATCH and DELETE answer 204, and not 200 with an empty body.
     pub answers_no_content: bool,
     /// The cursor of the last page of a list.
@@ -147,6 +151,20 @@ pub struct Behaviour {
     pub deletion: Deletion,
     /// What happens when a load balancer service is full.
     pub capacity: Capacity,
+    /// Whether a group with several `IPAddressExpression` is refused.
+    pub refuses_several_expressions: bool,
+    /// Whether groups have no member `group_type`, as in old versions.
+    pub lacks_group_type: bool,
+    /// Whether a PATCH of `/infra` creates a child that is not there, also where its revision is sent and checked.
+    pub creates_absent_children: bool,
+    /// Whether `service-usage` has its counters in `results`.
+    pub usage_in_results: bool,
+    /// How old the counters of `service-usage` may be.
+    pub usage_lag: Duration,
+    /// Whether `service-usage` has no counters of a load balancer service that is new.
+    pub usage_comes_late: bool,
+    /// Whether the manager adds members to what a client writes: ids and paths of expressions, `port_overload`, `_links`.
+    pub fills_in: bool,
     /// How long the search index is behind.
     pub index_delay: Duration,
     /// Whether a search term also matches a part of a value between separators.
@@ -182,6 +200,8 @@ impl Behaviour {
         keeps_old_realization: true,
         shows_intent_version: true,
         conflict: Conflict::PreconditionFailed,
+        exists_with_500127: false,
+        missing_with_500012: false,
         answers_no_content: false,
         last_cursor: LastCursor::Absent,
         search_has_last_cursor: true,
@@ -191,6 +211,13 @@ impl Behaviour {
         page_limit: 1000,
         deletion: Deletion::AtOnce,
         capacity: Capacity::Refused,
+        refuses_several_expressions: false,
+        lacks_group_type: false,
+        creates_absent_children: false,
+        usage_in_results: true,
+        usage_lag: Duration::ZERO,
+        usage_comes_late: false,
+        fills_in: true,
         index_delay: Duration::from_secs(2),
         search_matches_words: false,
         shows_allocated_ip: false,
@@ -214,6 +241,8 @@ impl Behaviour {
         keeps_old_realization: false,
         shows_intent_version: false,
         conflict: Conflict::BadRequest(500_087),
+        exists_with_500127: true,
+        missing_with_500012: true,
         answers_no_content: true,
         last_cursor: LastCursor::Present,
         search_has_last_cursor: false,
@@ -223,6 +252,13 @@ impl Behaviour {
         page_limit: 7,
         deletion: Deletion::Marked(Duration::from_secs(300)),
         capacity: Capacity::Alarm,
+        refuses_several_expressions: true,
+        lacks_group_type: true,
+        creates_absent_children: true,
+        usage_in_results: false,
+        usage_lag: Duration::from_secs(30),
+        usage_comes_late: true,
+        fills_in: false,
         index_delay: Duration::ZERO,
         search_matches_words: true,
         shows_allocated_ip: true,
@@ -275,6 +311,8 @@ impl Behaviour {
             keeps_old_realization,
             shows_intent_version,
             conflict,
+            exists_with_500127,
+            missing_with_500012,
             answers_no_content,
             last_cursor,
             search_has_last_cursor,
@@ -284,6 +322,13 @@ impl Behaviour {
             page_limit,
             deletion,
             capacity,
+            refuses_several_expressions,
+            lacks_group_type,
+            creates_absent_children,
+            usage_in_results,
+            usage_lag,
+            usage_comes_late,
+            fills_in,
             index_delay,
             search_matches_words,
             shows_allocated_ip,

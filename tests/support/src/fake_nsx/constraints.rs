@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::behaviour::Capacity;
 use super::kinds::Kind;
@@ -22,7 +24,7 @@ const SIZES: [(&str, Usage); 4] = [
 ];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Usage {
+pub(super) struct Usage {
     virtual_servers: usize,
     pools: usize,
     members: usize,
@@ -35,6 +37,9 @@ impl Usage {
             || self.members > capacity.members
     }
 }
+
+/// How long a new service has no counters.
+const FIRST_COUNT: Duration = Duration::from_secs(10);
 
 /// The path of an object and the body that a request writes.
 pub(super) type Change<'a> = (&'a str, &'a Map<String, Value>);
@@ -72,6 +77,7 @@ impl World {
             }
             "ip-subnets" if body.contains_key("ip_block_path") => self.check_block(path, body),
             "ip-subnets" => check_ranges(body),
+            "groups" => self.check_group(body),
             _ => Ok(()),
         }
     }
@@ -92,6 +98,18 @@ impl World {
             Some(other) => Err(bad(format!("{router} has the load balancer service {} already", other.path))),
             None => Ok(()),
         }
+    }
+
+    fn check_group(&self, body: &Map<String, Value>) -> Result<(), Refusal> {
+        if self.behaviour.lacks_group_type && body.contains_key("group_type") {
+            return Err(Refusal::new(400, 220, "Json parse error: Unrecognized field \"group_type\""));
+        }
+        let expression = body.get("expression").and_then(Value::as_array).into_iter().flatten();
+        let count = expression.filter(|one| one["resource_type"] == "IPAddressExpression").count();
+        if self.behaviour.refuses_several_expressions && count > 1 {
+            return Err(Refusal::invalid("\"expression\": a group has one IPAddressExpression at most"));
+        }
+        Ok(())
     }
 
     fn protocol(&self, body: &Map<String, Value>) -> &'static str {
@@ -174,9 +192,25 @@ impl World {
     }
 
     /// `lb-services/{id}/service-usage`.
-    pub(super) fn service_usage(&self, path: &str) -> Result<Value, Refusal> {
+    pub(super) fn service_usage(&mut self, path: &str) -> Result<Value, Refusal> {
         let service = self.store.get(path).ok_or_else(|| Refusal::not_found(path))?;
-        let usage = self.usage(path, &[]);
+        let is_counted = !self.behaviour.usage_comes_late || service.changed.elapsed() >= FIRST_COUNT;
+        let results: Vec<Value> = if is_counted { vec![self.counters(path)?] } else { Vec::new() };
+        match self.behaviour.usage_in_results {
+            true => Ok(json!({"intent_path": path, "results": results})),
+            false => Ok(results.into_iter().next().unwrap_or_else(|| json!({}))),
+        }
+    }
+
+    /// The counters of a service, as they were counted last.
+    fn counters(&mut self, path: &str) -> Result<Value, Refusal> {
+        let lag = self.behaviour.usage_lag;
+        let counted = self.usages.get(path).filter(|(at, _)| at.elapsed() < lag).map(|(_, usage)| *usage);
+        let usage = counted.unwrap_or_else(|| self.usage(path, &[]));
+        if counted.is_none() {
+            self.usages.insert(path.to_owned(), (Instant::now(), usage));
+        }
+        let service = self.store.get(path).ok_or_else(|| Refusal::not_found(path))?;
         let limit = capacity(service).unwrap_or(Usage { virtual_servers: 0, pools: 0, members: 0 });
         let percentage = |used: usize, of: usize| (used * 100).checked_div(of).unwrap_or(0);
         let most = percentage(usage.virtual_servers, limit.virtual_servers)

@@ -189,21 +189,24 @@ const POOL_MEMBER: Shape = Shape::Object(&[
 const SNAT: Shape = Shape::Union(
     "type",
     &[
-        variant("LBSnatAutoMap", &[]),
+        variant("LBSnatAutoMap", &[field("port_overload", Shape::Int(1, 32))]),
         variant("LBSnatDisabled", &[]),
         variant(
             "LBSnatIpPool",
-            &[required(
-                "ip_addresses",
-                Shape::List(
-                    &Shape::Object(&[
-                        required("ip_address", Shape::Text(100)),
-                        field("prefix_length", Shape::Int(0, 128)),
-                    ]),
-                    1,
-                    64,
+            &[
+                field("port_overload", Shape::Int(1, 32)),
+                required(
+                    "ip_addresses",
+                    Shape::List(
+                        &Shape::Object(&[
+                            required("ip_address", Shape::Text(100)),
+                            field("prefix_length", Shape::Int(0, 128)),
+                        ]),
+                        1,
+                        64,
+                    ),
                 ),
-            )],
+            ],
         ),
     ],
 );
@@ -401,14 +404,27 @@ static GROUP: &[Field] = &[
     field("group_type", Shape::List(&Shape::Text(64), 0, 10)),
 ];
 
+/// What the manager writes into an expression of a group.
+macro_rules! expression {
+    ($($more:expr),* $(,)?) => {
+        &[
+            field("id", Shape::Text(255)),
+            field("path", PATH),
+            field("relative_path", PATH),
+            field("parent_path", PATH),
+            field("marked_for_delete", Shape::Bool),
+            field("overridden", Shape::Bool),
+            field("_protection", Shape::Text(64)),
+            $($more),*
+        ]
+    };
+}
+
 const EXPRESSION: Shape = Shape::Union(
     "resource_type",
     &[
-        variant(
-            "IPAddressExpression",
-            &[required("ip_addresses", Shape::List(&Shape::Text(100), 1, 4000)), field("id", Shape::Text(255))],
-        ),
-        variant("ConjunctionOperator", &[required("conjunction_operator", Shape::OneOf(&["OR", "AND"]))]),
+        variant("IPAddressExpression", expression![required("ip_addresses", Shape::List(&Shape::Text(100), 1, 4000))]),
+        variant("ConjunctionOperator", expression![required("conjunction_operator", Shape::OneOf(&["OR", "AND"]))]),
     ],
 );
 

@@ -25,6 +25,14 @@ impl Refusal {
         Self::new(404, 600, format!("The requested object : {path} {text}"))
     }
 
+    /// An object that a body refers to is not there.
+    pub(super) fn missing_reference(path: &str, is_invalid: bool) -> Self {
+        match is_invalid {
+            true => Self::new(400, 500_012, format!("The path=[{path}] is invalid")),
+            false => Self::not_found(path),
+        }
+    }
+
     /// A field or parameter with a wrong value.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(400, 255, format!("Field level validation errors: {{{}}}", message.into()))

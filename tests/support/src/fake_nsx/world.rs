@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::access::{Access, Credential, Sessions};
 use super::behaviour::Behaviour;
 use super::call::{Call, Method, Target};
+use super::constraints::Usage;
+use super::filled;
 use super::limits::Limits;
 use super::managers::Managers;
 use super::pools::Pools;
@@ -39,6 +42,8 @@ pub(super) struct World {
     pub(super) over_capacity: BTreeMap<String, String>,
     /// The last revision of each object that was realized when it was rewritten or its realization was planned, by path.
     pub(super) realized_before: BTreeMap<String, i64>,
+    /// What load balancer services had when that was counted last, by path.
+    pub(super) usages: BTreeMap<String, (Instant, Usage)>,
     /// How much later every call is served.
     pub(super) delay: Option<Duration>,
 }
@@ -51,6 +56,9 @@ impl World {
     /// An object as this user reads it, with what the manager computes.
     pub(super) fn read(&self, stored: &Stored, reader: &str) -> Value {
         let mut object = stored.render(reader);
+        if self.behaviour.fills_in {
+            object["_links"] = filled::links(&stored.path);
+        }
         match stored.resource_type {
             "IpAddressPool" => {
                 let usage = self.pools.usage(&self.store, &stored.path);

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::behaviour::{Conflict, Deletion};
 use super::call::{Call, Method};
+use super::filled;
 use super::kinds::Kind;
 use super::pools;
 use super::refusal::Refusal;
@@ -111,12 +112,12 @@ impl World {
     pub(super) fn commit(&mut self, kind: &'static Kind, path: &str, mut checked: Checked, caller: &Caller) {
         self.place(path, &mut checked.body);
         let wish = checked.body.get("allocation_ip").and_then(Value::as_str).and_then(|text| text.parse().ok());
-        let content = ObjectContent {
-            kind,
-            resource_type: checked.variant.name,
-            body: checked.body,
-            references: checked.references,
-        };
+        let mut body = checked.body;
+        if self.behaviour.fills_in {
+            filled::fill_in(kind, path, &mut body);
+        }
+        let (resource_type, references) = (checked.variant.name, checked.references);
+        let content = ObjectContent { kind, resource_type, body, references };
         self.note_realized(path);
         self.store.write(path, content, caller.author());
         self.allocate(kind, path, wish);
@@ -151,6 +152,7 @@ impl World {
         let Some(stored) = existing else {
             // An update of an object that is gone.
             return match revision {
+                Some(_) if rule == WriteRule::CheckedChild && self.behaviour.creates_absent_children => Ok(()),
                 Some(revision) if !is_patch => {
                     Err(Refusal::new(404, 500_090, format!("The object {path} with revision {revision} is unknown.")))
                 }
@@ -167,7 +169,9 @@ impl World {
         }
         let message = format!("The object {path} was modified by somebody else: its revision is {}.", stored.revision);
         Err(match self.behaviour.conflict {
-            _ if is_patch && revision.is_none() => Refusal::new(400, 500_127, message),
+            _ if revision.is_none() && (is_patch || self.behaviour.exists_with_500127) => {
+                Refusal::new(400, 500_127, message)
+            }
             Conflict::PreconditionFailed => Refusal::new(412, 206, message),
             Conflict::ConcurrentChange => Refusal::new(409, None, message),
             Conflict::BadRequest(_) if revision.is_none() => Refusal::new(400, 500_127, message),
@@ -182,7 +186,7 @@ impl World {
         references
             .iter()
             .find(|reference| !is_there(reference))
-            .map_or(Ok(()), |(path, _)| Err(Refusal::not_found(path)))
+            .map_or(Ok(()), |(path, _)| Err(Refusal::missing_reference(path, self.behaviour.missing_with_500012)))
     }
 
     /// Deletes an object, or marks it.

@@ -99,6 +99,17 @@ async fn one_old_or_missing_revision_refuses_all_children_where_revisions_are_ch
 }
 
 #[tokio::test]
+async fn a_child_that_is_gone_may_be_created_again() {
+    let (manager, pools) = manager(Behaviour { creates_absent_children: true, ..Behaviour::USUAL }).await;
+    assert!(manager.fake.delete_by_hand("operator", "/infra/lb-pools/b"));
+    assert_eq!(manager.patch(CHECKED, &infra(&pools)).await.0, 200);
+    assert_eq!(["a", "b", "c"].map(|id| members(&manager, id)), [2; 3]);
+    assert_eq!(manager.fake.object("/infra/lb-pools/b").unwrap()["_revision"], 0);
+    let stale = manager.patch(CHECKED, &infra(&pools)).await;
+    assert_refused(&stale, 412, 206, "/infra/lb-pools/a");
+}
+
+#[tokio::test]
 async fn each_rule_of_a_put_refuses_all_children() {
     let (manager, pools) = manager(Behaviour::USUAL).await;
     let versions = manager.fake.history().len();

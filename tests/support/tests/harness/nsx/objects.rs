@@ -290,6 +290,91 @@ async fn gateways_and_listeners_are_taken_once() {
 }
 
 #[tokio::test]
+async fn a_missing_reference_and_an_id_in_use_are_refused_in_two_ways() {
+    let body = json!({"active_monitor_paths": ["/infra/lb-monitor-profiles/x"]});
+    for (missing_with_500012, refused) in [(false, (404, 600)), (true, (400, 500_012))] {
+        let manager = Manager::behaving(Behaviour { missing_with_500012, ..Behaviour::USUAL }).await;
+        let answer = manager.put("/infra/lb-pools/a", &body).await;
+        assert_refused(&answer, refused.0, refused.1, "/infra/lb-monitor-profiles/x");
+        assert_refused(&manager.get("/infra/lb-pools/a").await, 404, 600, "/infra/lb-pools/a");
+    }
+    for (exists_with_500127, refused) in [(false, (412, 206)), (true, (400, 500_127))] {
+        let manager = Manager::behaving(Behaviour { exists_with_500127, ..Behaviour::USUAL }).await;
+        manager.create("/infra/lb-pools/a", json!({})).await;
+        let again = manager.put("/infra/lb-pools/a", &json!({})).await;
+        assert_refused(&again, refused.0, refused.1, "/infra/lb-pools/a");
+        let stale = manager.put("/infra/lb-pools/a", &json!({"_revision": 9})).await;
+        assert_refused(&stale, 412, 206, "/infra/lb-pools/a");
+    }
+}
+
+fn of_addresses(addresses: &[&str]) -> Value {
+    json!({"resource_type": "IPAddressExpression", "ip_addresses": addresses})
+}
+
+#[tokio::test]
+async fn a_group_may_be_limited_to_one_expression_and_lack_its_type() {
+    let path = "/infra/domains/default/groups/a";
+    let or = json!({"resource_type": "ConjunctionOperator", "conjunction_operator": "OR"});
+    let two = json!({"expression": [of_addresses(&["10.0.0.0/8"]), or, of_addresses(&["fd00::/8"])]});
+    let typed = json!({"expression": [of_addresses(&["10.0.0.0/8"])], "group_type": ["IPAddress"]});
+    let manager = Manager::behaving(Behaviour::USUAL).await;
+    for body in [&two, &typed] {
+        manager.create(path, body.clone()).await;
+        manager.delete(path).await;
+    }
+    let manager =
+        Manager::behaving(Behaviour { refuses_several_expressions: true, lacks_group_type: true, ..Behaviour::USUAL });
+    let manager = manager.await;
+    assert_refused(&manager.put(path, &two).await, 400, 255, "IPAddressExpression");
+    assert_refused(&manager.put(path, &typed).await, 400, 220, "group_type");
+    manager.create(path, json!({"expression": typed["expression"]})).await;
+}
+
+#[tokio::test]
+async fn what_the_manager_adds_stays_when_it_is_sent_back() {
+    let manager = Manager::behaving(Behaviour::USUAL).await;
+    let path = "/infra/domains/default/groups/a";
+    let mut group = manager.create(path, json!({"expression": [of_addresses(&["10.0.0.0/8"])]})).await;
+    let before = group["expression"][0].clone();
+    let id = before["id"].as_str().unwrap();
+    assert_eq!((&before["parent_path"], group["_links"].is_array()), (&json!(path), true), "{group}");
+    assert_eq!(before["path"], json!(format!("{path}/ip-address-expressions/{id}")));
+    group["expression"][0]["ip_addresses"] = json!(["10.1.0.0/16"]);
+    let sent_back = manager.create(path, group.clone()).await;
+    assert_eq!(sent_back["expression"][0]["id"], before["id"]);
+    let anew = manager.create(path, json!({"expression": [of_addresses(&["10.0.0.0/8"])], "_revision": 1})).await;
+    assert_ne!(anew["expression"][0]["id"], before["id"], "another expression");
+    let pool = manager.create("/infra/lb-pools/a", json!({})).await;
+    assert_eq!(pool["snat_translation"], json!({"type": "LBSnatAutoMap", "port_overload": 32}));
+    let disabled = json!({"snat_translation": {"type": "LBSnatDisabled"}});
+    let disabled = manager.create("/infra/lb-pools/b", disabled).await;
+    assert_eq!(disabled["snat_translation"], json!({"type": "LBSnatDisabled"}));
+}
+
+#[tokio::test]
+async fn the_counters_of_a_service_may_be_old_or_not_there_yet() {
+    tokio::time::pause();
+    let usage = |manager: &Manager| {
+        let request = manager.request(Method::GET, "/infra/lb-services/a/service-usage");
+        async move { answer(request).await.1 }
+    };
+    let flat = Behaviour { usage_in_results: false, ..Behaviour::USUAL };
+    let lagging = Behaviour { usage_lag: Duration::from_secs(30), usage_comes_late: true, ..flat };
+    let manager = Manager::behaving(lagging).await;
+    manager.create_load_balancer().await;
+    assert_eq!(usage(&manager).await, json!({}), "a new one");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(usage(&manager).await["current_virtual_server_count"], 1);
+    manager.delete("/infra/lb-virtual-servers/a").await;
+    assert_eq!(usage(&manager).await["current_virtual_server_count"], 1, "as a moment ago");
+    tokio::time::advance(Duration::from_secs(30)).await;
+    assert_eq!(usage(&manager).await["current_virtual_server_count"], 0);
+    manager.fake.set_behaviour(Behaviour { usage_in_results: true, ..lagging });
+    assert_eq!(usage(&manager).await["results"][0]["current_virtual_server_count"], 0);
+}
+
+#[tokio::test]
 async fn a_service_takes_what_its_size_permits() {
     for capacity in [Capacity::Refused, Capacity::Alarm, Capacity::Unlimited] {
         let manager = Manager::behaving(Behaviour { capacity, ..Behaviour::USUAL }).await;
@@ -299,6 +384,7 @@ async fn a_service_takes_what_its_size_permits() {
         let full = json!({"members": members[..300], "_revision": 0});
         manager.create("/infra/lb-pools/a", full).await;
         let (_, usage) = manager.get("/infra/lb-services/a/service-usage").await;
+        let usage = &usage["results"][0];
         assert_eq!((&usage["pool_member_capacity"], &usage["severity"]), (&json!(300), &json!("RED")), "{usage}");
         let over = manager.put("/infra/lb-pools/a", &json!({"members": members, "_revision": 1})).await;
         for port in 81..100 {

@@ -8,6 +8,7 @@
 //! | an error without a JSON object, 5xx, 3xx, a success of another shape | unavailable |
 //! | another 403 | no permission |
 //! | 404 with code 600, 202 or 500090 | another object is missing if the message names it, else the object of the request |
+//! | 400 with code 500012 | another object is missing if the message names it, else the request is wrong |
 //! | 400 with code 500030, 500045 | still referenced; marked for deletion |
 //! | 409; 412; codes 206, 500127, 500087, 500232, 100148 | another client changed the object |
 //! | another 4xx | the request is wrong |
@@ -24,6 +25,9 @@ const MESSAGE: usize = 300;
 
 /// Codes of an object that does not exist.
 const NOT_FOUND: [i64; 3] = [600, 202, 500_090];
+
+/// The code of a path in the body that is not valid, which is also that of an object that does not exist.
+const INVALID_PATH: i64 = 500_012;
 
 /// Codes of an object that was changed meanwhile.
 const CONFLICT: [i64; 5] = [206, 500_127, 500_087, 500_232, 100_148];
@@ -71,6 +75,9 @@ fn kind(asked: Asked<'_>, status: u16, is_json: bool, error: &ErrorBody) -> Kind
             Some(path) => Kind::MissingReference(path),
             None => Kind::NotFound,
         },
+        400 if code == INVALID_PATH => {
+            missing(&error.message, asked.object).map_or(Kind::BadRequest, Kind::MissingReference)
+        }
         400 if code == 500_030 => Kind::Referenced,
         400 if code == 500_045 => Kind::MarkedForDeletion,
         409 | 412 => Kind::Conflict,
@@ -176,6 +183,9 @@ mod tests {
             (Presents::Nothing, 404, error(600, &format!("{OBJECT} below /infra/tier-1s/t")), Kind::NotFound),
             (Presents::Nothing, 404, error(600, &format!("There is no {OBJECT}.")), Kind::NotFound),
             (Presents::Nothing, 404, error(600, &format!("There is no {OBJECT}2.")), sibling()),
+            (Presents::Nothing, 400, error(500_012, "The path=[/infra/tier-1s/t] is invalid"), reference()),
+            (Presents::Nothing, 400, error(500_012, &format!("The path=[{OBJECT}] is invalid")), Kind::BadRequest),
+            (Presents::Nothing, 400, error(500_012, "no path"), Kind::BadRequest),
             (Presents::Nothing, 400, error(500_030, &own), Kind::Referenced),
             (Presents::Nothing, 400, error(500_045, &own), Kind::MarkedForDeletion),
             (Presents::Nothing, 409, no_code.clone(), Kind::Conflict),
@@ -212,8 +222,8 @@ mod tests {
             for body in [body, error(code, &message)] {
                 for presents in [Presents::Login, Presents::EachTime, Presents::Nothing] {
                     let (kind, _) = judge(asked(presents), status, &body);
-                    let is_gone = matches!(kind, Kind::NotFound | Kind::MissingReference(_));
-                    prop_assert!(!is_gone || status == 404);
+                    prop_assert!(kind != Kind::NotFound || status == 404);
+                    prop_assert!(!matches!(kind, Kind::MissingReference(_)) || [400, 404].contains(&status));
                 }
             }
         }

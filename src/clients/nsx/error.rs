@@ -125,6 +125,12 @@ impl Error {
         }
     }
 
+    /// Whether NSX says that the object of the request, or one above it, does not exist. A path that it calls invalid (400) may
+    /// be wrong for another reason.
+    pub fn says_absent(&self) -> bool {
+        self.status() == Some(404) && matches!(self.kind, Kind::NotFound | Kind::MissingReference(_))
+    }
+
     /// For how long the manager asks not to be called, if it does.
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.cause {

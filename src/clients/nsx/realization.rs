@@ -114,9 +114,7 @@ impl Client {
         let object = "/infra/realized-state/realized-entities";
         let call = Call { query: &query, ..Call::get(object, operation, Priority::Urgent) };
         let answer = match self.object(call).await {
-            Err(error) if matches!(error.kind, Kind::NotFound | Kind::MissingReference(_)) => {
-                return Ok(Vec::new());
-            }
+            Err(error) if error.says_absent() => return Ok(Vec::new()),
             other => other?,
         };
         rows_of(&answer, path).ok_or_else(|| {

@@ -178,19 +178,23 @@ pub fn error(bytes: &[u8]) {
             )
         });
         let may_be_gone = status == 404 && matches!(code, Some(600 | 202 | 500_090));
+        let may_be_missing = may_be_gone || (status == 400 && code == Some(500_012));
         for (result, is_delete) in [(got, false), (listed, false), (patched, false), (deleted, true)] {
             match result {
                 Ok(()) => assert!(is_delete && may_be_gone, "HTTP status {status} is taken for a success"),
-                Err(error) => is_judged(&error, status, may_be_gone),
+                Err(error) => is_judged(&error, status, may_be_gone, may_be_missing),
             }
         }
     }
 }
 
-fn is_judged(error: &Error, status: u16, may_be_gone: bool) {
+fn is_judged(error: &Error, status: u16, may_be_gone: bool, may_be_missing: bool) {
     is_told_well(error);
-    let is_gone = matches!(error.kind, Kind::NotFound | Kind::MissingReference(_));
-    assert!(!is_gone || may_be_gone, "HTTP status {status} says that something is not there: {error}");
+    let is_missing = matches!(error.kind, Kind::MissingReference(_));
+    assert!(
+        (error.kind != Kind::NotFound || may_be_gone) && (!is_missing || may_be_missing),
+        "HTTP status {status} says that something is not there: {error}"
+    );
     assert!(error.kind != Kind::Rejected && error.kind != Kind::NotPermitted, "nothing was presented: {error}");
 }
 

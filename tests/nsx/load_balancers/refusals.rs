@@ -7,7 +7,7 @@ use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool, Prof
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::{GoBalancer, TCP_PROFILE};
-use support::fake_nsx::{Model, Trouble};
+use support::fake_nsx::{Behaviour, Model, Trouble};
 
 use super::world::*;
 use crate::routes::world::node;
@@ -129,6 +129,71 @@ async fn a_part_that_is_gone_is_made_again() {
         world.ensure(&two).await.unwrap_or_else(|error| panic!("{collection}: {error}"));
         assert_eq!((world.objects(collection).len(), world.counted()), (1, [1, 2, 2, 2, 1]), "{collection}");
     }
+}
+
+/// Another client deleted the load balancer service by force. The last reading still has it.
+#[tokio::test]
+async fn a_load_balancer_service_that_another_client_deleted_is_made_again_at_once() {
+    for (missing_with_500012, exists_with_500127) in [(false, false), (true, false), (true, true)] {
+        let case = format!("{missing_with_500012}, {exists_with_500127}");
+        let behaviour = Behaviour { missing_with_500012, exists_with_500127, ..Behaviour::USUAL };
+        let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
+        world.ensured(&one()).await;
+        assert!(world.fake.force_delete_by_hand("operator", &path_of(&world, "lb-services")), "{case}");
+        world.sent();
+        let other = service("ns/other", &[("TCP", 80, 30081)]);
+        world.try_ensure(&other).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(world.counted(), [1, 2, 2, 2, 2], "{case}");
+        let sent = world.sent();
+        assert!(!sent.contains(&"LIST lb-services".to_owned()), "{case}: no reading is needed: {sent:?}");
+    }
+}
+
+/// NSX calls a path invalid that is there: nothing shows that the load balancer service is gone.
+#[tokio::test]
+async fn an_invalid_path_of_an_object_that_exists_is_a_refusal() {
+    let world = World::start(Some(UID)).await;
+    world.ensured(&one()).await;
+    let message = format!("The path=[{}] is invalid", path_of(&world, "lb-services"));
+    let body = json!({"httpStatus": "BAD_REQUEST", "error_code": 500_012, "error_message": message}).to_string();
+    world.fake.every("PUT lb-virtual-servers", Trouble::answer(400, "application/json", &body));
+    world.sent();
+    let error = world.try_ensure(&service("ns/other", &[("TCP", 80, 30081)])).await.unwrap_err();
+    assert_eq!(word(&error), "NSXObjectMissing", "{error}");
+    assert!(error.to_string().contains(&message), "{error}");
+    let sent = world.sent();
+    assert!(!sent.contains(&"PUT lb-services".to_owned()), "{sent:?}");
+}
+
+/// A virtual server of the Service that the last reading does not have is in the place of a new one.
+#[tokio::test]
+async fn a_refused_change_leads_to_a_reading_that_shows_the_cause() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&one()).await;
+    let mut other = world.objects("lb-virtual-servers").remove(0);
+    other["ports"] = json!(["81"]);
+    for tag in other["tags"].as_array_mut().unwrap() {
+        if tag["scope"] == "port" {
+            tag["tag"] = json!("TCP/81");
+        }
+    }
+    let path = "/infra/lb-virtual-servers/2c1b5e0c-6f0f-4e0e-9a38-3a7d1f1e9b11";
+    other.as_object_mut().unwrap().retain(|name, _| !name.starts_with('_') && !name.ends_with("path") && name != "id");
+    for name in ["pool_path", "lb_service_path", "application_profile_path"] {
+        other[name] = world.objects("lb-virtual-servers")[0][name].clone();
+    }
+    world.fake.put_by_hand("operator", path, other);
+    let two = moved(&one, &[("TCP", 80, 30080), ("TCP", 81, 30081)]);
+    let announced = world.announcement("ns/s");
+    let error = world.try_ensure(&two).await.unwrap_err();
+    assert_eq!(word(&error), "NSXRefused", "{error}");
+    advance(Duration::from_secs(10)).await;
+    announced.await;
+    world.ensure(&two).await.unwrap();
+    assert_eq!(world.counted(), [1, 2, 2, 2, 1]);
+    let servers = world.objects("lb-virtual-servers");
+    let found = servers.iter().find(|server| server["path"] == path).unwrap();
+    assert_eq!(found["default_pool_member_ports"], json!(["30081"]));
 }
 
 /// A proxy that is out of order for a moment says nothing of requests for several pools.

@@ -38,6 +38,8 @@ use crate::providers::vsphere::nsx::Leads;
 const AT_MOST: Duration = Duration::from_secs(60);
 /// How long a reading that shows what writes have left waits at most for the calls of other Services.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// The time between two readings that follow from refused changes.
+const BETWEEN_REFUSALS: Duration = Duration::from_secs(60);
 /// How long it is known how full the load balancer service is.
 const USAGE_LIFE: Duration = Duration::from_secs(10);
 /// Of so many Services is known at most which pools they had.
@@ -91,6 +93,9 @@ struct State {
     /// When the last one began.
     attempted: Option<Instant>,
     is_asked: bool,
+    /// When the next reading begins because NSX has refused a change, and when the last such one began.
+    refusal_due: Option<Instant>,
+    read_after_refusal: Option<Instant>,
     /// Until when a reading that was asked for waits for the calls of other Services: afterwards they would ask for another one.
     patient_until: Option<Instant>,
     /// When the next reading with groups and persistence profiles begins; none before the first reading.
@@ -614,6 +619,16 @@ impl Inventory {
     /// Asks for a reading.
     pub fn ask(&self) {
         self.state.lock().is_asked = true;
+        self.wake.notify_one();
+    }
+
+    /// Asks for a reading because NSX has refused a change: what the change rests on may be gone, or an object that was not seen
+    /// may be in the way. There is one such reading a minute at most.
+    pub fn ask_after_refusal(&self) {
+        let mut state = self.state.lock();
+        let (now, before) = (Instant::now(), state.read_after_refusal);
+        let due = before.map_or(now, |before| now.max(before + BETWEEN_REFUSALS));
+        state.refusal_due.get_or_insert(due);
         self.wake.notify_one();
     }
 

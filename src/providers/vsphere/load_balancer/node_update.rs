@@ -11,7 +11,7 @@ use super::inventory::Need;
 use super::layout::Layout;
 use super::members::Member;
 use super::objects::Pool;
-use super::service_call::{Answer, ServiceCall};
+use super::service_call::{Answer, ServiceCall, shows_change};
 use super::wanted::families_of;
 use super::{LoadBalancers, members, repeated};
 use crate::cloud::{Error, WritePermit};
@@ -108,6 +108,9 @@ async fn write(
     let _answers: Vec<Answer<'_>> = wanted.iter().map(|(_, key, _)| Answer { inventory: &of.inventory, key }).collect();
     let record = |change| of.inventory.enter(&change, layout);
     let failed = of.backend.update_pools(permit, layout, updates, &record).await;
+    if failed.values().any(|error| shows_change(error.reason())) {
+        of.inventory.ask_after_refusal();
+    }
     for (path, key, members) in wanted.iter().filter(|(path, ..)| !failed.contains_key(path)) {
         let has_nodes = |pool: &Pool| pool.marks.path == *path && members::are_equal(&pool.members, members);
         if !of.inventory.of_service(key).pools.iter().any(has_nodes) {

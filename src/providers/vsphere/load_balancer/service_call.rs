@@ -23,7 +23,7 @@ use super::plan::{self, Known, Step, Wanted};
 use super::{LoadBalancers, config_wrong, families, status, wanted};
 use crate::base::addresses::parse_ip;
 use crate::clients::nsx::realization::Reservation;
-use crate::cloud::{Error, WritePermit, node, service};
+use crate::cloud::{Error, Reason, WritePermit, node, service};
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::reason;
 
@@ -100,6 +100,12 @@ impl Steps {
         (self.made, self.last) = (self.made + 1, step);
         self.in_a_row > MOST_IN_A_ROW
     }
+}
+
+/// Whether a failed change shows that NSX may have other objects than the last reading: something that it rests on is gone, or
+/// something uses what is to be deleted.
+pub(super) fn shows_change(reason: Reason) -> bool {
+    [reason::NSXRefused, reason::NSXObjectMissing].contains(&reason)
 }
 
 /// The next step towards the load balancers of a Service.
@@ -304,9 +310,8 @@ impl<'a> ServiceCall<'a> {
             self.inventory().enter(&change, &self.layout);
         };
         let performed = self.of.backend.perform(&request, step, &record).await;
-        if step.is_deletion() && performed.as_ref().is_err_and(|error| error.reason() == reason::NSXRefused) {
-            // Something uses it that the last reading may have missed.
-            self.inventory().ask();
+        if performed.as_ref().is_err_and(|error| shows_change(error.reason())) {
+            self.inventory().ask_after_refusal();
         }
         performed
     }

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use tracing::info;
 
 use self::decode::usage_of;
-use self::failures::{failed, is_missing, is_part, no_address, not_listed, obstructed, refused, unmarked};
+use self::failures::{failed, is_missing, no_address, not_listed, obstructed, part_of, refused, unmarked};
 use super::{Backend, Change, Configured, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Usage};
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::Reservation;
@@ -129,6 +129,14 @@ impl Nsx {
         }
     }
 
+    /// Whether a path is that of a part that this program can create again, and there is none: NSX calls a path invalid for other
+    /// reasons, too.
+    async fn lacks_part(&self, path: &str, doing: &str) -> Result<bool, Error> {
+        let Some(kind) = part_of(path) else { return Ok(false) };
+        let found = self.get(Target { kind, path, doing }).await?;
+        Ok(found.is_none_or(|object| object.is_marked_for_delete()))
+    }
+
     /// Creates an object under the first of its ids that is free, or finds it there.
     async fn create(&self, request: &Request<'_>, new: New<'_>, record: Record<'_>) -> Result<Option<Object>, Error> {
         let permit = permit_of(request.permit);
@@ -174,7 +182,7 @@ impl Nsx {
                     Some(object) => return Ok(taken(request, new.kind, object)),
                     None => last = Some(error),
                 },
-                client::Kind::MissingReference(missing) if is_part(missing) => {
+                client::Kind::MissingReference(missing) if self.lacks_part(missing, &new.doing).await? => {
                     return Ok(Created::Missing(missing.clone()));
                 }
                 _ => return Err(refused(&new.doing, &error)),
@@ -241,7 +249,7 @@ impl Nsx {
                 }
                 Err(error) => match &error.kind {
                     client::Kind::Conflict | client::Kind::Unknown | client::Kind::NotFound => last = Some(error),
-                    client::Kind::MissingReference(missing) if is_part(missing) => {
+                    client::Kind::MissingReference(missing) if self.lacks_part(missing, doing).await? => {
                         record(Change::Gone(missing.clone()));
                         return Ok(());
                     }
@@ -413,9 +421,7 @@ impl Backend for Nsx {
             match pages.next().await {
                 Ok(Some(objects)) => objects.into_iter().for_each(|object| each(Kind::Allocation, object)),
                 Ok(None) => return Ok(()),
-                Err(error) if matches!(error.kind, client::Kind::NotFound | client::Kind::MissingReference(_)) => {
-                    return Ok(());
-                }
+                Err(error) if error.says_absent() => return Ok(()),
                 Err(error) => return Err(not_listed(&path, &error)),
             }
         }
@@ -472,7 +478,7 @@ impl Backend for Nsx {
             }
             Step::Obstructed { port, server } => Err(obstructed(port, server)),
             Step::Mark { marks, address } => {
-                let kind = kind_of(&marks.path);
+                let kind = part_of(&marks.path).unwrap_or(Kind::Monitor);
                 let doing = format!("tag {}", marks.path);
                 let target = Target { kind, path: &marks.path, doing: &doing };
                 let tags = plan::marks_of(&request.owner, request.layout, *address);
@@ -637,10 +643,4 @@ fn server_facts<'a>(parts: &'a Parts, step: &'a Step<'_>) -> Option<ServerFacts<
         group: *group,
         persistence: *persistence,
     })
-}
-
-/// The kind of the object of this path.
-fn kind_of(path: &str) -> Kind {
-    let kinds = [(POOLS, Kind::Pool), (GROUPS, Kind::Group), (PERSISTENCE_PROFILES, Kind::PersistenceProfile)];
-    kinds.into_iter().find(|(parent, _)| path.starts_with(parent)).map_or(Kind::Monitor, |(_, kind)| kind)
 }

@@ -45,7 +45,7 @@ impl State {
         let pause = BETWEEN.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
         let earliest = self.attempted.map_or(now, |attempted| attempted + pause.max(said.unwrap_or_default()));
         let patient = self.patient_until.map(|until| if self.busy.is_empty() { now } else { until });
-        match self.is_asked.then_some(now).or(patient) {
+        match self.is_asked.then_some(now).or(patient).into_iter().chain(self.refusal_due).min() {
             Some(asked) => Some(asked.max(earliest)),
             None => self.next_full.filter(|_| self.permit.is_some()).map(|next| next.max(earliest)),
         }
@@ -184,6 +184,9 @@ impl Inventory {
         let (mut state, at) = (self.state.lock(), Instant::now());
         state.attempted = Some(at);
         (state.is_asked, state.patient_until) = (false, None);
+        if state.refusal_due.take().is_some() {
+            state.read_after_refusal = Some(at);
+        }
         state.touched = Some(BTreeSet::new());
         let is_full = state.is_full_due || state.next_full.is_some_and(|next| next <= at);
         let has_all_pools = std::mem::take(&mut state.are_pools_due);
@@ -283,6 +286,28 @@ async fn ended(permit: Option<&WritePermit>, leads: &mut Leads) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_changes_lead_to_one_reading_a_minute() {
+        let inventory = Inventory::new(Leads::new(Vec::new()));
+        let due = || {
+            let (state, now) = (inventory.state.lock(), Instant::now());
+            state.next(now).map(|next| next - now)
+        };
+        assert_eq!(due(), None);
+        inventory.ask_after_refusal();
+        assert_eq!(due(), Some(Duration::ZERO));
+        inventory.begin_reading();
+        assert_eq!(due(), None);
+        tokio::time::advance(Duration::from_secs(20)).await;
+        inventory.ask_after_refusal();
+        assert_eq!(due(), Some(Duration::from_secs(40)));
+        tokio::time::advance(Duration::from_secs(30)).await;
+        inventory.ask_after_refusal();
+        assert_eq!(due(), Some(Duration::from_secs(10)), "it is not put off");
+        inventory.begin_reading();
+        assert_eq!(due(), None, "any reading shows what the refusal is about");
+    }
 
     #[test]
     fn what_a_reading_missed_is_looked_at_again_also_if_that_fails() {

@@ -3,16 +3,23 @@
 use super::{GROUPS, LB_SERVICES, MONITORS, PERSISTENCE_PROFILES, POOLS};
 use crate::clients::nsx as client;
 use crate::cloud::Error;
+use crate::providers::vsphere::load_balancer::layout::Kind;
 use crate::providers::vsphere::load_balancer::objects::VirtualServer;
 use crate::providers::vsphere::load_balancer::plan::WantedPort;
 use crate::providers::vsphere::load_balancer::{LATER, config_wrong};
 use crate::providers::vsphere::{nsx, reason};
 
-/// Whether the path is that of an object that this program creates, so that it may be created again.
-pub(super) fn is_part(path: &str) -> bool {
-    [LB_SERVICES, POOLS, MONITORS, GROUPS, PERSISTENCE_PROFILES]
-        .iter()
-        .any(|parent| path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/')))
+/// The kind of the object of a path, if it is one that this program creates and others refer to.
+pub(super) fn part_of(path: &str) -> Option<Kind> {
+    let parts = [
+        (LB_SERVICES, Kind::LbService),
+        (POOLS, Kind::Pool),
+        (MONITORS, Kind::Monitor),
+        (GROUPS, Kind::Group),
+        (PERSISTENCE_PROFILES, Kind::PersistenceProfile),
+    ];
+    let is_below = |parent: &str| path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'));
+    parts.into_iter().find(|(parent, _)| is_below(parent)).map(|(_, kind)| kind)
 }
 
 /// The failure of a call. A request that NSX does not accept is repeated, sooner with other Nodes: another object may be the
@@ -28,7 +35,7 @@ pub(super) fn failed(doing: &str, owner: Option<&str>, error: &client::Error) ->
 pub(super) fn refused(doing: &str, error: &client::Error) -> Error {
     match failed(doing, None, error) {
         // It is none of ours: a pool of addresses, an application profile or a gateway.
-        Error::Failed { message, .. } if is_missing(error) => config_wrong(message),
+        Error::Failed { message, .. } if is_missing(error) && !names_part(error) => config_wrong(message),
         other => other,
     }
 }
@@ -49,6 +56,10 @@ pub(super) fn obstructed(port: &WantedPort, server: &VirtualServer) -> Error {
         port.port, server.marks.path
     );
     Error::Failed { reason: reason::NSXRefused, message, after: Some(LATER) }
+}
+
+fn names_part(error: &client::Error) -> bool {
+    matches!(&error.kind, client::Kind::MissingReference(path) if part_of(path).is_some())
 }
 
 pub(super) fn is_missing(error: &client::Error) -> bool {

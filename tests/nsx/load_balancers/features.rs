@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Behaviour, Model, Side, Trouble};
+use support::fake_nsx::{Behaviour, Deletion, Model, Side, Trouble};
 
 use super::world::*;
 use crate::world::advance;
@@ -109,20 +109,209 @@ async fn a_group_or_profile_that_is_gone_keeps_no_port_from_following() {
     }
 }
 
-/// TCP keeps its monitor, which takes nodes without endpoints out anyway.
+/// Type and port of each monitor.
+fn monitors(world: &World) -> Vec<(String, Value)> {
+    let monitors = world.objects("lb-monitor-profiles").into_iter();
+    let of = |one: Value| (one["resource_type"].as_str().unwrap().to_owned(), one["monitor_port"].clone());
+    let mut monitors: Vec<_> = monitors.map(of).collect();
+    monitors.sort_by_key(|(resource_type, _)| resource_type.clone());
+    monitors
+}
+
+/// Whether each version of each pool that was written since has a monitor, if it had one before.
+fn have_always_a_monitor(world: &World, seen: usize) -> bool {
+    let history = world.fake.history_from(seen);
+    let mut pools = history.iter().filter(|one| one.path.starts_with("/infra/lb-pools/"));
+    pools.all(|one| one.object.as_ref().is_some_and(|pool| pool["active_monitor_paths"].as_array().is_some()))
+}
+
 #[tokio::test]
-async fn local_traffic_of_udp_is_checked_at_the_health_check_port() {
-    let world = World::start(Some(UID)).await;
+async fn local_traffic_is_checked_at_the_health_check_port() {
+    let mut world = World::start(Some(UID)).await;
     let one = world.ensured(&both()).await;
     let local = with(&one, json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
-    world.ensure(&local).await.unwrap();
-    let monitors = world.objects("lb-monitor-profiles");
-    let of_udp: Vec<&Value> = monitors.iter().filter(|one| one["resource_type"] == "LBHttpMonitorProfile").collect();
-    assert_eq!((monitors.len(), of_udp.len()), (2, 1));
-    assert_eq!((&of_udp[0]["monitor_port"], &of_udp[0]["request_url"]), (&json!(32000), &json!("/healthz")));
-    world.ensure(&one).await.unwrap();
-    assert_eq!(world.objects("lb-monitor-profiles").len(), 1);
+    let http = ("LBHttpMonitorProfile".to_owned(), json!(32000));
+    let seen = world.fake.history().len();
+    for _ in 0..3 {
+        world.ensure(&local).await.unwrap();
+        assert_eq!(monitors(&world), [http.clone(), http.clone()]);
+        for monitor in world.objects("lb-monitor-profiles") {
+            let asked = (&monitor["request_url"], &monitor["request_version"]);
+            assert_eq!(asked, (&json!("/healthz"), &json!("HTTP_VERSION_1_0")));
+        }
+        world.restart();
+        let settled = world.fake.history().len();
+        world.ensure(&local).await.unwrap();
+        assert!(world.fake.history_from(settled).is_empty(), "the next process writes nothing");
+        world.ensure(&one).await.unwrap();
+        assert_eq!(monitors(&world), [("LBTcpMonitorProfile".to_owned(), json!(30080))]);
+    }
+    let of_tcp = |path: &str| {
+        path == world
+            .objects("lb-virtual-servers")
+            .iter()
+            .find(|one| one["default_pool_member_ports"] == json!(["30080"]))
+            .unwrap()["pool_path"]
+    };
+    let mut of_tcp = world.fake.history_from(seen).into_iter().filter(|one| of_tcp(&one.path));
+    let has_monitor = |pool: &Value| pool["active_monitor_paths"].as_array().is_some_and(|paths| paths.len() == 1);
+    assert!(of_tcp.all(|one| one.object.as_ref().is_some_and(has_monitor)), "it has one all the time");
     assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
+    world.delete(&one).await.unwrap();
+    assert_eq!(world.counted(), [0; 5]);
+}
+
+/// The id of the monitor of before cannot be used again at once.
+#[tokio::test]
+async fn the_traffic_policy_may_change_while_nsx_still_keeps_deleted_monitors() {
+    let behaviour = Behaviour { deletion: Deletion::Marked(std::time::Duration::from_secs(300)), ..Behaviour::USUAL };
+    let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    let local = with(&one, json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
+    for _ in 0..3 {
+        world.ensure(&local).await.unwrap();
+        assert_eq!(monitors(&world), [("LBHttpMonitorProfile".to_owned(), json!(32000))]);
+        world.ensure(&one).await.unwrap();
+        assert_eq!(monitors(&world), [("LBTcpMonitorProfile".to_owned(), json!(30080))]);
+    }
+}
+
+/// An earlier version of this program made it.
+#[tokio::test]
+async fn a_health_check_of_http_1_1_is_changed_once() {
+    let mut world = World::start(Some(UID)).await;
+    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
+    let one = world.ensured(&with(&service("ns/s", &[("UDP", 80, 30081)]), local)).await;
+    let path = world.objects("lb-monitor-profiles").remove(0)["path"].as_str().unwrap().to_owned();
+    world.fake.change_by_hand("operator", &path, |monitor| {
+        monitor.as_object_mut().unwrap().remove("request_version");
+    });
+    assert_eq!(world.fake.object(&path).unwrap()["request_version"], "HTTP_VERSION_1_1", "the default");
+    world.restart();
+    let seen = world.fake.history().len();
+    world.ensure(&one).await.unwrap();
+    world.ensure(&one).await.unwrap();
+    let written: Vec<String> = world.fake.history_from(seen).into_iter().map(|version| version.path).collect();
+    assert_eq!(written, [path.clone()]);
+    assert_eq!(world.fake.object(&path).unwrap()["request_version"], "HTTP_VERSION_1_0");
+}
+
+#[tokio::test]
+async fn udp_is_checked_by_icmp_where_the_service_says_so() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&both()).await;
+    assert_eq!(monitors(&world).len(), 1);
+    let asked = annotated(one.clone(), "loadbalancer.vsphere-ccm.dev/udp-health-check", "icmp");
+    world.ensure(&asked).await.unwrap();
+    let [icmp, tcp] = &monitors(&world)[..] else { panic!("{:?}", monitors(&world)) };
+    assert_eq!((icmp.0.as_str(), tcp.0.as_str()), ("LBIcmpMonitorProfile", "LBTcpMonitorProfile"));
+    let seen = world.fake.history().len();
+    world.ensure(&asked).await.unwrap();
+    assert!(world.fake.history_from(seen).is_empty());
+    // The health check of a Service with `Local` says more.
+    let local = with(&asked, json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
+    let seen = world.fake.history().len();
+    world.ensure(&local).await.unwrap();
+    assert!(have_always_a_monitor(&world, seen));
+    assert_eq!(monitors(&world), [("LBHttpMonitorProfile".to_owned(), json!(32000)); 2]);
+    world.ensure(&asked).await.unwrap();
+    assert!(have_always_a_monitor(&world, seen));
+    world.ensure(&one).await.unwrap();
+    assert_eq!(monitors(&world), [("LBTcpMonitorProfile".to_owned(), json!(30080))]);
+    world.ensure(&asked).await.unwrap();
+    world.delete(&asked).await.unwrap();
+    assert_eq!(world.counted(), [0; 5]);
+}
+
+/// Some versions of NSX take no second expression, and some do not know the type of a group.
+#[tokio::test]
+async fn a_group_has_one_expression_of_the_family_of_its_load_balancer() {
+    let switches = Behaviour { refuses_several_expressions: true, ..Behaviour::USUAL };
+    for lacks_group_type in [false, true] {
+        let world =
+            World::with(dual_model().behaviour(Behaviour { lacks_group_type, ..switches }), Some(UID), dual_config());
+        let world = world.await;
+        world.put_dual("n1", 1);
+        world.put_dual("n2", 2);
+        let both = of_families(both(), "PreferDualStack", &["IPv4", "IPv6"]);
+        let ranges = |ranges: &[&str]| with(&both, json!({"loadBalancerSourceRanges": ranges}));
+        for (asked, expected) in [
+            (ranges(&["10.1.0.0/16", "2001:db8:1::/64"]), [&["10.1.0.0/16"][..], &["2001:db8:1::/64"]]),
+            // Those of one family close the other one.
+            (
+                ranges(&["10.1.0.0/16", "10.2.0.0/16"]),
+                [&["10.1.0.0/16", "10.2.0.0/16"], &["10.1.0.0/16", "10.2.0.0/16"]],
+            ),
+            (ranges(&["2001:db8:1::/64"]), [&["2001:db8:1::/64"], &["2001:db8:1::/64"]]),
+        ] {
+            world.ensure(&asked).await.unwrap_or_else(|error| panic!("{lacks_group_type}: {error}"));
+            let groups = world.objects("groups");
+            assert_eq!(groups.len(), 2, "one for each family");
+            for server in world.objects("lb-virtual-servers") {
+                let is_v4 = server["ip_address"].as_str().unwrap().contains('.');
+                let path = &server["access_list_control"]["group_path"];
+                let group = groups.iter().find(|group| group["path"] == *path).unwrap();
+                let expression = group["expression"].as_array().unwrap();
+                assert_eq!(expression.len(), 1, "{group}");
+                assert_eq!(expression[0]["ip_addresses"], json!(expected[usize::from(!is_v4)]), "{asked:?}");
+                assert_eq!(group.get("group_type").is_none(), lacks_group_type);
+            }
+        }
+    }
+}
+
+/// An earlier version of this program wrote both families into one group.
+#[tokio::test]
+async fn a_group_with_both_families_changes_when_its_ranges_do() {
+    let mut world = World::start(Some(UID)).await;
+    let ranges = |ranges: &[&str]| with(&both(), json!({"loadBalancerSourceRanges": ranges}));
+    let one = world.ensured(&ranges(&["10.1.0.0/16", "fd00::/8"])).await;
+    let path = world.objects("groups").remove(0)["path"].as_str().unwrap().to_owned();
+    let of = |range: &str| json!({"resource_type": "IPAddressExpression", "ip_addresses": [range]});
+    let or = json!({"resource_type": "ConjunctionOperator", "conjunction_operator": "OR"});
+    world.fake.change_by_hand("operator", &path, |group| {
+        group["expression"] = json!([of("10.1.0.0/16"), or, of("fd00::/8")]);
+    });
+    world.restart();
+    let seen = world.fake.history().len();
+    world.ensure(&one).await.unwrap();
+    assert!(world.fake.history_from(seen).is_empty());
+    let status = one.status.clone().and_then(|status| status.load_balancer).unwrap();
+    world.ensure(&with_status(ranges(&["10.2.0.0/16", "fd00::/8"]), status)).await.unwrap();
+    let expression = world.objects("groups").remove(0)["expression"].clone();
+    assert_eq!((expression.as_array().unwrap().len(), &expression[0]["ip_addresses"]), (1, &json!(["10.2.0.0/16"])));
+}
+
+/// NSX adds members to what a client writes, and an administrator may set them.
+#[tokio::test]
+async fn members_that_nsx_adds_survive_each_change() {
+    let mut world = World::start(Some(UID)).await;
+    assert!(world.fake.behaviour().fills_in);
+    let ranges = |ranges: &[&str]| with(&both(), json!({"loadBalancerSourceRanges": ranges}));
+    let one = world.ensured(&ranges(&["10.1.0.0/16"])).await;
+    for pool in world.objects("lb-pools") {
+        world.fake.change_by_hand("operator", pool["path"].as_str().unwrap(), |pool| {
+            pool["snat_translation"]["port_overload"] = json!(8);
+        });
+    }
+    let id = world.objects("groups").remove(0)["expression"][0]["id"].clone();
+    assert!(id.is_string());
+    world.restart();
+    let seen = world.fake.history().len();
+    world.ensure(&one).await.unwrap();
+    assert!(world.fake.history_from(seen).is_empty(), "they are no difference");
+    let status = one.status.clone().and_then(|status| status.load_balancer).unwrap();
+    world.cluster.remove("n2");
+    world.ensure(&with_status(ranges(&["10.2.0.0/16"]), status)).await.unwrap();
+    for pool in world.objects("lb-pools") {
+        assert_eq!(World::members(&pool).len(), 1);
+        assert_eq!(pool["snat_translation"], json!({"type": "LBSnatAutoMap", "port_overload": 8}));
+    }
+    let group = world.objects("groups").remove(0);
+    assert_eq!(
+        (&group["expression"][0]["id"], &group["expression"][0]["ip_addresses"]),
+        (&id, &json!(["10.2.0.0/16"]))
+    );
 }
 
 #[tokio::test]
@@ -168,6 +357,7 @@ async fn what_is_not_possible_is_refused_without_a_request() {
     for (wrong, part) in [
         (with(&one, json!({"loadBalancerSourceRanges": ["x"]})), "source range \"x\""),
         (annotated(one.clone(), "loadbalancer.vsphere-ccm.dev/snat", "x"), "expected automap or disabled"),
+        (annotated(one.clone(), "loadbalancer.vsphere-ccm.dev/udp-health-check", "x"), "expected icmp or none"),
         (with(&one, json!({"ipFamilyPolicy": "RequireDualStack"})), "RequireDualStack"),
         (service("ns/s", &[("SCTP", 80, 30080)]), "SCTP/80"),
     ] {

@@ -55,13 +55,15 @@ pub const GROUPS: &str = "/infra/domains/default/groups";
 /// The path of all persistence profiles, without the id.
 pub const PERSISTENCE_PROFILES: &str = "/infra/lb-persistence-profiles";
 
-/// The type of the monitor of a TCP port.
-pub const TCP_MONITOR: &str = "LBTcpMonitorProfile";
-/// The type of the monitor of a UDP port.
-pub const HTTP_MONITOR: &str = "LBHttpMonitorProfile";
+/// The member of a group with its type, which old versions of NSX do not have.
+pub const GROUP_TYPE: &str = "group_type";
 
 /// Where a node says whether it has endpoints of a Service.
 const HEALTH_CHECK_PATH: &str = "/healthz";
+
+/// The version of the requests of HTTP monitors: kube-proxy answers 400 to a request of HTTP 1.1 without the header `Host`, and
+/// no document says whether NSX sends one.
+pub const REQUEST_VERSION: &str = "HTTP_VERSION_1_0";
 
 /// The space of the ids, version 5 of RFC 9562.
 const SPACE: Uuid = Uuid::from_u128(0x8d5f_6c1e_41a3_4b0e_9a57_2f6b_7c90_d3e4);
@@ -92,10 +94,100 @@ impl Kind {
             Kind::LbService => "lb-service",
             Kind::VirtualServer => "virtual-server",
             Kind::Pool => "pool",
-            Kind::Monitor => "monitor",
+            Kind::Monitor => MONITOR,
             Kind::Allocation => "allocation",
             Kind::Group => "group",
             Kind::PersistenceProfile => "persistence-profile",
+        }
+    }
+
+    /// All words in ids.
+    fn words(self) -> Vec<&'static str> {
+        match self {
+            Kind::Monitor => vec![MONITOR, HTTP_MONITOR, ICMP_MONITOR],
+            kind => vec![kind.word()],
+        }
+    }
+}
+
+/// The words in the ids of monitors. A port that gets a monitor of another type needs another id: the monitor of before is in use
+/// until its pool has the new one, and NSX does not change the type of a monitor.
+const MONITOR: &str = "monitor";
+const HTTP_MONITOR: &str = "http-monitor";
+const ICMP_MONITOR: &str = "icmp-monitor";
+
+/// The types of health checks. NSX has more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MonitorType {
+    /// Opens TCP connections.
+    Tcp,
+    /// Sends HTTP requests.
+    Http,
+    /// Sends ICMP echo requests.
+    Icmp,
+}
+
+impl MonitorType {
+    const ALL: [Self; 3] = [Self::Tcp, Self::Http, Self::Icmp];
+
+    /// `resource_type` in NSX.
+    pub fn resource_type(self) -> &'static str {
+        match self {
+            Self::Tcp => "LBTcpMonitorProfile",
+            Self::Http => "LBHttpMonitorProfile",
+            Self::Icmp => "LBIcmpMonitorProfile",
+        }
+    }
+
+    /// The one with this `resource_type`.
+    pub fn parse(resource_type: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.resource_type() == resource_type)
+    }
+
+    /// The types that monitors of a port may have.
+    pub fn of(protocol: Protocol) -> [Self; 2] {
+        match protocol {
+            Protocol::Tcp => [Self::Tcp, Self::Http],
+            Protocol::Udp => [Self::Http, Self::Icmp],
+        }
+    }
+
+    /// The word in the ids of such monitors of a port. The types that ports had first share the word of the kind.
+    fn word(self, protocol: Protocol) -> &'static str {
+        match (self, protocol) {
+            (Self::Tcp, _) | (Self::Http, Protocol::Udp) => MONITOR,
+            (Self::Http, Protocol::Tcp) => HTTP_MONITOR,
+            (Self::Icmp, _) => ICMP_MONITOR,
+        }
+    }
+}
+
+/// What a monitor asks nodes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Probe {
+    /// A connection to this port.
+    Tcp(u16),
+    /// Whether they have endpoints of the Service, at this port.
+    Http(u16),
+    /// An answer to an ICMP echo request.
+    Icmp,
+}
+
+impl Probe {
+    /// The type of the monitor.
+    pub fn monitor_type(self) -> MonitorType {
+        match self {
+            Self::Tcp(_) => MonitorType::Tcp,
+            Self::Http(_) => MonitorType::Http,
+            Self::Icmp => MonitorType::Icmp,
+        }
+    }
+
+    /// The port of the nodes.
+    pub fn port(self) -> Option<u16> {
+        match self {
+            Self::Tcp(port) | Self::Http(port) => Some(port),
+            Self::Icmp => None,
         }
     }
 }
@@ -264,19 +356,25 @@ impl Layout {
     /// The id of an object of the Service with this UID. A copy of a cluster has the same UIDs, and has to have another
     /// name. `attempt` is below [`IDS`].
     pub fn id(&self, kind: Kind, uid: &str, port: Option<Port>, attempt: u8) -> String {
-        id_of(self, self.second, kind, uid, port, attempt)
+        id_of(self, self.second, kind.word(), uid, port, attempt)
+    }
+
+    /// The same of a monitor of this type.
+    pub fn monitor_id(&self, of: MonitorType, uid: &str, port: Port, attempt: u8) -> String {
+        id_of(self, self.second, of.word(port.protocol), uid, Some(port), attempt)
     }
 
     /// Whether an object of the Service with this UID has this id. `second` is the family if it is of the second load
     /// balancer.
     pub fn has_id(&self, second: Option<IpFamily>, kind: Kind, uid: &str, port: Option<Port>, id: &str) -> bool {
-        (0..IDS).any(|attempt| id_of(self, second, kind, uid, port, attempt) == id)
+        let mut all = kind.words().into_iter().flat_map(|word| (0..IDS).map(move |attempt| (word, attempt)));
+        all.any(|(word, attempt)| id_of(self, second, word, uid, port, attempt) == id)
     }
 
     /// The id of the load balancer service of this cluster on this gateway.
     pub fn lb_service_id(&self, tier1: Option<&str>, attempt: u8) -> String {
         let uid = format!("{}{}", self.cluster_uid.as_deref().unwrap_or_default(), tier1.unwrap_or_default());
-        id_of(self, None, Kind::LbService, &uid, None, attempt)
+        id_of(self, None, Kind::LbService.word(), &uid, None, attempt)
     }
 
     /// A load balancer service on this tier-1 gateway.
@@ -292,21 +390,26 @@ impl Layout {
         object
     }
 
-    /// The health check of a port: of TCP a connection to the port of the nodes, of UDP a request to the port where nodes say
-    /// whether they have endpoints of the Service. The Go program has none of the second kind.
-    pub fn monitor(&self, owner: &Owner<'_>, port: Port, number: u16) -> Object {
-        let (word, resource_type) = match port.protocol {
-            Protocol::Tcp => ("tcp", TCP_MONITOR),
-            Protocol::Udp => ("http", HTTP_MONITOR),
+    /// The health check of a port. The Go program has TCP connections to the port of the nodes only.
+    pub fn monitor(&self, owner: &Owner<'_>, port: Port, probe: Probe) -> Object {
+        let word = match probe.monitor_type() {
+            MonitorType::Tcp => "tcp",
+            MonitorType::Http => "http",
+            MonitorType::Icmp => "icmp",
         };
+        let of_port = probe.port().map(|number| format!(", port {number}")).unwrap_or_default();
         let description =
-            format!("{word} monitor for cluster {}, service {owner}, port {number} created by {PROGRAM}", self.cluster);
-        let mut object = named(format!("cluster:{}:{owner}:{number}", self.cluster), description);
-        set(&mut object, "resource_type", resource_type);
-        set(&mut object, "monitor_port", number);
-        if port.protocol == Protocol::Udp {
+            format!("{word} monitor for cluster {}, service {owner}{of_port} created by {PROGRAM}", self.cluster);
+        let last = probe.port().map_or(word.to_owned(), |number| number.to_string());
+        let mut object = named(format!("cluster:{}:{owner}:{last}", self.cluster), description);
+        set(&mut object, "resource_type", probe.monitor_type().resource_type());
+        if let Some(number) = probe.port() {
+            set(&mut object, "monitor_port", number);
+        }
+        if let Probe::Http(_) = probe {
             set(&mut object, "request_method", "GET");
             set(&mut object, "request_url", HEALTH_CHECK_PATH);
+            set(&mut object, "request_version", REQUEST_VERSION);
             set(&mut object, "response_status_codes", json!([200]));
         }
         self.of_service(owner).with(PORT, port.to_string()).write_into(&mut object);
@@ -363,8 +466,8 @@ impl Layout {
     pub fn group(&self, owner: &Owner<'_>, ranges: &BTreeSet<IpNet>) -> Object {
         let description = format!("source ranges for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
-        set(&mut object, "expression", expression(ranges));
-        set(&mut object, "group_type", json!(["IPAddress"]));
+        set(&mut object, "expression", expression(&[], ranges));
+        set(&mut object, GROUP_TYPE, json!(["IPAddress"]));
         self.of_service(owner).write_into(&mut object);
         object
     }
@@ -387,14 +490,14 @@ impl Layout {
 
 /// The words never change: ids of objects that exist depend on them. The first load balancer has one word, of whatever family
 /// it is: that may be known only when some of its objects are there.
-fn id_of(layout: &Layout, second: Option<IpFamily>, kind: Kind, uid: &str, port: Option<Port>, attempt: u8) -> String {
+fn id_of(layout: &Layout, second: Option<IpFamily>, word: &str, uid: &str, port: Option<Port>, attempt: u8) -> String {
     let port = port.map(|port| port.to_string()).unwrap_or_default();
     let family = match second {
         None => "ipv4",
         Some(IpFamily::V4) => "second-ipv4",
         Some(IpFamily::V6) => "second-ipv6",
     };
-    let name = format!("{}/{uid}/{}/{port}/{family}/{attempt}", layout.cluster, kind.word());
+    let name = format!("{}/{uid}/{word}/{port}/{family}/{attempt}", layout.cluster);
     Uuid::new_v5(&SPACE, name.as_bytes()).to_string()
 }
 
@@ -413,18 +516,19 @@ pub fn snat_translation(is_disabled: bool) -> Value {
     json!({"type": if is_disabled { "LBSnatDisabled" } else { "LBSnatAutoMap" }})
 }
 
-/// The members of a group: an expression has addresses of one family only.
-pub fn expression(ranges: &BTreeSet<IpNet>) -> Value {
-    let of_family = |is_ipv4: bool| {
-        let ranges = ranges.iter().filter(|range| range.addr().is_ipv4() == is_ipv4);
-        let texts: Vec<String> = ranges.map(IpNet::to_string).collect();
-        (!texts.is_empty()).then(|| json!({"resource_type": "IPAddressExpression", "ip_addresses": texts}))
-    };
-    let mut expression: Vec<Value> = [true, false].into_iter().filter_map(of_family).collect();
-    if expression.len() > 1 {
-        expression.insert(1, json!({"resource_type": "ConjunctionOperator", "conjunction_operator": "OR"}));
+/// The type of the only expression of a group. NSX advises against several.
+const EXPRESSION: &str = "IPAddressExpression";
+
+/// The members of a group with these networks. `before` is its expression, whose other members stay: NSX has added an id and
+/// a path.
+pub fn expression(before: &[Value], ranges: &BTreeSet<IpNet>) -> Value {
+    let is_one = |one: &&Value| one.get("resource_type").and_then(Value::as_str) == Some(EXPRESSION);
+    let mut one = before.iter().find(is_one).cloned().unwrap_or_else(|| json!({"resource_type": EXPRESSION}));
+    if let Some(members) = one.as_object_mut() {
+        let texts: Vec<String> = ranges.iter().map(IpNet::to_string).collect();
+        members.insert("ip_addresses".to_owned(), texts.into());
     }
-    expression.into()
+    json!([one])
 }
 
 fn named(name: String, description: String) -> Object {

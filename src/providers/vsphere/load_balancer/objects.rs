@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use super::layout::{
-    ADDRESS, ADDRESS_POOL, CLASS, HTTP_MONITOR, Layout, PORT, Port, SERVICE, SERVICE_UID, TCP_MONITOR,
+    ADDRESS, ADDRESS_POOL, CLASS, Layout, MonitorType, PORT, Port, Probe, REQUEST_VERSION, SERVICE, SERVICE_UID,
 };
 use super::members;
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
@@ -103,8 +103,18 @@ pub struct Monitor {
     pub marks: Marks,
     /// The port that it asks.
     pub number: Option<u16>,
-    /// Whether it sends HTTP requests, instead of opening TCP connections.
-    pub is_http: bool,
+    /// What it does.
+    pub monitor_type: MonitorType,
+    /// Whether it sends HTTP requests of another version than [`REQUEST_VERSION`], as earlier versions of this program made it.
+    pub has_other_version: bool,
+}
+
+impl Monitor {
+    /// Whether it asks nodes for this.
+    pub fn asks(&self, probe: Probe) -> bool {
+        let is_of_port = probe.port().is_none() || self.number == probe.port();
+        self.monitor_type == probe.monitor_type() && is_of_port && !self.has_other_version
+    }
 }
 
 /// A reserved address.
@@ -263,23 +273,20 @@ impl Pool {
             members: members::addresses_of(list(object, "members")),
             monitors: texts(object, "active_monitor_paths").map(Into::into).collect(),
             address_pool: object.tag(ADDRESS_POOL).unwrap_or_default().into(),
-            is_snat_disabled: match text_in(object, "snat_translation", "type") {
-                "" | "LBSnatAutoMap" => Some(false),
-                "LBSnatDisabled" => Some(true),
-                _ => None,
-            },
+            is_snat_disabled: snat_of(object),
             address: object.tag(ADDRESS).and_then(parse_ip),
         })
     }
 }
 
 impl Monitor {
-    /// See [`Marks::read`]. Monitors of other types than TCP and HTTP are not of load balancers of Services.
+    /// See [`Marks::read`]. Monitors of other types are not of load balancers of Services.
     pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
         let marks = Marks::read(object, layout)?;
         let number = object.0.get("monitor_port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
-        let is_http = object.text("resource_type") == HTTP_MONITOR;
-        (is_http || object.text("resource_type") == TCP_MONITOR).then_some(Self { marks, number, is_http })
+        let monitor_type = MonitorType::parse(object.text("resource_type"))?;
+        let has_other_version = monitor_type == MonitorType::Http && object.text("request_version") != REQUEST_VERSION;
+        Some(Self { marks, number, monitor_type, has_other_version })
     }
 }
 
@@ -307,6 +314,15 @@ impl PersistenceProfile {
         let marks = Marks::read(object, layout)?;
         let timeout = object.0.get("timeout").and_then(Value::as_u64).map(Duration::from_secs);
         (object.text("resource_type") == "LBSourceIpPersistenceProfile").then_some(Self { marks, timeout })
+    }
+}
+
+/// Whether nodes behind a pool see the addresses of clients; none for a pool that has addresses of its own for that.
+pub fn snat_of(pool: &Object) -> Option<bool> {
+    match text_in(pool, "snat_translation", "type") {
+        "" | "LBSnatAutoMap" => Some(false),
+        "LBSnatDisabled" => Some(true),
+        _ => None,
     }
 }
 

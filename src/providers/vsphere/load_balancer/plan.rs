@@ -7,7 +7,7 @@
 //! for either. Never compared: names, descriptions, whether something is enabled, algorithms, limits, weights and states of
 //! members, members of objects that this program does not know.
 //!
-//! What the Go program ignores (source ranges, affinity, health checks of UDP ports, SNAT) is compared only where this program
+//! What the Go program ignores (source ranges, affinity, health checks other than TCP connections, SNAT) is compared only where this program
 //! made the virtual server, or adopts fully; see [`ignored()`] for the others.
 //!
 //! Mirrors `Process` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`.
@@ -31,7 +31,7 @@ pub use references::Reference;
 use references::References;
 use rows::{Row, Rows};
 
-use super::layout::{ADDRESS, Kind, Layout, Owner, Port, SERVICE_UID, has_own_form};
+use super::layout::{ADDRESS, Kind, Layout, Owner, Port, Probe, SERVICE_UID, has_own_form};
 use super::members::{self, Member};
 use super::objects::{Allocation, Group, LbService, Marks, Monitor, Objects, PersistenceProfile, Pool, VirtualServer};
 use super::wanted::Features;
@@ -104,17 +104,17 @@ pub enum Step<'a> {
     CreateMonitor {
         /// The port.
         port: &'a WantedPort,
-        /// The port of the nodes that it asks.
-        number: u16,
+        /// What it asks nodes for.
+        probe: Probe,
     },
-    /// Lets a monitor probe another port.
+    /// Lets a monitor ask nodes for something else of the same type.
     ChangeMonitor {
         /// The monitor.
         monitor: &'a Monitor,
         /// The port of the Service, for its tag.
         port: Port,
-        /// The port of the nodes.
-        node_port: u16,
+        /// What it is to ask nodes for.
+        probe: Probe,
     },
     /// Creates the pool of a port.
     CreatePool {
@@ -313,22 +313,25 @@ fn next_of<'a>(phase: Phase, wanted: &'a Wanted, known: &Known<'a>) -> Option<St
 /// The next change of what is there for a port.
 fn change<'a>(row: &Row<'a>, references: &References<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let port = row.port.port;
-    if let Some((monitor, number)) = row.monitor.zip(row.probe)
-        && (monitor.number != Some(number) || monitor.marks.port != Some(port))
+    if let Some((monitor, probe)) = row.monitor.zip(row.probe)
+        && (!monitor.asks(probe) || monitor.marks.port != Some(port))
     {
-        return Some(Step::ChangeMonitor { monitor, port, node_port: number });
+        return Some(Step::ChangeMonitor { monitor, port, probe });
     }
     change_of_pool(row, wanted, known).or_else(|| change_of_server(row, references, wanted, known))
 }
 
 fn change_of_pool<'a>(row: &Row<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let (port, pool) = (row.port.port, row.pool?);
-    let monitor = row.monitor.map(|monitor| &*monitor.marks.path);
-    let is_missing = row.probe.is_some() && monitor.is_none();
+    let is_missing = row.probe.is_some() && row.monitor.is_none();
+    // Until a monitor of another type is created, the pool keeps the one that it has.
+    let kept = || pool.monitors.iter().find_map(|path| known.ours.monitors.iter().find(|one| one.marks.path == *path));
+    let monitor = if is_missing { kept() } else { row.monitor };
     // NSX may refuse each change of a pool whose monitor is gone: the monitor is created first.
-    if is_missing && !pool.monitors.is_empty() {
+    if is_missing && monitor.is_none() && !pool.monitors.is_empty() {
         return None;
     }
+    let monitor = monitor.map(|monitor| &*monitor.marks.path);
     let is_snat_disabled = Some(wanted.features.is_snat_disabled).filter(|_| row.is_compared);
     let change = Step::ChangePool { pool, port, monitor, is_snat_disabled };
     let is_asked = is_missing || pool.monitors.iter().map(AsRef::as_ref).eq(monitor);
@@ -367,8 +370,8 @@ fn change_of_server<'a>(
 /// The next object that a port lacks.
 fn creation<'a>(row: &Row<'a>, references: &References<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let Row { port, server, pool, monitor, probe, obstacle, .. } = *row;
-    if let Some(number) = probe.filter(|_| monitor.is_none()) {
-        return Some(Step::CreateMonitor { port, number });
+    if let Some(probe) = probe.filter(|_| monitor.is_none()) {
+        return Some(Step::CreateMonitor { port, probe });
     }
     let Some(pool) = pool else {
         let monitor = monitor.map(|monitor| &*monitor.marks.path);

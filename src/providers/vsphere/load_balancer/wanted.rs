@@ -21,18 +21,59 @@ pub const ANNOTATION_CLASS: &str = "loadbalancer.vmware.io/class";
 /// The annotation that says whether nodes see the addresses of clients: `automap` or `disabled`.
 pub const ANNOTATION_SNAT: &str = "loadbalancer.vsphere-ccm.dev/snat";
 
+/// The annotation that says how nodes behind UDP ports are checked without `externalTrafficPolicy: Local`: `icmp` or `none`.
+pub const ANNOTATION_UDP_CHECK: &str = "loadbalancer.vsphere-ccm.dev/udp-health-check";
+
 /// How long a client keeps its node if the Service does not say.
 const AFFINITY: Duration = Duration::from_secs(10800);
+
+/// The most networks that NSX takes in one group.
+const MOST_RANGES: usize = 4000;
+
+/// The networks that may use a load balancer: those of its family. Without any, those of the other family, which let no client of
+/// this family in; a group cannot be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceRanges {
+    networks: BTreeSet<IpNet>,
+    family: IpFamily,
+}
+
+impl SourceRanges {
+    /// Of these networks, those that decide about the clients of this family.
+    pub fn new(all: &BTreeSet<IpNet>, family: IpFamily) -> Self {
+        Self { networks: deciding(all, family), family }
+    }
+
+    /// All of one family.
+    pub fn networks(&self) -> &BTreeSet<IpNet> {
+        &self.networks
+    }
+
+    /// Whether a group with these networks lets the same clients in. Groups that earlier versions made have the networks of the
+    /// other family, too.
+    pub fn are_in(&self, group: &BTreeSet<IpNet>) -> bool {
+        deciding(group, self.family) == self.networks
+    }
+}
+
+/// The networks that decide about the clients of a family.
+fn deciding(all: &BTreeSet<IpNet>, family: IpFamily) -> BTreeSet<IpNet> {
+    let of_family: BTreeSet<IpNet> =
+        all.iter().filter(|network| IpFamily::of(network.addr()) == family).copied().collect();
+    if of_family.is_empty() { all.clone() } else { of_family }
+}
 
 /// What a Service asks for beside its ports. The Go program ignores all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// The networks that may use the load balancer; none lets everybody.
-    pub source_ranges: Option<BTreeSet<IpNet>>,
+    pub source_ranges: Option<SourceRanges>,
     /// How long a client keeps its node, if it keeps one.
     pub affinity: Option<Duration>,
     /// The port where a node says whether it has endpoints, if only such nodes are to get traffic.
     pub health_check: Option<u16>,
+    /// Whether nodes behind UDP ports are checked by ICMP where there is no such port.
+    pub has_icmp_check: bool,
     /// Whether nodes see the addresses of clients.
     pub is_snat_disabled: bool,
     /// The address that the load balancer is to have.
@@ -46,15 +87,31 @@ pub struct Features {
 pub fn features_of(service: &Service, is_snat_disabled: bool, family: IpFamily) -> Result<Features, Error> {
     let nothing = ServiceSpec::default();
     let spec = service.spec.as_ref().unwrap_or(&nothing);
-    let ranges = facts::source_ranges(service).map_err(|error| not_possible(error.to_string()))?;
+    let source_ranges = source_ranges_of(service, family)?;
     let health_check = facts::health_check(service).and_then(|check| u16::try_from(check.port).ok());
     Ok(Features {
-        source_ranges: Some(ranges).filter(|ranges| !are_open(ranges, family)),
+        source_ranges,
         affinity: affinity_of(spec),
         health_check: health_check.filter(|port| *port > 0),
+        has_icmp_check: has_icmp_check(service)?,
         is_snat_disabled: snat_of(service)?.unwrap_or(is_snat_disabled),
         address: address_of(spec)?.filter(|address| IpFamily::of(*address) == family),
     })
+}
+
+fn source_ranges_of(service: &Service, family: IpFamily) -> Result<Option<SourceRanges>, Error> {
+    let all = facts::source_ranges(service).map_err(|error| not_possible(error.to_string()))?;
+    if are_open(&all, family) {
+        return Ok(None);
+    }
+    let ranges = SourceRanges::new(&all, family);
+    match ranges.networks.len() {
+        count if count > MOST_RANGES => Err(not_possible(format!(
+            "spec.loadBalancerSourceRanges, or its annotation, has {count} networks of one family; expected at most {MOST_RANGES}, \
+             which NSX takes in a group"
+        ))),
+        _ => Ok(Some(ranges)),
+    }
 }
 
 /// Whether ranges let every address of a family in. Those of the other family alone close it, but for `0.0.0.0/0`, the default
@@ -151,13 +208,26 @@ fn affinity_of(spec: &ServiceSpec) -> Option<Duration> {
     is_kept.then(|| seconds.filter(|seconds| *seconds > 0).map_or(AFFINITY, Duration::from_secs))
 }
 
-fn snat_of(service: &Service) -> Result<Option<bool>, Error> {
+/// The value of an annotation, without blanks around it; empty if there is none.
+fn annotation<'a>(service: &'a Service, name: &str) -> &'a str {
     let annotations = service.metadata.annotations.as_ref();
-    match annotations.and_then(|annotations| annotations.get(ANNOTATION_SNAT)).map(|text| text.trim()) {
-        None | Some("") => Ok(None),
-        Some("automap") => Ok(Some(false)),
-        Some("disabled") => Ok(Some(true)),
-        Some(text) => {
+    annotations.and_then(|annotations| annotations.get(name)).map(|text| text.trim()).unwrap_or_default()
+}
+
+fn has_icmp_check(service: &Service) -> Result<bool, Error> {
+    match annotation(service, ANNOTATION_UDP_CHECK) {
+        "" | "none" => Ok(false),
+        "icmp" => Ok(true),
+        text => Err(not_possible(format!("the annotation {ANNOTATION_UDP_CHECK} is {text:?}; expected icmp or none"))),
+    }
+}
+
+fn snat_of(service: &Service) -> Result<Option<bool>, Error> {
+    match annotation(service, ANNOTATION_SNAT) {
+        "" => Ok(None),
+        "automap" => Ok(Some(false)),
+        "disabled" => Ok(Some(true)),
+        text => {
             Err(not_possible(format!("the annotation {ANNOTATION_SNAT} is {text:?}; expected automap or disabled")))
         }
     }
@@ -173,9 +243,7 @@ fn address_of(spec: &ServiceSpec) -> Result<Option<IpAddr>, Error> {
 
 /// The name of the class that a Service asks for.
 pub fn class_of(service: &Service) -> &str {
-    let annotations = service.metadata.annotations.as_ref();
-    let class = annotations.and_then(|annotations| annotations.get(ANNOTATION_CLASS)).map(|class| class.trim());
-    class.filter(|class| !class.is_empty()).unwrap_or(DEFAULT_CLASS)
+    Some(annotation(service, ANNOTATION_CLASS)).filter(|class| !class.is_empty()).unwrap_or(DEFAULT_CLASS)
 }
 
 /// Checks that the configuration has this class.
@@ -236,6 +304,46 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
+    fn networks(texts: &[&str]) -> BTreeSet<IpNet> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_group_has_the_networks_of_its_family_and_those_of_the_other_one_only_to_let_nobody_in() {
+        let (v4, v6, both) =
+            (networks(&["10.0.0.0/8"]), networks(&["fd00::/8"]), networks(&["10.0.0.0/8", "fd00::/8"]));
+        for (all, family, expected) in
+            [(&both, V4, &v4), (&both, V6, &v6), (&v4, V4, &v4), (&v4, V6, &v4), (&v6, V4, &v6), (&v6, V6, &v6)]
+        {
+            assert_eq!(SourceRanges::new(all, family).networks(), expected, "{all:?} {family:?}");
+        }
+        // An earlier version wrote both families into one group.
+        for (ranges, group, expected) in [
+            (SourceRanges::new(&both, V4), &both, true),
+            (SourceRanges::new(&v4, V4), &both, true),
+            (SourceRanges::new(&v6, V4), &both, false),
+            (SourceRanges::new(&v6, V4), &v6, true),
+            (SourceRanges::new(&v4, V4), &v6, false),
+            (SourceRanges::new(&v4, V4), &networks(&["10.0.0.0/8", "10.1.0.0/16"]), false),
+            (SourceRanges::new(&v4, V4), &networks(&[]), false),
+        ] {
+            assert_eq!(ranges.are_in(group), expected, "{ranges:?} in {group:?}");
+        }
+    }
+
+    #[test]
+    fn more_networks_than_a_group_takes_are_refused_by_number() {
+        let with = |count: u32| {
+            let range = |number: u32| format!("{}/32", std::net::Ipv4Addr::from(number + 0x0a00_0000));
+            let ranges: Vec<String> = (0..count).map(range).chain(["fd00::/8".to_owned()]).collect();
+            features_of(&service(json!({"spec": {"loadBalancerSourceRanges": ranges}})), false, V4)
+        };
+        assert_eq!(with(4000).unwrap().source_ranges.unwrap().networks().len(), 4000);
+        let error = with(4001).unwrap_err();
+        assert_eq!(error.reason(), reason::LoadBalancerNotPossible);
+        assert!(error.to_string().contains("has 4001 networks of one family; expected at most 4000"), "{error}");
+    }
+
     #[test]
     fn the_class_is_that_of_the_annotation_without_blanks() {
         for (annotation, expected) in [(" web ", "web"), ("", "default"), ("  ", "default")] {
@@ -271,7 +379,7 @@ mod tests {
         assert_eq!(features_of(&plain, false, V4).unwrap(), Features::default());
         assert!(features_of(&plain, true, V4).unwrap().is_snat_disabled);
         let all = service(json!({
-            "metadata": {"annotations": {ANNOTATION_SNAT: " automap "}},
+            "metadata": {"annotations": {ANNOTATION_SNAT: " automap ", ANNOTATION_UDP_CHECK: " icmp "}},
             "spec": {
                 "type": "LoadBalancer", "ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"],
                 "loadBalancerSourceRanges": ["10.0.0.0/8", "fd00::/8"], "sessionAffinity": "ClientIP",
@@ -280,9 +388,10 @@ mod tests {
             },
         }));
         let expected = Features {
-            source_ranges: Some(["10.0.0.0/8", "fd00::/8"].map(|range| range.parse().unwrap()).into()),
+            source_ranges: Some(SourceRanges::new(&networks(&["10.0.0.0/8", "fd00::/8"]), V4)),
             affinity: Some(Duration::from_secs(60)),
             health_check: Some(32000),
+            has_icmp_check: true,
             is_snat_disabled: false,
             address: Some("192.0.2.7".parse().unwrap()),
         };
@@ -307,6 +416,10 @@ mod tests {
             (json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0"]}}), "source range \"10.0.0.0\""),
             (annotated(facts::ANNOTATION_SOURCE_RANGES, "10.0.0.0/8,x"), "source range \"x\""),
             (annotated(ANNOTATION_SNAT, "off"), "the annotation loadbalancer.vsphere-ccm.dev/snat is \"off\""),
+            (
+                annotated(ANNOTATION_UDP_CHECK, "tcp"),
+                "the annotation loadbalancer.vsphere-ccm.dev/udp-health-check is \"tcp\"; expected icmp or none",
+            ),
             (json!({"spec": {"loadBalancerIP": "x"}}), "spec.loadBalancerIP is \"x\""),
         ] {
             let error = features_of(&service(wrong), false, V4).unwrap_err();

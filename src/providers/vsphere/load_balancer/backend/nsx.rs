@@ -25,7 +25,7 @@ use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
 use crate::cloud::{Error, WritePermit};
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::load_balancer::layout::{
-    GROUPS, IDS, Kind, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, ServerFacts,
+    GROUP_TYPE, GROUPS, IDS, Kind, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, ServerFacts,
 };
 use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks};
 use crate::providers::vsphere::load_balancer::plan::{self, Step, Wish};
@@ -169,9 +169,9 @@ impl Nsx {
         path: &str,
     ) -> Result<Created, Error> {
         let target = Target { kind: new.kind, path, doing: &new.doing };
-        let mut last = None;
+        let (mut last, mut body) = (None, new.body.clone());
         for _ in 0..ATTEMPTS {
-            let error = match self.put(permit, new, path).await {
+            let error = match self.put(permit, new.kind, path, &body).await {
                 Ok(object) => return Ok(Created::Here(object)),
                 Err(error) => error,
             };
@@ -179,12 +179,14 @@ impl Nsx {
                 client::Kind::MarkedForDeletion => return Ok(Created::Taken),
                 // It was made before, or whether it was made is not known.
                 client::Kind::Conflict | client::Kind::Unknown => match self.get(target).await? {
-                    Some(object) => return Ok(taken(request, new.kind, object)),
+                    Some(object) => return Ok(taken(request, new, object)),
                     None => last = Some(error),
                 },
                 client::Kind::MissingReference(missing) if self.lacks_part(missing, &new.doing).await? => {
                     return Ok(Created::Missing(missing.clone()));
                 }
+                // An old version of NSX does not know the member.
+                client::Kind::BadRequest if body.0.remove(GROUP_TYPE).is_some() => last = Some(error),
                 _ => return Err(refused(&new.doing, &error)),
             }
         }
@@ -192,13 +194,19 @@ impl Nsx {
     }
 
     /// Allocations have no answer: what is there is what was sent.
-    async fn put(&self, permit: &Arc<dyn Permit>, new: &New<'_>, path: &str) -> Result<Object, client::Error> {
-        let operation = Calls::of(new.kind).put;
-        if new.kind != Kind::Allocation {
-            return self.client.put(Write { permit }, path, operation, &new.body).await;
+    async fn put(
+        &self,
+        permit: &Arc<dyn Permit>,
+        kind: Kind,
+        path: &str,
+        body: &Object,
+    ) -> Result<Object, client::Error> {
+        let operation = Calls::of(kind).put;
+        if kind != Kind::Allocation {
+            return self.client.put(Write { permit }, path, operation, body).await;
         }
-        self.client.patch(Write { permit }, path, operation, &new.body).await?;
-        let mut object = new.body.clone();
+        self.client.patch(Write { permit }, path, operation, body).await?;
+        let mut object = body.clone();
         let id = path.rsplit('/').next().unwrap_or_default();
         object.0.insert("id".to_owned(), id.into());
         object.0.insert("path".to_owned(), path.into());
@@ -345,15 +353,16 @@ enum Created {
 }
 
 /// An object that has the id already: it is ours if it names the Service and no other cluster.
-fn taken(request: &Request<'_>, kind: Kind, object: Object) -> Created {
-    let Request { layout, owner, .. } = *request;
+fn taken(request: &Request<'_>, New { kind, body, .. }: &New<'_>, object: Object) -> Created {
+    let (Request { layout, owner, .. }, kind) = (*request, *kind);
+    let is_of_type = kind != Kind::Monitor || object.text("resource_type") == body.text("resource_type");
     let is_service = |marks: &Marks| *marks.service == *owner.to_string() && marks.second == layout.second;
     // One load balancer service is for both families.
     let second = layout.second.filter(|_| kind != Kind::LbService);
     let is_named = layout.load_balancer_of(&object) == Some(second);
     match &Marks::read(&object, layout) {
         _ if is_of_another(layout, &object) || object.is_marked_for_delete() => Created::Taken,
-        Some(marks) if is_service(marks) => Created::Here(object),
+        Some(marks) if is_service(marks) && is_of_type => Created::Here(object),
         None if is_named && kind == Kind::LbService => Created::Here(object),
         // With another one the address of the Service may change.
         None if is_named && matches!(kind, Kind::VirtualServer | Kind::Allocation) => Created::Unmarked,
@@ -580,8 +589,8 @@ impl Nsx {
         let Request { layout, owner, .. } = *request;
         let Parts { address_pool, members, size, tier1, .. } = parts;
         let (kind, parent, port, body, doing) = match step {
-            Step::CreateMonitor { port, number } => {
-                let body = layout.monitor(&owner, port.port, *number);
+            Step::CreateMonitor { port, probe } => {
+                let body = layout.monitor(&owner, port.port, *probe);
                 (Kind::Monitor, MONITORS, Some(port.port), body, format!("create the monitor of port {}", port.port))
             }
             Step::CreatePool { port, monitor, is_snat_disabled } => {
@@ -621,9 +630,12 @@ impl Nsx {
             }
             _ => return Ok(()),
         };
-        let id = |attempt| match kind {
-            Kind::LbService => layout.lb_service_id(tier1.as_deref(), attempt),
-            kind => layout.id(kind, owner.uid, port, attempt),
+        let id = |attempt| match (step, kind) {
+            (_, Kind::LbService) => layout.lb_service_id(tier1.as_deref(), attempt),
+            (Step::CreateMonitor { port, probe }, _) => {
+                layout.monitor_id(probe.monitor_type(), owner.uid, port.port, attempt)
+            }
+            _ => layout.id(kind, owner.uid, port, attempt),
         };
         self.create(request, New { kind, parent, id: &id, body, doing, first: 0 }, record).await.map(drop)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::layout::{GROUPS, Owner, PERSISTENCE_PROFILES, TCP_MONITOR};
+use super::super::layout::{GROUPS, MonitorType, Owner, PERSISTENCE_PROFILES};
 use super::*;
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::nsx::tags::Tags;
@@ -79,11 +79,18 @@ fn what_the_go_program_does_not_make_is_read() {
         let pool = object("/infra/lb-pools/p", Some("ns/s"), json!({"snat_translation": snat}));
         assert_eq!(Pool::read(&pool, &layout()).unwrap().is_snat_disabled, expected, "{snat}");
     }
-    for (resource_type, expected) in
-        [("LBTcpMonitorProfile", Some(false)), ("LBHttpMonitorProfile", Some(true)), ("LBIcmpMonitorProfile", None)]
-    {
-        let monitor = object("/infra/lb-monitor-profiles/m", Some("ns/s"), json!({"resource_type": resource_type}));
-        assert_eq!(Monitor::read(&monitor, &layout()).map(|monitor| monitor.is_http), expected, "{resource_type}");
+    for (resource_type, version, expected) in [
+        ("LBTcpMonitorProfile", Value::Null, Some((MonitorType::Tcp, false))),
+        ("LBHttpMonitorProfile", json!("HTTP_VERSION_1_0"), Some((MonitorType::Http, false))),
+        ("LBHttpMonitorProfile", json!("HTTP_VERSION_1_1"), Some((MonitorType::Http, true))),
+        ("LBHttpMonitorProfile", Value::Null, Some((MonitorType::Http, true))),
+        ("LBIcmpMonitorProfile", Value::Null, Some((MonitorType::Icmp, false))),
+        ("LBUdpMonitorProfile", Value::Null, None),
+    ] {
+        let members = json!({"resource_type": resource_type, "request_version": version});
+        let monitor = object("/infra/lb-monitor-profiles/m", Some("ns/s"), members);
+        let read = Monitor::read(&monitor, &layout()).map(|monitor| (monitor.monitor_type, monitor.has_other_version));
+        assert_eq!(read, expected, "{resource_type}");
     }
 }
 
@@ -184,7 +191,7 @@ fn no_room_is_kept_for_objects_that_a_service_does_not_have() {
     contents.enter(Kind::Pool, &object("/infra/lb-pools/a", Some("ns/s"), json!({})), &layout());
     contents.enter(
         Kind::Monitor,
-        &object("/infra/lb-monitor-profiles/a", Some("ns/s"), json!({"resource_type": TCP_MONITOR})),
+        &object("/infra/lb-monitor-profiles/a", Some("ns/s"), json!({"resource_type": "LBTcpMonitorProfile"})),
         &layout(),
     );
     let Objects { servers, pools, monitors, .. } = &contents.services["ns/s"];

@@ -106,10 +106,10 @@ fn w_06_a_monitor_is_that_of_the_go_program() {
             "tcp monitor for cluster c, service ns/s, port 30080 created by vsphere-cloud-controller-manager",
         "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s")]),
     });
-    assert_eq!(body(layout(None, &[]).monitor(&OWNER, HTTP, 30080)), expected, "W-06");
+    assert_eq!(body(layout(None, &[]).monitor(&OWNER, HTTP, Probe::Tcp(30080))), expected, "W-06");
     let uid = ("cluster-uid", "k");
     expected["tags"] = tags(&[("cluster", "c"), uid, ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s")]);
-    assert_eq!(body(layout(Some("k"), &[]).monitor(&OWNER, HTTP, 30080)), expected, "W-06 with the UID");
+    assert_eq!(body(layout(Some("k"), &[]).monitor(&OWNER, HTTP, Probe::Tcp(30080))), expected, "W-06 with the UID");
 }
 
 // vectors: W-07
@@ -210,10 +210,40 @@ fn a_udp_port_has_a_monitor_that_asks_for_endpoints() {
         "resource_type": "LBHttpMonitorProfile", "display_name": "cluster:c:ns/s:32000", "monitor_port": 32000,
         "description":
             "http monitor for cluster c, service ns/s, port 32000 created by vsphere-cloud-controller-manager",
-        "request_method": "GET", "request_url": "/healthz", "response_status_codes": [200],
+        "request_method": "GET", "request_url": "/healthz", "request_version": "HTTP_VERSION_1_0",
+        "response_status_codes": [200], "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "UDP/53"), ("service", "ns/s")]),
+    });
+    assert_eq!(body(layout(None, &[]).monitor(&OWNER, dns, Probe::Http(32000))), expected);
+}
+
+#[test]
+fn a_udp_port_may_have_a_monitor_that_sends_icmp() {
+    let dns = Port { protocol: Protocol::Udp, number: 53 };
+    let expected = json!({
+        "resource_type": "LBIcmpMonitorProfile", "display_name": "cluster:c:ns/s:icmp",
+        "description": "icmp monitor for cluster c, service ns/s created by vsphere-cloud-controller-manager",
         "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "UDP/53"), ("service", "ns/s")]),
     });
-    assert_eq!(body(layout(None, &[]).monitor(&OWNER, dns, 32000)), expected);
+    assert_eq!(body(layout(None, &[]).monitor(&OWNER, dns, Probe::Icmp)), expected);
+}
+
+/// Monitors of earlier versions are found by their ids; a monitor of another type has to have another one.
+#[test]
+fn monitors_of_one_port_have_an_id_for_each_type() {
+    let (ours, dns) = (layout(None, &[]), Port { protocol: Protocol::Udp, number: 53 });
+    for (port, [first, other]) in
+        [(HTTP, [MonitorType::Tcp, MonitorType::Http]), (dns, [MonitorType::Http, MonitorType::Icmp])]
+    {
+        assert_eq!(MonitorType::of(port.protocol), [first, other]);
+        let (one, two) = (ours.monitor_id(first, "u-1", port, 0), ours.monitor_id(other, "u-1", port, 0));
+        assert_eq!(one, ours.id(Kind::Monitor, "u-1", Some(port), 0), "as before there were others");
+        assert_ne!(one, two);
+        for id in [&one, &two] {
+            assert!(ours.has_id(None, Kind::Monitor, "u-1", Some(port), id) && has_own_form(id), "{port}");
+            assert!(!ours.has_id(None, Kind::Monitor, "u-2", Some(port), id), "{port}");
+        }
+    }
+    assert_eq!(ours.monitor_id(MonitorType::Tcp, "u-1", HTTP, 0), "da2d7254-4b72-50d6-ac8a-0a419f21dc46");
 }
 
 #[test]

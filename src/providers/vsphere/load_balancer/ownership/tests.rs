@@ -1,6 +1,6 @@
 //! Each row of the table.
 
-use super::super::layout::{Port, Protocol};
+use super::super::layout::{MonitorType, Port, Protocol};
 use super::super::objects::{Group, Monitor, PersistenceProfile, Pool};
 use super::*;
 
@@ -54,7 +54,12 @@ fn of_go() -> Objects {
     Objects {
         servers: vec![server],
         pools: vec![pool],
-        monitors: vec![Monitor { marks: marks("monitor"), number: Some(30080), is_http: false }],
+        monitors: vec![Monitor {
+            marks: marks("monitor"),
+            number: Some(30080),
+            monitor_type: MonitorType::Tcp,
+            has_other_version: false,
+        }],
         allocations: vec![allocation],
         groups: Vec::new(),
         persistence_profiles: Vec::new(),

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::{Reference, Step};
 use crate::clients::nsx::Object;
-use crate::providers::vsphere::load_balancer::layout::{self, ADDRESS, Layout, PORT, Port};
+use crate::providers::vsphere::load_balancer::layout::{self, ADDRESS, Layout, PORT, Port, Probe};
 use crate::providers::vsphere::load_balancer::members::{self, Member};
+use crate::providers::vsphere::load_balancer::objects;
 use crate::providers::vsphere::nsx::tags::Tags;
 
 impl Step<'_> {
@@ -13,15 +14,22 @@ impl Step<'_> {
     /// those of [`super::Wanted`]. Tags that all objects have are the caller's.
     pub fn edit(&self, object: &mut Object, Layout { cluster, .. }: &Layout, members: &[Member]) {
         match self {
-            Self::ChangeMonitor { port, node_port, .. } => {
-                set(object, "monitor_port", json!(node_port));
+            Self::ChangeMonitor { port, probe, .. } => {
+                if let Some(number) = probe.port() {
+                    set(object, "monitor_port", json!(number));
+                }
+                if let Probe::Http(_) = probe {
+                    set(object, "request_version", json!(layout::REQUEST_VERSION));
+                }
                 tag(object, *port);
             }
             Self::ChangePool { port, monitor, is_snat_disabled, .. } => {
                 members::set(object, members, cluster);
                 set_or_remove(object, "active_monitor_paths", monitor.map(|monitor| json!([monitor])));
-                if let Some(is_disabled) = is_snat_disabled {
-                    set(object, "snat_translation", layout::snat_translation(*is_disabled));
+                // What is as it is to be keeps the members that NSX or an administrator has added.
+                let wanted = is_snat_disabled.filter(|wanted| objects::snat_of(object) != Some(*wanted));
+                if let Some(is_disabled) = wanted {
+                    set(object, "snat_translation", layout::snat_translation(is_disabled));
                 }
                 tag(object, *port);
             }
@@ -39,7 +47,10 @@ impl Step<'_> {
                 let before = object.clone();
                 object.set_tags(before.tags().filter(|tag| tag.scope != ADDRESS));
             }
-            Self::ChangeGroup { ranges, .. } => set(object, "expression", layout::expression(ranges)),
+            Self::ChangeGroup { ranges, .. } => {
+                let before = object.0.get("expression").and_then(Value::as_array).cloned().unwrap_or_default();
+                set(object, "expression", layout::expression(&before, ranges));
+            }
             Self::ChangePersistenceProfile { timeout, .. } => set(object, "timeout", json!(timeout.as_secs())),
             _ => {}
         }

@@ -1,11 +1,12 @@
 //! Pure: in what an adopted load balancer differs from what its Service asks for, and is left as it is.
 
+use super::references::has_ranges;
 use super::rows::{Row, Rows};
 use super::{Known, Wanted, address};
 use crate::providers::vsphere::load_balancer::layout::Protocol;
-use crate::providers::vsphere::load_balancer::wanted::ANNOTATION_SNAT;
+use crate::providers::vsphere::load_balancer::wanted::{ANNOTATION_SNAT, ANNOTATION_UDP_CHECK, Features};
 
-/// The fields and the annotation of the Service that the plan does not follow, because another program made the load balancer.
+/// The fields and the annotations of the Service that the plan does not follow, because another program made the load balancer.
 pub fn ignored(wanted: &Wanted, known: &Known<'_>) -> Vec<&'static str> {
     let rows = Rows::find(wanted, known, address(wanted, known.ours));
     let adopted: Vec<&Row<'_>> = rows.all().filter(|row| !row.is_compared).collect();
@@ -15,6 +16,7 @@ pub fn ignored(wanted: &Wanted, known: &Known<'_>) -> Vec<&'static str> {
         ("spec.loadBalancerSourceRanges", differs(has_other_ranges)),
         ("spec.sessionAffinity", differs(has_other_affinity)),
         ("spec.externalTrafficPolicy", differs(has_no_health_check)),
+        (ANNOTATION_UDP_CHECK, differs(has_no_icmp_check)),
         (ANNOTATION_SNAT, differs(has_other_snat)),
         ("spec.loadBalancerIP", differs(has_other_address)),
     ];
@@ -26,7 +28,7 @@ fn has_other_ranges(row: &Row<'_>, wanted: &Wanted, known: &Known<'_>) -> bool {
     let group = known.ours.groups.iter().find(|group| group.marks.path == server.group && server.is_restricted);
     match &wanted.features.source_ranges {
         None => !server.group.is_empty(),
-        Some(ranges) => group.is_none_or(|group| group.ranges.as_ref() != Some(ranges)),
+        Some(ranges) => group.is_none_or(|group| !has_ranges(group, ranges)),
     }
 }
 
@@ -40,9 +42,13 @@ fn has_other_affinity(row: &Row<'_>, wanted: &Wanted, known: &Known<'_>) -> bool
     }
 }
 
-/// The monitor of a TCP port takes nodes without endpoints out anyway.
-fn has_no_health_check(row: &Row<'_>, wanted: &Wanted, _: &Known<'_>) -> bool {
-    row.port.port.protocol == Protocol::Udp && wanted.features.health_check.is_some()
+fn has_no_health_check(_: &Row<'_>, wanted: &Wanted, _: &Known<'_>) -> bool {
+    wanted.features.health_check.is_some()
+}
+
+fn has_no_icmp_check(row: &Row<'_>, wanted: &Wanted, _: &Known<'_>) -> bool {
+    let Features { health_check, has_icmp_check, .. } = &wanted.features;
+    row.port.port.protocol == Protocol::Udp && *has_icmp_check && health_check.is_none()
 }
 
 fn has_other_snat(row: &Row<'_>, wanted: &Wanted, _: &Known<'_>) -> bool {

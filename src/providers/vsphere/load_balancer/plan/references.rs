@@ -7,6 +7,7 @@ use super::rows::{Row, Rows};
 use super::{Known, Step, Wanted};
 use crate::providers::vsphere::load_balancer::layout::{GROUPS, Kind, PERSISTENCE_PROFILES, has_own_form};
 use crate::providers::vsphere::load_balancer::objects::{Group, Objects, PersistenceProfile, VirtualServer};
+use crate::providers::vsphere::load_balancer::wanted::SourceRanges;
 
 /// What a virtual server is to refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +94,9 @@ impl<'a> References<'a> {
             return Some(read);
         }
         let ranges = wanted.features.source_ranges.as_ref().filter(|_| self.is_group_needed);
-        if let Some((group, ranges)) =
-            self.group.zip(ranges).filter(|(group, ranges)| group.ranges.as_ref() != Some(*ranges))
-        {
-            return Some(Step::ChangeGroup { group, ranges });
+        let is_other = |(group, ranges): &(&Group, &SourceRanges)| !has_ranges(group, ranges);
+        if let Some((group, ranges)) = self.group.zip(ranges).filter(is_other) {
+            return Some(Step::ChangeGroup { group, ranges: ranges.networks() });
         }
         let timeout = wanted.features.affinity.filter(|_| self.is_persistence_needed);
         let (profile, timeout) = self.persistence.zip(timeout)?;
@@ -108,7 +108,7 @@ impl<'a> References<'a> {
         let ranges = wanted.features.source_ranges.as_ref().filter(|_| self.is_group_needed && self.group.is_none());
         let is_missing = self.is_persistence_needed && self.persistence.is_none();
         let timeout = wanted.features.affinity.filter(|_| is_missing);
-        let group = ranges.map(|ranges| Step::CreateGroup { ranges });
+        let group = ranges.map(|ranges| Step::CreateGroup { ranges: ranges.networks() });
         group.or_else(|| timeout.map(|timeout| Step::CreatePersistenceProfile { timeout }))
     }
 
@@ -116,6 +116,11 @@ impl<'a> References<'a> {
     pub fn surplus(&self, known: &Known<'a>) -> Option<Step<'a>> {
         deletion(known, self.group_path(), self.persistence_path())
     }
+}
+
+/// Whether a group lets the clients of these ranges in, and no others.
+pub fn has_ranges(group: &Group, ranges: &SourceRanges) -> bool {
+    group.ranges.as_ref().is_some_and(|known| ranges.are_in(known))
 }
 
 /// The next read of a deletion: what the virtual servers refer to, and, once they are gone, what an interrupted deletion may

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{Known, Wanted, WantedPort};
-use crate::providers::vsphere::load_balancer::layout::{IDS, Kind, Port, Protocol, has_own_form};
+use crate::providers::vsphere::load_balancer::layout::{IDS, Kind, MonitorType, Port, Probe, Protocol, has_own_form};
 use crate::providers::vsphere::load_balancer::objects::{Marks, Monitor, Objects, Pool, VirtualServer};
+use crate::providers::vsphere::load_balancer::wanted::Features;
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
 /// What is there for a port.
@@ -20,8 +21,8 @@ pub struct Row<'a> {
     /// The virtual server leads to a pool that is not there, and another one is created.
     pub lacks_pool: bool,
     pub monitor: Option<&'a Monitor>,
-    /// What its monitor asks, if it is to have one: for TCP the port of the nodes, for UDP their health check.
-    pub probe: Option<u16>,
+    /// What its monitor asks nodes for, if it is to have one.
+    pub probe: Option<Probe>,
     /// Whether it follows what the Go program ignores: this program made its virtual server, or is to make it.
     pub is_compared: bool,
     /// Another virtual server on the address and port that this one needs.
@@ -81,15 +82,17 @@ impl<'a> Search<'a> {
         let pool = pools.min_by_key(|pool| !is_of_server(pool));
         let row = self.empty(port, server);
         let lacks_pool = pool.is_none() && server.is_some_and(|server| !server.pool.is_empty());
-        Row { pool, lacks_pool, monitor: row.probe.and_then(|_| self.monitor(port, pool)), ..row }
+        Row { pool, lacks_pool, monitor: row.probe.and_then(|probe| self.monitor(port, probe, pool)), ..row }
     }
 
     /// A row without pool and monitor.
     fn empty(&self, port: &'a WantedPort, server: Option<&'a VirtualServer>) -> Row<'a> {
         let is_compared = self.wanted.adopts_fully || server.is_none_or(|server| self.is_made_here(server));
+        let Features { health_check, has_icmp_check, .. } = &self.wanted.features;
+        let asked = health_check.map(Probe::Http).filter(|_| is_compared);
         let probe = match port.port.protocol {
-            Protocol::Tcp => Some(port.node_port),
-            Protocol::Udp => self.wanted.features.health_check.filter(|_| is_compared),
+            Protocol::Tcp => asked.or(Some(Probe::Tcp(port.node_port))),
+            Protocol::Udp => asked.or(Some(Probe::Icmp).filter(|_| *has_icmp_check && is_compared)),
         };
         Row { port, server, pool: None, lacks_pool: false, monitor: None, probe, is_compared, obstacle: None }
     }
@@ -111,16 +114,16 @@ impl<'a> Search<'a> {
         let is_its = |pool: &&Pool| pool.marks.path == server.pool && is_free(pool);
         let pool = self.ours.pools.iter().find(is_its);
         let row = self.empty(port, Some(server));
-        let monitor = row.probe.and(pool).and_then(|pool| self.monitor(port, Some(pool)));
+        let monitor = row.probe.zip(pool).and_then(|(probe, pool)| self.monitor(port, probe, Some(pool)));
         let monitor = monitor.filter(|monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path)));
         Some(Row { pool, monitor, ..row })
     }
 
     /// The monitor of a port: that of its pool before others.
-    fn monitor(&self, port: &WantedPort, pool: Option<&Pool>) -> Option<&'a Monitor> {
-        let is_http = port.port.protocol == Protocol::Udp;
-        let is_of_port =
-            |monitor: &&Monitor| monitor.is_http == is_http && self.port_of(&monitor.marks) == Some(port.port);
+    fn monitor(&self, port: &WantedPort, probe: Probe, pool: Option<&Pool>) -> Option<&'a Monitor> {
+        let is_of_port = |monitor: &&Monitor| {
+            monitor.monitor_type == probe.monitor_type() && self.port_of(&monitor.marks) == Some(port.port)
+        };
         let is_of_pool = |monitor: &Monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path));
         self.ours.monitors.iter().filter(is_of_port).min_by_key(|monitor| !is_of_pool(monitor))
     }
@@ -139,11 +142,15 @@ impl<'a> Search<'a> {
 
 /// The ids that objects of the ports have.
 fn ids(wanted: &Wanted, known: &Known<'_>) -> BTreeMap<String, Port> {
-    let kinds = [Kind::VirtualServer, Kind::Pool, Kind::Monitor];
     let mut ids = BTreeMap::new();
     for (uid, port) in wanted.service_uid.iter().flat_map(|uid| wanted.ports.iter().map(move |port| (uid, port.port))) {
-        for (kind, attempt) in kinds.iter().flat_map(|kind| (0..IDS).map(move |attempt| (*kind, attempt))) {
-            ids.insert(known.layout.id(kind, uid, Some(port), attempt), port);
+        for attempt in 0..IDS {
+            for kind in [Kind::VirtualServer, Kind::Pool] {
+                ids.insert(known.layout.id(kind, uid, Some(port), attempt), port);
+            }
+            for monitor_type in MonitorType::of(port.protocol) {
+                ids.insert(known.layout.monitor_id(monitor_type, uid, port, attempt), port);
+            }
         }
     }
     ids

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::super::layout::{GROUPS, PERSISTENCE_PROFILES, Protocol, has_own_form};
+use super::super::layout::{GROUPS, MonitorType, PERSISTENCE_PROFILES, Protocol, has_own_form};
 use super::*;
 use crate::providers::vsphere::addresses::IpFamily;
 
@@ -100,6 +100,11 @@ impl World {
     /// Of an object that this program creates. What has its id already is in the way.
     fn own_marks(&mut self, kind: Kind, port: Option<Port>) -> Marks {
         let id = LAYOUT.of(self.second).id(kind, UID, port, 0);
+        self.marks_with(id, kind, port)
+    }
+
+    /// Of an object that this program creates under this id.
+    fn marks_with(&mut self, id: String, kind: Kind, port: Option<Port>) -> Marks {
         let Objects { servers, pools, monitors, allocations, .. } = &self.objects;
         let ids = servers.iter().map(|one| &one.marks.id).chain(pools.iter().map(|one| &one.marks.id));
         let ids = ids.chain(monitors.iter().map(|one| &one.marks.id));
@@ -170,16 +175,19 @@ impl World {
         let members = || wanted.members.iter().map(|member| member.address).collect();
         let at = |path: &str, paths: Vec<&str>| paths.iter().position(|known| *known == path).unwrap();
         let word = match step {
-            Step::CreateMonitor { port, number } => {
-                let (number, marks) = (Some(*number), self.own_marks(Kind::Monitor, Some(port.port)));
-                let is_http = port.port.protocol == Protocol::Udp;
-                self.objects.monitors.push(Monitor { marks, number, is_http });
+            Step::CreateMonitor { port, probe } => {
+                let (number, monitor_type) = (probe.port(), probe.monitor_type());
+                let id = LAYOUT.of(self.second).monitor_id(monitor_type, UID, port.port, 0);
+                let marks = self.marks_with(id, Kind::Monitor, Some(port.port));
+                self.objects.monitors.push(Monitor { marks, number, monitor_type, has_other_version: false });
                 "monitor"
             }
-            Step::ChangeMonitor { monitor, port, node_port } => {
+            Step::ChangeMonitor { monitor, port, probe } => {
+                assert_eq!(monitor.monitor_type, probe.monitor_type(), "NSX changes no type");
                 let at = at(&monitor.marks.path, objects.monitors.iter().map(|one| &*one.marks.path).collect());
                 objects.monitors[at].marks.port = Some(*port);
-                objects.monitors[at].number = Some(*node_port);
+                objects.monitors[at].number = probe.port();
+                objects.monitors[at].has_other_version = false;
                 "change monitor"
             }
             Step::CreatePool { port, monitor, is_snat_disabled } => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::providers::vsphere::load_balancer::layout::Protocol;
+use crate::providers::vsphere::load_balancer::layout::{MonitorType, Protocol};
 use crate::providers::vsphere::load_balancer::objects::{
     Group, Marks, Monitor, PersistenceProfile, Pool, VirtualServer,
 };
@@ -51,9 +51,14 @@ fn marks() -> Marks {
 
 #[test]
 fn a_monitor_gets_its_port() {
-    let monitor = Monitor { marks: marks(), number: None, is_http: false };
-    let step = Step::ChangeMonitor { monitor: &monitor, port: HTTP, node_port: 30080 };
-    assert_eq!(edited(&step, json!({"monitor_port": 1})), json!({"monitor_port": 30080}));
+    let monitor_type = MonitorType::Tcp;
+    let monitor = Monitor { marks: marks(), number: None, monitor_type, has_other_version: false };
+    let step = |probe| Step::ChangeMonitor { monitor: &monitor, port: HTTP, probe };
+    assert_eq!(edited(&step(Probe::Tcp(30080)), json!({"monitor_port": 1})), json!({"monitor_port": 30080}));
+    let old = json!({"monitor_port": 1, "request_version": "HTTP_VERSION_1_1"});
+    let expected = json!({"monitor_port": 32000, "request_version": "HTTP_VERSION_1_0"});
+    assert_eq!(edited(&step(Probe::Http(32000)), old), expected);
+    assert_eq!(edited(&step(Probe::Icmp), json!({})), json!({}));
 }
 
 #[test]
@@ -67,6 +72,11 @@ fn a_pool_gets_its_members_and_its_monitor() {
     let disabled = Step::ChangePool { pool: &pool, port: HTTP, monitor: None, is_snat_disabled: Some(true) };
     let expected = json!({"members": member, "snat_translation": {"type": "LBSnatDisabled"}});
     assert_eq!(edited(&disabled, json!({})), expected);
+    let added = json!({"type": "LBSnatAutoMap", "port_overload": 32});
+    assert_eq!(edited(&disabled, json!({"snat_translation": added})), expected);
+    let automap = Step::ChangePool { pool: &pool, port: HTTP, monitor: None, is_snat_disabled: Some(false) };
+    let unchanged = json!({"members": member, "snat_translation": added});
+    assert_eq!(edited(&automap, json!({"snat_translation": added})), unchanged, "it keeps what NSX has added");
 }
 
 #[test]
@@ -105,13 +115,24 @@ fn a_virtual_server_gets_all_that_its_port_needs() {
 #[test]
 fn a_group_gets_its_networks_and_a_persistence_profile_its_time() {
     let group = Group { marks: marks(), ranges: None };
-    let ranges = ["10.0.0.0/8", "fd00::/8"].map(|range| range.parse().unwrap()).into();
-    let mut object = Object(serde_json::from_value(json!({"expression": [], "other": 1})).unwrap());
-    Step::ChangeGroup { group: &group, ranges: &ranges }.edit(&mut object, &layout(), &[]);
-    let of = |range: &str| json!({"resource_type": "IPAddressExpression", "ip_addresses": [range]});
+    let ranges = ["10.0.0.0/8", "10.9.0.0/16"].map(|range| range.parse().unwrap()).into();
+    let texts = json!(["10.0.0.0/8", "10.9.0.0/16"]);
     let or = json!({"resource_type": "ConjunctionOperator", "conjunction_operator": "OR"});
-    let expected = json!({"expression": [of("10.0.0.0/8"), or, of("fd00::/8")], "other": 1});
-    assert_eq!(Value::Object(object.0), expected);
+    let of = |range: &str, id: &str| json!({"resource_type": "IPAddressExpression", "ip_addresses": [range], "id": id});
+    let others = json!({"resource_type": "PathExpression", "paths": ["/infra/domains/default/groups/x"]});
+    for (before, expected) in [
+        (json!([]), json!([{"resource_type": "IPAddressExpression", "ip_addresses": texts}])),
+        // NSX has added an id, and an earlier version of this program wrote the other family.
+        (
+            json!([of("192.0.2.0/24", "one"), or, of("fd00::/8", "two")]),
+            json!([{"resource_type": "IPAddressExpression", "ip_addresses": texts, "id": "one"}]),
+        ),
+        (json!([others]), json!([{"resource_type": "IPAddressExpression", "ip_addresses": texts}])),
+    ] {
+        let mut object = Object(serde_json::from_value(json!({"expression": before, "other": 1})).unwrap());
+        Step::ChangeGroup { group: &group, ranges: &ranges }.edit(&mut object, &layout(), &[]);
+        assert_eq!(Value::Object(object.0), json!({"expression": expected, "other": 1}));
+    }
     let profile = PersistenceProfile { marks: marks(), timeout: None };
     let mut object = Object::default();
     let timeout = Duration::from_secs(60);

@@ -1,13 +1,18 @@
 //! What the Go program ignores.
 
 use super::*;
-use crate::providers::vsphere::load_balancer::wanted::ANNOTATION_SNAT;
+use crate::providers::vsphere::load_balancer::wanted::{ANNOTATION_SNAT, ANNOTATION_UDP_CHECK, SourceRanges};
+
+fn ranges(network: &str) -> Option<SourceRanges> {
+    Some(SourceRanges::new(&[network.parse().unwrap()].into(), IpFamily::V4))
+}
 
 fn all() -> Features {
     Features {
-        source_ranges: Some(["10.0.0.0/8".parse().unwrap()].into()),
+        source_ranges: ranges("10.0.0.0/8"),
         affinity: Some(Duration::from_secs(60)),
         health_check: Some(32000),
+        has_icmp_check: false,
         is_snat_disabled: true,
         address: None,
     }
@@ -41,7 +46,8 @@ fn a_virtual_server_is_created_after_what_it_refers_to_and_deleted_before() {
     let server = &world.objects.servers[0];
     assert_eq!((&server.group, server.is_restricted), (&world.objects.groups[0].marks.path, true));
     assert_eq!(server.persistence, world.objects.persistence_profiles[0].marks.path);
-    assert_eq!((world.objects.monitors[0].number, world.objects.monitors[0].is_http), (Some(32000), true));
+    let Monitor { number, monitor_type, .. } = world.objects.monitors[0];
+    assert_eq!((number, monitor_type), (Some(32000), MonitorType::Http));
     assert_eq!(world.objects.pools[0].is_snat_disabled, Some(true));
     assert_eq!(world.ensure(&asked), [""; 0]);
     let expected = ["delete server", "delete pool", "delete monitor", "delete profile", "delete group", "release"];
@@ -56,7 +62,7 @@ fn a_service_that_asks_for_something_else_gets_it_and_keeps_nothing() {
     let mut world = world();
     world.ensure(&with(all()));
     let other = Features {
-        source_ranges: Some(["10.1.0.0/16".parse().unwrap()].into()),
+        source_ranges: ranges("10.1.0.0/16"),
         affinity: Some(Duration::from_secs(70)),
         health_check: Some(32001),
         ..all()
@@ -158,4 +164,76 @@ fn the_address_that_a_service_asks_for_is_reserved() {
         step(&asked, &objects, world.lb_service.as_ref()),
         Some(Step::Allocate { wish: Wish::Only(address.unwrap()) })
     );
+}
+
+/// The types and ports of all monitors.
+fn monitors(world: &World) -> Vec<(MonitorType, Option<u16>)> {
+    world.objects.monitors.iter().map(|monitor| (monitor.monitor_type, monitor.number)).collect()
+}
+
+#[test]
+fn another_type_of_health_check_is_another_monitor_and_the_pool_has_one_all_the_time() {
+    let tcp_port = |features| Wanted { features, ..wanted(&[(tcp(80), 30080)], &[1]) };
+    let udp_port = |features| Wanted { features, ..wanted(&[(udp(53), 30053)], &[1]) };
+    let local = || Features { health_check: Some(32000), ..Features::default() };
+    let icmp = || Features { has_icmp_check: true, ..Features::default() };
+    for (before, after, expected) in [
+        (tcp_port(Features::default()), tcp_port(local()), (MonitorType::Http, Some(32000))),
+        (tcp_port(local()), tcp_port(Features::default()), (MonitorType::Tcp, Some(30080))),
+        (udp_port(icmp()), udp_port(local()), (MonitorType::Http, Some(32000))),
+        (udp_port(local()), udp_port(icmp()), (MonitorType::Icmp, None)),
+        (udp_port(local()), udp_port(Features { has_icmp_check: true, ..local() }), (MonitorType::Http, Some(32000))),
+    ] {
+        let mut world = world();
+        world.ensure(&before);
+        let is_same = monitors(&world) == [expected];
+        let steps = world.ensure(&after);
+        let expected_steps = ["monitor", "change pool", "delete monitor"];
+        assert_eq!(steps, if is_same { &[][..] } else { &expected_steps }, "{expected:?}");
+        assert_eq!(monitors(&world), [expected]);
+        assert_eq!(world.objects.pools[0].monitors, [world.objects.monitors[0].marks.path.clone()]);
+        assert_eq!(world.ensure(&after), [""; 0], "{expected:?}");
+    }
+}
+
+#[test]
+fn a_monitor_that_cannot_be_created_keeps_no_pool_from_following_its_nodes() {
+    let mut world = world();
+    world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
+    let features = Features { health_check: Some(32000), ..Features::default() };
+    let local = Wanted { features, ..wanted(&[(tcp(80), 30080)], &[1, 2]) };
+    let before = world.objects.pools[0].monitors.clone();
+    assert_eq!(world.begin(&local, 1), ["change pool"]);
+    assert_eq!(world.objects.pools[0].monitors, before);
+    assert_eq!(world.ensure(&local), ["monitor", "change pool", "delete monitor"]);
+}
+
+#[test]
+fn a_monitor_of_an_earlier_version_is_changed_once() {
+    let mut world = world();
+    let asked = with(Features { health_check: Some(32000), ..Features::default() });
+    world.ensure(&asked);
+    world.objects.monitors[0].has_other_version = true;
+    assert_eq!(world.ensure(&asked), ["change monitor"]);
+    assert_eq!(world.ensure(&asked), [""; 0]);
+}
+
+#[test]
+fn an_adopted_port_keeps_the_health_check_of_the_go_program() {
+    for (port, features, field) in [
+        (tcp(80), Features { health_check: Some(32000), ..Features::default() }, "spec.externalTrafficPolicy"),
+        (udp(53), Features { has_icmp_check: true, ..Features::default() }, ANNOTATION_UDP_CHECK),
+    ] {
+        let asked = Wanted { features, ..wanted(&[(port, 30080)], &[1]) };
+        let mut world = world();
+        world.ensure(&Wanted { features: Features::default(), ..asked.clone() });
+        world.objects.servers[0].marks = world.marks(Kind::VirtualServer, Some(port));
+        let before = world.objects.monitors.clone();
+        assert_eq!(world.ensure(&asked), [""; 0], "{field}");
+        assert_eq!(world.objects.monitors, before);
+        assert_eq!(ignored(&asked, &known(&world.objects, world.lb_service.as_ref())), [field]);
+        let full = Wanted { adopts_fully: true, ..asked };
+        assert!(world.ensure(&full).contains(&"monitor".to_owned()), "{field}");
+        assert_eq!(ignored(&full, &known(&world.objects, world.lb_service.as_ref())), [""; 0]);
+    }
 }

@@ -1,6 +1,7 @@
 //! Whatever happens between two syncs, each comes to what is wanted and then changes nothing.
 
 use super::*;
+use crate::providers::vsphere::load_balancer::wanted::SourceRanges;
 
 fn any_port() -> impl Strategy<Value = (Port, u16)> {
     (any::<bool>(), 80u16..84, 30000u16..30003)
@@ -28,15 +29,17 @@ fn any_second() -> impl Strategy<Value = Wanted> {
 }
 
 fn any_features() -> impl Strategy<Value = Features> {
-    let ranges =
-        prop::option::of(1u8..3).prop_map(|net| net.map(|net| [IpNet::from(IpAddr::from([net, 0, 0, 0]))].into()));
+    let ranges = prop::option::of(1u8..3).prop_map(|net| {
+        net.map(|net| SourceRanges::new(&[IpNet::from(IpAddr::from([net, 0, 0, 0]))].into(), IpFamily::V4))
+    });
     let affinity = prop::option::of((1u64..3).prop_map(Duration::from_secs));
     let health_check = prop::option::of(32000u16..32002);
-    (ranges, affinity, health_check, any::<bool>()).prop_map(
-        |(source_ranges, affinity, health_check, is_snat_disabled)| Features {
+    (ranges, affinity, health_check, any::<bool>(), any::<bool>()).prop_map(
+        |(source_ranges, affinity, health_check, has_icmp_check, is_snat_disabled)| Features {
             source_ranges,
             affinity,
             health_check,
+            has_icmp_check,
             is_snat_disabled,
             address: None,
         },
@@ -68,7 +71,8 @@ proptest! {
         let served: BTreeSet<Port> = world.objects.servers.iter().filter_map(|server| server.marks.port).collect();
         prop_assert_eq!(served, last.ports.iter().map(|port| port.port).collect::<BTreeSet<_>>());
         prop_assert_eq!(world.objects.pools.len(), last.ports.len());
-        let has_monitor = |port: &&WantedPort| port.port.protocol == Protocol::Tcp || last.features.health_check.is_some();
+        let is_udp_checked = last.features.health_check.is_some() || last.features.has_icmp_check;
+        let has_monitor = |port: &&WantedPort| port.port.protocol == Protocol::Tcp || is_udp_checked;
         let monitors = last.ports.iter().filter(has_monitor).count();
         prop_assert_eq!((world.objects.monitors.len(), world.objects.allocations.len()), (monitors, 1));
         let Features { source_ranges, affinity, .. } = &last.features;
@@ -265,7 +269,8 @@ impl World {
         let is_ours = |server: &&VirtualServer| wanted.adopts_fully || has_own_form(&server.marks.id);
         for server in self.objects.servers.iter().filter(is_ours) {
             let group = self.objects.groups.iter().find(|group| group.marks.path == server.group);
-            assert_eq!(group.map(|group| group.ranges.clone()), source_ranges.clone().map(Some));
+            let networks = source_ranges.as_ref().map(|ranges| Some(ranges.networks().clone()));
+            assert_eq!(group.map(|group| group.ranges.clone()), networks);
             assert_eq!(server.is_restricted, source_ranges.is_some());
             let mut profiles = self.objects.persistence_profiles.iter();
             let profile = profiles.find(|profile| profile.marks.path == server.persistence);

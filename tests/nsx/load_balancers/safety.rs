@@ -5,9 +5,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use serde_json::json;
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Model, Realization, Side, Trouble};
+use support::fake_nsx::{Behaviour, Model, Realization, Side, Trouble};
 
 use super::world::*;
+use crate::routes::world::node;
 use ccm::cloud::Error;
 use ccm::providers::vsphere::config::{Class, LoadBalancers as Config};
 
@@ -124,6 +125,41 @@ async fn a_pool_that_somebody_deleted_is_noticed_by_a_change_of_the_nodes() {
     announced.await;
     world.ensure(&one).await.unwrap();
     assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
+}
+
+/// NSX creates what a request for several pools has and NSX does not.
+#[tokio::test]
+async fn a_pool_that_is_deleted_while_the_nodes_change_is_not_left() {
+    for creates_absent_children in [false, true] {
+        let behaviour = Behaviour { creates_absent_children, ..Behaviour::USUAL };
+        let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
+        let two = world.ensured(&service("ns/s", &[("TCP", 80, 30080), ("UDP", 81, 30081)])).await;
+        world.cluster.remove("n2");
+        let hold = world.fake.hold_operation("PATCH infra", 1, Side::Request);
+        let update = world.update(std::slice::from_ref(&&two));
+        tokio::pin!(update);
+        tokio::select! {
+            biased;
+            () = hold.wait() => {}
+            done = &mut update => panic!("{done:?}"),
+        }
+        let status = two.status.clone().and_then(|status| status.load_balancer).unwrap();
+        let one = with_status(service("ns/s", &[("TCP", 80, 30080)]), status);
+        // Of the pools that the request has, one is deleted and none is changed.
+        world.cluster.put(node("n2", "uid-2", &[], &[("InternalIP", "10.0.0.2")]));
+        world.try_ensure(&one).await.unwrap();
+        world.cluster.remove("n2");
+        assert_eq!(world.counted()[2], 1, "{creates_absent_children}");
+        let announced = world.announcement("ns/s");
+        hold.release();
+        assert!(update.await.iter().all(Result::is_ok), "{creates_absent_children}");
+        if creates_absent_children {
+            assert_eq!(world.counted()[2], 2, "NSX has created it again");
+        }
+        announced.await;
+        world.ensure(&one).await.unwrap();
+        assert_eq!(world.counted(), [1, 1, 1, 1, 1], "{creates_absent_children}");
+    }
 }
 
 /// NSX may refuse an address that was asked for, after it has accepted the request.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Service};
+use parking_lot::Mutex;
 
-use super::backend::PoolUpdate;
+use super::backend::{Change, PoolUpdate};
 use super::families::Asked;
 use super::inventory::Need;
-use super::layout::Layout;
+use super::layout::{Kind, Layout};
 use super::members::Member;
 use super::objects::Pool;
 use super::service_call::{Answer, ServiceCall, shows_change};
@@ -106,11 +107,24 @@ async fn write(
         .map(|(path, update)| (path.clone(), update.marks.service.clone(), Arc::clone(&update.members)))
         .collect();
     let _answers: Vec<Answer<'_>> = wanted.iter().map(|(_, key, _)| Answer { inventory: &of.inventory, key }).collect();
-    let record = |change| of.inventory.enter(&change, layout);
+    let keys: BTreeMap<&str, &str> = wanted.iter().map(|(path, key, _)| (&**path, &**key)).collect();
+    let created_again: Mutex<Vec<&str>> = Mutex::default();
+    let record = |change: Change| {
+        // This process has deleted the pool since it was listed, and NSX creates what a request for several pools has and NSX
+        // does not. Nothing may need it: a sync decides.
+        if let Change::Entered(Kind::Pool, pool) = &change
+            && let Some(key) = keys.get(pool.path())
+            && !of.inventory.of_service(key).pools.iter().any(|one| *one.marks.path == *pool.path())
+        {
+            created_again.lock().push(key);
+        }
+        of.inventory.enter(&change, layout);
+    };
     let failed = of.backend.update_pools(permit, layout, updates, &record).await;
     if failed.values().any(|error| shows_change(error.reason())) {
         of.inventory.ask_after_refusal();
     }
+    created_again.into_inner().into_iter().for_each(|key| of.inventory.announce_one(key));
     for (path, key, members) in wanted.iter().filter(|(path, ..)| !failed.contains_key(path)) {
         let has_nodes = |pool: &Pool| pool.marks.path == *path && members::are_equal(&pool.members, members);
         if !of.inventory.of_service(key).pools.iter().any(has_nodes) {

@@ -136,7 +136,8 @@ async fn a_pool_that_is_deleted_while_the_nodes_change_is_not_left() {
         let two = world.ensured(&service("ns/s", &[("TCP", 80, 30080), ("UDP", 81, 30081)])).await;
         world.cluster.remove("n2");
         let hold = world.fake.hold_operation("PATCH infra", 1, Side::Request);
-        let update = world.update(std::slice::from_ref(&&two));
+        let services = [&two];
+        let update = world.update(&services);
         tokio::pin!(update);
         tokio::select! {
             biased;

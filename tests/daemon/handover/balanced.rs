@@ -245,16 +245,24 @@ impl Balanced {
         (terms.len(), self.writes.len())
     }
 
-    /// What the Go program would write or not find, but for the health checks of UDP ports, which it removes.
+    /// What the Go program would write or not find, but for health checks that it does not know: it removes them, and makes its
+    /// own for TCP ports.
     async fn handed_back(&self) -> Vec<String> {
         let mut program = GoProgram::new(self.cluster.pool());
         program.classes = [("default".to_owned(), GoClass::of_pool(POOL))].into();
         let (services, nodes) = (self.services.list().await, self.cluster.nodes().await);
         let nodes: Vec<Node> = nodes.into_values().collect();
         let objects = self.nsx.objects();
-        let is_of_udp = |object: &&Value| tag(object, "port").is_some_and(|port| port.starts_with("UDP/"));
-        let pools = objects.iter().filter(is_of_udp).filter_map(|object| object["path"].as_str());
-        let health_checks: Vec<String> = pools.map(|path| format!("update {path}: active_monitor_paths")).collect();
+        let is_other = |object: &&Value| object["resource_type"] == "LBHttpMonitorProfile";
+        let others: Vec<&Value> = objects.iter().filter(is_other).map(|monitor| &monitor["path"]).collect();
+        let is_asked = |pool: &&Value| others.contains(&&pool["active_monitor_paths"][0]);
+        let mut health_checks = Vec::new();
+        for pool in objects.iter().filter(is_asked) {
+            let tagged = |scope| tag(pool, scope).unwrap_or_default();
+            health_checks.push(format!("update {}: active_monitor_paths", pool["path"].as_str().unwrap_or_default()));
+            let created = format!("create lb-monitor-profiles for {}", tagged("port"));
+            health_checks.push(format!("Ensure {}: {created}", tagged("service")));
+        }
         let mut wrong = program.hand_back(&objects, |path| self.nsx.allocated_address(path), &services, &nodes);
         wrong.retain(|line| !health_checks.iter().any(|one| line.ends_with(one.as_str())));
         wrong

@@ -60,11 +60,7 @@ fn all() -> Vec<Whole> {
         Whole::asking("affinity", &[("TCP", 80)], json!({"sessionAffinity": "ClientIP"})),
         Whole::asking("local", &[("UDP", 53)], json!({"externalTrafficPolicy": "Local"})),
         Whole { annotations: snat, ..Whole::asking("snat", &[("TCP", 80)], json!({})) },
-        // A health check that TCP has anyway.
-        Whole {
-            is_as_is: false,
-            ..Whole::asking("tcp-local", &[("TCP", 80)], json!({"externalTrafficPolicy": "Local"}))
-        },
+        Whole::asking("tcp-local", &[("TCP", 80)], json!({"externalTrafficPolicy": "Local"})),
     ]
 }
 

@@ -118,7 +118,8 @@ impl Results<'_> {
         };
         let (_, server) = take_one(Kind::Server)?;
         let (pool_path, pool) = take_one(Kind::Pool)?;
-        let probe = if port.starts_with("TCP/") { Some(node_port) } else { policies.health_check };
+        let of_tcp = Some(("LBTcpMonitorProfile", node_port)).filter(|_| port.starts_with("TCP/"));
+        let probe = policies.health_check.map(|health_check| ("LBHttpMonitorProfile", health_check)).or(of_tcp);
         let monitor = probe.map(|_| take_one(Kind::Monitor)).transpose()?;
         let expected = json!([address, [number], [node_port.to_string()], pool_path]);
         let members = ["ip_address", "ports", "default_pool_member_ports", "pool_path"];
@@ -132,7 +133,8 @@ impl Results<'_> {
         }
         let monitors: Value = monitor.iter().map(|(path, _)| json!(path)).collect();
         let has = pool.get("active_monitor_paths").cloned().unwrap_or_else(|| json!([]));
-        let is_asked = monitor.is_none_or(|(_, monitor)| monitor["monitor_port"] == json!(probe));
+        let asked = |monitor: &Value| json!([monitor["resource_type"], monitor["monitor_port"]]);
+        let is_asked = monitor.is_none_or(|(_, monitor)| asked(monitor) == json!(probe));
         let is_right = has == monitors && is_asked;
         is_right.then_some(()).ok_or_else(|| format!("port {port}: the monitor {monitor:?} of {has}"))
     }
@@ -171,6 +173,10 @@ mod tests {
         object
     }
 
+    fn monitor(resource_type: &str, port: u16) -> Value {
+        json!({"resource_type": resource_type, "monitor_port": port})
+    }
+
     /// As a Service with the ports TCP/80 and UDP/53 needs it.
     fn objects() -> Vec<Value> {
         let members = json!([{"ip_address": "10.0.0.1"}]);
@@ -188,7 +194,7 @@ mod tests {
             object("/infra/lb-virtual-servers/w", Some("UDP/53"), &server("53", "30053", "q")),
             object("/infra/lb-pools/p", Some("TCP/80"), &monitored),
             object("/infra/lb-pools/q", Some("UDP/53"), &json!({"members": members, "snat_translation": snat})),
-            object("/infra/lb-monitor-profiles/m", Some("TCP/80"), &json!({"monitor_port": 30080})),
+            object("/infra/lb-monitor-profiles/m", Some("TCP/80"), &monitor("LBTcpMonitorProfile", 30080)),
             object(IP, None, &json!({})),
         ]
     }
@@ -269,9 +275,11 @@ mod tests {
             objects[pool]["snat_translation"] = json!({"type": "LBSnatDisabled"});
         }
         objects[4]["active_monitor_paths"] = json!(["/infra/lb-monitor-profiles/h"]);
+        let http = monitor("LBHttpMonitorProfile", 32000);
+        objects[5].as_object_mut().unwrap().extend(http.as_object().unwrap().clone());
         let networks = json!([{"resource_type": "IPAddressExpression", "ip_addresses": ["10.0.0.0/8"]}]);
         objects.extend([
-            object("/infra/lb-monitor-profiles/h", Some("UDP/53"), &json!({"monitor_port": 32000})),
+            object("/infra/lb-monitor-profiles/h", Some("UDP/53"), &monitor("LBHttpMonitorProfile", 32000)),
             object("/infra/domains/default/groups/g", None, &json!({"expression": networks})),
             object("/infra/lb-persistence-profiles/s", None, &json!({"timeout": 60})),
         ]);

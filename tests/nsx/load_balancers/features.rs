@@ -188,7 +188,7 @@ async fn a_health_check_of_http_1_1_is_changed_once() {
     world.ensure(&one).await.unwrap();
     world.ensure(&one).await.unwrap();
     let written: Vec<String> = world.fake.history_from(seen).into_iter().map(|version| version.path).collect();
-    assert_eq!(written, [path.clone()]);
+    assert_eq!(written, std::slice::from_ref(&path));
     assert_eq!(world.fake.object(&path).unwrap()["request_version"], "HTTP_VERSION_1_0");
 }
 

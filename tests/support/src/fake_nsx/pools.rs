@@ -107,7 +107,8 @@ pub(super) fn carve(store: &Store, path: &str, subnet: &Map<String, Value>) -> O
     let block_path = subnet.get("ip_block_path")?.as_str()?;
     let block = Range::of_block(&store.get(block_path)?.body)?;
     let size = u128::from(subnet.get("size")?.as_u64()?);
-    let is_of_block = |other: &&Stored| other.text("ip_block_path") == Some(block_path) && other.path != path;
+    let is_other = |other: &&Stored| other.path != path && !other.is_marked();
+    let is_of_block = |other: &&Stored| is_other(other) && other.text("ip_block_path") == Some(block_path);
     let used: Vec<Range> = store.all().filter(is_of_block).filter_map(|other| Range::whole(&other.body)).collect();
     let part = |first: u128| Range { first, last: first.saturating_add(size - 1), ..block };
     let is_free = |part: &Range| part.last <= block.last && !used.iter().any(|other| other.overlaps(part));

@@ -34,7 +34,7 @@ pub fn watch(
 
 fn readiness(caches: &[Arc<dyn Cache>], capability: Option<&Capability>) -> Health {
     match (of_caches(caches), capability.and_then(Capability::idle)) {
-        (Health::Ok, Some(idle)) => Health::Note(idle),
+        (Health::Ok, Some(idle)) => Health::Note(idle.into()),
         (health, _) => health,
     }
 }
@@ -45,7 +45,7 @@ pub fn of_caches(caches: &[Arc<dyn Cache>]) -> Health {
     let mut waiting = caches.iter().filter(|cache| !cache.is_synced());
     match waiting.clone().find(|cache| cache.idle().is_none()) {
         Some(cache) => Health::Failed(format!("the {} have not been listed yet", cache.name())),
-        None => waiting.find_map(|cache| cache.idle()).map_or(Health::Ok, Health::Note),
+        None => waiting.find_map(|cache| cache.idle()).map_or(Health::Ok, |idle| Health::Note(idle.into())),
     }
 }
 
@@ -145,14 +145,14 @@ mod tests {
         let of = |is_filled| readiness(&[Arc::new(Filled(is_filled))], Some(&capability));
         assert_eq!(of(true), Health::Ok);
         cloud.has_routes.store(false, Ordering::SeqCst);
-        assert_eq!(of(true), Health::Note("idle: the cloud provider has no routes"));
+        assert_eq!(of(true), Health::Note("idle: the cloud provider has no routes".into()));
         assert_eq!(of(false), Health::Failed("the nodes have not been listed yet".to_owned()));
     }
 
     #[test]
     fn a_controller_whose_cache_may_not_be_filled_is_ready_and_says_so() {
         let of = |is_filled| of_caches(&[Arc::new(Filled(is_filled)), Arc::new(Refused)]);
-        assert_eq!(of(true), Health::Note("idle: refused"));
+        assert_eq!(of(true), Health::Note("idle: refused".into()));
         assert_eq!(of(false), Health::Failed("the nodes have not been listed yet".to_owned()));
     }
 

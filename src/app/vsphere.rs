@@ -20,7 +20,7 @@ use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::Cluster;
 use crate::kubernetes::leader_election::{LeaseEvents, LeaseObject};
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
-use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, Vcenter};
+use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, MOST_TAGS_BESIDE, Vcenter};
 use crate::providers::vsphere::credentials::Offers;
 use crate::providers::vsphere::nsx::Facts;
 use crate::providers::vsphere::parts::NsxReport;
@@ -121,24 +121,34 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
         let show = |report: Report| {
             let health = match report {
                 Report { lag: Some(Duration::ZERO), refused_offer: None, .. } => Health::Ok,
-                Report { lag: Some(Duration::ZERO), .. } => Health::Note("answers; new credentials were refused"),
-                Report { .. } => Health::Note("unavailable"),
+                Report { lag: Some(Duration::ZERO), .. } => {
+                    Health::Note("answers; new credentials were refused".into())
+                }
+                Report { .. } => Health::Note("unavailable".into()),
             };
             (format!("vcenter {}", report.server), health)
         };
-        let nsx = provider.nsx_report().map(|report| {
+        let report = provider.nsx_report();
+        let too_many_tags = report.as_ref().and_then(|report| report.too_many_tags).map(tags_of_load_balancers);
+        let nsx = report.map(|report| {
             let health = match report {
-                NsxReport { leads: false, .. } => Health::Note("used by the leader only"),
-                NsxReport { login: Facts { failure: Some(_), .. }, .. } => Health::Note("no login"),
+                NsxReport { leads: false, .. } => Health::Note("used by the leader only".into()),
+                NsxReport { login: Facts { failure: Some(_), .. }, .. } => Health::Note("no login".into()),
                 NsxReport { login: Facts { refused_offer: Some(_), .. }, .. } => {
-                    Health::Note("answers; new credentials were refused")
+                    Health::Note("answers; new credentials were refused".into())
                 }
                 NsxReport { .. } => Health::Ok,
             };
             (format!("nsx {}", report.server), health)
         });
-        provider.reports().into_iter().map(show).chain(nsx).collect()
+        provider.reports().into_iter().map(show).chain(nsx).chain(too_many_tags).collect()
     });
+}
+
+/// More tags are configured than NSX takes beside those of this program.
+fn tags_of_load_balancers(count: usize) -> (String, Health) {
+    let note = format!("{count} are configured, and {MOST_TAGS_BESIDE} fit beside those of this program");
+    ("load-balancer-tags".to_owned(), Health::Note(note.into()))
 }
 
 /// The clients and credentials of the vCenter entries.

@@ -536,6 +536,16 @@ fn lb_c_14_tags_are_a_json_object_of_texts_in_ini() {
     }
     let own = tags("{\\\"cluster\\\": \\\"x\\\"}");
     assert!(own.warnings.iter().any(|odd| odd.to_string().contains("ignored where the scope is one of")));
+    // NSX takes 30 tags for an object; `owner` takes the place of one that each object has.
+    for (count, is_odd) in [(21, false), (22, true)] {
+        let pairs = (0..count)
+            .map(|number| format!("\\\"t{number}\\\": \\\"x\\\""))
+            .chain(["\\\"owner\\\": \\\"me\\\"".to_owned()]);
+        let parsed = tags(&format!("{{{}}}", pairs.collect::<Vec<_>>().join(", ")));
+        assert_eq!(used(&parsed).too_many_tags(), is_odd.then_some(count), "{count}");
+        let odd: Vec<String> = parsed.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(odd.iter().any(|odd| odd.contains("has 22 tags, and 21 fit")), is_odd, "{odd:?}");
+    }
     let parsed = yaml("loadBalancer: {size: SMALL, tags: [a]}\n");
     assert!(
         mistakes(&parsed, PartName::LoadBalancers)

@@ -31,7 +31,7 @@ pub use super::zones::ZoneCategories;
 use crate::base::yaml::MAX_TEXT;
 pub use distinct::distinct_vcenters;
 pub use environment::Environment;
-pub use load_balancers::{Class, CompleteClass, DEFAULT_CLASS, LoadBalancers, Pool, Profile, Size};
+pub use load_balancers::{Class, CompleteClass, DEFAULT_CLASS, LoadBalancers, MOST_TAGS_BESIDE, Pool, Profile, Size};
 pub use nsx::{Nsx, NsxLogin};
 pub use parts::{Part, PartName};
 pub use problems::{ConfigErrors, ConfigProblem};

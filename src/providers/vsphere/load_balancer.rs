@@ -143,6 +143,11 @@ impl LoadBalancers {
         Some(Counts { known, held, orphans: self.cleanup.count() })
     }
 
+    /// How many tags are configured, if NSX does not take all of them beside those of this program.
+    pub fn too_many_tags(&self) -> Option<usize> {
+        self.config.too_many_tags()
+    }
+
     /// Reads what there is as soon as it may.
     pub fn read_again(&self) {
         self.inventory.ask();

@@ -104,6 +104,8 @@ pub struct NsxReport {
     pub login: Facts,
     /// What is known of load balancers, once they were read.
     pub balancers: Option<load_balancer::Counts>,
+    /// How many tags of load balancers are configured, if NSX does not take all of them beside those of this program.
+    pub too_many_tags: Option<usize>,
 }
 
 impl Parts {
@@ -239,9 +241,11 @@ impl Parts {
     pub fn report(&self) -> Option<NsxReport> {
         let connected = self.connected.lock();
         let Connected { client, gate, balancers, .. } = connected.as_ref()?;
-        let balancers = balancers.as_ref().and_then(|(balancers, _)| balancers.counts());
-        let server = client.endpoint().to_owned();
-        Some(NsxReport { server, leads: self.setup.leads.is_so(), login: gate.facts(), balancers })
+        let balancers = balancers.as_ref().map(|(balancers, _)| balancers);
+        let too_many_tags = balancers.and_then(|balancers| balancers.too_many_tags());
+        let balancers = balancers.and_then(|balancers| balancers.counts());
+        let (server, leads) = (client.endpoint().to_owned(), self.setup.leads.is_so());
+        Some(NsxReport { server, leads, login: gate.facts(), balancers, too_many_tags })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Named checks and the text of a probe's answer, as the Go program's `healthz` gives it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ pub enum Health {
     /// All is well.
     Ok,
     /// Worth showing, and no reason to fail: a vCenter that is away must not block a rollout.
-    Note(&'static str),
+    Note(Cow<'static, str>),
     /// The probe fails. The reason is logged, and shown by the path of the single check only, since probes are open to
     /// everybody.
     Failed(String),
@@ -131,7 +132,7 @@ impl Checks {
         let named = checks.iter().find(|named| named.name == name)?;
         Some(match self.look(probe, named) {
             Health::Ok => (true, "ok".to_owned()),
-            Health::Note(note) => (true, note.to_owned()),
+            Health::Note(note) => (true, note.into_owned()),
             Health::Failed(reason) => (false, format!("internal server error: {reason}\n")),
         })
     }
@@ -253,7 +254,7 @@ mod tests {
         let names = Arc::new(RwLock::new(vec!["a".to_owned()]));
         let shown = names.clone();
         checks.add_readiness_group(move || {
-            shown.read().iter().map(|name| (name.clone(), Health::Note("away"))).collect()
+            shown.read().iter().map(|name| (name.clone(), Health::Note("away".into()))).collect()
         });
         let ready = |checks: &Checks| checks.answer(Probe::Ready, true, &[]).1;
         assert_eq!(ready(&checks), "[+]a away\nreadyz check passed\n");
@@ -327,7 +328,7 @@ mod tests {
     fn liveness_ignores_what_readiness_asks_and_notes_fail_nothing() {
         let checks = checks(&["good"]);
         checks.add_readiness("caches", || Health::Failed("empty".into()));
-        checks.add_readiness("vcenter", || Health::Note("unavailable"));
+        checks.add_readiness("vcenter", || Health::Note("unavailable".into()));
         assert!(checks.answer(Probe::Live, false, &[]).0);
         let (passes, text) = checks.answer(Probe::Ready, false, &[]);
         assert!(!passes);
@@ -348,7 +349,7 @@ mod tests {
     #[test]
     fn o_75_a_single_check_is_answered_with_its_reason() {
         let checks = checks(&["good", "bad"]);
-        checks.add_readiness("vcenter a.example", || Health::Note("unavailable"));
+        checks.add_readiness("vcenter a.example", || Health::Note("unavailable".into()));
         let cases = [
             ("O-75", Probe::Health, "good", Some((true, "ok"))),
             ("failed", Probe::Health, "bad", Some((false, "internal server error: secret\n"))),

@@ -32,7 +32,7 @@ async fn o_75_single_checks_and_the_series_of_probes_are_served() {
     let server = served().await;
     server.checks.add_health("good", || Health::Ok);
     server.checks.add_health("bad", || Health::Failed("stuck".to_owned()));
-    server.checks.add_readiness("vcenter a.example", || Health::Note("unavailable"));
+    server.checks.add_readiness("vcenter a.example", || Health::Note("unavailable".into()));
     for (path, status, text) in [
         ("/healthz/good", 200, "ok"),
         ("/healthz/bad", 500, "internal server error: stuck\n"),

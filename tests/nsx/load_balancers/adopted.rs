@@ -1,6 +1,7 @@
 //! Load balancers that the Go program made: whole ones are taken over without a write, half-made and half-deleted ones are
 //! completed.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -263,6 +264,28 @@ async fn a_half_deleted_one_is_completed() {
 }
 
 /// The type of the Service changes, and changes back while NSX deletes no pool.
+/// NSX takes 30 tags, and a virtual server of the Go program has 6 beside the configured ones.
+#[tokio::test]
+async fn as_many_configured_tags_as_the_go_program_can_have_keep_nothing_from_its_changes_and_its_end() {
+    let tags: BTreeMap<String, String> = (0..24).map(|number| (format!("team-{number}"), "x".to_owned())).collect();
+    let config = Config { tags: tags.clone(), ..config() };
+    let mut world = World::with(Model::small(), Some(UID), config).await;
+    let mut balancer = GoBalancer::new(NAME, "ns/s", address());
+    balancer.tags = tags;
+    balancer.put(&world.fake, "go");
+    let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
+    world.ensure(&one).await.unwrap();
+    let moved = with_address(service("ns/s", &[("TCP", 80, 30090), ("UDP", 53, 30053)]));
+    world.ensure(&moved).await.unwrap_or_else(|error| panic!("{error}"));
+    let most = |collection: &str| {
+        world.objects(collection).iter().map(|one| one["tags"].as_array().unwrap().len()).max().unwrap()
+    };
+    assert_eq!(["lb-virtual-servers", "lb-pools"].map(most), [30, 30]);
+    world.restart();
+    world.delete(&moved).await.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(world.counted()[1..], [0; 4]);
+}
+
 #[tokio::test]
 async fn a_deletion_that_is_given_up_leaves_no_tag_with_the_address() {
     let world = World::with(model(), Some(UID), config()).await;

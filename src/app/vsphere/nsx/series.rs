@@ -155,7 +155,13 @@ mod tests {
         series.show(move || {
             let leads = asked.load(Ordering::SeqCst);
             let balancers = Some(Counts { known: 9, held: 2, orphans: 1 });
-            Some(NsxReport { server: "nsx:443".to_owned(), leads, login: Default::default(), balancers })
+            Some(NsxReport {
+                server: "nsx:443".to_owned(),
+                leads,
+                login: Default::default(),
+                balancers,
+                too_many_tags: None,
+            })
         });
         let up = || value(&registry, "vsphere_ccm_nsx_up");
         let call = |operation, outcome| series.observed("nsx:443", operation, outcome, Duration::ZERO);

@@ -30,6 +30,9 @@ const OWN_SCOPES: [&str; 9] = [
 /// The longest scope and tag that NSX takes, in characters.
 const LONGEST_TAG: (usize, usize) = (128, 256);
 
+/// How many configured tags fit beside those of this program on each object: NSX takes 30, and a pool of nodes may have nine more.
+pub const MOST_TAGS_BESIDE: usize = 21;
+
 /// The load balancers of Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadBalancers {
@@ -124,6 +127,11 @@ impl Size {
 }
 
 impl LoadBalancers {
+    /// How many tags are configured, if that are more than [`MOST_TAGS_BESIDE`].
+    pub fn too_many_tags(&self) -> Option<usize> {
+        Some(count(self.tags.keys().map(String::as_str))).filter(|count| *count > MOST_TAGS_BESIDE)
+    }
+
     /// The class of this name; the default class is there whether or not the file has it.
     ///
     /// A pool comes from the class, the section `LoadBalancer` or the default class, a profile from the class, the default
@@ -265,11 +273,24 @@ fn tier1(section: &RawSection, report: &mut Report) -> Option<String> {
     Some(path.unwrap_or_else(|| text.to_owned()))
 }
 
+/// How many of these scopes are of tags beside those that each object gets anyway.
+fn count<'a>(scopes: impl Iterator<Item = &'a str>) -> usize {
+    scopes.filter(|scope| *scope != "owner" && !OWN_SCOPES.contains(scope)).count()
+}
+
 fn tags(section: &RawSection, report: &mut Report) -> BTreeMap<String, String> {
     const TAGS: &str = "tags";
     let written = section.entries(TAGS);
     if written.iter().any(|(scope, _)| OWN_SCOPES.contains(&scope.as_str())) {
         report.warn_at(section, Some(TAGS), format!("ignored where the scope is one of {}", OWN_SCOPES.join(", ")));
+    }
+    let count = count(written.iter().map(|(scope, _)| scope.as_str()));
+    if count > MOST_TAGS_BESIDE {
+        let what = format!(
+            "has {count} tags, and {MOST_TAGS_BESIDE} fit beside those of this program in any case: NSX takes 30 for an object; where \
+             there is no room, tags are left off that show whose an object is"
+        );
+        report.warn_at(section, Some(TAGS), what);
     }
     let (longest_scope, longest_tag) = LONGEST_TAG;
     let is_long = |text: &str, most| text.chars().count() > most;

@@ -47,6 +47,9 @@ pub const FAMILY: &str = "ipfamily";
 /// port, does not find it.
 const SECOND: &str = "-second-family";
 
+/// How many tags an object of NSX may have.
+const MOST_TAGS: usize = 30;
+
 /// How many ids one object may have: an id is in use for a while after its object was deleted.
 pub const IDS: u8 = 10;
 
@@ -334,23 +337,41 @@ impl Layout {
         }
     }
 
-    /// The tags of every object.
-    pub fn tags(&self) -> Tags {
-        // A change writes these tags over those of the object: a configured `service` would give it to another Service. Without
-        // a UID, a configured one would be taken for that of another cluster later.
-        let own = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, ADDRESS, FAMILY];
-        let is_free = |(scope, _): &(&String, &String)| !own.contains(&scope.as_str());
-        let configured = self.configured.iter().filter(is_free);
-        let tags = configured.fold(Tags::default(), |tags, (scope, tag)| tags.with(scope, tag));
+    /// The tags that every object of a kind has.
+    pub fn tags(&self, kind: Kind) -> Tags {
+        let tags = self.free().fold(Tags::default(), |tags, (scope, tag)| tags.with(scope, tag));
         let tags = tags.with(OWNER, self.owner()).with(CLUSTER, &self.cluster);
         let tags = match self.second {
             Some(family) => tags.with(FAMILY, family.as_str()),
             None => tags,
         };
-        match &self.cluster_uid {
+        match self.cluster_uid.as_ref().filter(|_| self.has_room(kind, CLUSTER_UID)) {
             Some(uid) => tags.with(CLUSTER_UID, uid),
             None => tags,
         }
+    }
+
+    /// The configured tags that objects get.
+    fn free(&self) -> impl Iterator<Item = (&String, &String)> {
+        // A change writes these tags over those of the object: a configured `service` would give it to another Service. Without
+        // a UID, a configured one would be taken for that of another cluster later.
+        let own = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, ADDRESS, FAMILY];
+        self.configured.iter().filter(move |(scope, _)| !own.contains(&scope.as_str()))
+    }
+
+    /// Whether an object of a kind has room for a tag of this scope that the Go program does not write, beside the configured
+    /// ones: an object may have 30. What comes last in the order below is left off first.
+    pub fn has_room(&self, kind: Kind, scope: &str) -> bool {
+        let (of_go, marks): (usize, &[&str]) = match kind {
+            Kind::LbService => (2, &[CLUSTER_UID]),
+            Kind::VirtualServer => (6, &[CLUSTER_UID]),
+            Kind::Pool => (4, &[SERVICE_UID, CLUSTER_UID, ADDRESS, ADDRESS_POOL]),
+            Kind::Monitor => (4, &[SERVICE_UID, CLUSTER_UID]),
+            Kind::Allocation | Kind::Group | Kind::PersistenceProfile => (3, &[CLUSTER_UID]),
+        };
+        let Some(place) = marks.iter().position(|mark| *mark == scope) else { return false };
+        let configured = self.free().filter(|(scope, _)| ![OWNER, CLUSTER].contains(&scope.as_str())).count();
+        configured + usize::from(self.second.is_some()) + of_go + place < MOST_TAGS
     }
 
     /// The id of an object of the Service with this UID. A copy of a cluster has the same UIDs, and has to have another
@@ -386,7 +407,7 @@ impl Layout {
         if let Some(tier1) = tier1 {
             set(&mut object, "connectivity_path", tier1);
         }
-        self.of(None).tags().write_into(&mut object);
+        self.of(None).tags(Kind::LbService).write_into(&mut object);
         object
     }
 
@@ -412,7 +433,7 @@ impl Layout {
             set(&mut object, "request_version", REQUEST_VERSION);
             set(&mut object, "response_status_codes", json!([200]));
         }
-        self.of_service(owner).with(PORT, port.to_string()).write_into(&mut object);
+        self.of_service(Kind::Monitor, owner).with(PORT, port.to_string()).write_into(&mut object);
         object
     }
 
@@ -425,8 +446,11 @@ impl Layout {
         if let Some(monitor) = facts.monitor {
             set(&mut object, "active_monitor_paths", json!([monitor]));
         }
-        let tags = self.of_service(owner).with(PORT, facts.port.to_string());
-        tags.with(ADDRESS_POOL, facts.address_pool).write_into(&mut object);
+        let mut tags = self.of_service(Kind::Pool, owner).with(PORT, facts.port.to_string());
+        if self.has_room(Kind::Pool, ADDRESS_POOL) {
+            tags = tags.with(ADDRESS_POOL, facts.address_pool);
+        }
+        tags.write_into(&mut object);
         object
     }
 
@@ -447,7 +471,8 @@ impl Layout {
         if let Some(persistence) = facts.persistence {
             set(&mut object, "lb_persistence_profile_path", persistence);
         }
-        let tags = self.of_service(owner).with(PORT, facts.port.to_string()).with(CLASS, facts.class);
+        let tags = self.of_service(Kind::VirtualServer, owner);
+        let tags = tags.with(PORT, facts.port.to_string()).with(CLASS, facts.class);
         tags.with(ADDRESS_POOL, facts.address_pool).write_into(&mut object);
         object
     }
@@ -458,7 +483,7 @@ impl Layout {
         if let Some(address) = address {
             set(&mut object, "allocation_ip", address.to_string());
         }
-        self.of_service(owner).write_into(&mut object);
+        self.of_service(Kind::Allocation, owner).write_into(&mut object);
         object
     }
 
@@ -468,7 +493,7 @@ impl Layout {
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
         set(&mut object, "expression", expression(&[], ranges));
         set(&mut object, GROUP_TYPE, json!(["IPAddress"]));
-        self.of_service(owner).write_into(&mut object);
+        self.of_service(Kind::Group, owner).write_into(&mut object);
         object
     }
 
@@ -479,12 +504,12 @@ impl Layout {
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
         set(&mut object, "resource_type", "LBSourceIpPersistenceProfile");
         set(&mut object, "timeout", timeout.as_secs());
-        self.of_service(owner).write_into(&mut object);
+        self.of_service(Kind::PersistenceProfile, owner).write_into(&mut object);
         object
     }
 
-    fn of_service(&self, owner: &Owner<'_>) -> Tags {
-        self.tags().with(SERVICE, owner.to_string())
+    fn of_service(&self, kind: Kind, owner: &Owner<'_>) -> Tags {
+        self.tags(kind).with(SERVICE, owner.to_string())
     }
 }
 

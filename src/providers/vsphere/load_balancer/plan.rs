@@ -467,7 +467,10 @@ fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
 /// Marks a pool or monitor that only a virtual server shows to be ours: when that is gone, nothing would. One of another
 /// program gets all marks that are known: the next process may not know the same ones.
 fn mark<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
-    let Wanted { cluster_uid, service_uid, .. } = wanted;
+    // What an object has no room for is not missing.
+    let fits = |scope| known.layout.has_room(Kind::Pool, scope);
+    let cluster_uid = &wanted.cluster_uid.clone().filter(|_| fits(CLUSTER_UID));
+    let service_uid = &wanted.service_uid.clone().filter(|_| fits(SERVICE_UID));
     let lacks = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() != tagged.as_deref();
     let is_unmarked = |marks: &&Marks| match has_own_form(&marks.id) {
         // The id shows whose it is, too.
@@ -492,7 +495,8 @@ fn mark_with_address<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>>
     let is_shown = |one: &Allocation| {
         has_own_id(&one.marks) || is_tagged(&one.marks, wanted) || is_reported(one) || has_tagged_pool(one, known)
     };
-    let address = ours.allocations.iter().filter(|one| !is_shown(one)).find_map(|one| one.address)?;
+    let has_room = known.layout.has_room(Kind::Pool, ADDRESS);
+    let address = ours.allocations.iter().filter(|one| has_room && !is_shown(one)).find_map(|one| one.address)?;
     let pool = ours.pools.iter().find(|pool| pool.address.is_none())?;
     Some(Step::Mark { marks: &pool.marks, address: Some(address) })
 }
@@ -511,25 +515,21 @@ fn is_tagged(marks: &Marks, wanted: &Wanted) -> bool {
 /// The tags that an object gets with any write: those of [`Step::Mark`] if it is a pool or monitor of another program.
 pub fn marks_at_write(marks: &Marks, kind: Kind, owner: &Owner<'_>, layout: &Layout) -> Tags {
     match kind {
-        Kind::Pool | Kind::Monitor if !has_own_form(&marks.id) => marks_of(owner, layout, None),
+        Kind::Pool | Kind::Monitor if !has_own_form(&marks.id) => marks_of(owner, layout, kind, None),
         _ => Tags::default(),
     }
 }
 
-/// The tags of [`Step::Mark`].
-pub fn marks_of(owner: &Owner<'_>, layout: &Layout, address: Option<IpAddr>) -> Tags {
-    let tags = match owner.uid {
-        "" => Tags::default(),
-        uid => Tags::default().with(SERVICE_UID, uid),
-    };
-    let tags = match address {
-        Some(address) => tags.with(ADDRESS, address.to_string()),
+/// The tags of [`Step::Mark`] that an object of this kind has room for.
+pub fn marks_of(owner: &Owner<'_>, layout: &Layout, kind: Kind, address: Option<IpAddr>) -> Tags {
+    let service_uid = Some(owner.uid.to_owned()).filter(|uid| !uid.is_empty());
+    let address = address.map(|address| address.to_string());
+    let all = [(SERVICE_UID, service_uid), (CLUSTER_UID, layout.cluster_uid.clone()), (ADDRESS, address)];
+    let fitting = all.into_iter().filter(|(scope, _)| layout.has_room(kind, scope));
+    fitting.fold(Tags::default(), |tags, (scope, value)| match value {
+        Some(value) => tags.with(scope, value),
         None => tags,
-    };
-    match &layout.cluster_uid {
-        Some(uid) => tags.with(CLUSTER_UID, uid),
-        None => tags,
-    }
+    })
 }
 
 #[cfg(test)]

@@ -248,7 +248,7 @@ impl Nsx {
             let Some(mut object) = self.checked(request.layout, target, marks, record).await? else { return Ok(()) };
             let owner = object.created_by().to_owned();
             edit(&mut object);
-            request.layout.of(marks.second).tags().write_into(&mut object);
+            request.layout.of(marks.second).tags(kind).write_into(&mut object);
             match self.client.put(Write { permit: &permit }, path, Calls::of(kind).put, &object).await {
                 Ok(stored) => {
                     info!(service = %request.owner, path, "changed in NSX");
@@ -490,7 +490,7 @@ impl Backend for Nsx {
                 let kind = part_of(&marks.path).unwrap_or(Kind::Monitor);
                 let doing = format!("tag {}", marks.path);
                 let target = Target { kind, path: &marks.path, doing: &doing };
-                let tags = plan::marks_of(&request.owner, request.layout, *address);
+                let tags = plan::marks_of(&request.owner, request.layout, kind, *address);
                 self.change(request, target, marks, &|object| tags.write_into(object), record).await
             }
             Step::Unmark { pool } => self.edit(request, Kind::Pool, &pool.marks, step, record).await,

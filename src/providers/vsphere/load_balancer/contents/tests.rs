@@ -205,7 +205,7 @@ fn an_allocation_without_address_is_surplus_only_beside_one_of_the_same_load_bal
         let mut one = object(&format!("/infra/ip-pools/p/ip-allocations/{id}"), Some("ns/s"), json!({}));
         one.0.insert("allocated_ip".to_owned(), address.into());
         if second {
-            layout().of(Some(IpFamily::V6)).tags().write_into(&mut one);
+            layout().of(Some(IpFamily::V6)).tags(Kind::Monitor).write_into(&mut one);
         }
         (Kind::Allocation, one)
     };

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::providers::vsphere::load_balancer::plan;
 
 const OWNER: Owner<'static> = Owner { namespace: "ns", name: "s", uid: "u-1" };
 const HTTP: Port = Port { protocol: Protocol::Tcp, number: 80 };
@@ -67,7 +68,7 @@ fn a_configured_tag_with_a_scope_of_the_program_is_ignored() {
         &PoolFacts { port: HTTP, address_pool: "p1", members: &[], monitor: None, is_snat_disabled: false },
     );
     let before = object.clone();
-    layout(None, &scopes.map(|scope| (scope, "x"))).tags().write_into(&mut object);
+    layout(None, &scopes.map(|scope| (scope, "x"))).tags(Kind::Pool).write_into(&mut object);
     assert_eq!(body(object), body(before));
 }
 
@@ -286,6 +287,69 @@ fn a_virtual_server_refers_to_its_group_and_persistence_profile_and_an_allocatio
     assert_eq!(server["lb_persistence_profile_path"], "/s");
     let allocation = body(layout(None, &[]).allocation(&OWNER, Some(facts.address)));
     assert_eq!(allocation["allocation_ip"], "192.0.2.5");
+}
+
+/// The scopes of an object of each kind beside so many configured tags, without these.
+fn scopes_beside(configured: usize, second: Option<IpFamily>) -> Vec<(Kind, Vec<String>)> {
+    let tags: Vec<String> = (0..configured).map(|number| format!("team-{number:02}")).collect();
+    let pairs: Vec<(&str, &str)> = tags.iter().map(|scope| (scope.as_str(), "x")).collect();
+    let layout = Layout { second, ..layout(Some("k"), &pairs) };
+    let ranges = ["10.0.0.0/8".parse().unwrap()].into();
+    let facts = PoolFacts { port: HTTP, address_pool: "p1", members: &[], monitor: None, is_snat_disabled: false };
+    let Value::Object(server) = server(&layout) else { panic!() };
+    let mut marked = [layout.pool(&OWNER, &facts), layout.monitor(&OWNER, HTTP, Probe::Tcp(1))];
+    for (kind, object) in [Kind::Pool, Kind::Monitor].into_iter().zip(&mut marked) {
+        let address = Some("192.0.2.5".parse().unwrap()).filter(|_| kind == Kind::Pool);
+        plan::marks_of(&OWNER, &layout, kind, address).write_into(object);
+    }
+    let [pool, monitor] = marked;
+    let all = [
+        (Kind::VirtualServer, Object(server)),
+        (Kind::Pool, pool),
+        (Kind::Monitor, monitor),
+        (Kind::Allocation, layout.allocation(&OWNER, None)),
+        (Kind::Group, layout.group(&OWNER, &ranges)),
+        (Kind::LbService, layout.lb_service("SMALL", None)),
+    ];
+    let scopes = |object: &Object| {
+        let all: Vec<String> = object.tags().map(|tag| tag.scope.to_owned()).collect();
+        assert!(all.len() <= 30 || configured > 24, "{configured}: {all:?}");
+        all.into_iter().filter(|scope| !scope.starts_with("team-")).collect()
+    };
+    all.iter().map(|(kind, object)| (*kind, scopes(object))).collect()
+}
+
+/// NSX takes 30 tags. The Go program works with 24 configured ones, and needs 6 for a virtual server.
+#[test]
+fn marks_are_left_off_in_a_fixed_order_where_configured_tags_leave_no_room() {
+    let whole = scopes_beside(0, None);
+    for (configured, missing) in [
+        (21, vec![]),
+        (22, vec![]),
+        (23, vec![(Kind::Pool, ADDRESS_POOL)]),
+        (24, vec![(Kind::VirtualServer, CLUSTER_UID), (Kind::Pool, ADDRESS), (Kind::Pool, ADDRESS_POOL)]),
+    ] {
+        let mut expected = whole.clone();
+        for (kind, scope) in missing {
+            let (_, scopes) = expected.iter_mut().find(|(one, _)| *one == kind).unwrap();
+            scopes.retain(|one| one != scope);
+        }
+        for (kind, scopes) in &mut expected {
+            scopes.sort();
+            assert!(*kind != Kind::Pool || scopes.contains(&SERVICE_UID.to_owned()), "the last one");
+        }
+        let mut found = scopes_beside(configured, None);
+        found.iter_mut().for_each(|(_, scopes)| scopes.sort());
+        assert_eq!(found, expected, "{configured}");
+    }
+    // So many fit in any case, also on a second load balancer.
+    let most = crate::providers::vsphere::config::MOST_TAGS_BESIDE;
+    let second = Some(IpFamily::V6);
+    let counts =
+        |configured| -> usize { scopes_beside(configured, second).iter().map(|(_, scopes)| scopes.len()).sum() };
+    assert_eq!((most, counts(most)), (21, counts(0)));
+    assert!(counts(most + 1) < counts(0));
+    scopes_beside(30, None);
 }
 
 #[test]

@@ -519,6 +519,41 @@ fn objects_of_the_go_program_are_marked_before_the_first_of_them_is_deleted() {
     }
 }
 
+/// Objects of the Go program beside so many configured tags that NSX takes no more: a deletion marks what fits, and goes on.
+#[test]
+fn a_deletion_waits_for_no_mark_that_has_no_room() {
+    for (configured, marks) in [(24, 2), (25, 2), (26, 0), (30, 0)] {
+        let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+        world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
+        without_uids(&mut world.objects);
+        world.objects.allocations[0].marks.id = "of-the-go-program".into();
+        for marks in [&mut world.objects.pools[0].marks, &mut world.objects.monitors[0].marks] {
+            marks.id = format!("of-the-go-program-{}", marks.id).into();
+        }
+        let configured = (0..configured).map(|number| (format!("team-{number}"), "x".to_owned())).collect();
+        let layout = Layout { configured, ..LAYOUT.clone() };
+        let nothing = Wanted { ports: Vec::new(), ..wanted(&[], &[]) };
+        let mut made = 0;
+        loop {
+            let known = Known { layout: &layout, ..known(&world.objects, None) };
+            let Some(Step::Mark { marks, address: None }) = next_deletion(&nothing, &known) else { break };
+            let (path, kind) = (marks.path.clone(), Kind::Pool);
+            let owner = Owner { namespace: "ns", name: "s", uid: UID };
+            let tags = marks_of(&owner, &layout, kind, None);
+            let has = |scope: &str| tags.iter().find(|tag| tag.scope == scope).map(|tag| tag.tag.into());
+            let pools = world.objects.pools.iter_mut().map(|one| &mut one.marks);
+            let mut all = pools.chain(world.objects.monitors.iter_mut().map(|one| &mut one.marks));
+            let one = all.find(|marks| marks.path == path).unwrap();
+            (one.service_uid, one.cluster_uid) = (has(SERVICE_UID), has(CLUSTER_UID));
+            made += 1;
+            assert!(made <= 2, "it would be marked again and again");
+        }
+        assert_eq!(made, marks, "{}", layout.configured.len());
+        let known = Known { layout: &layout, ..known(&world.objects, None) };
+        assert!(matches!(next_deletion(&nothing, &known), Some(Step::DeleteServer(_))));
+    }
+}
+
 #[test]
 fn an_address_that_only_a_pool_will_show_to_be_ours_is_released_before_the_pool_is_deleted() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };

@@ -141,7 +141,7 @@ impl Round<'_> {
             let (namespace, name) = update.marks.service.split_once('/').unwrap_or_default();
             let owner = Owner { namespace, name, uid: &update.service_uid };
             plan::marks_at_write(&update.marks, Kind::Pool, &owner, self.layout).write_into(&mut object);
-            self.layout.of(update.marks.second).tags().write_into(&mut object);
+            self.layout.of(update.marks.second).tags(Kind::Pool).write_into(&mut object);
             return Some(object);
         }
         self.open.remove(object.path());

@@ -3,6 +3,7 @@
 mod addresses;
 mod leader_election;
 mod lifecycle;
+mod load_balancers;
 mod nsx_login;
 mod routes;
 mod vsphere;
@@ -11,6 +12,6 @@ use crate::Mutant;
 
 /// All of them.
 pub fn all() -> Vec<Mutant> {
-    let all = [lifecycle::all(), vsphere::all(), leader_election::all(), nsx_login::all(), routes::all(), addresses::all()];
-    all.into_iter().flatten().collect()
+    let of_nsx = [nsx_login::all(), routes::all(), addresses::all(), load_balancers::all()];
+    [lifecycle::all(), vsphere::all(), leader_election::all()].into_iter().chain(of_nsx).flatten().collect()
 }

@@ -1,0 +1,117 @@
+//! What a load balancer in NSX is made of: ids, tags, health checks, groups, batches of pools.
+
+use crate::{Mutant, Tests};
+
+const LAYOUT: &str = "src/providers/vsphere/load_balancer/layout.rs";
+const ROWS: &str = "src/providers/vsphere/load_balancer/plan/rows.rs";
+const EDIT: &str = "src/providers/vsphere/load_balancer/plan/edit.rs";
+const PLAN: &str = "src/providers/vsphere/load_balancer/plan.rs";
+const WANTED: &str = "src/providers/vsphere/load_balancer/wanted.rs";
+const ANSWER: &str = "src/clients/nsx/answer.rs";
+const BACKEND: &str = "src/providers/vsphere/load_balancer/backend/nsx.rs";
+const POOLS: &str = "src/providers/vsphere/load_balancer/backend/nsx/pools.rs";
+const NODES: &str = "src/providers/vsphere/load_balancer/node_update.rs";
+const READINGS: &str = "src/providers/vsphere/load_balancer/inventory/readings.rs";
+
+/// Tests without a server.
+const UNIT: Tests = &[&["--lib", "--", "load_balancer", "clients::nsx"]];
+/// Outcomes on the fake NSX.
+const OUTCOMES: Tests = &[
+    &["--test", "nsx", "--", "load_balancers::features", "load_balancers::refusals"],
+    &["--test", "nsx", "--", "load_balancers::safety", "load_balancers::faults"],
+];
+
+pub fn all() -> Vec<Mutant> {
+    vec![
+        Mutant::new(
+            "layout-one-id-for-all-monitors",
+            LAYOUT,
+            ("(Self::Http, Protocol::Tcp) => HTTP_MONITOR", "(Self::Http, Protocol::Tcp) => MONITOR"),
+            UNIT,
+        ),
+        Mutant::new(
+            "layout-http-1-1",
+            LAYOUT,
+            ("            set(&mut object, \"request_version\", REQUEST_VERSION);\n", ""),
+            UNIT,
+        ),
+        Mutant::new(
+            "layout-expression-without-its-id",
+            LAYOUT,
+            ("before.iter().find(is_one).cloned()", "before.iter().find(is_one).filter(|_| false).cloned()"),
+            UNIT,
+        ),
+        Mutant::new(
+            "rows-adopted-ports-get-other-checks",
+            ROWS,
+            ("health_check.map(Probe::Http).filter(|_| is_compared)", "health_check.map(Probe::Http)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "rows-monitor-of-any-type",
+            ROWS,
+            ("monitor.monitor_type == probe.monitor_type() && self.port_of", "self.port_of"),
+            UNIT,
+        ),
+        Mutant::new(
+            "edit-drops-what-nsx-adds-to-snat",
+            EDIT,
+            ("is_snat_disabled.filter(|wanted| objects::snat_of(object) != Some(*wanted))", "*is_snat_disabled"),
+            UNIT,
+        ),
+        Mutant::new(
+            "plan-pool-without-monitor-meanwhile",
+            PLAN,
+            ("if is_missing { kept() } else { row.monitor }", "row.monitor"),
+            UNIT,
+        ),
+        Mutant::new(
+            "wanted-ranges-of-both-families",
+            WANTED,
+            ("if of_family.is_empty() { all.clone() } else { of_family }", "all.clone()"),
+            UNIT,
+        ),
+        Mutant::new(
+            "wanted-other-family-opens",
+            WANTED,
+            ("None => facts::allows_everything(ranges),", "None => true,"),
+            UNIT,
+        ),
+        Mutant::new(
+            "answer-invalid-path",
+            ANSWER,
+            ("400 if code == INVALID_PATH =>", "400 if code == INVALID_PATH && false =>"),
+            UNIT,
+        ),
+        Mutant::new(
+            "backend-invalid-path-is-gone",
+            BACKEND,
+            ("Ok(found.is_none_or(|object| object.is_marked_for_delete()))", "Ok(found.is_none() || found.is_some())"),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "pools-stale-revision-is-a-failure",
+            POOLS,
+            (
+                "                Failure::Conflict | Failure::Unknown => {}\n                _ if is_call_refused",
+                "                Failure::Unknown => {}\n                _ if is_call_refused",
+            ),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "pools-created-again-is-left",
+            NODES,
+            (
+                "created_again.into_inner().into_iter().for_each(|key| of.inventory.announce_one(key));",
+                "drop(created_again.into_inner());",
+            ),
+            OUTCOMES,
+        ),
+        Mutant::new(
+            "readings-after-each-refusal",
+            READINGS,
+            ("            state.read_after_refusal = Some(at);\n", "            state.read_after_refusal = None;\n"),
+            UNIT,
+        ),
+    ]
+}

@@ -319,9 +319,8 @@ async fn a_group_may_be_limited_to_one_expression_and_lack_its_type() {
     let two = json!({"expression": [of_addresses(&["10.0.0.0/8"]), or, of_addresses(&["fd00::/8"])]});
     let typed = json!({"expression": [of_addresses(&["10.0.0.0/8"])], "group_type": ["IPAddress"]});
     let manager = Manager::behaving(Behaviour::USUAL).await;
-    for body in [&two, &typed] {
-        manager.create(path, body.clone()).await;
-        manager.delete(path).await;
+    for (id, body) in [("two", &two), ("typed", &typed)] {
+        manager.create(&format!("/infra/domains/default/groups/{id}"), body.clone()).await;
     }
     let manager =
         Manager::behaving(Behaviour { refuses_several_expressions: true, lacks_group_type: true, ..Behaviour::USUAL });

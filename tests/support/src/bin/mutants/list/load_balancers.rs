@@ -30,6 +30,12 @@ pub fn all() -> Vec<Mutant> {
             UNIT,
         ),
         Mutant::new(
+            "layout-tags-without-a-limit",
+            LAYOUT,
+            ("of_go + place < MOST_TAGS", "of_go + place < usize::MAX"),
+            UNIT,
+        ),
+        Mutant::new(
             "layout-http-1-1",
             LAYOUT,
             ("            set(&mut object, \"request_version\", REQUEST_VERSION);\n", ""),
@@ -90,12 +96,9 @@ pub fn all() -> Vec<Mutant> {
             OUTCOMES,
         ),
         Mutant::new(
-            "pools-stale-revision-is-a-failure",
+            "pools-batches-are-never-given-up",
             POOLS,
-            (
-                "                Failure::Conflict | Failure::Unknown => {}\n                _ if is_call_refused",
-                "                Failure::Unknown => {}\n                _ if is_call_refused",
-            ),
+            ("_ if is_call_refused(&error) => {", "_ if is_call_refused(&error) && objects.is_empty() => {"),
             OUTCOMES,
         ),
         Mutant::new(

@@ -182,11 +182,18 @@ impl Client {
         Error::other(kind, self.inner.http.failed(call.operation), call.target(), "the answer is not a JSON object")
     }
 
+    /// A success that is a page.
+    fn page(&self, call: &Call<'_>, status: u16) -> Error {
+        let message = "the answer is a page, and not a JSON object".to_owned();
+        let refused = Refused { status, message, ..Refused::default() };
+        Error::refused(self.misshapen(call).kind, self.inner.http.failed(call.operation), call.target(), refused)
+    }
+
     /// Sends a call when it is its turn, after a login if there is none. What a busy manager refuses is sent again, if that is
     /// safe. A session that is over is renewed once, and where the new one is over as well, another form of login may take its
     /// place: such a call did nothing.
     pub(super) async fn send(&self, call: &Call<'_>) -> Result<Response, Error> {
-        let (mut attempt, mut refusals, mut was_reconnected) = (1, 0, false);
+        let (mut attempt, mut refusals, mut was_reconnected, mut was_doubted) = (1, 0, false, false);
         loop {
             if self.login().is_none() {
                 self.log_in(call, None).await?;
@@ -200,6 +207,14 @@ impl Client {
                 Err(error) if is_distrusted(&login, &error) && !was_reconnected => {
                     was_reconnected = true;
                     if self.inner.http.forget_connections().is_err() {
+                        return Err(error);
+                    }
+                }
+                Err(error) if login.is_session() && is_page(&error) && !was_doubted => {
+                    was_doubted = true;
+                    let has_another = self.inner.log_in.log_in_beside(self, &login).await;
+                    // Whether a write took effect that was answered with a page is not known.
+                    if !has_another || error.kind == Kind::Unknown {
                         return Err(error);
                     }
                 }
@@ -261,7 +276,12 @@ impl Client {
             let response = http.send(request).await.map_err(|error| not_answered(call, failed(), error))?;
             if response.is_success() {
                 let is_empty = call.shape == Shape::Acknowledgement && response.body.trim_ascii().is_empty();
-                return if is_empty || is_object(&response) { Ok(response) } else { Err(self.misshapen(call)) };
+                let is_page = response.media_type() == "text/html";
+                return match is_empty || is_object(&response) {
+                    true => Ok(response),
+                    false if is_page => Err(self.page(call, response.status)),
+                    false => Err(self.misshapen(call)),
+                };
             }
             let (kind, refused) = self.judge(asked, turn.began, &response);
             Err(Error::refused(kind, failed(), call.target(), refused))
@@ -301,6 +321,11 @@ impl Client {
 /// Whether the body is a JSON object.
 pub(super) fn is_object(response: &Response) -> bool {
     serde_json::from_slice::<Map<String, Value>>(&response.body).is_ok()
+}
+
+/// Whether a page came in place of an answer, or the address of one.
+fn is_page(error: &Error) -> bool {
+    error.status().is_some_and(|status| (200..400).contains(&status))
 }
 
 /// Whether the manager does not trust the certificate of the connection: another connection may have been judged otherwise.

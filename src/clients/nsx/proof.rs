@@ -54,6 +54,12 @@ pub trait LogIn: Send + Sync {
         Err(NoLogin { kind: Kind::SessionOver, why: "the next session was over at once, too".to_owned() })
     }
 
+    /// Called when a page came in place of an answer to a request with this login, which stays in use: the login may have ended,
+    /// or something before the manager answers. Returns whether the client has another login now.
+    async fn log_in_beside(&self, _client: &Client, _doubted: &Login) -> bool {
+        false
+    }
+
     /// The manager refused the credentials that came with a request. This login is forgotten already.
     fn rejected(&self, login: &Login);
 }

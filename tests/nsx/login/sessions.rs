@@ -6,7 +6,7 @@ use std::time::Duration;
 use ccm::clients::nsx::{Kind, Scheme};
 use futures::future::join_all;
 use support::LoginOutcome;
-use support::fake_nsx::{Balance, Behaviour, Model, Trouble};
+use support::fake_nsx::{Balance, Behaviour, DeadSession, Model, Trouble};
 use support::log::Log;
 
 use super::SHORT;
@@ -206,4 +206,43 @@ async fn a_remote_user_keeps_its_scheme_without_sessions() {
     let request = world.nsx.requests().pop().unwrap();
     assert!(request.header("authorization").is_some_and(|value| value.starts_with("Remote ")), "{request:?}");
     assert_eq!((world.logins(), with(LoginOutcome::Rejected, &world)), (2, 0));
+}
+
+#[tokio::test]
+async fn a_login_page_in_place_of_an_answer_may_mean_that_the_session_has_ended() {
+    for dead_session in [DeadSession::LoginPage, DeadSession::LoginRedirect] {
+        let behaviour = Behaviour { dead_session, ..Behaviour::USUAL };
+        let world = World::start(Model::small().behaviour(behaviour)).await;
+        world.get(GATEWAY).await.unwrap();
+        advance(SHORT).await;
+        world.nsx.kill_sessions();
+        world.nsx.reset_counts();
+        world.get(GATEWAY).await.unwrap_or_else(|error| panic!("{dead_session:?}: {error}"));
+        assert_eq!((world.logins(), world.sessions()), (1, 1), "{dead_session:?}");
+        // A write that got a page may have been made, and is read before it is repeated.
+        advance(Duration::from_secs(15 * 60)).await;
+        world.nsx.kill_sessions();
+        let written = world.patch("first").await;
+        assert_eq!(written.is_err(), dead_session == DeadSession::LoginPage, "{dead_session:?}: {written:?}");
+        world.patch("second").await.unwrap_or_else(|error| panic!("{dead_session:?}: {error}"));
+        assert_eq!((world.logins(), with(LoginOutcome::Rejected, &world)), (2, 0), "{dead_session:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_portal_before_the_manager_costs_one_login_in_15_minutes_and_the_session_stays() {
+    for portal in [Trouble::portal(), Trouble::login_redirect()] {
+        let world = World::start(Model::small()).await;
+        world.get(GATEWAY).await.unwrap();
+        advance(SHORT).await;
+        world.nsx.every("*", portal);
+        for _ in 0..40 {
+            advance(Duration::from_secs(20)).await;
+            assert_eq!(calls(&world, 4).await, 4);
+        }
+        assert_eq!((world.logins(), with(LoginOutcome::Rejected, &world)), (2, 0), "one before it, and one in it");
+        world.nsx.clear();
+        assert_eq!(calls(&world, 4).await, 0);
+        assert_eq!((world.logins(), world.sessions()), (2, 1), "the session of before serves");
+    }
 }

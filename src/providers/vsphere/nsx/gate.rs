@@ -46,6 +46,10 @@ const SHORT_LIFE: Duration = Duration::from_secs(5);
 /// How many such sessions in a row are taken for managers that do not know each other's sessions.
 const SHORT_LIVES: u32 = 2;
 
+/// The pause between two logins that are made because a page came in place of an answer. Something before NSX may answer the
+/// login, too, and each such login counts in the ledger.
+const DOUBTS: Duration = NSX_LOGIN_POLICY.window;
+
 /// The part of its lifetime after which a token is renewed.
 const RENEWAL: f64 = 0.85;
 
@@ -99,6 +103,8 @@ pub struct Gate {
     wanted: Notify,
     /// A request was refused for its password.
     refused: Notify,
+    /// A page came in place of an answer.
+    doubted: Notify,
     /// Counts the tries, with what came of the last.
     tries: watch::Sender<(u64, Option<NoLogin>)>,
     state: Mutex<State>,
@@ -126,6 +132,8 @@ struct State {
     /// How many sessions, or tokens, in a row were over at once.
     short_lived: u32,
     sessions: Sessions,
+    /// When a page came in place of an answer, and the session was to be replaced.
+    doubted: Option<Instant>,
     /// What the access token in use was got for.
     exchanged: Option<Arc<Token>>,
     /// When the token is renewed.
@@ -169,6 +177,7 @@ impl Gate {
             adopted: None,
             short_lived: 0,
             sessions: Sessions::Serve,
+            doubted: None,
             exchanged: None,
             renewal: None,
             not_before: None,
@@ -180,8 +189,9 @@ impl Gate {
             has_ended: false,
             facts: Facts::default(),
         };
-        let (wanted, refused, tries) = (Notify::new(), Notify::new(), watch::Sender::default());
-        Self { server, source, ledger, leads, began: Instant::now(), wanted, refused, tries, state: Mutex::new(state) }
+        let (wanted, refused, doubted, tries) = (Notify::new(), Notify::new(), Notify::new(), watch::Sender::default());
+        let (began, state) = (Instant::now(), Mutex::new(state));
+        Self { server, source, ledger, leads, began, wanted, refused, doubted, tries, state }
     }
 
     /// What the login has come to.
@@ -210,6 +220,7 @@ impl Gate {
                     }
                 }
                 () = self.refused.notified() => self.count_refusals().await,
+                () = self.doubted.notified() => self.finish(&stop, self.replace(client)).await,
                 () = self.wanted.notified() => self.finish(&stop, self.make(client)).await,
                 Some(()) = OptionFuture::from(renewal.map(sleep_until)) => self.finish(&stop, self.renew(client)).await,
                 Some(()) = OptionFuture::from(leaving.map(sleep_until)) => self.end_replaced(client).await,
@@ -434,6 +445,25 @@ impl Gate {
         }
     }
 
+    /// Logs in beside a session that may have ended, and uses the new login if it is accepted.
+    async fn replace(&self, client: &Client) {
+        let in_use = self.state.lock().in_use.clone();
+        if let (Source::Pairs { scheme, .. }, Some(credential)) = (&self.source, in_use) {
+            match self.enter(client, &credential, *scheme).await {
+                Ok(login) if self.leads.is_so() => {
+                    info!(nsx = self.server, "a page came in place of an answer, and the session is replaced");
+                    self.adopt(client, login, credential);
+                }
+                // The lead was lost meanwhile.
+                Ok(login) => self.end(client, login).await,
+                Err(NoLogin { why, .. }) => {
+                    warn!(nsx = self.server, "a page came in place of an answer, and the session stays: {why}");
+                }
+            }
+        }
+        self.tries.send_modify(|(count, _)| *count = count.wrapping_add(1));
+    }
+
     /// Sessions that are over at once, one after the other, are no reason for a login with each call: user and password go
     /// with each request then, or, where those are refused, a new session waits.
     fn note_over(&self, over: &Login) {
@@ -583,6 +613,28 @@ impl LogIn for Gate {
                 LogIn::log_in(self, client, None).await
             }
         }
+    }
+
+    async fn log_in_beside(&self, client: &Client, doubted: &Login) -> bool {
+        let has_another = || client.login().is_some_and(|current| !current.is(doubted));
+        if has_another() {
+            return true;
+        }
+        let mut tries = self.tries.subscribe();
+        let before = tries.borrow_and_update().0;
+        {
+            let mut state = self.state.lock();
+            let is_of_age = |(login, made): &(Login, Instant)| login.is(doubted) && made.elapsed() >= SHORT_LIFE;
+            let is_due = state.doubted.is_none_or(|at| at.elapsed() >= DOUBTS);
+            if state.has_ended || !is_due || !state.adopted.as_ref().is_some_and(is_of_age) {
+                return false;
+            }
+            state.doubted = Some(Instant::now());
+        }
+        self.doubted.notify_one();
+        // Without a new login in time the session stays in use.
+        drop(timeout(WAIT, tries.wait_for(|(count, _)| *count != before)).await);
+        has_another()
     }
 
     /// A rejection of a password that was accepted before counts against the account, too. It may come late, for a password

@@ -221,7 +221,7 @@ impl Access {
             }
             (_, DeadSession::Rejected) => Err(Refusal::rejected(false)),
             (Some(_), _) | (None, DeadSession::BadToken) => Err(Refusal::invalid_token()),
-            (None, DeadSession::Unauthenticated) => Err(Refusal::unauthenticated("The session has expired.")),
+            (None, _) => Err(Refusal::unauthenticated("The session has expired.")),
         }
     }
 

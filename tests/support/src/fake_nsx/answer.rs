@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::access::{Credential, SOURCE, Sessions, credential};
-use super::behaviour::HierarchicalPatch;
+use super::behaviour::{DeadSession, HierarchicalPatch};
 use super::call::{Call, Method, Target};
 use super::refusal::Refusal;
 use super::trouble::Trouble;
@@ -195,6 +195,13 @@ impl RequestContext {
         }
         let judged = access.authenticate(&self.credential, self.manager, behaviour);
         self.verdict = self.login.map(|_| judged.is_ok());
+        if judged.is_err() && matches!(self.credential, Credential::Session { .. }) {
+            match behaviour.dead_session {
+                DeadSession::LoginPage => return Ok(Admission::Answered(Trouble::portal().0)),
+                DeadSession::LoginRedirect => return Ok(Admission::Answered(Trouble::login_redirect().0)),
+                DeadSession::Rejected | DeadSession::BadToken | DeadSession::Unauthenticated => {}
+            }
+        }
         let identity = judged?;
         if is_creation {
             return Ok(Admission::Answered(access.create_session(identity, self.manager, behaviour)));

@@ -94,6 +94,10 @@ pub enum DeadSession {
     BadToken,
     /// 401.
     Unauthenticated,
+    /// Not at all: a login page comes with 200, as of a portal before the manager.
+    LoginPage,
+    /// Not at all: 302 to a login page.
+    LoginRedirect,
 }
 
 /// What a PATCH of `/infra` with children is answered.

@@ -46,6 +46,12 @@ pub fn all() -> Vec<Mutant> {
         ),
         Mutant::new("call-a-second-login-for-a-call", CALL, ("if refusals == 1 {", "if refusals <= 2 {"), LOGIN),
         Mutant::new(
+            "call-a-write-is-repeated-after-a-page",
+            CALL,
+            ("if !has_another || error.kind == Kind::Unknown {", "if !has_another {"),
+            LOGIN,
+        ),
+        Mutant::new(
             "call-a-login-that-changed-is-sent",
             CALL,
             (
@@ -91,6 +97,21 @@ pub fn all() -> Vec<Mutant> {
             "gate-a-term-remembers",
             GATE,
             ("(state.sessions, state.short_lived) = (Sessions::Serve, 0);", "state.short_lived = 0;"),
+            LOGIN,
+        ),
+        Mutant::new(
+            "gate-a-page-is-never-an-end",
+            GATE,
+            ("if state.has_ended || !is_due ||", "if state.has_ended || is_due ||"),
+            LOGIN,
+        ),
+        Mutant::new(
+            "gate-each-page-is-a-login",
+            GATE,
+            (
+                "state.doubted.is_none_or(|at| at.elapsed() >= DOUBTS)",
+                "state.doubted.is_none_or(|at| at.elapsed() >= SHORT_LIFE)",
+            ),
             LOGIN,
         ),
         Mutant::new(

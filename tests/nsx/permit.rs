@@ -112,6 +112,18 @@ async fn a_write_that_a_busy_manager_refused_is_not_sent_again() {
     assert_eq!(writes(&server), 1);
 }
 
+/// NSX refuses with 429 before it does anything. What it does with a request that it answers with 503 is not known.
+#[tokio::test(start_paused = true)]
+async fn a_write_is_repeated_after_429_and_not_after_503() {
+    for (status, sent) in [(429, 4), (503, 1)] {
+        let server = Memory::new(Duration::ZERO, move |_| Reply::new(status, "{}"));
+        let client = server.client(Door::new(true));
+        let (_term, permit) = Term::begin();
+        assert_eq!(patch(&client, &permit, "r").await.unwrap_err().kind, Kind::Busy, "{status}");
+        assert_eq!(writes(&server), sent, "{status}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_whose_session_was_over_is_not_sent_again() {
     let server = Memory::new(Duration::ZERO, |arrival| match arrival.method {

@@ -267,7 +267,7 @@ async fn routes_follow_the_nodes_and_only_the_leader_has_a_session() {
     let versions = site.nsx.history().len();
     site.vcenter.change_vm(&site.cluster.name(1), |vm| vm.ip("10.1.9.9"));
     site.wait_for_routes(&expected(&[route(0), (network(1), "10.1.9.9".to_owned()), route(2)]), &first).await;
-    let changed = site.nsx.history_from(versions);
+    let changed = site.nsx.written_from(versions);
     assert!(changed.iter().all(|version| version.user == USERS[0].0 && version.object.is_some()), "{changed:?}");
     site.wait_for_condition(1, CREATED, &first).await;
 
@@ -293,7 +293,7 @@ async fn routes_follow_the_nodes_and_only_the_leader_has_a_session() {
     assert_eq!(site.nsx.counts().sessions, 1, "the first one logged out");
     site.join(3, &[]).await;
     site.wait_for_routes(&[&last[..], &[route(3)]].concat(), &second).await;
-    let written = site.nsx.history_from(versions);
+    let written = site.nsx.written_from(versions);
     assert!(written.iter().all(|version| version.path.ends_with("_10.244.3.0_24")), "{written:?}");
     assert_eq!(second.stop(LIMIT).await.code(), Some(0), "{}", second.output().tail(40));
     assert_eq!(site.nsx.counts().sessions, 0);
@@ -323,7 +323,7 @@ async fn a_start_on_routes_of_the_go_program_writes_nothing_to_nsx_and_to_nodes(
     site.wait_for_routes(&[route(0), route(1), route(2)], &daemon).await;
     site.wait_for_condition(2, CREATED, &daemon).await;
     assert_eq!(node_versions(&site, 0..2).await, nodes, "{}", daemon.output().tail(40));
-    let written = site.nsx.history_from(versions);
+    let written = site.nsx.written_from(versions);
     assert!(written.iter().all(|version| version.path.ends_with("_10.244.2.0_24")), "{written:#?}");
 
     // They are this cluster's: with another address the route of before is rewritten in place.
@@ -384,7 +384,7 @@ async fn an_error_in_the_section_of_routes_at_the_start_changes_no_condition_and
     daemon.wait_for_line(IN_FORCE, LIMIT).await;
     site.wait_for_condition(0, None, &daemon).await;
     daemon.wait_for_line(CONDITION_REMOVED, LIMIT).await;
-    assert!(site.nsx.history_from(versions).is_empty(), "{:?}", site.nsx.history_from(versions));
+    assert!(site.nsx.written_from(versions).is_empty(), "{:?}", site.nsx.written_from(versions));
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }
 
@@ -444,7 +444,7 @@ async fn routes_come_and_go_with_the_sections_of_the_file() {
     let versions = site.nsx.history().len();
     replace_file(&path, &format!("{nsx}{ROUTE_SECTION}"));
     site.wait_for_condition(1, NOT_CREATED, &daemon).await;
-    assert!(site.nsx.history_from(versions).is_empty(), "{:?}", site.nsx.history_from(versions));
+    assert!(site.nsx.written_from(versions).is_empty(), "{:?}", site.nsx.written_from(versions));
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
     assert_eq!(site.nsx.counts().sessions, 0);
 }

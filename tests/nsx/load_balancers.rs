@@ -9,6 +9,7 @@ mod faults;
 mod features;
 mod handover;
 mod orphans;
+mod realized;
 mod references;
 mod refusals;
 mod removed;

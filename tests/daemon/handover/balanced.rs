@@ -147,7 +147,7 @@ impl Balanced {
             }
         })
         .await;
-        let written = self.nsx.history_from(versions);
+        let written = self.nsx.written_from(versions);
         assert!(written.is_empty(), "{hit:?}: the next leader wrote {written:#?}");
         assert_eq!(self.service_versions().await, services, "{hit:?}: the next leader wrote Services");
         self.bring_back(hit, leader).await;
@@ -262,6 +262,7 @@ impl Balanced {
             health_checks.push(format!("update {}: active_monitor_paths", pool["path"].as_str().unwrap_or_default()));
             let created = format!("create lb-monitor-profiles for {}", tagged("port"));
             health_checks.push(format!("Ensure {}: {created}", tagged("service")));
+            health_checks.push(format!("find {}: there is no monitor of {}", tagged("service"), tagged("port")));
         }
         let mut wrong = program.hand_back(&objects, |path| self.nsx.allocated_address(path), &services, &nodes);
         wrong.retain(|line| !health_checks.iter().any(|one| line.ends_with(one.as_str())));

@@ -145,7 +145,8 @@ impl Operator {
             ByHand::DeleteGroup | ByHand::EditGroup => Kind::Group,
             ByHand::DeleteProfile | ByHand::EditProfile => Kind::Profile,
         };
-        let own: Vec<Value> = nsx.objects().into_iter().filter(|object| self.cluster.owns(object)).collect();
+        let is_own = |object: &Value| self.cluster.owns(object) && object["marked_for_delete"] != json!(true);
+        let own: Vec<Value> = nsx.objects().into_iter().filter(is_own).collect();
         let paths = own.iter().filter_map(|object| object["path"].as_str()).filter(|path| Kind::of(path) == Some(kind));
         let paths: Vec<&str> = paths.collect();
         let Some(path) = paths.get(number % paths.len().max(1)) else { return false };

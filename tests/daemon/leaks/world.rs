@@ -290,7 +290,10 @@ impl World {
     pub fn objects_of(&self, number: usize) -> Vec<Value> {
         let key = format!("{}/{}", self.services.cluster.name, Services::name(number));
         let mut objects = self.nsx.objects();
-        objects.retain(|object| self.services.cluster.owns(object) && tag(object, SERVICE).as_ref() == Some(&key));
+        objects.retain(|object| {
+            let is_marked = object["marked_for_delete"] == json!(true);
+            !is_marked && self.services.cluster.owns(object) && tag(object, SERVICE).as_ref() == Some(&key)
+        });
         objects
     }
 
@@ -372,7 +375,7 @@ impl World {
         let versions = self.nsx.history().len();
         let (mut daemon, user, _) = self.start_fresh(&[]).await;
         assert_eq!(daemon.stop(STOP).await.code(), Some(0), "{}", daemon.output().tail(40));
-        let written = self.nsx.history_from(versions);
+        let written = self.nsx.written_from(versions);
         assert!(written.is_empty(), "a fresh daemon wrote {written:#?}\n{}", daemon.output().tail(60));
         let is_other =
             |resource: &str| !["leases", "events", "tokenreviews", "subjectaccessreviews"].contains(&resource);

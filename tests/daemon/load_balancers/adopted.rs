@@ -119,7 +119,7 @@ async fn is_taken_over_without_a_write(knows_uid: bool, is_existing: bool) {
 
     let mut process = site.start(&[]);
     process.wait_until_ensured(all.len()).await;
-    assert_eq!(site.nsx.history_from(seen), [], "{what}");
+    assert_eq!(site.nsx.written_from(seen), [], "{what}");
     // All that a start causes is done when a load balancer that is asked for afterwards is, and its Event is written.
     site.create(MARKER, &[("TCP", 80)]).await;
     site.select(MARKER).await;
@@ -133,7 +133,7 @@ async fn is_taken_over_without_a_write(knows_uid: bool, is_existing: bool) {
     let of_marker: BTreeSet<String> =
         site.objects_of(MARKER).iter().map(|object| object["path"].as_str().unwrap().to_owned()).collect();
     let others: Vec<_> =
-        site.nsx.history_from(seen).into_iter().filter(|version| !of_marker.contains(&version.path)).collect();
+        site.nsx.written_from(seen).into_iter().filter(|version| !of_marker.contains(&version.path)).collect();
     assert_eq!(others, [], "{what}");
     let mut after = versions(&site).await;
     after.remove(MARKER);
@@ -302,7 +302,7 @@ async fn of_two_allocations_the_one_in_use_stays() {
     let (services, seen) = (versions(&site).await, site.nsx.history().len());
     let mut process = site.start(&[]);
     process.wait_until_ensured(3).await;
-    let written: Vec<_> = site.nsx.history_from(seen);
+    let written: Vec<_> = site.nsx.written_from(seen);
     assert!(written.iter().all(|version| version.path == second["ours"]), "{written:#?}");
     assert_eq!(site.nsx.object(&second["ours"]), None);
     // The one without a UID is beside no other that is ours, so that its address is not read.

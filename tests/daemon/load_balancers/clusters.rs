@@ -158,7 +158,7 @@ async fn live_beside_each_other(mut pair: Pair, knows_uid: bool) {
     first.stop().await;
     first = pair.one.start(&[]);
     first.wait_until_ensured(2).await;
-    assert_eq!(pair.one.nsx.history_from(seen), [], "{what}: the first one finds all of its own");
+    assert_eq!(pair.one.nsx.written_from(seen), [], "{what}: the first one finds all of its own");
     for name in [LASTING, LOST] {
         pair.one.services.delete(name, &DeleteParams::default()).await.unwrap();
     }

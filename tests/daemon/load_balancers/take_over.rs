@@ -54,7 +54,7 @@ async fn nothing_is_written(knows_uid: bool) {
         second.wait_until_ensured(HERE + BY_GO).await;
         let counts = site.nsx.counts();
         assert_eq!(counts.of_user(&second.account, "LIST lb-virtual-servers"), 1, "{:?}", counts.users);
-        assert_eq!(site.nsx.history_from(seen), [], "{knows_uid}");
+        assert_eq!(site.nsx.written_from(seen), [], "{knows_uid}");
         assert_eq!(versions(&site).await, services, "{knows_uid}");
         first = std::mem::replace(&mut second, site.start(&flags));
     }

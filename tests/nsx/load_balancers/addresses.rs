@@ -8,7 +8,7 @@ use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Behaviour, Deletion, Model, Trouble};
+use support::fake_nsx::{Behaviour, Model, Trouble};
 
 use super::orphans::reading;
 use super::world::*;
@@ -233,7 +233,7 @@ async fn nothing_is_reserved_in_a_pool_that_cannot_be_listed() {
     world.restart();
     let seen = world.fake.history().len();
     assert_eq!(reported(&world.ensured(&one).await), [ip("192.0.2.77")]);
-    assert!(world.fake.history_from(seen).is_empty());
+    assert!(world.history(seen).is_empty());
     assert_eq!(remarks(&world, &one), Vec::<String>::new());
 }
 
@@ -335,11 +335,8 @@ async fn an_address_of_a_block_is_given_and_one_outside_is_refused_by_nsx() {
 /// The Service comes back while NSX still keeps its deleted allocation, and answers its PATCH as if it was there.
 #[tokio::test]
 async fn an_id_that_is_marked_for_deletion_and_swallows_the_reservation_is_left() {
-    let behaviour = Behaviour {
-        deletion: Deletion::Marked(Duration::from_secs(300)),
-        swallows_marked_allocation: true,
-        ..Behaviour::USUAL
-    };
+    let behaviour =
+        Behaviour { deletion: Behaviour::THIRD.deletion, swallows_marked_allocation: true, ..Behaviour::USUAL };
     let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
     for _ in 0..3 {
         let one = world.ensured(&one()).await;

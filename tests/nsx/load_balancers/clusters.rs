@@ -68,7 +68,7 @@ async fn lives_beside(pair: &mut Pair, what: &str) {
     pair.other.restart();
     pair.other.ensure(&moved).await.unwrap();
     pair.other.delete(&moved).await.unwrap();
-    for version in pair.one.fake.history_from(seen) {
+    for version in pair.one.history(seen) {
         let is_foreign = foreign.contains(&version.path) && !shared.contains(&version.path);
         assert!(!is_foreign, "{what}: {} was written", version.path);
     }
@@ -81,7 +81,7 @@ async fn lives_beside(pair: &mut Pair, what: &str) {
     pair.one.restart();
     let seen = pair.one.fake.history().len();
     pair.one.ensure(&one).await.unwrap();
-    assert!(pair.one.fake.history_from(seen).is_empty(), "{what}");
+    assert!(pair.one.history(seen).is_empty(), "{what}");
     pair.one.delete(&one).await.unwrap();
     assert!(pair.paths().iter().all(|path| path.contains("/lb-services/")), "{what}: {:?}", pair.paths());
 }
@@ -165,14 +165,14 @@ async fn cleans_up_beside(uids: [Option<&'static str>; 2], gateways: [&str; 2]) 
         paths => Err(format!("{:?}", paths.symmetric_difference(&expected).collect::<Vec<_>>())),
     })
     .await;
-    for version in pair.one.fake.history_from(seen) {
+    for version in pair.one.history(seen) {
         assert!(!foreign.contains(&version.path), "{what}: {} was written", version.path);
     }
     let seen = pair.one.fake.history().len();
     for one in &of_one {
         pair.one.ensure(one).await.unwrap();
     }
-    assert!(pair.one.fake.history_from(seen).is_empty(), "{what}");
+    assert!(pair.one.history(seen).is_empty(), "{what}");
 }
 
 #[tokio::test]

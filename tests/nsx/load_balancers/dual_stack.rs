@@ -86,7 +86,7 @@ async fn assert_settled(world: &mut World, service: &Service) {
     world.restart();
     let seen = world.fake.history().len();
     assert_eq!(addresses(&world.ensure(service).await.unwrap()), status(service));
-    assert!(world.fake.history_from(seen).is_empty(), "the next process writes nothing");
+    assert!(world.history(seen).is_empty(), "the next process writes nothing");
     assert_eq!(world.handed_back(&[service]), NOTHING, "the Go program finds it once, and writes nothing");
 }
 
@@ -134,7 +134,7 @@ async fn a_second_family_comes_and_goes_and_the_first_is_not_written() {
             let after = world.ensured(&single(dual)).await;
             assert_eq!((status(&after), counted(&world)), (address, OF_FIRST), "{uid:?} {is_adopted}");
             assert_settled(&mut world, &after).await;
-            let written = world.fake.history_from(seen);
+            let written = world.history(seen);
             assert!(written.iter().all(|version| !first.contains(&version.path)), "{uid:?} {is_adopted}");
         }
     }
@@ -155,7 +155,7 @@ async fn the_first_waits_for_its_address_though_the_second_is_whole() {
     world.restart();
     let seen = world.fake.history().len();
     assert_eq!(word(&world.ensure(&dual).await.unwrap_err()), "NSXUnavailable");
-    assert!(world.fake.history_from(seen).is_empty(), "no other address is reserved");
+    assert!(world.history(seen).is_empty(), "no other address is reserved");
     world.fake.set_realization(path, Realization::After(std::time::Duration::ZERO));
     assert_eq!(addresses(&world.ensure(&dual).await.unwrap()), status(&dual));
     let [servers, _, _, allocations] = counted(&world);
@@ -188,7 +188,7 @@ async fn the_family_that_ipv6_alone_leaves_out_goes_unless_the_go_program_made_i
         world.restart();
         let seen = world.fake.history().len();
         world.ensure(&alone).await.unwrap();
-        assert!(world.fake.history_from(seen).is_empty());
+        assert!(world.history(seen).is_empty());
         world.delete(&alone).await.unwrap();
         assert_eq!(counted(&world), OF_NONE);
     }
@@ -490,7 +490,7 @@ async fn the_second_family_of_another_cluster_is_foreign() {
     assert!(status(&theirs).iter().all(|address| !status(&dual).contains(address)));
     other.ensure(&single(theirs.clone())).await.unwrap();
     other.delete(&theirs).await.unwrap();
-    let written = world.fake.history_from(seen);
+    let written = world.history(seen);
     assert!(!written.is_empty() && written.iter().all(|version| !before.contains(&version.path)));
     assert_settled(&mut world, &dual).await;
 }

@@ -3,11 +3,11 @@
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Behaviour, Deletion, Model, Side, Trouble};
+use support::fake_nsx::{Behaviour, Model, Side, Trouble};
 
 use super::world::*;
 use crate::world::advance;
-use ccm::cloud::{Handling, LoadBalancerFleet as _};
+use ccm::cloud::{Error, Handling, LoadBalancerFleet as _};
 
 /// The Service with these fields of its spec.
 fn with(service: &Service, fields: Value) -> Service {
@@ -39,7 +39,7 @@ async fn source_ranges_are_a_group_that_follows_and_goes() {
             world.restart();
             let seen = world.fake.history().len();
             world.ensure(&ranges(networks)).await.unwrap();
-            assert!(world.fake.history_from(seen).is_empty(), "{uid:?}: the next process writes nothing");
+            assert!(world.history(seen).is_empty(), "{uid:?}: the next process writes nothing");
         }
         world.ensure(&open).await.unwrap();
         assert_eq!(world.objects("groups").len(), 0, "{uid:?}");
@@ -120,7 +120,7 @@ fn monitors(world: &World) -> Vec<(String, Value)> {
 
 /// Whether each version of each pool that was written since has a monitor, if it had one before.
 fn have_always_a_monitor(world: &World, seen: usize) -> bool {
-    let history = world.fake.history_from(seen);
+    let history = world.history(seen);
     let mut pools = history.iter().filter(|one| one.path.starts_with("/infra/lb-pools/"));
     pools.all(|one| one.object.as_ref().is_some_and(|pool| pool["active_monitor_paths"].as_array().is_some()))
 }
@@ -142,13 +142,13 @@ async fn local_traffic_is_checked_at_the_health_check_port() {
         world.restart();
         let settled = world.fake.history().len();
         world.ensure(&local).await.unwrap();
-        assert!(world.fake.history_from(settled).is_empty(), "the next process writes nothing");
+        assert!(world.history(settled).is_empty(), "the next process writes nothing");
         world.ensure(&one).await.unwrap();
         assert_eq!(monitors(&world), [("LBTcpMonitorProfile".to_owned(), json!(30080))]);
     }
     let servers = world.objects("lb-virtual-servers");
     let of_tcp = servers.iter().find(|one| one["default_pool_member_ports"] == json!(["30080"])).unwrap();
-    let written = world.fake.history_from(seen).into_iter().filter(|one| of_tcp["pool_path"] == one.path);
+    let written = world.history(seen).into_iter().filter(|one| of_tcp["pool_path"] == one.path);
     let monitors_of = |pool: &Value| pool["active_monitor_paths"].as_array().map_or(0, Vec::len);
     let counts: Vec<usize> = written.map(|version| version.object.as_ref().map_or(0, monitors_of)).collect();
     assert_eq!(counts, [1; 6], "it has one all the time");
@@ -160,7 +160,7 @@ async fn local_traffic_is_checked_at_the_health_check_port() {
 /// The id of the monitor of before cannot be used again at once.
 #[tokio::test]
 async fn the_traffic_policy_may_change_while_nsx_still_keeps_deleted_monitors() {
-    let behaviour = Behaviour { deletion: Deletion::Marked(std::time::Duration::from_secs(300)), ..Behaviour::USUAL };
+    let behaviour = Behaviour { deletion: Behaviour::THIRD.deletion, ..Behaviour::USUAL };
     let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
     let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
     let local = with(&one, json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
@@ -187,7 +187,7 @@ async fn a_health_check_of_http_1_1_is_changed_once() {
     let seen = world.fake.history().len();
     world.ensure(&one).await.unwrap();
     world.ensure(&one).await.unwrap();
-    let written: Vec<String> = world.fake.history_from(seen).into_iter().map(|version| version.path).collect();
+    let written: Vec<String> = world.history(seen).into_iter().map(|version| version.path).collect();
     assert_eq!(written, std::slice::from_ref(&path));
     assert_eq!(world.fake.object(&path).unwrap()["request_version"], "HTTP_VERSION_1_0");
 }
@@ -203,7 +203,7 @@ async fn udp_is_checked_by_icmp_where_the_service_says_so() {
     assert_eq!((icmp.0.as_str(), tcp.0.as_str()), ("LBIcmpMonitorProfile", "LBTcpMonitorProfile"));
     let seen = world.fake.history().len();
     world.ensure(&asked).await.unwrap();
-    assert!(world.fake.history_from(seen).is_empty());
+    assert!(world.history(seen).is_empty());
     // The health check of a Service with `Local` says more.
     let local = with(&asked, json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}));
     let seen = world.fake.history().len();
@@ -272,7 +272,7 @@ async fn a_group_with_both_families_changes_when_its_ranges_do() {
     world.restart();
     let seen = world.fake.history().len();
     world.ensure(&one).await.unwrap();
-    assert!(world.fake.history_from(seen).is_empty());
+    assert!(world.history(seen).is_empty());
     let status = one.status.clone().and_then(|status| status.load_balancer).unwrap();
     world.ensure(&with_status(ranges(&["10.2.0.0/16", "fd00::/8"]), status)).await.unwrap();
     let expression = world.objects("groups").remove(0)["expression"].clone();
@@ -296,7 +296,7 @@ async fn members_that_nsx_adds_survive_each_change() {
     world.restart();
     let seen = world.fake.history().len();
     world.ensure(&one).await.unwrap();
-    assert!(world.fake.history_from(seen).is_empty(), "they are no difference");
+    assert!(world.history(seen).is_empty(), "they are no difference");
     let status = one.status.clone().and_then(|status| status.load_balancer).unwrap();
     world.cluster.remove("n2");
     world.ensure(&with_status(ranges(&["10.2.0.0/16"]), status)).await.unwrap();
@@ -375,7 +375,7 @@ async fn what_the_go_program_ignored_is_said_once_and_not_changed() {
     let one = annotated(one, "loadbalancer.vsphere-ccm.dev/snat", "disabled");
     let seen = world.fake.history().len();
     let one = world.ensured(&one).await;
-    assert!(world.fake.history_from(seen).is_empty());
+    assert!(world.history(seen).is_empty());
     let (reason, message) = world.balancers.remark(&one).unwrap();
     assert_eq!(reason.to_string(), "LoadBalancerAdoptedAsIs");
     for field in ["spec.loadBalancerSourceRanges", "spec.sessionAffinity", "loadbalancer.vsphere-ccm.dev/snat"] {
@@ -415,7 +415,9 @@ async fn of_two_services_that_ask_for_one_address_at_once_one_creates_nothing() 
     assert!(error.to_string().contains("ns/a"), "{error}");
     assert_eq!(world.counted(), [1; 5], "nothing is created for the second Service");
     hold.release();
-    let one = with_status(one.clone(), first.await.unwrap());
+    let created = first.await;
+    assert!(matches!(created, Err(Error::Pending { .. })), "NSX has not put it into effect: {created:?}");
+    let one = world.ensured(&one).await;
     assert_eq!(word(&world.ensure(&two).await.unwrap_err()), "AddressUnavailable");
     world.delete(&one).await.unwrap();
     // NSX keeps a released address for a while.

@@ -142,7 +142,7 @@ async fn a_load_balancer_service_that_another_client_deleted_is_made_again_at_on
         assert!(world.fake.force_delete_by_hand("operator", &path_of(&world, "lb-services")), "{case}");
         world.sent();
         let other = service("ns/other", &[("TCP", 80, 30081)]);
-        world.try_ensure(&other).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        world.ensure(&other).await.unwrap_or_else(|error| panic!("{case}: {error}"));
         assert_eq!(world.counted(), [1, 2, 2, 2, 2], "{case}");
         let sent = world.sent();
         assert!(!sent.contains(&"LIST lb-services".to_owned()), "{case}: no reading is needed: {sent:?}");
@@ -340,7 +340,12 @@ async fn what_the_configuration_names_and_nsx_does_not_have_is_said_before_anyth
                 world.fake.put_by_hand("admin", "/infra/ip-pools/none/ip-subnets/s1", subnet);
             }
             Some("application") => world.fake.put_by_hand("admin", "/infra/lb-app-profiles/none", profile),
-            _ => world.fake.put_by_hand("admin", "/infra/tier-1s/none", json!({"display_name": "none"})),
+            _ => {
+                world.fake.put_by_hand("admin", "/infra/tier-1s/none", json!({"display_name": "none"}));
+                let edges =
+                    json!({"edge_cluster_path": "/infra/sites/default/enforcement-points/default/edge-clusters/e"});
+                world.fake.put_by_hand("admin", "/infra/tier-1s/none/locale-services/default", edges);
+            }
         }
         advance(LATER).await;
         world.ensured(&one()).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use serde_json::json;
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Behaviour, Deletion, Model, PendingAnswer, Realization, Side, Trouble};
+use support::fake_nsx::{Behaviour, Model, PendingAnswer, Realization, Side, Trouble};
 
 use super::world::*;
 
@@ -96,7 +96,7 @@ async fn the_finalizer_stays_while_nsx_does_not_say_which_allocation_has_the_add
             let seen = world.fake.history().len();
             let error = world.delete(&with_address(one())).await.unwrap_err();
             assert_eq!(word(&error), "NSXUnavailable", "{error}");
-            assert!(world.fake.history_from(seen).is_empty(), "what shows whose it is stays");
+            assert!(world.history(seen).is_empty(), "what shows whose it is stays");
             world.fake.set_realization("ip-allocations", Realization::After(Duration::ZERO));
             world.delete(&with_address(one())).await.unwrap();
             assert_eq!(world.counted()[1..], [0; 4]);
@@ -134,7 +134,7 @@ async fn an_error_of_the_moment_does_not_release_the_address_in_use() {
         crate::world::advance(Duration::from_secs(10)).await;
         world.fake.set_realization("ip-allocations", Realization::After(Duration::ZERO));
         assert_eq!(addresses(&world.ensure(&one).await.unwrap()), address);
-        assert!(world.fake.history_from(seen).is_empty(), "{has_status}: nothing is released or created");
+        assert!(world.history(seen).is_empty(), "{has_status}: nothing is released or created");
     }
 }
 
@@ -165,7 +165,7 @@ async fn an_allocation_that_gets_no_address_and_that_nothing_uses_is_released() 
 #[tokio::test]
 async fn an_allocation_that_got_no_address_before_is_replaced_at_once() {
     // The id cannot be used at once again.
-    let behaviour = Behaviour { deletion: Deletion::Marked(Duration::from_secs(300)), ..Behaviour::USUAL };
+    let behaviour = Behaviour { deletion: Behaviour::THIRD.deletion, ..Behaviour::USUAL };
     let mut world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
     let one = one();
     end_after_reservation(&mut world, &one).await;

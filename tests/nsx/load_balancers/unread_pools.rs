@@ -57,7 +57,7 @@ async fn what_does_not_depend_on_the_pool_goes_on() {
     let seen = world.fake.history().len();
     world.ensure(&one).await.unwrap();
     world.ensure(&two).await.unwrap();
-    assert!(world.fake.history_from(seen).is_empty(), "its virtual server shows its address");
+    assert!(world.history(seen).is_empty(), "its virtual server shows its address");
     world.cluster.remove("n2");
     assert!(world.update(&[&one, &two]).await.iter().all(Result::is_ok));
     let mut ports = two.clone();
@@ -89,7 +89,7 @@ async fn nothing_is_reserved_beside_what_may_be_in_the_pool() {
         assert_eq!(word(&refused), "NSXNoPermission", "{refused}");
         assert!(refused.to_string().contains("p2"), "{refused}");
     }
-    assert!(world.fake.history_from(seen).is_empty());
+    assert!(world.history(seen).is_empty());
     with_permission(&world).await;
     assert_eq!(world.ensured(&two).await.status, two.status, "the address stays");
     world.ensured(&new).await;

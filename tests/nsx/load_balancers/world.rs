@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use serde_json::{Value, json};
 use support::fake_nsx::go::{TCP_PROFILE, UDP_PROFILE};
 use support::fake_nsx::go_rules::GoProgram;
-use support::fake_nsx::{FakeNsx, Model};
+use support::fake_nsx::{FakeNsx, Model, ObjectVersion};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +34,8 @@ pub const UID: &str = "0b7f1d4c-8f5e-4c65-9f5a-2c7f3ad4b001";
 pub const NAME: &str = "c";
 /// The time between two readings of everything.
 const BETWEEN: Duration = Duration::from_secs(10);
+/// For how long a call waits for a reading at most.
+const READING: Duration = Duration::from_secs(60);
 
 /// One process of one cluster.
 pub struct World {
@@ -232,8 +234,10 @@ impl World {
 
     /// Repeats a call as the controller does, when what it waits for is announced.
     async fn repeated<T>(&self, mut call: impl AsyncFnMut() -> Result<T, Error>) -> Result<T, Error> {
-        for _ in 0..20 {
+        for _ in 0..300 {
             match call().await {
+                // What NSX has not put into effect yet, nothing announces.
+                Err(Error::Pending { after, .. }) if after < READING => advance(after).await,
                 Err(Error::Pending { .. }) => {
                     // The next reading begins at once on the clock of both sides.
                     advance(BETWEEN).await;
@@ -326,6 +330,11 @@ impl World {
     pub async fn update(&self, services: &[&Service]) -> Vec<Result<(), Error>> {
         let services: Vec<_> = services.iter().map(|service| Arc::new((*service).clone())).collect();
         self.balancers.update_nodes(&self.permit(), &self.name, &services, &self.nodes()).await
+    }
+
+    /// What was written since the first `seen` versions. A purge is none: NSX makes it when it is time.
+    pub fn history(&self, seen: usize) -> Vec<ObjectVersion> {
+        self.fake.written_from(seen)
     }
 
     /// The operations since this was called last, without logins.

@@ -9,7 +9,7 @@ use ccm::providers::vsphere::routes::Adoption;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use support::FakeNsx;
-use support::fake_nsx::{Behaviour, Conflict, Deletion, Model, Side, Trouble, client_identity};
+use support::fake_nsx::{Behaviour, Conflict, Model, Side, Trouble, client_identity};
 
 use super::world::{NAME, ROUTER, UID_1, World, model, node, of_go, permit, word};
 
@@ -241,7 +241,7 @@ async fn a_route_that_was_changed_since_the_listing_is_not_deleted() {
 
 #[tokio::test]
 async fn a_route_that_is_marked_for_deletion_is_deleted_and_cannot_be_written() {
-    let deletion = Deletion::Marked(Duration::from_secs(300));
+    let deletion = Behaviour::THIRD.deletion;
     let world = World::with(model().behaviour(Behaviour { deletion, ..Behaviour::USUAL }), Some("uid")).await;
     world.create().await.unwrap();
     world.delete(&route()).await.unwrap();

@@ -19,7 +19,7 @@ use futures::stream::{self, BoxStream};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, Service};
 use serde_json::{Value, json};
-use support::fake_nsx::{FakeNsx, Model, Recorded};
+use support::fake_nsx::{FakeNsx, Model, ObjectVersion, Recorded};
 
 /// The cluster's name in the vectors, and by default.
 pub const NAME: &str = "kubernetes";
@@ -241,7 +241,14 @@ impl World {
     }
 
     pub fn objects(&self) -> Vec<Value> {
-        self.fake.objects_below(&format!("{}/static-routes", self.router))
+        let mut objects = self.fake.objects_below(&format!("{}/static-routes", self.router));
+        objects.retain(|object| object["marked_for_delete"] != json!(true));
+        objects
+    }
+
+    /// What was written since the first `seen` versions. A purge is none: NSX makes it when it is time.
+    pub fn history(&self, seen: usize) -> Vec<ObjectVersion> {
+        self.fake.written_from(seen)
     }
 
     /// Creates the route of the first vector.

@@ -109,6 +109,7 @@ impl FakeNsx {
             over_capacity: BTreeMap::new(),
             realized_before: BTreeMap::new(),
             usages: BTreeMap::new(),
+            edge_credits: BTreeMap::new(),
             delay: None,
         };
         let shared = Shared::new(world);
@@ -280,6 +281,12 @@ impl FakeNsx {
     #[must_use]
     pub fn history(&self) -> Vec<ObjectVersion> {
         self.shared.world().store.history(0).to_vec()
+    }
+
+    /// Of the versions since the first `seen` ones, those that somebody wrote. The purge of a deleted object is none of them.
+    #[must_use]
+    pub fn written_from(&self, seen: usize) -> Vec<ObjectVersion> {
+        self.history_from(seen).into_iter().filter(|version| version.user != store::PURGE).collect()
     }
 
     /// The versions since the first `seen` ones.

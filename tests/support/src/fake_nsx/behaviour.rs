@@ -67,10 +67,15 @@ pub enum EqualNames {
 /// What a DELETE does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// The object is gone at once.
+    /// The object is gone at once. No Policy API does this.
     AtOnce,
-    /// The object is hidden and its id cannot be used, until it is purged after this time.
-    Marked(Duration),
+    /// The object is marked: reads do not show it and its id cannot be used until the purge.
+    Marked {
+        /// How long the network goes on as if the object were there.
+        realized_for: Duration,
+        /// When it is purged; the Policy API does this every five minutes.
+        purged_after: Duration,
+    },
 }
 
 /// What happens when a load balancer service has more than its size permits.
@@ -153,6 +158,10 @@ pub struct Behaviour {
     pub page_limit: usize,
     /// What a DELETE does.
     pub deletion: Deletion,
+    /// Whether an object that is marked for deletion still keeps what it refers to from being deleted.
+    pub marked_objects_refer: bool,
+    /// Whether the DELETE of an object that is marked already is refused with 400 and code 500045, and not with 404.
+    pub refuses_second_delete: bool,
     /// What happens when a load balancer service is full.
     pub capacity: Capacity,
     /// Whether a group with several `IPAddressExpression` is refused.
@@ -213,7 +222,9 @@ impl Behaviour {
         result_count: ResultCount::FirstPage,
         equal_names: EqualNames::ById,
         page_limit: 1000,
-        deletion: Deletion::AtOnce,
+        deletion: Deletion::Marked { realized_for: Duration::from_secs(2), purged_after: Duration::from_secs(5) },
+        marked_objects_refer: false,
+        refuses_second_delete: false,
         capacity: Capacity::Refused,
         refuses_several_expressions: false,
         lacks_group_type: false,
@@ -254,7 +265,9 @@ impl Behaviour {
         result_count: ResultCount::Missing,
         equal_names: EqualNames::NewestFirst,
         page_limit: 7,
-        deletion: Deletion::Marked(Duration::from_secs(300)),
+        deletion: Deletion::AtOnce,
+        marked_objects_refer: true,
+        refuses_second_delete: true,
         capacity: Capacity::Alarm,
         refuses_several_expressions: true,
         lacks_group_type: true,
@@ -287,6 +300,9 @@ impl Behaviour {
         conflict: Conflict::ConcurrentChange,
         result_count: ResultCount::EveryPage,
         equal_names: EqualNames::Unstable,
+        deletion: Deletion::Marked { realized_for: Duration::from_secs(120), purged_after: Duration::from_secs(300) },
+        marked_objects_refer: true,
+        refuses_second_delete: true,
         capacity: Capacity::Unlimited,
         dead_session: DeadSession::Unauthenticated,
         ..Self::USUAL
@@ -325,6 +341,8 @@ impl Behaviour {
             equal_names,
             page_limit,
             deletion,
+            marked_objects_refer,
+            refuses_second_delete,
             capacity,
             refuses_several_expressions,
             lacks_group_type,
@@ -345,6 +363,24 @@ impl Behaviour {
             distrusts_with_99,
             expires_in_is_text,
         ]
+    }
+}
+
+/// The variable that names how all managers of a test process behave: a name of [`Behaviour::ALL`] or a switch.
+pub const VARIABLE: &str = "NSX_BEHAVIOUR";
+
+impl Behaviour {
+    /// How managers of this process behave unless a test says otherwise: [`Self::USUAL`] without [`VARIABLE`].
+    ///
+    /// # Panics
+    ///
+    /// When the variable names no behaviour.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let Ok(name) = std::env::var(VARIABLE) else { return Self::USUAL };
+        let mut all = Self::ALL.into_iter().chain(Self::each());
+        let found = all.find(|(one, _)| *one == name);
+        found.unwrap_or_else(|| panic!("{VARIABLE}={name}: there is no such behaviour")).1
     }
 }
 

@@ -49,6 +49,16 @@ fn capacity(service: &Stored) -> Option<Usage> {
     SIZES.iter().find(|(name, _)| *name == size).map(|(_, capacity)| *capacity)
 }
 
+/// The room that a service takes on the edges, in credits.
+pub(super) fn edge_credits(service: &Stored) -> usize {
+    match service.text("size").unwrap_or("SMALL") {
+        "MEDIUM" => 10,
+        "LARGE" => 40,
+        "XLARGE" => 80,
+        _ => 1,
+    }
+}
+
 fn bad(message: String) -> Refusal {
     Refusal::new(400, 23_527, message)
 }
@@ -118,18 +128,26 @@ impl World {
     }
 
     fn check_listener(&self, kind: &'static Kind, path: &str, body: &Map<String, Value>) -> Result<(), Refusal> {
-        let address = |body: &Map<String, Value>| text(body, "ip_address").and_then(|text| text.parse::<IpAddr>().ok());
-        let ranges = |body: &Map<String, Value>| texts(body, "ports").filter_map(ports).collect::<Vec<_>>();
-        let (own_address, own_ports, own_protocol) = (address(body), ranges(body), self.protocol(body));
-        let overlaps = |other: &Stored| {
-            let theirs = ranges(&other.body);
-            own_ports.iter().any(|own| theirs.iter().any(|their| own.0 <= their.1 && their.0 <= own.1))
-        };
-        let same = self.others(kind, path).filter(|other| address(&other.body) == own_address);
-        match same.filter(|other| self.protocol(&other.body) == own_protocol).find(|other| overlaps(other)) {
+        match self.others(kind, path).find(|other| self.collide(body, &other.body)) {
             Some(other) => Err(bad(format!("{} has the same IP address, port and protocol", other.path))),
             None => Ok(()),
         }
+    }
+
+    /// A virtual server that is marked for deletion and that the edges still serve where this one listens.
+    pub(super) fn deleted_listener(&self, server: &Stored) -> Option<&Stored> {
+        let all = self.store.collection(server.kind, parent(&server.path));
+        let mut deleted = all.filter(|one| one.path != server.path && one.is_marked() && one.is_in_effect());
+        deleted.find(|other| !server.is_marked() && self.collide(&server.body, &other.body))
+    }
+
+    /// Whether two virtual servers listen on the same address, port and protocol.
+    fn collide(&self, one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
+        let address = |body: &Map<String, Value>| text(body, "ip_address").and_then(|text| text.parse::<IpAddr>().ok());
+        let ranges = |body: &Map<String, Value>| texts(body, "ports").filter_map(ports).collect::<Vec<_>>();
+        let theirs = ranges(other);
+        let overlaps = |own: &(u16, u16)| theirs.iter().any(|their| own.0 <= their.1 && their.0 <= own.1);
+        address(one) == address(other) && self.protocol(one) == self.protocol(other) && ranges(one).iter().any(overlaps)
     }
 
     /// The use of a service after these changes.

@@ -25,7 +25,7 @@ impl Model {
     #[must_use]
     pub fn empty() -> Self {
         let mut model = Self {
-            behaviour: Behaviour::USUAL,
+            behaviour: Behaviour::of_process(),
             prefix: String::new(),
             sessions: Sessions::Served,
             access: Access::default(),
@@ -115,11 +115,12 @@ impl Model {
         self
     }
 
-    /// A tier-1 gateway with an edge cluster.
+    /// A tier-1 gateway with an edge cluster, which advertises the addresses of load balancers.
     #[must_use]
     pub fn tier1(self, id: &str) -> Self {
         let edge_cluster = "/infra/sites/default/enforcement-points/default/edge-clusters/edge-1";
-        self.object(&format!("/infra/tier-1s/{id}"), json!({}))
+        let advertised = json!({"route_advertisement_types": ["TIER1_CONNECTED", "TIER1_LB_VIP"]});
+        self.object(&format!("/infra/tier-1s/{id}"), advertised)
             .object(&format!("/infra/tier-1s/{id}/locale-services/default"), json!({"edge_cluster_path": edge_cluster}))
     }
 

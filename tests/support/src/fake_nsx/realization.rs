@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::behaviour::PendingAnswer;
 use super::call::{Call, Target};
+use super::constraints;
 use super::refusal::Refusal;
 use super::store::{Stored, parent};
 use super::world::World;
@@ -94,6 +95,9 @@ impl World {
     }
 
     fn state_of_revision(&self, stored: &Stored) -> RealizationState {
+        if let Some((code, message)) = self.hindrance(stored) {
+            return RealizationState::Error(code, message);
+        }
         let age = Instant::now() - stored.changed;
         let (delay, planned) = match self.plans.of(stored) {
             Realization::After(delay) => (delay, RealizationState::Realized),
@@ -113,12 +117,47 @@ impl World {
     fn intent(&self, query: &[(String, String)]) -> Result<&Stored, Refusal> {
         let path = query.iter().find(|(name, _)| name == "intent_path").map(|(_, value)| value.as_str());
         let path = path.ok_or_else(|| Refusal::invalid("\"intent_path\": is required"))?;
-        self.store.get(path).ok_or_else(|| Refusal::not_found(path))
+        self.store.find(path).ok_or_else(|| Refusal::not_found(path))
+    }
+
+    /// Why the network cannot do what an object says, which the manager accepts all the same.
+    fn hindrance(&self, stored: &Stored) -> Option<(i64, String)> {
+        match stored.kind.collection() {
+            "lb-services" => self.hindrance_of_service(stored),
+            "lb-virtual-servers" => {
+                let other = self.deleted_listener(stored)?;
+                let address = stored.text("ip_address").unwrap_or_default();
+                Some((23_534, format!("the IP address {address} and port are in use by {}", other.path)))
+            }
+            _ => None,
+        }
+    }
+
+    fn hindrance_of_service(&self, service: &Stored) -> Option<(i64, String)> {
+        let gateway = service.text("connectivity_path")?;
+        if !self.has_edge_cluster(gateway) {
+            return Some((23_523, format!("the gateway {gateway} has no edge cluster")));
+        }
+        let room = self.edge_credits.get(gateway)?;
+        let needed = constraints::edge_credits(service);
+        let message = format!("the edge cluster of {gateway} has {room} credits left, and {needed} are needed");
+        (needed > *room).then_some((23_514, message))
+    }
+
+    fn has_edge_cluster(&self, gateway: &str) -> bool {
+        let services = self.store.below(gateway).filter(|one| one.kind.collection() == "locale-services");
+        services.filter(|one| !one.is_marked()).any(|one| one.text("edge_cluster_path").is_some())
     }
 
     /// `realized-state/realized-entities`.
     pub(super) fn realized_entities(&self, query: &[(String, String)]) -> Result<Value, Refusal> {
         let stored = self.intent(query)?;
+        if !stored.is_in_effect() {
+            return match self.behaviour.pending {
+                PendingAnswer::Empty => Ok(json!({"result_count": 0, "results": []})),
+                PendingAnswer::NotFound | PendingAnswer::Unrealized => Err(Refusal::not_found(&stored.path)),
+            };
+        }
         let state = self.state(stored);
         let rows = match (&state, self.behaviour.pending) {
             (RealizationState::Pending, PendingAnswer::NotFound) => return Err(Refusal::not_found(&stored.path)),

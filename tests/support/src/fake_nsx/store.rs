@@ -10,6 +10,9 @@ use super::kinds::Kind;
 use super::refusal::Refusal;
 use super::schema::Reference;
 
+/// The user of the versions that a purge makes.
+pub(super) const PURGE: &str = "purge";
+
 /// One version of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectVersion {
@@ -52,8 +55,16 @@ pub(super) struct Stored {
     pub(super) is_system_owned: bool,
     /// The principal that others need an override for.
     pub(super) owner: Option<String>,
-    /// When it is purged, once it is marked for deletion.
-    pub(super) purged_at: Option<Instant>,
+    /// Once it is marked for deletion.
+    pub(super) mark: Option<Mark>,
+}
+
+/// What becomes of an object that is marked for deletion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    /// Until when it is realized.
+    pub(super) realized_until: Instant,
+    pub(super) purged_at: Instant,
 }
 
 impl Stored {
@@ -70,7 +81,12 @@ impl Stored {
     }
 
     pub(super) fn is_marked(&self) -> bool {
-        self.purged_at.is_some()
+        self.mark.is_some()
+    }
+
+    /// Whether the network goes on as if it were there: also for a while after it was marked for deletion.
+    pub(super) fn is_in_effect(&self) -> bool {
+        self.mark.is_none_or(|mark| Instant::now() < mark.realized_until)
     }
 
     /// As this user reads it.
@@ -209,7 +225,7 @@ impl Store {
                     revision,
                     changed: Instant::now(),
                     modified: now,
-                    purged_at: None,
+                    mark: None,
                     ..before
                 }
             }
@@ -227,7 +243,7 @@ impl Store {
                 modified: now,
                 is_system_owned: false,
                 owner: author.is_principal.then(|| author.user.to_owned()),
-                purged_at: None,
+                mark: None,
             },
         };
         self.created += 1;
@@ -258,11 +274,10 @@ impl Store {
     }
 
     /// Marks an object for deletion.
-    pub(super) fn mark(&mut self, path: &str, purge_after: Duration, author: Author<'_>) {
+    pub(super) fn mark(&mut self, path: &str, mark: Mark, author: Author<'_>) {
         let Some(mut stored) = self.objects.remove(path) else { return };
-        let purged_at = Instant::now() + purge_after;
-        stored.purged_at = Some(purged_at);
-        self.marks.push((purged_at, path.to_owned()));
+        stored.mark = Some(mark);
+        self.marks.push((mark.purged_at, path.to_owned()));
         self.note(path, Some(&stored), author);
         self.unindexed.push_back((Instant::now(), path.to_owned(), Some(stored.clone())));
         self.objects.insert(path.to_owned(), stored);
@@ -277,7 +292,7 @@ impl Store {
         let is_over = |path: &String| self.find(path).is_some_and(Stored::is_marked);
         let over: Vec<String> = over.into_iter().map(|(_, path)| path).filter(is_over).collect();
         for path in over {
-            self.remove(&path, Author { user: "system", is_principal: false, request: None });
+            self.remove(&path, Author { user: PURGE, is_principal: false, request: None });
         }
     }
 

@@ -74,6 +74,12 @@ impl FakeNsx {
         self.shared.world().set_realization(what, realization);
     }
 
+    /// The edges of this gateway have room for so many credits: a SMALL load balancer service takes 1, a MEDIUM one 10, a
+    /// LARGE one 40, an XLARGE one 80. One that has no room is accepted and realized as an error.
+    pub fn set_edge_credits(&self, gateway: &str, credits: usize) {
+        self.shared.world().edge_credits.insert(gateway.to_owned(), credits);
+    }
+
     /// Serves every call so much later from now on; those above a limit are refused at once.
     pub fn delay_calls(&self, time: Duration) {
         self.shared.world().delay = Some(time);

@@ -44,6 +44,8 @@ pub(super) struct World {
     pub(super) realized_before: BTreeMap<String, i64>,
     /// What load balancer services had when that was counted last, by path.
     pub(super) usages: BTreeMap<String, (Instant, Usage)>,
+    /// The room for load balancer services on the edges of a gateway, by its path; without an entry it is enough.
+    pub(super) edge_credits: BTreeMap<String, usize>,
     /// How much later every call is served.
     pub(super) delay: Option<Duration>,
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::behaviour::{Conflict, Deletion};
 use super::call::{Call, Method};
@@ -11,7 +12,7 @@ use super::kinds::Kind;
 use super::pools;
 use super::refusal::Refusal;
 use super::schema::{self, Checked, Reference};
-use super::store::{Author, ObjectContent, Stored, parent};
+use super::store::{Author, Mark, ObjectContent, Stored, parent};
 use super::world::World;
 
 /// The caller of a write.
@@ -200,6 +201,9 @@ impl World {
         if kind.is_read_only {
             return Err(Refusal::method_not_allowed());
         }
+        if self.behaviour.refuses_second_delete && self.store.find(path).is_some_and(Stored::is_marked) {
+            return Err(Refusal::is_marked(path));
+        }
         let stored = self.store.get(path).ok_or_else(|| self.store.not_found(path))?;
         check_owner(Some(stored), path, caller)?;
         let users = self.users_of(stored);
@@ -216,16 +220,21 @@ impl World {
         self.over_capacity.remove(path);
         match self.behaviour.deletion {
             Deletion::AtOnce => drop(self.store.remove(path, author)),
-            Deletion::Marked(purge_after) => self.store.mark(path, purge_after, author),
+            Deletion::Marked { realized_for, purged_after } => {
+                let now = Instant::now();
+                let mark = Mark { realized_until: now + realized_for, purged_at: now + purged_after };
+                self.store.mark(path, mark, author);
+            }
         }
         self.pools.release(&self.store, path);
     }
 
     /// Children, and objects that refer to it.
     fn users_of(&self, stored: &Stored) -> Vec<String> {
-        let children = self.store.below(&stored.path).filter(|child| !child.is_marked());
+        let counts = |other: &&Stored| self.behaviour.marked_objects_refer || !other.is_marked();
+        let children = self.store.below(&stored.path).filter(counts);
         let refers = |other: &&Stored| other.references.iter().any(|(path, _)| *path == stored.path);
-        let referring = self.store.all().filter(|other| !other.is_marked()).filter(refers);
+        let referring = self.store.all().filter(counts).filter(refers);
         let mut users: Vec<String> = children.chain(referring).map(|user| user.path.clone()).collect();
         if stored.kind.collection() == "ip-subnets" {
             users.extend(self.pools.users_of(stored));

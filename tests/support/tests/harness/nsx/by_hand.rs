@@ -1,7 +1,6 @@
 //! Changes of an administrator and of other programs, without a request.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use serde_json::json;
 use support::fake_nsx::{Behaviour, Deletion};
@@ -31,7 +30,7 @@ async fn an_administrator_removes_a_member_and_disables_a_virtual_server() {
 
 #[tokio::test]
 async fn an_administrator_deletes_with_force_what_is_in_use() {
-    for deletion in [Deletion::AtOnce, Deletion::Marked(Duration::from_secs(300))] {
+    for deletion in [Deletion::AtOnce, Behaviour::THIRD.deletion] {
         let manager = Manager::behaving(Behaviour { deletion, ..Behaviour::USUAL }).await;
         manager.create_load_balancer().await;
         assert!(manager.fake.force_delete_by_hand("operator", POOL));

@@ -183,7 +183,9 @@ async fn requests_and_versions_are_taken_down_in_their_order() {
         .collect();
     let number = |index: usize| Some(requests[index].number);
     let hop = |address: &str| Some(json!(address));
-    assert_eq!(hops, [(number(0), hop("172.50.0.13")), (number(2), hop("172.50.0.14")), (number(4), None)]);
+    let marked = (number(4), hop("172.50.0.14"));
+    assert_eq!(hops, [(number(0), hop("172.50.0.13")), (number(2), hop("172.50.0.14")), marked]);
+    assert_eq!(versions[2].object.as_ref().map(|object| object["marked_for_delete"].clone()), Some(json!(true)));
     assert!(versions.iter().all(|one| one.user == "admin" && one.path == ROUTE));
     let counts = manager.fake.counts();
     assert_eq!((counts.total(), counts.of_user("admin", "PATCH static-routes"), counts.answered(400)), (5, 2, 1));

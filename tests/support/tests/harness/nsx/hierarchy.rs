@@ -1,7 +1,7 @@
 //! PATCH of `/infra` with children: all of them or none (S17).
 
 use serde_json::{Value, json};
-use support::fake_nsx::{Behaviour, Capacity, Deletion, HierarchicalPatch, Model, Side, Trouble};
+use support::fake_nsx::{Behaviour, Capacity, HierarchicalPatch, Model, Side, Trouble};
 
 use super::{Answer, DENIED, Manager, TCP, assert_refused, virtual_server};
 
@@ -153,11 +153,8 @@ async fn each_rule_of_a_put_refuses_all_children() {
     }
     assert_refused(&manager.get("/infra").await, 405, None, "method");
     assert_refused(&manager.put("/infra", &infra(&pools)).await, 405, None, "method");
-    let deletion = Deletion::AtOnce;
-    manager.fake.set_behaviour(Behaviour { deletion: Behaviour::OPPOSITE.deletion, ..Behaviour::USUAL });
     assert_eq!(manager.delete("/infra/lb-pools/b").await.0, 200);
     assert_refused(&manager.patch(CHECKED, &infra(&pools)).await, 400, 500_045, "/infra/lb-pools/b");
-    manager.fake.set_behaviour(Behaviour { deletion, ..Behaviour::USUAL });
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::fake_nsx::{Behaviour, Capacity, Conflict, Deletion, Model};
+use support::fake_nsx::{Behaviour, Capacity, Conflict, Model};
 
 use super::{Manager, TCP, UDP, answer, assert_refused, route, virtual_server};
 
@@ -412,7 +412,7 @@ async fn a_service_takes_what_its_size_permits() {
 
 #[tokio::test]
 async fn a_deleted_object_may_be_marked_and_purged_later() {
-    let deletion = Deletion::Marked(Duration::from_secs(300));
+    let deletion = Behaviour::THIRD.deletion;
     let manager = Manager::behaving(Behaviour { deletion, index_delay: Duration::ZERO, ..Behaviour::USUAL }).await;
     let path = "/infra/lb-pools/x";
     manager.create(path, json!({})).await;

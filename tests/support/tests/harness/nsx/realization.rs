@@ -227,7 +227,7 @@ async fn an_address_of_a_block_is_given_like_any_other_one() {
 #[tokio::test]
 async fn the_id_of_a_marked_allocation_may_swallow_a_patch_and_rows_may_name_no_intent() {
     for (swallows_marked_allocation, rows_name_intents) in [(false, true), (true, false)] {
-        let deletion = Deletion::Marked(Duration::from_secs(300));
+        let deletion = Behaviour::THIRD.deletion;
         let behaviour = Behaviour { deletion, swallows_marked_allocation, rows_name_intents, ..Behaviour::USUAL };
         let manager = Manager::start(Model::small().behaviour(behaviour)).await;
         let path = "/infra/ip-pools/p1/ip-allocations/a";
@@ -239,5 +239,82 @@ async fn the_id_of_a_marked_allocation_may_swallow_a_patch_and_rows_may_name_no_
         let expected = if swallows_marked_allocation { 200 } else { 400 };
         assert_eq!(manager.patch(path, &json!({})).await.0, expected);
         assert_eq!(manager.get(path).await.0, 404);
+    }
+}
+
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+/// `marked_for_delete` of the API: reads hide the object, and the network has it until it is done.
+#[tokio::test]
+async fn a_deleted_virtual_server_is_in_effect_for_a_while() {
+    for pending in [PendingAnswer::Empty, PendingAnswer::NotFound] {
+        let (realized_for, purged_after) = (Duration::from_secs(60), Duration::from_secs(300));
+        let deletion = Deletion::Marked { realized_for, purged_after };
+        let manager = Manager::behaving(Behaviour { deletion, pending, ..Behaviour::USUAL }).await;
+        manager.create_load_balancer().await;
+        let server = "/infra/lb-virtual-servers/a";
+        realized(&manager, server).await;
+        assert_eq!(manager.delete(server).await.0, 200);
+        assert_refused(&manager.get(server).await, 404, 600, server);
+        assert_eq!(entities(&manager, server).await.1["results"][0]["state"], "REALIZED");
+        // Another one is accepted where it listened, and cannot be realized.
+        let again = "/infra/lb-virtual-servers/again";
+        manager.create(again, super::virtual_server("192.0.2.5", "80", super::TCP)).await;
+        let row = realized(&manager, again).await;
+        assert_eq!(row["state"], "ERROR");
+        assert!(row["alarms"][0]["message"].as_str().unwrap().contains(server), "{row}");
+        pass(realized_for).await;
+        match pending {
+            PendingAnswer::NotFound => assert_refused(&entities(&manager, server).await, 404, 600, server),
+            _ => assert_eq!(entities(&manager, server).await.1["results"], json!([])),
+        }
+        assert_eq!(realized(&manager, again).await["state"], "REALIZED");
+        pass(purged_after - realized_for).await;
+        assert_refused(&entities(&manager, server).await, 404, 600, server);
+    }
+}
+
+#[tokio::test]
+async fn a_marked_object_may_count_as_a_referrer_and_refuse_a_second_delete() {
+    for is_strict in [false, true] {
+        let behaviour =
+            Behaviour { marked_objects_refer: is_strict, refuses_second_delete: is_strict, ..Behaviour::USUAL };
+        let manager = Manager::behaving(behaviour).await;
+        manager.create_load_balancer().await;
+        let (server, pool) = ("/infra/lb-virtual-servers/a", "/infra/lb-pools/a");
+        assert_eq!(manager.delete(server).await.0, 200);
+        match is_strict {
+            true => {
+                assert_refused(&manager.delete(server).await, 400, 500_045, server);
+                assert_refused(&manager.delete(pool).await, 400, 500_030, server);
+                pass(Duration::from_secs(5)).await;
+            }
+            false => assert_refused(&manager.delete(server).await, 404, 600, server),
+        }
+        assert_eq!(manager.delete(pool).await.0, 200);
+    }
+}
+
+/// KB 322486: S 1, M 10, L 40, XL 80 credits.
+#[tokio::test]
+async fn a_load_balancer_service_needs_an_edge_cluster_with_room() {
+    let manager = Manager::start(Model::small().object("/infra/tier-1s/bare", json!({}))).await;
+    let service =
+        |gateway: &str, size: &str| json!({"connectivity_path": format!("/infra/tier-1s/{gateway}"), "size": size});
+    manager.create("/infra/lb-services/bare", service("bare", "SMALL")).await;
+    let row = realized(&manager, "/infra/lb-services/bare").await;
+    assert!(row["state"] == "ERROR" && row["alarms"][0]["message"].as_str().unwrap().contains("no edge cluster"));
+    for (size, credits, expected) in
+        [("SMALL", 1, "REALIZED"), ("MEDIUM", 9, "ERROR"), ("LARGE", 40, "REALIZED"), ("XLARGE", 79, "ERROR")]
+    {
+        manager.fake.set_edge_credits("/infra/tier-1s/t1", credits);
+        let path = format!("/infra/lb-services/{size}");
+        manager.create(&path, service("t1", size)).await;
+        assert_eq!(realized(&manager, &path).await["state"], expected, "{size}");
+        assert_eq!(manager.delete(&path).await.0, 200);
     }
 }

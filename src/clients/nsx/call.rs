@@ -158,13 +158,13 @@ impl Client {
         self.send(&Call { query: &query, body: Some(&body), ..call }).await.map(drop)
     }
 
-    /// Deletes the object of this path; one that does not exist is deleted.
+    /// Deletes the object of this path; one that does not exist, or is marked for deletion already, is deleted.
     ///
     /// # Errors
     /// [`Kind::Referenced`] while others refer to it.
     pub async fn delete(&self, write: Write<'_>, path: &str, operation: &'static str) -> Result<(), Error> {
         match self.send(&Call::write(&write, Method::DELETE, path, operation)).await.map(drop) {
-            Err(error) if error.kind == Kind::NotFound => Ok(()),
+            Err(error) if matches!(error.kind, Kind::NotFound | Kind::MarkedForDeletion) => Ok(()),
             other => other,
         }
     }

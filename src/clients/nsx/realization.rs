@@ -108,6 +108,14 @@ impl Client {
         }))
     }
 
+    /// Whether NSX has anything in effect for the object of this path, also if that was deleted.
+    ///
+    /// # Errors
+    /// See [`Kind`].
+    pub async fn is_in_effect(&self, path: &str, operation: &'static str) -> Result<bool, Error> {
+        self.realized(path, operation).await.map(|rows| !rows.is_empty())
+    }
+
     /// The rows of the object of this path; none if nothing is known of it.
     async fn realized(&self, path: &str, operation: &'static str) -> Result<Vec<Map<String, Value>>, Error> {
         let query = [("intent_path", path)];

@@ -84,7 +84,7 @@ pub trait LoadBalancerFleet: LoadBalancer {
         &[""]
     }
 
-    /// What the owner of a Service has to know about its load balancer, which was ensured: the word and the message of an
+    /// What the owner of a Service has to know about its load balancer, which was ensured or deleted: the word and the message of an
     /// Event. Each remark is given once; none when all were given.
     fn remark(&self, _service: &Service) -> Option<(Reason, String)> {
         None

@@ -197,11 +197,15 @@ impl Sync {
     }
 
     fn announce_ensured(&self, fleet: &dyn LoadBalancerFleet, service: &Service, is_news: bool) {
-        for (reason, message) in std::iter::from_fn(|| fleet.remark(service)).take(MOST_REMARKS) {
-            self.announce(service, EventType::Warning, reason.as_str(), &message);
-        }
+        self.announce_remarks(fleet, service);
         if is_news {
             self.announce(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
+        }
+    }
+
+    fn announce_remarks(&self, fleet: &dyn LoadBalancerFleet, service: &Service) {
+        for (reason, message) in std::iter::from_fn(|| fleet.remark(service)).take(MOST_REMARKS) {
+            self.announce(service, EventType::Warning, reason.as_str(), &message);
         }
     }
 
@@ -242,6 +246,7 @@ impl Sync {
             self.api.patch("remove the finalizer of", &live, patch).await?;
         }
         self.records.forget(key);
+        self.announce_remarks(fleet, &live);
         self.announce(&live, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
         Ok(())
     }
@@ -331,6 +336,7 @@ impl Sync {
             error => Held::by_cloud(&error).with(Action::DeleteAfterwards).into(),
         })?;
         self.records.forget(key);
+        self.announce_remarks(fleet, gone);
         self.announce(gone, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
         Ok(())
     }

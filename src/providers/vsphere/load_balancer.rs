@@ -24,6 +24,7 @@ pub mod objects;
 pub mod orphans;
 pub mod ownership;
 pub mod plan;
+pub mod realized;
 mod service_call;
 pub mod wanted;
 

@@ -63,6 +63,12 @@ reasons! {
     RouteNotOurs,
     /// NSX has accepted a route and not put it into effect.
     RouteNotRealized,
+    /// NSX has accepted a load balancer and cannot put it into effect.
+    LoadBalancerNotRealized,
+    /// NSX has not said whether a load balancer is in effect, and its address is reported all the same.
+    LoadBalancerNotConfirmed,
+    /// Virtual servers that were deleted long ago may still be in effect.
+    LoadBalancerStillRealized,
     /// The annotation of a Service names a class of load balancers that the configuration does not have.
     LoadBalancerClassUnknown,
     /// NSX cannot serve what a Service asks for.

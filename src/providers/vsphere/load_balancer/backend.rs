@@ -16,7 +16,7 @@ use super::members::Member;
 use super::objects::{Allocation, LbService, Marks};
 use super::plan::Step;
 use crate::clients::nsx::Object;
-use crate::clients::nsx::realization::Reservation;
+use crate::clients::nsx::realization::{Realization, Reservation};
 use crate::cloud::{Error, WritePermit};
 use crate::providers::vsphere::addresses::IpFamily;
 
@@ -29,6 +29,8 @@ pub enum Change {
     Entered(Kind, Object),
     /// It is gone.
     Gone(String),
+    /// It was not deleted, because another object refers to it.
+    Referenced(String),
     /// The allocation of this path has this address.
     Reserved {
         /// The path of the allocation.
@@ -111,6 +113,19 @@ impl fmt::Display for Configured {
             Self::Gateway(path) => write!(f, "the tier-1 gateway {path}"),
         }
     }
+}
+
+/// Whether NSX has what the configuration names, and whether load balancers can use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suitability {
+    /// It does not exist.
+    Missing,
+    /// The gateway has no edge cluster: no load balancer runs on it.
+    NoEdgeCluster,
+    /// The gateway does not advertise the addresses of load balancers.
+    NotAdvertised,
+    /// It exists, and nothing speaks against it.
+    Usable,
 }
 
 /// The nodes that a pool is to have.
@@ -207,11 +222,11 @@ pub trait Backend: Send + Sync {
     /// As [`Backend::read`].
     async fn address_pools(&self) -> Result<BTreeSet<Box<str>>, Error>;
 
-    /// Whether there is what the configuration names.
+    /// Whether there is what the configuration names, and whether load balancers can use it.
     ///
     /// # Errors
     /// As [`Backend::read`].
-    async fn has(&self, what: &Configured) -> Result<bool, Error>;
+    async fn suitability(&self, what: &Configured) -> Result<Suitability, Error>;
 
     /// Makes a change. An object that another client has changed meanwhile is recorded as it is now instead: plan again.
     ///
@@ -224,6 +239,18 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Why that could not be read.
     async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error>;
+
+    /// How far an object that was written has come.
+    ///
+    /// # Errors
+    /// Why that could not be read.
+    async fn realization(&self, path: &str) -> Result<Realization, Error>;
+
+    /// Whether an object that was deleted is still in effect.
+    ///
+    /// # Errors
+    /// Why that could not be read.
+    async fn is_in_effect(&self, path: &str) -> Result<bool, Error>;
 
     /// How full the load balancer service of this path is.
     ///
@@ -246,7 +273,7 @@ pub trait Backend: Send + Sync {
     /// Deletes the load balancer service of this cluster, unless something uses it.
     ///
     /// # Errors
-    /// Why it could not be deleted. That something uses it is no error.
+    /// Why it could not be deleted. That something uses it is no error, and is recorded.
     async fn delete_lb_service(
         &self,
         permit: &WritePermit,

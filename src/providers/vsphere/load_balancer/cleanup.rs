@@ -18,6 +18,7 @@ use super::LoadBalancers;
 use super::objects::Objects;
 use super::orphans::{APART, Decision, Orphans, Policy, is_certain};
 use super::ownership::{Facts, Judged, judge};
+use super::service_call::delete_lb_service;
 use crate::base::error_chain::chain;
 use crate::cloud::{ClusterEvents, Error, LiveReads, Presence, WritePermit};
 use crate::providers::vsphere::reason;
@@ -61,8 +62,13 @@ impl Cleanup {
         loop {
             // Each is asked for once.
             let next = self.orphans.lock().next_reading().map(Instant::from_std).filter(|next| Some(*next) != asked);
+            let step = self.orphans.lock().next_step().map(Instant::from_std);
             tokio::select! {
                 () = stop.cancelled() => return,
+                Some(()) = OptionFuture::from(step.map(sleep_until)) => tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = self.go_on(of) => {}
+                },
                 Some(()) = OptionFuture::from(next.map(sleep_until)) => {
                     asked = next;
                     of.inventory.ask_for_all();
@@ -84,6 +90,7 @@ impl Cleanup {
             self.orphans.lock().begin_term();
         }
         let Ok(uid) = of.uid.read().await else { return };
+        self.remove_lb_service(of, &permit, uid.clone()).await;
         self.report_held(of, uid.clone()).await;
         let Some(uid) = uid.filter(|_| self.policy != Policy::Off) else { return };
         let (suspects, all) = of.inventory.suspects(&uid, &|service| of.nodes.has_service(service));
@@ -117,9 +124,30 @@ impl Cleanup {
             }
             Decision::Delete(services) => services,
         };
+        self.delete_all(of, &permit, services, true).await;
+    }
+
+    /// Tries the deletion of the load balancer service again that NSX has refused.
+    async fn remove_lb_service(&self, of: &LoadBalancers, permit: &WritePermit, uid: Option<String>) {
+        let Some(refusals) = of.inventory.refused_removal() else { return };
+        match delete_lb_service(of, permit, &of.layout(uid)).await {
+            Ok(()) => of.inventory.end_removal(refusals),
+            Err(error) => warn!("{}", chain(&error)),
+        }
+    }
+
+    /// Goes on with deletions that have waited for NSX.
+    async fn go_on(&self, of: &LoadBalancers) {
+        let services = self.orphans.lock().take_due(Instant::now().into_std());
+        if let Some((permit, ..)) = of.inventory.term() {
+            self.delete_all(of, &permit, services, false).await;
+        }
+    }
+
+    async fn delete_all(&self, of: &LoadBalancers, permit: &WritePermit, services: Vec<Box<str>>, is_new: bool) {
         let (mut failed, count) = (Vec::new(), services.len());
         for service in services {
-            if let Err(error) = self.delete(of, &permit, &service).await {
+            if let Err(error) = self.delete(of, permit, &service, is_new).await {
                 self.orphans.lock().failed(&service, Instant::now().into_std());
                 failed.push(format!("{service}: {}", chain(&error)));
             }
@@ -153,18 +181,24 @@ impl Cleanup {
         }
     }
 
-    async fn delete(&self, of: &LoadBalancers, permit: &WritePermit, service: &str) -> Result<(), Error> {
+    /// Deletes one, as far as NSX allows it now. One that is new counts towards the limit.
+    async fn delete(&self, of: &LoadBalancers, permit: &WritePermit, service: &str, is_new: bool) -> Result<(), Error> {
         let gone = named(service);
         // A sync of a Service that is created from now on waits for this call.
         let Ok(call) = of.call(permit, &gone).await else { return Ok(()) };
         if permit.check().is_err() || !self.is_certain(service).await {
             return Ok(());
         }
-        self.orphans.lock().deleted(Instant::now().into_std());
+        if is_new {
+            self.orphans.lock().deleted(Instant::now().into_std());
+        }
         match call.delete().await {
-            // The next reading shows whether something is left.
-            Ok(()) | Err(Error::Pending { .. }) => {
+            Ok(()) => {
                 info!(service, "orphaned load balancer deleted");
+                Ok(())
+            }
+            Err(Error::Pending { after, .. }) => {
+                self.orphans.lock().postponed(service, (Instant::now() + after).into_std());
                 Ok(())
             }
             Err(Error::NotLeader) => Ok(()),

@@ -10,6 +10,8 @@
 //! *unread* ([`Inventory::unread`]).
 
 mod readings;
+mod realized;
+mod removal;
 mod single;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,11 +26,12 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::RECENT;
-use super::backend::{Change, Configured, Full, Names, Usage};
+use super::backend::{Change, Configured, Full, Names, Suitability, Usage};
 use super::contents::merge::{Before, Merged, Read, merge};
 use super::contents::{Contents, Selection, Unusable};
 use super::layout::Layout;
 use super::objects::{LbService, Objects};
+use super::realized::{Rollout, Teardown};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason, ServiceEvent, WritePermit};
 use crate::providers::vsphere::addresses::IpFamily;
@@ -129,8 +132,8 @@ struct State {
     busy: BTreeSet<Box<str>>,
     /// How full the load balancer service is.
     room: Option<Room>,
-    /// What the configuration names, and since when it is known that NSX does not have it; none if NSX has it.
-    configured: BTreeMap<Configured, Option<Instant>>,
+    /// What the configuration names, and when that was looked up.
+    configured: BTreeMap<Configured, (Suitability, Instant)>,
     /// Services that are being deleted, and not needed since; and which of their addresses this process has released, with none
     /// for one that was not known.
     deleted: BTreeMap<Box<str>, Vec<Option<IpAddr>>>,
@@ -144,6 +147,14 @@ struct State {
     held: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// What the owners of Services have to know of their load balancers, by Service; one remark for each reason.
     remarks: BTreeMap<Box<str>, BTreeMap<Reason, Remark>>,
+    /// What was written for each Service and may not be in effect.
+    rollouts: BTreeMap<Box<str>, Rollout>,
+    /// Virtual servers of each Service that were deleted and may still be in effect.
+    teardowns: BTreeMap<Box<str>, Teardown>,
+    /// The deletion of the load balancer service that NSX has refused.
+    removal: Option<removal::Removal>,
+    /// Load balancer services that NSX has put into effect, by path.
+    realized_lb_services: BTreeSet<Box<str>>,
     /// How many syncs create on the load balancer service.
     creating: usize,
     /// Whether it is being deleted.
@@ -399,8 +410,15 @@ impl Inventory {
                     // There may be more room than was read.
                     state.room = None;
                     self.announce(&std::mem::take(&mut state.without_room));
+                    state.realized_lb_services.remove(path.as_str());
                 }
                 state.contents.remove(path);
+            }
+            Change::Referenced(path) => {
+                if state.contents.has_lb_service(path) {
+                    state.note_removal_refused(Instant::now());
+                    self.wake.notify_one();
+                }
             }
             Change::Reserved { path, address } => {
                 state.touch(path);
@@ -458,18 +476,17 @@ impl Inventory {
         self.state.lock().deleted.remove(service);
     }
 
-    /// Whether NSX has what the configuration names, if that was looked at: in this term, or, if it was missing, lately.
-    pub fn configured(&self, what: &Configured) -> Option<bool> {
-        match self.state.lock().configured.get(what)? {
-            None => Some(true),
-            Some(missing) => (missing.elapsed() < RECENT).then_some(false),
-        }
+    /// Whether load balancers can use what the configuration names, if that was looked up: in this term, or, if they cannot,
+    /// lately.
+    pub fn configured(&self, what: &Configured) -> Option<Suitability> {
+        let (suitability, at) = self.state.lock().configured.get(what).copied()?;
+        let may_change = matches!(suitability, Suitability::Missing | Suitability::NoEdgeCluster);
+        (!may_change || at.elapsed() < RECENT).then_some(suitability)
     }
 
-    /// Notes whether it has.
-    pub fn note_configured(&self, what: &Configured, is_there: bool) {
-        let missing = (!is_there).then(Instant::now);
-        self.state.lock().configured.insert(what.clone(), missing);
+    /// Notes what a lookup has shown.
+    pub fn note_configured(&self, what: &Configured, suitability: Suitability) {
+        self.state.lock().configured.insert(what.clone(), (suitability, Instant::now()));
     }
 
     /// When the last write about this Service was answered, or its deletion began.
@@ -479,11 +496,13 @@ impl Inventory {
 
     /// The load balancers of this Service, of these families, are complete.
     pub fn completed(&self, service: &str, families: Vec<IpFamily>) {
+        let now = Instant::now();
         let mut state = self.state.lock();
         state.complete.insert(service.into(), families);
         state.without_address.retain(|one| *one.service != *service);
         state.without_room.remove(service);
         state.pools.remove(service);
+        state.teardowns.retain(|_, teardown| teardown.until_purge(now.into_std()).is_some());
         // What it has taken is there.
         if let Some(room) = &mut state.room {
             room.taken.retain(|(taker, _), _| **taker != *service);
@@ -507,6 +526,8 @@ impl Inventory {
         state.answered.remove(service);
         state.deleted.remove(service);
         state.pools.remove(service);
+        state.rollouts.remove(service);
+        state.teardowns.remove(service);
         state.without_address.retain(|one| *one.service != *service);
         state.without_room.remove(service);
         state.waiting.remove(service);

@@ -53,6 +53,10 @@ const MOST_TAGS: usize = 30;
 /// How many ids one object may have: an id is in use for a while after its object was deleted.
 pub const IDS: u8 = 10;
 
+/// The path of all load balancer services, without the id.
+pub const LB_SERVICES: &str = "/infra/lb-services";
+/// The path of all virtual servers, without the id.
+pub const SERVERS: &str = "/infra/lb-virtual-servers";
 /// The path of all groups, without the id.
 pub const GROUPS: &str = "/infra/domains/default/groups";
 /// The path of all persistence profiles, without the id.

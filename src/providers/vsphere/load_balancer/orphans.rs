@@ -55,6 +55,8 @@ pub struct Orphans {
     noted: Option<Instant>,
     /// Those that could not be deleted: how often in a row, and when each is tried again.
     failed: BTreeMap<Box<str>, (u32, Instant)>,
+    /// Those whose deletion has begun and waits for NSX, and when it goes on.
+    under_way: BTreeMap<Box<str>, Instant>,
 }
 
 /// What to do about those that are certain.
@@ -72,6 +74,7 @@ impl Orphans {
         self.suspected.clear();
         self.reported.clear();
         self.failed.clear();
+        self.under_way.clear();
         (self.again, self.noted) = (None, None);
         self.is_mass_reported = false;
     }
@@ -118,6 +121,7 @@ impl Orphans {
         }
         let left = share(10).saturating_sub(self.deleted.len());
         let mut services = certain;
+        services.retain(|service| !self.under_way.contains_key(service));
         services.retain(|service| self.failed.get(service).is_none_or(|(_, again)| *again <= at));
         // A few that always fail do not use up what may be deleted.
         services.sort_by_key(|service| self.failed.contains_key(service));
@@ -129,6 +133,24 @@ impl Orphans {
     /// The load balancer of a Service was deleted at this moment.
     pub fn deleted(&mut self, at: Instant) {
         self.deleted.push_back(at);
+    }
+
+    /// The deletion of the load balancer of a Service waits for NSX until this moment.
+    pub fn postponed(&mut self, service: &str, until: Instant) {
+        self.under_way.insert(service.into(), until);
+    }
+
+    /// When the next deletion that has begun goes on; none if none has.
+    pub fn next_step(&self) -> Option<Instant> {
+        self.under_way.values().min().copied()
+    }
+
+    /// Takes those whose deletion goes on at this moment.
+    pub fn take_due(&mut self, at: Instant) -> Vec<Box<str>> {
+        let due = self.under_way.iter().filter(|(_, until)| **until <= at).map(|(service, _)| service.clone());
+        let due: Vec<Box<str>> = due.collect();
+        self.under_way.retain(|_, until| *until > at);
+        due
     }
 
     /// The load balancer of a Service could not be deleted at this moment.

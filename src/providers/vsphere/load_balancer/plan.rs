@@ -254,6 +254,22 @@ pub enum Step<'a> {
     },
 }
 
+impl Step<'_> {
+    /// Whether it deletes an object.
+    pub fn is_deletion(&self) -> bool {
+        use Step::{DeleteGroup, DeleteMonitor, DeletePersistenceProfile, DeletePool, DeleteServer, Release};
+        matches!(
+            self,
+            DeleteServer(_)
+                | DeletePool(_)
+                | DeleteMonitor(_)
+                | DeletePersistenceProfile(_)
+                | DeleteGroup(_)
+                | Release(_)
+        )
+    }
+}
+
 /// What is done for all load balancers of a Service before anything of the next phase is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {

@@ -4,13 +4,18 @@ mod addresses;
 mod deletion;
 mod ensure;
 mod pools;
+mod realized;
+
+pub(super) use deletion::delete_lb_service;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::backend::{Change, Parts, Request};
 use super::contents::{Selection, Unusable};
@@ -22,6 +27,7 @@ use super::ownership::{Facts, Judged, judge};
 use super::plan::{self, Known, Step, Wanted};
 use super::{LoadBalancers, config_wrong, families, status, wanted};
 use crate::base::addresses::parse_ip;
+use crate::base::error_chain::chain;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::{Error, Reason, WritePermit, node, service};
 use crate::providers::vsphere::addresses::IpFamily;
@@ -84,15 +90,35 @@ impl Target {
     }
 }
 
+/// How long a call makes steps: the controller gives it a minute, and the last step may take half of that.
+const STEPS_LIMIT: Duration = Duration::from_secs(30);
+
 /// The steps that a call has made.
-#[derive(Default)]
 pub(super) struct Steps {
+    began: Instant,
     made: usize,
     last: String,
     in_a_row: usize,
 }
 
 impl Steps {
+    /// None yet.
+    pub(super) fn begin() -> Self {
+        Self { began: Instant::now(), made: 0, last: String::new(), in_a_row: 0 }
+    }
+
+    /// Whether there is time for another step. A load balancer with many ports takes several calls.
+    ///
+    /// # Errors
+    /// [`Error::Pending`], so that the next call goes on at once.
+    pub(super) fn check_time(&self) -> Result<(), Error> {
+        if self.made == 0 || self.began.elapsed() < STEPS_LIMIT {
+            return Ok(());
+        }
+        let message = format!("{} changes were made, and more are to be made", self.made);
+        Err(Error::Pending { message, after: Duration::from_millis(10) })
+    }
+
     /// Notes a step. Whether it was made too often without another one between.
     pub(super) fn repeats(&mut self, step: &Step<'_>) -> bool {
         let step = step.to_string();
@@ -300,20 +326,44 @@ impl<'a> ServiceCall<'a> {
         let request = self.request(layout, parts);
         let writes = !matches!(step, Step::Read { .. });
         let _answer = writes.then(|| Answer { inventory: self.inventory(), key: &self.key });
+        let is_referenced = AtomicBool::new(false);
         let record = |change: Change| {
             let path = match &change {
                 Change::Entered(Kind::Group | Kind::PersistenceProfile, object) => Some(object.path()),
                 Change::Gone(path) => Some(path.as_str()),
-                Change::Entered(..) | Change::Reserved { .. } => None,
+                Change::Entered(..) | Change::Reserved { .. } | Change::Referenced(_) => None,
             };
             self.read.lock().extend(path.map(Into::into));
+            is_referenced.fetch_or(matches!(change, Change::Referenced(_)), Ordering::Relaxed);
+            self.note_effect(step, &change);
             self.inventory().enter(&change, &self.layout);
         };
         let performed = self.of.backend.perform(&request, step, &record).await;
-        if performed.as_ref().is_err_and(|error| shows_change(error.reason())) {
-            self.inventory().ask_after_refusal();
+        let until_purge = self.inventory().until_purge(&self.key).filter(|_| is_referenced.load(Ordering::Relaxed));
+        match (performed, until_purge) {
+            (Err(error), Some(after)) => Err(Error::Pending {
+                message: format!("a deleted object still refers to it: {}", chain(&error)),
+                after,
+            }),
+            (performed, _) => {
+                if performed.as_ref().is_err_and(|error| shows_change(error.reason())) {
+                    self.inventory().ask_after_refusal();
+                }
+                performed
+            }
         }
-        performed
+    }
+
+    /// Notes what NSX has accepted, and what has to be seen in effect, or no longer in effect, before the sync ends.
+    fn note_effect(&self, step: &Step<'_>, change: &Change) {
+        match (step, change) {
+            (
+                Step::CreateLbService | Step::CreateServer { .. } | Step::ChangeServer { .. },
+                Change::Entered(Kind::LbService | Kind::VirtualServer, object),
+            ) => self.inventory().note_written(&self.key, object.path()),
+            (step, Change::Gone(path)) if step.is_deletion() => self.inventory().note_deleted(&self.key, path),
+            _ => {}
+        }
     }
 
     /// One of the load balancers, as it is to be deleted.

@@ -16,20 +16,21 @@ use std::sync::atomic::AtomicBool;
 use async_trait::async_trait;
 use tracing::info;
 
-use self::decode::usage_of;
+use self::decode::{advertises_addresses, usage_of};
 use self::failures::{failed, is_missing, no_address, not_listed, obstructed, part_of, refused, unmarked};
-use super::{Backend, Change, Configured, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Usage};
+use super::{Backend, Change, Configured, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Suitability, Usage};
 use crate::clients::http::Permit;
-use crate::clients::nsx::realization::Reservation;
+use crate::clients::nsx::realization::{Realization, Reservation};
 use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
 use crate::cloud::{Error, WritePermit};
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::load_balancer::layout::{
-    GROUP_TYPE, GROUPS, IDS, Kind, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, ServerFacts,
+    GROUP_TYPE, GROUPS, IDS, Kind, LB_SERVICES, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, SERVERS,
+    ServerFacts,
 };
+use crate::providers::vsphere::load_balancer::members;
 use crate::providers::vsphere::load_balancer::objects::{Allocation, LbService, Marks};
 use crate::providers::vsphere::load_balancer::plan::{self, Step, Wish};
-use crate::providers::vsphere::load_balancer::{LATER, members};
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 use crate::providers::vsphere::nsx::permit as permit_of;
 use crate::providers::vsphere::reason;
@@ -41,8 +42,6 @@ const PAGE: usize = 1000;
 const POOL_PAGE: usize = 100;
 const GROUP_PAGE: usize = 100;
 
-const LB_SERVICES: &str = "/infra/lb-services";
-const SERVERS: &str = "/infra/lb-virtual-servers";
 const POOLS: &str = "/infra/lb-pools";
 const MONITORS: &str = "/infra/lb-monitor-profiles";
 const PROFILES: &str = "/infra/lb-app-profiles";
@@ -256,7 +255,10 @@ impl Nsx {
                     return Ok(());
                 }
                 Err(error) => match &error.kind {
-                    client::Kind::Conflict | client::Kind::Unknown | client::Kind::NotFound => last = Some(error),
+                    client::Kind::Conflict
+                    | client::Kind::Unknown
+                    | client::Kind::NotFound
+                    | client::Kind::MarkedForDeletion => last = Some(error),
                     client::Kind::MissingReference(missing) if self.lacks_part(missing, doing).await? => {
                         record(Change::Gone(missing.clone()));
                         return Ok(());
@@ -298,14 +300,6 @@ impl Nsx {
         for _ in 0..ATTEMPTS {
             let Some(object) = self.checked(request.layout, target, marks, record).await? else { return Ok(()) };
             match self.client.delete(Write { permit: &permit }, path, Calls::of(kind).delete).await {
-                // The address may be released once a read shows that its virtual server is gone: the next attempt.
-                Ok(()) if kind == Kind::VirtualServer => {
-                    info!(service = %request.owner, path, "deleted in NSX");
-                    if self.get(target).await?.is_none_or(|object| object.is_marked_for_delete()) {
-                        record(Change::Gone(path.to_owned()));
-                        return Ok(());
-                    }
-                }
                 Ok(()) => {
                     info!(service = %request.owner, path, "deleted in NSX");
                     record(Change::Gone(path.to_owned()));
@@ -314,15 +308,15 @@ impl Nsx {
                 Err(error) if matches!(error.kind, client::Kind::Conflict | client::Kind::Unknown) => {
                     last = Some(error)
                 }
-                Err(error) => return Err(failed(&doing, Some(object.created_by()), &error)),
+                Err(error) => {
+                    if error.kind == client::Kind::Referenced {
+                        record(Change::Referenced(path.to_owned()));
+                    }
+                    return Err(failed(&doing, Some(object.created_by()), &error));
+                }
             }
         }
-        let still = || Error::Failed {
-            reason: reason::NSXRefused,
-            message: format!("{doing}: NSX has accepted it, and the object is still there"),
-            after: None,
-        };
-        Err(last.map_or_else(still, |error| failed(&doing, None, &error)))
+        Err(last.map_or_else(|| Error::other(&*doing), |error| failed(&doing, None, &error)))
     }
 
     async fn list(
@@ -368,8 +362,6 @@ fn taken(request: &Request<'_>, New { kind, body, .. }: &New<'_>, object: Object
         None if is_named && matches!(kind, Kind::VirtualServer | Kind::Allocation) => Created::Unmarked,
         Some(_) | None => Created::Taken,
     }
-}
-
 }
 
 fn is_of_another(layout: &Layout, object: &Object) -> bool {
@@ -442,17 +434,30 @@ impl Backend for Nsx {
         Ok(ids)
     }
 
-    async fn has(&self, what: &Configured) -> Result<bool, Error> {
+    async fn suitability(&self, what: &Configured) -> Result<Suitability, Error> {
         let (path, operation) = match what {
             Configured::AddressPool(id) => (format!("{ADDRESS_POOLS}/{id}"), "ip-pools.get"),
             Configured::Profile(path) => (path.clone(), "lb-app-profiles.get"),
             Configured::Gateway(path) => (path.clone(), "tier-1s.get"),
         };
-        match self.client.get(&path, operation, Priority::Urgent).await {
-            Ok(_) => Ok(true),
-            Err(error) if is_missing(&error) => Ok(false),
-            Err(error) => Err(failed(&format!("read {path}"), None, &error)),
+        let found = match self.client.get(&path, operation, Priority::Urgent).await {
+            Ok(found) => found,
+            Err(error) if is_missing(&error) => return Ok(Suitability::Missing),
+            Err(error) => return Err(failed(&format!("read {path}"), None, &error)),
+        };
+        if !matches!(what, Configured::Gateway(_)) {
+            return Ok(Suitability::Usable);
         }
+        let mut has_edge_cluster = false;
+        self.list(&format!("{path}/locale-services"), "locale-services.list", PAGE, &mut |one| {
+            has_edge_cluster |= !one.text("edge_cluster_path").is_empty();
+        })
+        .await?;
+        Ok(match (has_edge_cluster, advertises_addresses(&found)) {
+            (false, _) => Suitability::NoEdgeCluster,
+            (true, false) => Suitability::NotAdvertised,
+            (true, true) => Suitability::Usable,
+        })
     }
 
     async fn perform(&self, request: &Request<'_>, step: &Step<'_>, record: Record<'_>) -> Result<(), Error> {
@@ -512,6 +517,16 @@ impl Backend for Nsx {
         reservation.map_err(|error| failed(&format!("read the address of {path}"), None, &error))
     }
 
+    async fn realization(&self, path: &str) -> Result<Realization, Error> {
+        let realization = self.client.realization(path, "realized-entities.list").await;
+        realization.map_err(|error| failed(&format!("read the realized state of {path}"), None, &error))
+    }
+
+    async fn is_in_effect(&self, path: &str) -> Result<bool, Error> {
+        let is_in_effect = self.client.is_in_effect(path, "realized-entities.list").await;
+        is_in_effect.map_err(|error| failed(&format!("read the realized state of {path}"), None, &error))
+    }
+
     async fn usage(&self, lb_service: &str) -> Result<Usage, Error> {
         let path = format!("{lb_service}/service-usage");
         let read = self.client.get(&path, "lb-services.usage", Priority::Urgent).await;
@@ -558,7 +573,10 @@ impl Backend for Nsx {
                     return Ok(());
                 }
                 Err(error) => match error.kind {
-                    client::Kind::Referenced => return Ok(()),
+                    client::Kind::Referenced => {
+                        record(Change::Referenced(path.to_owned()));
+                        return Ok(());
+                    }
                     client::Kind::Conflict | client::Kind::Unknown => last = Some(error),
                     _ => return Err(failed(&doing, Some(object.created_by()), &error)),
                 },

@@ -47,7 +47,11 @@ impl State {
         let patient = self.patient_until.map(|until| if self.busy.is_empty() { now } else { until });
         match self.is_asked.then_some(now).or(patient).into_iter().chain(self.refusal_due).min() {
             Some(asked) => Some(asked.max(earliest)),
-            None => self.next_full.filter(|_| self.permit.is_some()).map(|next| next.max(earliest)),
+            None => {
+                let removal = self.removal.map(|removal| removal.next);
+                let next = self.next_full.into_iter().chain(removal).min();
+                next.filter(|_| self.permit.is_some()).map(|next| next.max(earliest))
+            }
         }
     }
 
@@ -183,6 +187,7 @@ impl Inventory {
     fn begin_reading(&self) -> Begun {
         let (mut state, at) = (self.state.lock(), Instant::now());
         state.attempted = Some(at);
+        state.begin_removal(at);
         (state.is_asked, state.patient_until) = (false, None);
         if state.refusal_due.take().is_some() {
             state.read_after_refusal = Some(at);

@@ -3,12 +3,15 @@
 use tracing::warn;
 
 use super::pools::check_absence;
+use super::realized::Teardown;
 use super::{Seen, ServiceCall, Steps, Target, next};
 use crate::base::error_chain::chain;
-use crate::cloud::Error;
+use crate::cloud::{Error, WritePermit};
+use crate::providers::vsphere::load_balancer::LoadBalancers;
 use crate::providers::vsphere::load_balancer::contents::Selection;
 use crate::providers::vsphere::load_balancer::families::Asked;
 use crate::providers::vsphere::load_balancer::inventory::Need;
+use crate::providers::vsphere::load_balancer::layout::Layout;
 use crate::providers::vsphere::load_balancer::objects::Allocation;
 use crate::providers::vsphere::load_balancer::ownership::Judged;
 use crate::providers::vsphere::load_balancer::plan::Step;
@@ -29,7 +32,7 @@ impl ServiceCall<'_> {
         self.inventory().begin_deletion(&self.key);
         self.check(Need::Any)?;
         let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool: false };
-        let mut steps = Steps::default();
+        let (mut steps, expected) = (Steps::begin(), self.expected_servers());
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             self.note_pools(&seen);
@@ -43,14 +46,26 @@ impl ServiceCall<'_> {
                 let target = targets.iter().find(|target| target.balancer.second == allocation.marks.second)?;
                 Some((target, Step::Release(allocation)))
             };
-            let Some((target, step)) = next(&targets, &seen).or_else(refused) else {
-                return self.end(&seen).await;
-            };
+            let next = next(&targets, &seen).or_else(refused);
+            // A deletion is a mark: what was deleted may serve the address for a while.
+            let is_last = next.as_ref().is_none_or(|(_, step)| matches!(step, Step::Release(_)));
+            if is_last && self.check_teardown(&expected).await? == Teardown::Found {
+                continue;
+            }
+            let Some((target, step)) = next else { return self.end(&seen).await };
+            steps.check_time()?;
             // One reading may miss the virtual server that has the address.
             if matches!(step, Step::Release(_)) && !self.inventory().was_complete(&self.key) {
                 self.check(Need::Second)?;
             }
-            self.perform(target, &step).await?;
+            if let Err(error) = self.perform(target, &step).await {
+                // A virtual server that listings miss may refer to it.
+                let may_be_referenced = step.is_deletion() && error.reason() == reason::NSXRefused;
+                if may_be_referenced && self.check_teardown(&expected).await? == Teardown::Found {
+                    continue;
+                }
+                return Err(error);
+            }
             if let Step::Release(allocation) = step
                 && self.is_gone(&allocation.marks.path)
             {
@@ -76,7 +91,7 @@ impl ServiceCall<'_> {
     async fn end(&self, seen: &Seen) -> Result<(), Error> {
         self.check_left(seen)?;
         check_absence(self.of, self.service, &self.key, &self.ingress, &self.note_pools(seen))?;
-        match self.delete_lb_service(seen).await {
+        match delete_lb_service(self.of, self.permit, &self.layout).await {
             Err(Error::NotLeader) => return Err(Error::NotLeader),
             // Such a failure passes, and there may be no other deletion. That of an orphan is not repeated.
             Err(error) if error.reason() == reason::NSXUnavailable && self.uid().is_some() => return Err(error),
@@ -92,7 +107,9 @@ impl ServiceCall<'_> {
         // One without a known address may be one of these.
         let is_anywhere = missing > released.iter().filter(|address| address.is_none()).count();
         self.check(if is_anywhere { Need::AllPools(moment) } else { Need::After(moment) })?;
+        let left = self.inventory().left_in_effect(&self.key);
         self.inventory().forget(&self.key);
+        self.remark_left(&left);
         Ok(())
     }
 
@@ -113,21 +130,26 @@ impl ServiceCall<'_> {
         );
         Err(Error::Failed { reason: reason::NSXRefused, message, after: None })
     }
+}
 
-    /// Deletes the load balancer service, if this program made it and nothing runs on it.
-    async fn delete_lb_service(&self, seen: &Seen) -> Result<(), Error> {
-        let Selection::Managed { .. } = self.of.selection() else { return Ok(()) };
-        let Ok(Some(lb_service)) = &seen.lb_service else { return Ok(()) };
-        let of_cluster = by_cluster_uid(self.layout.cluster_uid.as_deref(), lb_service.cluster_uid.as_deref());
-        if of_cluster != OfCluster::This
-            || !lb_service.is_named_as_ours
-            || self.inventory().servers_on(&lb_service.path) > 0
-        {
-            return Ok(());
-        }
-        let Some(_removing) = self.inventory().remove() else { return Ok(()) };
-        self.permit.check()?;
-        let record = |change| self.inventory().enter(&change, &self.layout);
-        self.of.backend.delete_lb_service(self.permit, &self.layout, lb_service, &record).await
+/// Deletes the load balancer service, if this program made it and nothing runs on it. If NSX refuses that because something
+/// still refers to it, the inventory has it tried again.
+pub(in crate::providers::vsphere::load_balancer) async fn delete_lb_service(
+    of: &LoadBalancers,
+    permit: &WritePermit,
+    layout: &Layout,
+) -> Result<(), Error> {
+    let Selection::Managed { .. } = of.selection() else { return Ok(()) };
+    let Ok(Some(lb_service)) = of.inventory.lb_service(of.selection(), layout.cluster_uid.as_deref()) else {
+        return Ok(());
+    };
+    let of_cluster = by_cluster_uid(layout.cluster_uid.as_deref(), lb_service.cluster_uid.as_deref());
+    let is_ours = of_cluster == OfCluster::This && lb_service.is_named_as_ours;
+    if !is_ours || of.inventory.servers_on(&lb_service.path) > 0 {
+        return Ok(());
     }
+    let Some(_removing) = of.inventory.remove() else { return Ok(()) };
+    permit.check()?;
+    let record = |change| of.inventory.enter(&change, layout);
+    of.backend.delete_lb_service(permit, layout, &lb_service, &record).await
 }

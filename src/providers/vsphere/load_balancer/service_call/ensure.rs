@@ -12,7 +12,7 @@ use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason};
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::config::{CompleteClass, Pool, Profile};
-use crate::providers::vsphere::load_balancer::backend::{Configured, Full, Parts, Usage};
+use crate::providers::vsphere::load_balancer::backend::{Configured, Full, Parts, Suitability, Usage};
 use crate::providers::vsphere::load_balancer::families::{Asked, Balancer};
 use crate::providers::vsphere::load_balancer::inventory::{Claimed, Creating, Need};
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
@@ -26,7 +26,7 @@ use crate::providers::vsphere::routes::Adoption;
 const USAGE_READINGS: usize = 3;
 
 /// The load balancers of a Service that are not as they are to be, and why.
-type Failed = Vec<(Option<IpFamily>, Error)>;
+pub(super) type Failed = Vec<(Option<IpFamily>, Error)>;
 
 /// What a call has done so far.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl<'a> ServiceCall<'a> {
         let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool };
         self.check(Need::Any)?;
         self.inventory().is_needed(&self.key);
-        let (mut progress, mut steps) = (Progress::default(), Steps::default());
+        let (mut progress, mut steps) = (Progress::default(), Steps::begin());
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             self.check_lb_service(&seen).map_err(|error| self.unless_outdated(error))?;
@@ -75,6 +75,9 @@ impl<'a> ServiceCall<'a> {
             };
             let open = targets.iter().filter(is_open);
             let Some((target, step)) = next(open, &seen) else {
+                if progress.failed.is_empty() || self.has_news(&targets, &seen, &progress.failed) {
+                    progress.failed.extend(self.unrealized(&targets).await?);
+                }
                 return match progress.failed.is_empty() {
                     true => {
                         self.remark_addresses(&targets, &seen, &progress.unreserved);
@@ -83,6 +86,7 @@ impl<'a> ServiceCall<'a> {
                     false => self.failed(&asked, &targets, &seen, progress.failed),
                 };
             };
+            steps.check_time()?;
             match self.advance(&asked, &seen, (target, &step), &mut progress).await {
                 Ok(()) => {}
                 Err(error @ (Error::NotLeader | Error::Pending { .. })) => return Err(error),
@@ -112,6 +116,9 @@ impl<'a> ServiceCall<'a> {
         progress: &mut Progress<'a>,
     ) -> Result<(), Error> {
         self.check_missed(step)?;
+        if matches!(step, Step::Release(_)) {
+            self.check_teardown(&BTreeSet::new()).await?;
+        }
         let which = target.balancer.second;
         if is_creation(step) {
             self.check_gateway(seen, target, step)?;
@@ -196,6 +203,7 @@ impl<'a> ServiceCall<'a> {
             wanted::check_address(&target.wanted.features, address)?;
         }
         let addresses = families::in_order(asked.families, addresses.map(|(_, address)| address));
+        self.remark_unconfirmed(&addresses);
         wanted::check_both(self.service, &addresses)?;
         Ok(status(addresses))
     }
@@ -210,17 +218,15 @@ impl<'a> ServiceCall<'a> {
         failed: Failed,
     ) -> Result<LoadBalancerStatus, Error> {
         let wanted = || targets.iter().filter(|one| one.balancer.is_wanted);
-        let is_complete =
-            |one: &&Target| !has_failed(&failed, one.balancer.second) && next(std::iter::once(*one), seen).is_none();
-        let is_new = |address: IpAddr| !self.ingress.contains(&address);
-        let has_new = wanted().filter(is_complete).filter_map(Target::address).any(is_new);
+        let has_new = self.has_news(targets, seen, &failed);
         let is_of_failed = |address: &&IpAddr| {
             let mut all = targets.iter().filter(|one| has_failed(&failed, one.balancer.second));
             all.any(|one| one.balancer.family == IpFamily::of(**address))
         };
         // One that is reported shows what is the Service's, also while nothing serves it.
         let mut addresses: BTreeSet<IpAddr> = self.ingress.iter().filter(is_of_failed).copied().collect();
-        addresses.extend(wanted().filter(|one| !one.ours.servers.is_empty()).filter_map(Target::address));
+        let is_served = |one: &&Target| !one.ours.servers.is_empty() && !has_failed(&failed, one.balancer.second);
+        addresses.extend(wanted().filter(is_served).filter_map(Target::address));
         match failed.into_iter().map(|(_, error)| error).reduce(joined) {
             Some(error) if !has_new => Err(error),
             _ => {
@@ -228,6 +234,14 @@ impl<'a> ServiceCall<'a> {
                 Ok(status(families::in_order(asked.families, addresses)))
             }
         }
+    }
+
+    /// Whether a load balancer is complete whose address the Service does not report.
+    fn has_news(&self, targets: &[Target], seen: &Seen, failed: &Failed) -> bool {
+        let wanted = targets.iter().filter(|one| one.balancer.is_wanted);
+        let is_complete =
+            |one: &&Target| !has_failed(failed, one.balancer.second) && next(std::iter::once(*one), seen).is_none();
+        wanted.filter(is_complete).filter_map(Target::address).any(|address| !self.ingress.contains(&address))
     }
 
     /// One reading may miss objects: of a Service that has an address nothing is created, and no address is released, before
@@ -309,14 +323,33 @@ impl<'a> ServiceCall<'a> {
             all.insert(Configured::Gateway(path.clone()));
         }
         for what in all {
-            if !self.has(&what).await? {
-                return Err(config_wrong(format!("{what} from vsphere.conf or --nsx-ipv6-pool does not exist in NSX")));
+            match self.suitability(&what).await? {
+                Suitability::Usable => {}
+                Suitability::NotAdvertised => self.remark_advertisement(&what),
+                Suitability::Missing => {
+                    let message = format!("{what} from vsphere.conf or --nsx-ipv6-pool does not exist in NSX");
+                    return Err(config_wrong(message));
+                }
+                Suitability::NoEdgeCluster => {
+                    return Err(config_wrong(format!(
+                        "{what} from vsphere.conf has no edge cluster, and load balancers run on edges: set the edge cluster \
+                         of the gateway in NSX"
+                    )));
+                }
             }
         }
         Ok(())
     }
 
-    async fn has(&self, what: &Configured) -> Result<bool, Error> {
+    fn remark_advertisement(&self, gateway: &Configured) {
+        let message = format!(
+            "{gateway} does not advertise the addresses of load balancers, so that clients outside of NSX may not reach them: add \
+             TIER1_LB_VIP to its route advertisement in NSX"
+        );
+        self.inventory().remark(&self.key, reason::LoadBalancerConfigWrong, Some(message));
+    }
+
+    async fn suitability(&self, what: &Configured) -> Result<Suitability, Error> {
         if let Some(known) = self.inventory().configured(what) {
             return Ok(known);
         }
@@ -324,13 +357,13 @@ impl<'a> ServiceCall<'a> {
         if let Some(known) = self.inventory().configured(what) {
             return Ok(known);
         }
-        let is_there = match self.of.backend.has(what).await {
-            // It may be there, and NSX says so when it is used.
-            Err(error) if error.reason() == reason::NSXNoPermission => true,
+        let suitability = match self.of.backend.suitability(what).await {
+            // It may be usable, and NSX says so when it is used.
+            Err(error) if error.reason() == reason::NSXNoPermission => Suitability::Usable,
             answer => answer?,
         };
-        self.inventory().note_configured(what, is_there);
-        Ok(is_there)
+        self.inventory().note_configured(what, suitability);
+        Ok(suitability)
     }
 
     /// Whether the load balancer service has room for what is to be created. Where it does not say, NSX does when it is full.

@@ -24,6 +24,12 @@ pub(super) fn usage_of(answer: &Map<String, Value>) -> Option<Usage> {
     ))
 }
 
+/// Whether a tier-1 gateway advertises the addresses of load balancers.
+pub(super) fn advertises_addresses(gateway: &Object) -> bool {
+    let types = gateway.0.get("route_advertisement_types").and_then(Value::as_array);
+    types.is_some_and(|types| types.iter().any(|one| one == "TIER1_LB_VIP"))
+}
+
 /// The path of the subnets of a pool of addresses.
 pub(super) fn subnets_of(pool: &str) -> String {
     format!("{ADDRESS_POOLS}/{pool}/ip-subnets")

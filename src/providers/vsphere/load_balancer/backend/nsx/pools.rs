@@ -208,7 +208,7 @@ impl Round<'_> {
                     self.written(stored);
                     result.count += 1;
                 }
-                Err(error) if matches!(error.kind, Failure::Conflict | Failure::Unknown | Failure::NotFound) => {}
+                Err(error) if is_to_be_read(&error.kind) => {}
                 Err(error) => {
                     result.is_any_denied |= error.kind == Failure::NoPermission;
                     self.fail(object.path(), of_pool(&object, &error));
@@ -255,6 +255,12 @@ impl Round<'_> {
             self.failed.insert(path, same);
         }
     }
+}
+
+/// Whether the pool has to be read before the change is planned again: another client has changed or deleted it, or the outcome
+/// is not known.
+fn is_to_be_read(kind: &Failure) -> bool {
+    matches!(kind, Failure::Conflict | Failure::Unknown | Failure::NotFound | Failure::MarkedForDeletion)
 }
 
 /// Whether requests for several objects are refused, and not these objects.

@@ -155,15 +155,13 @@ fn a_list_that_an_administrator_disabled_or_replaced_is_set_again() {
 
 #[test]
 fn the_address_that_a_service_asks_for_is_reserved() {
-    let address = Some(ip(7));
-    let asked = with(Features { address, ..Features::default() });
+    let address = ip(7);
+    let asked = with(Features { address: Some(address), ..Features::default() });
     let mut world = world();
     assert_eq!(world.begin(&asked, 1), ["pool"]);
     let objects = world.view();
-    assert_eq!(
-        step(&asked, &objects, world.lb_service.as_ref()),
-        Some(Step::Allocate { wish: Wish::Only(address.unwrap()) })
-    );
+    let expected = Some(Step::Allocate { wish: Wish::Only(address) });
+    assert_eq!(step(&asked, &objects, world.lb_service.as_ref()), expected);
 }
 
 /// The types and ports of all monitors.

@@ -370,7 +370,7 @@ impl Behaviour {
 pub const VARIABLE: &str = "NSX_BEHAVIOUR";
 
 impl Behaviour {
-    /// How managers of this process behave unless a test says otherwise: [`Self::USUAL`] without [`VARIABLE`].
+    /// How managers of this process behave unless a test says otherwise: [`Self::USUAL`] without the variable `NSX_BEHAVIOUR`.
     ///
     /// # Panics
     ///

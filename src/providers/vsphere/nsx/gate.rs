@@ -294,7 +294,10 @@ impl Gate {
         let before = client.adopt(login.clone());
         let mut state = self.state.lock();
         let used = state.in_use.replace(credential);
-        state.adopted = Some((login, Instant::now()));
+        let replaced = state.adopted.replace((login, Instant::now()));
+        if replaced.is_some_and(|(_, made)| made.elapsed() >= SHORT_LIFE) {
+            state.short_lived = 0;
+        }
         (state.retry, state.login_failures) = (None, Failures::default());
         state.facts = Facts { is_logged_in: true, ..Facts::default() };
         let leaving = |login| Leaving { due: Instant::now() + USE, login, credential: used };
@@ -652,7 +655,10 @@ impl LogIn for Gate {
         if is_adopted {
             state.facts.is_logged_in = false;
             if state.sessions == Sessions::Replaced {
-                state.sessions = Sessions::Required;
+                // Where requests with the password have served, sessions did not: with another password both are tried again.
+                let has_served = state.adopted.as_ref().is_some_and(|(_, made)| made.elapsed() >= SHORT_LIFE);
+                (state.sessions, state.short_lived) =
+                    if has_served { (Sessions::Serve, 0) } else { (Sessions::Required, state.short_lived) };
             }
         }
         state.uncounted.push(presented);

@@ -100,8 +100,13 @@ impl Gate {
     fn accepted(&self, credential: &Arc<Credential>, sessions: Sessions) {
         let mut state = self.state.lock();
         state.pairs.accepted(credential, Interface::Primary);
-        if sessions == Sessions::End {
-            state.sessions = Sessions::Replaced;
+        match sessions {
+            Sessions::End => state.sessions = Sessions::Replaced,
+            // What was refused was another password.
+            Sessions::Required if state.in_use.as_ref().is_some_and(|in_use| in_use.login != credential.login) => {
+                (state.sessions, state.short_lived) = (Sessions::Serve, 0);
+            }
+            _ => {}
         }
     }
 

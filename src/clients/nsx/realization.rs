@@ -58,7 +58,7 @@ impl Client {
     /// # Errors
     /// See [`Kind`]. An answer that says that there is nothing yet is no error.
     pub async fn realization(&self, path: &str, operation: &'static str) -> Result<Realization, Error> {
-        self.realized(path, operation).await.map(|rows| judge(&rows))
+        self.realized(path, operation, Error::says_absent).await.map(|rows| judge(&rows))
     }
 
     /// What has become of this revision of the object of this path. The alarm of a failure takes one call more.
@@ -96,7 +96,7 @@ impl Client {
     /// # Errors
     /// See [`Kind`]. An answer that says that there is nothing yet is no error.
     pub async fn reservation(&self, path: &str, operation: &'static str) -> Result<Reservation, Error> {
-        let rows = self.realized(path, operation).await?;
+        let rows = self.realized(path, operation, Error::says_absent).await?;
         if let Some(address) = rows.iter().find_map(reserved) {
             return Ok(Reservation::Reserved(address));
         }
@@ -113,16 +113,26 @@ impl Client {
     /// # Errors
     /// See [`Kind`].
     pub async fn is_in_effect(&self, path: &str, operation: &'static str) -> Result<bool, Error> {
-        self.realized(path, operation).await.map(|rows| !rows.is_empty())
+        // That something else is missing proves nothing.
+        let is_of_object = |error: &Error| match &error.kind {
+            Kind::MissingReference(named) => error.says_absent() && is_at_or_above(named, path),
+            _ => error.says_absent(),
+        };
+        self.realized(path, operation, is_of_object).await.map(|rows| !rows.is_empty())
     }
 
     /// The rows of the object of this path; none if nothing is known of it.
-    async fn realized(&self, path: &str, operation: &'static str) -> Result<Vec<Map<String, Value>>, Error> {
+    async fn realized(
+        &self,
+        path: &str,
+        operation: &'static str,
+        says_absent: impl Fn(&Error) -> bool,
+    ) -> Result<Vec<Map<String, Value>>, Error> {
         let query = [("intent_path", path)];
         let object = "/infra/realized-state/realized-entities";
         let call = Call { query: &query, ..Call::get(object, operation, Priority::Urgent) };
         let answer = match self.object(call).await {
-            Err(error) if error.says_absent() => return Ok(Vec::new()),
+            Err(error) if says_absent(&error) => return Ok(Vec::new()),
             other => other?,
         };
         rows_of(&answer, path).ok_or_else(|| {
@@ -131,6 +141,11 @@ impl Client {
             Error::other(Kind::Unavailable, request, target, "the answer has no list of results")
         })
     }
+}
+
+/// Whether the first path is the second one or one above it.
+fn is_at_or_above(named: &str, path: &str) -> bool {
+    path.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The rows of this intent. `None` for an answer that is no list.
@@ -170,9 +185,10 @@ fn judge_revision(status: &Object, revision: i64) -> RevisionStatus {
     }
 }
 
-/// The first row that is final decides.
+/// An object may have several realized entities: an error of one decides before what is realized.
 fn final_row(rows: &[Map<String, Value>]) -> Option<&Map<String, Value>> {
-    rows.iter().find(|row| matches!(row.get("state").and_then(Value::as_str), Some("REALIZED" | "ERROR")))
+    let of = |state: &str| rows.iter().find(|row| row.get("state").and_then(Value::as_str) == Some(state));
+    of("ERROR").or_else(|| of("REALIZED"))
 }
 
 fn is_realized(row: &Map<String, Value>) -> bool {
@@ -211,7 +227,22 @@ fn alarm(alarms: Option<&Value>) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Object, Realization, RevisionStatus, judge, judge_revision, reserved, rows_of};
+    use super::{Object, Realization, RevisionStatus, is_at_or_above, judge, judge_revision, reserved, rows_of};
+
+    #[test]
+    fn only_the_object_or_one_above_it_proves_that_it_is_gone() {
+        let path = "/infra/lb-virtual-servers/a";
+        for (named, expected) in [
+            (path, true),
+            ("/infra", true),
+            ("/infra/lb-virtual-servers/a2", false),
+            ("/infra/lb-virtual-servers/", false),
+            ("/infra/sites/default/enforcement-points/default", false),
+            ("/infra/lb-virtual", false),
+        ] {
+            assert_eq!(is_at_or_above(named, path), expected, "{named}");
+        }
+    }
 
     #[test]
     fn a_state_is_that_of_the_revision_that_it_names() {
@@ -237,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_final_row_of_the_intent_decides() {
+    fn an_error_decides_before_what_is_realized() {
         let path = "/infra/tier-1s/t/static-routes/r";
         let row = |intent: &str, state: &str| json!({"intent_paths": [intent], "state": state});
         let alarm = json!({"message": "no route", "error_details": {"error_code": 8212, "error_message": "x"}});
@@ -254,6 +285,7 @@ mod tests {
                 json!([{"intent_paths": [], "intent_reference": ["/infra/other"], "state": "ERROR"}]),
                 Some(Realization::Pending),
             ),
+            (json!([row(path, "REALIZED"), failed]), Some(Realization::Failed("code 8212: no route".to_owned()))),
             (json!([failed]), Some(Realization::Failed("code 8212: no route".to_owned()))),
             (json!([row(path, "ERROR")]), Some(Realization::Failed(String::new()))),
             (json!("x"), None),

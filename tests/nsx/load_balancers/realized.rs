@@ -83,6 +83,28 @@ async fn the_next_leader_waits_for_what_the_former_one_has_deleted() {
     assert_eq!((released(&world), world.counted()), (1, [0; 5]));
 }
 
+/// A Service that does not ask for its second address any more.
+#[tokio::test]
+async fn the_next_leader_releases_no_second_address_that_is_in_effect() {
+    let mut world = World::with(dual_model().behaviour(marked(200, 300)), Some(UID), dual_config()).await;
+    [1, 2].iter().for_each(|last| world.put_dual(&format!("n{last}"), *last));
+    let both = world.ensured(&of_families(one(), "PreferDualStack", &["IPv4", "IPv6"])).await;
+    let alone = of_families(both, "SingleStack", &["IPv4"]);
+    assert!(is_pending(&world.try_ensure(&alone).await));
+    assert_eq!(world.objects("lb-virtual-servers").len(), 1, "that of the second address is deleted");
+    world.restart();
+    world.sent();
+    let mut elapsed = Duration::ZERO;
+    while elapsed < SECOND * 190 {
+        assert!(is_pending(&world.try_ensure(&alone).await) && released(&world) == 0, "after {elapsed:?}");
+        advance(SECOND * 10).await;
+        elapsed += SECOND * 10;
+    }
+    advance(SECOND * 15).await;
+    world.ensure(&alone).await.unwrap();
+    assert_eq!(released(&world), 1);
+}
+
 #[tokio::test]
 async fn a_virtual_server_that_lists_miss_is_found_by_its_realized_state() {
     let mut world = World::start(Some(UID)).await;

@@ -502,7 +502,9 @@ impl Inventory {
         state.without_address.retain(|one| *one.service != *service);
         state.without_room.remove(service);
         state.pools.remove(service);
-        state.teardowns.retain(|_, teardown| teardown.until_purge(now.into_std()).is_some());
+        // The time that a deletion may take goes on.
+        let State { teardowns, deleted, .. } = &mut *state;
+        teardowns.retain(|one, teardown| deleted.contains_key(one) || teardown.until_purge(now.into_std()).is_some());
         // What it has taken is there.
         if let Some(room) = &mut state.room {
             room.taken.retain(|(taker, _), _| **taker != *service);

@@ -81,8 +81,7 @@ impl Rollout {
 
     /// An object was written.
     pub fn written(&mut self, path: &str, at: Instant) {
-        self.settled.remove(path);
-        self.unconfirmed.remove(path);
+        self.removed(path);
         self.open.insert(path.into());
         (self.since, self.reads, self.failures, self.next) = (at, 0, 0, None);
     }
@@ -107,12 +106,19 @@ impl Rollout {
         if self.open.is_empty() {
             return Due::Complete;
         }
-        let next = self.next.or_else(|| ROLLOUT_READS.get(self.reads).map(|after| self.since + *after));
+        let reads = ROLLOUT_READS.get(self.reads).map(|after| self.since + *after);
+        let next = if self.is_decided() { self.next } else { reads };
         match next.map(|next| next.saturating_duration_since(at)) {
             None | Some(Duration::ZERO) => Due::Read(self.open.iter().cloned().collect()),
-            Some(pause) if self.errors.is_empty() => Due::Wait(pause),
-            Some(pause) => Due::Errors(self.errors.clone(), pause),
+            Some(pause) if self.is_decided() => Due::Errors(self.errors.clone(), pause),
+            Some(pause) => Due::Wait(pause),
         }
+    }
+
+    /// Whether NSX reports an error of all that is open. The others are waited for: one of them may be another address of the
+    /// Service, which is not to be reported yet.
+    fn is_decided(&self) -> bool {
+        self.errors.len() == self.open.len()
     }
 
     /// Notes what a read has shown of the objects that were open.
@@ -135,7 +141,10 @@ impl Rollout {
                 }
             }
         }
-        self.failures = if self.errors.is_empty() { 0 } else { self.failures + 1 };
+        self.failures = match self.errors.is_empty() {
+            true => 0,
+            false => self.failures + u32::from(self.is_decided()),
+        };
         let pause = FIRST_ERROR_PAUSE.saturating_mul(1 << self.failures.saturating_sub(1).min(8));
         self.next = (self.failures > 0).then(|| at + pause.min(LONGEST_ERROR_PAUSE));
     }

@@ -116,3 +116,24 @@ fn what_another_process_may_have_deleted_is_read_at_once_and_once() {
     teardown.deleted(SERVER, after(began, 2));
     assert_eq!(teardown.due(after(began, 2)), Due::Wait(FIRST_TEARDOWN_PAUSE), "it was made again, and deleted again");
 }
+
+#[test]
+fn an_error_of_one_object_is_reported_when_the_others_are_decided() {
+    let began = Instant::now();
+    let mut rollout = Rollout::new(began);
+    [SERVER, OTHER].iter().for_each(|path| rollout.written(path, began));
+    let failed = || (SERVER, Effect::Error("no".to_owned()));
+    rollout.note(shown(&[failed(), (OTHER, Effect::Open)]), after(began, 1));
+    assert_eq!(
+        rollout.due(after(began, 1)),
+        Due::Wait(Duration::from_secs(2)),
+        "the other address is not in effect yet"
+    );
+    rollout.note(shown(&[failed(), (OTHER, Effect::Open)]), after(began, 3));
+    rollout.note(shown(&[failed(), (OTHER, Effect::Realized)]), after(began, 10));
+    let errors = BTreeMap::from([(SERVER.into(), "no".to_owned())]);
+    assert_eq!(rollout.due(after(began, 10)), Due::Errors(errors, FIRST_ERROR_PAUSE));
+    // What NSX said of what was there before says nothing of what is written now.
+    rollout.written(SERVER, after(began, 12));
+    assert_eq!(rollout.due(after(began, 12)), Due::Wait(Duration::from_secs(1)));
+}

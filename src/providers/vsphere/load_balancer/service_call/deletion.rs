@@ -9,7 +9,7 @@ use crate::base::error_chain::chain;
 use crate::cloud::{Error, WritePermit};
 use crate::providers::vsphere::load_balancer::LoadBalancers;
 use crate::providers::vsphere::load_balancer::contents::Selection;
-use crate::providers::vsphere::load_balancer::families::Asked;
+use crate::providers::vsphere::load_balancer::families::{Asked, SECOND};
 use crate::providers::vsphere::load_balancer::inventory::Need;
 use crate::providers::vsphere::load_balancer::layout::Layout;
 use crate::providers::vsphere::load_balancer::objects::Allocation;
@@ -32,7 +32,7 @@ impl ServiceCall<'_> {
         self.inventory().begin_deletion(&self.key);
         self.check(Need::Any)?;
         let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool: false };
-        let (mut steps, expected) = (Steps::begin(), self.expected_servers());
+        let mut steps = Steps::begin();
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             self.note_pools(&seen);
@@ -40,6 +40,8 @@ impl ServiceCall<'_> {
                 continue;
             }
             let balancers = asked.balancers(&seen.judged.ours);
+            let has_second = asked.families.contains(&SECOND) || balancers.iter().any(|one| one.second.is_some());
+            let expected = self.expected_servers(if has_second { &[None, Some(SECOND)] } else { &[None] });
             let targets: Vec<Target> = balancers.into_iter().map(|one| self.deletion(&seen, one)).collect();
             let refused = || {
                 let allocation = self.refused_allocation(&seen)?;

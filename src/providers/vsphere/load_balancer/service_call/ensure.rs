@@ -7,6 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
 
 use super::pools::unless_outdated;
+use super::realized::Teardown;
 use super::{Seen, ServiceCall, Steps, Target, next};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason};
@@ -96,6 +97,9 @@ impl<'a> ServiceCall<'a> {
                     let is_silent = error.reason() == reason::NSXUnavailable && !is_of_address;
                     progress.failed.push((target.balancer.second, error));
                     if is_silent {
+                        if self.has_news(&targets, &seen, &progress.failed) {
+                            progress.failed.extend(self.unrealized(&targets).await?);
+                        }
                         return self.failed(&asked, &targets, &seen, progress.failed);
                     }
                 }
@@ -117,7 +121,12 @@ impl<'a> ServiceCall<'a> {
     ) -> Result<(), Error> {
         self.check_missed(step)?;
         if matches!(step, Step::Release(_)) {
-            self.check_teardown(&BTreeSet::new()).await?;
+            let mut expected = self.expected_servers(&[target.balancer.second]);
+            expected.retain(|path| target.ours.servers.iter().all(|server| server.marks.path != *path));
+            if self.check_teardown(&expected).await? == Teardown::Found {
+                return Ok(());
+            }
+            self.remark_left(&self.inventory().left_in_effect(&self.key));
         }
         let which = target.balancer.second;
         if is_creation(step) {

@@ -13,7 +13,7 @@ use super::{ServiceCall, Target};
 use crate::base::error_chain::chain;
 use crate::clients::nsx::realization::Realization;
 use crate::cloud::Error;
-use crate::providers::vsphere::load_balancer::families::SECOND;
+use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::load_balancer::layout::{Kind, SERVERS};
 use crate::providers::vsphere::load_balancer::plan::Step;
 use crate::providers::vsphere::load_balancer::realized::{Due, Effect};
@@ -87,8 +87,8 @@ impl ServiceCall<'_> {
             return;
         }
         let message = format!(
-            "deleted virtual servers may still serve the address, because NSX has them in effect after 5 minutes or this account \
-             may not read that: {}; the deletion goes on, and the address is released",
+            "deleted virtual servers may still serve the address, because after 5 minutes NSX has them in effect or does not say \
+             whether it has, or because this account may not read that: {}; the deletion goes on, and the address is released",
             joined(left)
         );
         warn!(service = self.key, "{message}");
@@ -120,17 +120,16 @@ impl ServiceCall<'_> {
         all.into_iter().map(effect).collect()
     }
 
-    /// The paths that virtual servers of the Service have if this program made them.
-    pub(super) fn expected_servers(&self) -> BTreeSet<Box<str>> {
+    /// The paths that virtual servers of the Service have if this program made them. `seconds` says of which load balancers: of
+    /// the first one (`None`), of the second one.
+    pub(super) fn expected_servers(&self, seconds: &[Option<IpFamily>]) -> BTreeSet<Box<str>> {
         let (Some(uid), Ok(ports)) = (self.uid(), wanted::ports_of(self.service)) else { return BTreeSet::new() };
-        let is_second = wanted::families_of(self.service).contains(&SECOND);
-        let layouts = [Some(None), is_second.then_some(Some(SECOND))].into_iter().flatten();
-        let of_layout = |second| {
-            let layout = self.layout.of(second);
+        let of_balancer = |second: &Option<IpFamily>| {
+            let layout = self.layout.of(*second);
             let id = move |(port, _): &(_, u16)| layout.id(Kind::VirtualServer, uid, Some(*port), 0);
             ports.iter().map(id).collect::<Vec<_>>()
         };
-        layouts.flat_map(of_layout).map(|id| format!("{SERVERS}/{id}").into()).collect()
+        seconds.iter().flat_map(of_balancer).map(|id| format!("{SERVERS}/{id}").into()).collect()
     }
 
     /// Whether the virtual servers that were deleted, and those of `expected`, are no longer in effect.
@@ -175,7 +174,14 @@ impl ServiceCall<'_> {
                     self.inventory().note_teardown(&self.key, None);
                     return Ok(Teardown::Complete);
                 }
-                Err(error) => return Err(error),
+                Err(error) if matches!(error, Error::NotLeader) || error.reason() == reason::NSXUnavailable => {
+                    return Err(error);
+                }
+                // An answer that is no answer to the question: the limit of time holds, too.
+                Err(error) => {
+                    debug!(service = self.key, "{}", chain(&error));
+                    in_effect.insert(path);
+                }
             }
         }
         self.inventory().note_teardown(&self.key, Some(in_effect));

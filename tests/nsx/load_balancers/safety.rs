@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use serde_json::json;
 use support::fake_nsx::go::GoBalancer;
-use support::fake_nsx::{Behaviour, Model, Realization, Side, Trouble};
+use support::fake_nsx::{Behaviour, Deletion, Model, Realization, Side, Trouble};
 
 use super::world::*;
 use crate::routes::world::node;
@@ -130,8 +130,11 @@ async fn a_pool_that_somebody_deleted_is_noticed_by_a_change_of_the_nodes() {
 /// NSX creates what a request for several pools has and NSX does not.
 #[tokio::test]
 async fn a_pool_that_is_deleted_while_the_nodes_change_is_not_left() {
-    for creates_absent_children in [false, true] {
-        let behaviour = Behaviour { creates_absent_children, ..Behaviour::USUAL };
+    let marked = Behaviour::USUAL.deletion;
+    for (creates_absent_children, deletion) in
+        [(false, Deletion::AtOnce), (true, Deletion::AtOnce), (false, marked), (true, marked)]
+    {
+        let behaviour = Behaviour { creates_absent_children, deletion, ..Behaviour::USUAL };
         let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
         let two = world.ensured(&service("ns/s", &[("TCP", 80, 30080), ("UDP", 81, 30081)])).await;
         world.cluster.remove("n2");
@@ -155,7 +158,8 @@ async fn a_pool_that_is_deleted_while_the_nodes_change_is_not_left() {
         hold.release();
         let updated = update.await;
         assert!(updated.iter().all(Result::is_ok), "{creates_absent_children}: {updated:?}");
-        if creates_absent_children {
+        // One that is marked for deletion refuses the request.
+        if creates_absent_children && deletion == Deletion::AtOnce {
             assert_eq!(world.counted()[2], 2, "NSX has created it again");
         }
         announced.await;

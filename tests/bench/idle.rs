@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, LIMIT};
 use crate::subject::{Running, Subject};
 
 /// In MiB.
-const MEMORY: f64 = 15.0;
+const MEMORY: f64 = 16.0;
 /// The same with routes on NSX.
 const MEMORY_WITH_NSX: f64 = 16.0;
 const NODES: usize = 100;

@@ -5,7 +5,7 @@ use support::report::{Limit, Measure};
 use crate::Bench;
 
 /// In MB of 1,000,000 bytes.
-const SIZE: f64 = 13.0;
+const SIZE: f64 = 16.0;
 
 /// Of the file as it is.
 pub fn measure(bench: &mut Bench) {

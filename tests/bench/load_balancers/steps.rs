@@ -17,11 +17,11 @@ use crate::cluster::LIMIT;
 use crate::machines::name;
 use crate::steady::window;
 
-/// Calls for a Service that is created, beside inventories, and once.
-const CREATION: f64 = 6.0;
+/// Calls for a Service that is created, beside inventories, and once. Two of them read the realized state of what was written.
+const CREATION: f64 = 8.0;
 const ONCE: f64 = 20.0;
-/// Calls for a Service that is deleted, beside inventories.
-const DELETION: f64 = 9.0;
+/// Calls for a Service that is deleted, beside inventories. Three of them read the realized state of what was deleted.
+const DELETION: f64 = 12.0;
 /// Percent of one core while nothing changes.
 const CPU: f64 = 0.3;
 /// Seconds to the write that waited, and until all pools are right.

@@ -44,7 +44,7 @@ nightly: ## What make test leaves out: slow tests, properties and campaigns with
 	@set -e; for part in $(NIGHTLY); do $(MAKE) --no-print-directory nightly-$$part; done
 
 # The tests that tests/run.sh skips. A filter that matches no test succeeds, so the target first checks that there is one.
-NIGHTLY_TESTS = $(CARGO) test --locked --test daemon --test vcenter --test apiserver nightly::
+NIGHTLY_TESTS = $(CARGO) test --locked --test daemon --test vcenter --test apiserver --test nsx nightly::
 
 .PHONY: nightly-slow
 nightly-slow: testenv

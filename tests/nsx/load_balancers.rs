@@ -2,6 +2,7 @@
 
 mod addresses;
 mod adopted;
+mod behaviours;
 mod clusters;
 mod crash;
 mod dual_stack;

@@ -46,8 +46,8 @@ pub use crate::api_proxy::Side;
 pub use crate::fake_server::hold::Hold;
 pub use access::Sessions;
 pub use behaviour::{
-    Behaviour, Capacity, Conflict, Cursor, DeadSession, Deletion, EqualNames, HierarchicalPatch, LastCursor,
-    PendingAnswer, ResultCount,
+    BEHAVIOUR_VARIABLE, Behaviour, Capacity, Conflict, Cursor, DeadSession, Deletion, EqualNames, HierarchicalPatch,
+    LastCursor, PendingAnswer, ResultCount,
 };
 pub use managers::Balance;
 pub use model::Model;

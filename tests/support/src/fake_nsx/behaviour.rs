@@ -367,20 +367,20 @@ impl Behaviour {
 }
 
 /// The variable that names how all managers of a test process behave: a name of [`Behaviour::ALL`] or a switch.
-pub const VARIABLE: &str = "NSX_BEHAVIOUR";
+pub const BEHAVIOUR_VARIABLE: &str = "NSX_BEHAVIOUR";
 
 impl Behaviour {
-    /// How managers of this process behave unless a test says otherwise: [`Self::USUAL`] without the variable `NSX_BEHAVIOUR`.
+    /// How managers of this process behave unless a test says otherwise: [`Self::USUAL`] without [`BEHAVIOUR_VARIABLE`].
     ///
     /// # Panics
     ///
     /// When the variable names no behaviour.
     #[must_use]
     pub fn of_process() -> Self {
-        let Ok(name) = std::env::var(VARIABLE) else { return Self::USUAL };
+        let Ok(name) = std::env::var(BEHAVIOUR_VARIABLE) else { return Self::USUAL };
         let mut all = Self::ALL.into_iter().chain(Self::each());
         let found = all.find(|(one, _)| *one == name);
-        found.unwrap_or_else(|| panic!("{VARIABLE}={name}: there is no such behaviour")).1
+        found.unwrap_or_else(|| panic!("{BEHAVIOUR_VARIABLE}={name}: there is no such behaviour")).1
     }
 }
 

@@ -59,6 +59,9 @@ pub(super) struct ServiceCall<'a> {
     _busy: Option<Busy<'a>>,
 }
 
+/// The load balancers of a Service that are not as they are to be, and why.
+type Failed = Vec<(Option<IpFamily>, Error)>;
+
 /// What a call sees.
 pub(super) struct Seen {
     pub(super) judged: Judged,

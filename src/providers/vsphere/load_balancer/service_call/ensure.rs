@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
 
 use super::pools::unless_outdated;
 use super::realized::Teardown;
-use super::{Seen, ServiceCall, Steps, Target, next};
+use super::{Failed, Seen, ServiceCall, Steps, Target, next};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason};
 use crate::providers::vsphere::addresses::IpFamily;
@@ -25,9 +25,6 @@ use crate::providers::vsphere::routes::Adoption;
 
 /// How many times one call reads the usage of the load balancer service at most.
 const USAGE_READINGS: usize = 3;
-
-/// The load balancers of a Service that are not as they are to be, and why.
-pub(super) type Failed = Vec<(Option<IpFamily>, Error)>;
 
 /// What a call has done so far.
 #[derive(Default)]
@@ -76,9 +73,7 @@ impl<'a> ServiceCall<'a> {
             };
             let open = targets.iter().filter(is_open);
             let Some((target, step)) = next(open, &seen) else {
-                if progress.failed.is_empty() || self.has_news(&targets, &seen, &progress.failed) {
-                    progress.failed.extend(self.unrealized(&targets).await?);
-                }
+                self.add_unrealized(&targets, &seen, &mut progress.failed).await?;
                 return match progress.failed.is_empty() {
                     true => {
                         self.remark_addresses(&targets, &seen, &progress.unreserved);
@@ -97,9 +92,7 @@ impl<'a> ServiceCall<'a> {
                     let is_silent = error.reason() == reason::NSXUnavailable && !is_of_address;
                     progress.failed.push((target.balancer.second, error));
                     if is_silent {
-                        if self.has_news(&targets, &seen, &progress.failed) {
-                            progress.failed.extend(self.unrealized(&targets).await?);
-                        }
+                        self.add_unrealized(&targets, &seen, &mut progress.failed).await?;
                         return self.failed(&asked, &targets, &seen, progress.failed);
                     }
                 }
@@ -243,6 +236,14 @@ impl<'a> ServiceCall<'a> {
                 Ok(status(families::in_order(asked.families, addresses)))
             }
         }
+    }
+
+    /// Adds what NSX could not put into effect, before an address is reported.
+    async fn add_unrealized(&self, targets: &[Target], seen: &Seen, failed: &mut Failed) -> Result<(), Error> {
+        if failed.is_empty() || self.has_news(targets, seen, failed) {
+            failed.extend(self.unrealized(targets).await?);
+        }
+        Ok(())
     }
 
     /// Whether a load balancer is complete whose address the Service does not report.

@@ -8,8 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tracing::{debug, warn};
 
-use super::ensure::Failed;
-use super::{ServiceCall, Target};
+use super::{Failed, ServiceCall, Target};
 use crate::base::error_chain::chain;
 use crate::clients::nsx::realization::Realization;
 use crate::cloud::Error;

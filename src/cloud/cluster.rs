@@ -48,7 +48,7 @@ pub trait LiveReads: Send + Sync {
 /// Events about the cluster as a whole, for what is about no single object.
 #[async_trait]
 pub trait ClusterEvents: Send + Sync {
-    /// Records a warning with this reason. It may be lost; whoever calls logs it, too.
+    /// Records a warning with this reason. The Event may be lost, so the caller also logs the message.
     async fn warn(&self, reason: Reason, message: &str);
 }
 

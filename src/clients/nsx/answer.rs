@@ -14,7 +14,7 @@
 //! | another 4xx | the request is wrong |
 //!
 //! The first row that fits decides. NSX tells a session that has ended by the words for wrong credentials (code 403) or by
-//! those for a wrong XSRF token (98); a missing permission is 403 with code 401, a protected object 289, the licence 505.
+//! those for a wrong XSRF token (98); a missing permission is 403 with code 401, a protected object 289, the license 505.
 
 use serde_json::{Map, Value};
 

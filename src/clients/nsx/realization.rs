@@ -27,7 +27,7 @@ pub enum Realization {
 pub enum RevisionStatus {
     /// This is its state.
     Known(Realization),
-    /// This older revision is realized, or failed; nothing is known of the one that was asked for.
+    /// This older revision is realized, or failed; nothing is known of the requested revision.
     Older(i64),
     /// NSX does not say of which revision its state is.
     Unversioned,

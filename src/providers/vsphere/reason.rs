@@ -85,8 +85,8 @@ reasons! {
     LoadBalancerAdoptedAsIs,
     /// Nothing reserves the address of a load balancer, and this program cannot do it.
     AddressNotReserved,
-    /// Somebody has edited the address of a virtual server, and it stays so.
+    /// Another client has edited the address of a virtual server, and it stays so.
     LoadBalancerAddressEdited,
-    /// Somebody had edited the address of a virtual server, and it is set back.
+    /// Another client had edited the address of a virtual server, and it is set back.
     LoadBalancerAddressSetBack,
 }

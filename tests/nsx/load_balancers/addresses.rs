@@ -1,4 +1,4 @@
-//! Which address a load balancer has: one that was lost is reserved again, and one that somebody edited is set back.
+//! Which address a load balancer has: one that was lost is reserved again, and one that another client edited is set back.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -3,8 +3,10 @@
 //!
 //! Order: changes; group and persistence profile; for each port monitor, pool, address, load balancer service, virtual server;
 //! then what no longer serves a port: virtual servers, pools, monitors, persistence profiles, groups; then addresses that no
-//! virtual server has; then virtual servers whose address somebody has edited, and addresses that nothing reserves. A Service with two families has two load balancers, and both are changed before anything is created
-//! for either. Never compared: names, descriptions, whether something is enabled, algorithms, limits, weights and states of
+//! virtual server has; then virtual servers whose address another client has edited, and addresses that nothing reserves. A
+//! Service with two families has two load balancers, and both are changed before anything is created for either.
+//!
+//! Never compared: names, descriptions, whether something is enabled, algorithms, limits, weights and states of
 //! members, members of objects that this program does not know.
 //!
 //! What the Go program ignores (source ranges, affinity, health checks other than TCP connections, SNAT) is compared only where this program
@@ -148,7 +150,7 @@ pub enum Step<'a> {
         /// Its address.
         address: IpAddr,
     },
-    /// Gives a virtual server the address that is reserved for it: somebody has edited it.
+    /// Gives a virtual server the address that is reserved for it: another client has edited it.
     SetAddress {
         /// The virtual server.
         server: &'a VirtualServer,
@@ -278,7 +280,7 @@ enum Phase {
     Change,
     Create,
     Delete,
-    /// Addresses that somebody has edited or released are set back and reserved, after all that NSX may accept anyway.
+    /// Addresses that another client has edited or released are set back and reserved, after all that NSX may accept anyway.
     Address,
     /// What is in the way is reported.
     Report,

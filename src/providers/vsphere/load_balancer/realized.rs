@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// When the realized state of written objects is read, counted from the last write. After the last time the objects count as
-/// realized: NSX has not said otherwise.
+/// When the realized state of written objects is read, counted from the last write. After the last time the objects are
+/// treated as realized, because NSX has not reported an error.
 const ROLLOUT_READS: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(10), Duration::from_secs(30)];
 /// The pause after NSX has reported an error; it doubles with each further one.
@@ -149,7 +149,7 @@ impl Rollout {
         self.next = (self.failures > 0).then(|| at + pause.min(LONGEST_ERROR_PAUSE));
     }
 
-    /// The objects that NSX has not confirmed and that count as realized.
+    /// The objects that NSX has not confirmed and that are treated as realized.
     pub fn unconfirmed(&self) -> &BTreeSet<Box<str>> {
         &self.unconfirmed
     }

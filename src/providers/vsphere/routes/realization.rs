@@ -3,7 +3,7 @@
 //! A route that is new is realized when one of its realized entities says so. Of a route that was rewritten NSX may report for
 //! seconds what became of the revision before, so that the realized status is read, which names the revision
 //! (`intent_version`). Where it names none, the entities are believed once [`SETTLED`] has passed since the rewrite; where it
-//! names an older one for [`UNCONFIRMED`], the route counts as realized, and a warning says that NSX has not confirmed it.
+//! names an older one for [`UNCONFIRMED`], the route is treated as realized, and a warning says that NSX has not confirmed it.
 
 use std::time::Duration;
 

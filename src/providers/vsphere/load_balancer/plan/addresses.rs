@@ -1,5 +1,5 @@
-//! Pure: the address of a load balancer, which one is to be reserved for it, and virtual servers whose address somebody has
-//! edited or released.
+//! Pure: the address of a load balancer, which one is to be reserved for it, and virtual servers whose address another
+//! client has edited or released.
 
 use std::net::IpAddr;
 
@@ -64,8 +64,8 @@ fn is_edited(server: &VirtualServer, ours: &Objects, has_unread: bool) -> bool {
     is_known && allocations.all(|one| one.address.is_some() && one.address != server.address)
 }
 
-/// Whether the Service reports an address, and its virtual servers have others of the same family: somebody may have edited
-/// them, and what is reserved decides.
+/// Whether the Service reports an address, and its virtual servers have others of the same family: another client may have
+/// edited them, and what is reserved decides.
 pub fn is_doubtful(ingress: &[IpAddr], ours: &Objects) -> bool {
     let is_other = |address: IpAddr| {
         let of_family = |one: &&IpAddr| IpFamily::of(**one) == IpFamily::of(address);

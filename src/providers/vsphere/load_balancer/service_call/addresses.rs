@@ -1,5 +1,5 @@
-//! Which address is reserved for a load balancer, and what is said of addresses that somebody has edited or that nothing
-//! reserves.
+//! Which address is reserved for a load balancer, and which addresses are reported because another client has edited
+//! them or nothing reserves them.
 
 use std::net::IpAddr;
 

@@ -88,8 +88,8 @@ impl Gate {
                 Ok(login)
             }
             Err(error) if sessions == Sessions::End && error.kind == Kind::Rejected && self.is_in_use(credential) => {
-                // A session has just been opened with the same password, so that this is about the way to send it. Until the
-                // next login is accepted it counts as one that may have been rejected.
+                // NSX has just opened a session with the same password, so it refuses Basic authentication, not the password.
+                // The ledger keeps the request as unanswered until NSX accepts the next login.
                 self.ledger.settle(claim, Outcome::Unanswered).await;
                 Err(self.require_sessions(&error))
             }

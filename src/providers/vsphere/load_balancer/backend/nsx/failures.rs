@@ -40,7 +40,7 @@ pub(super) fn refused(doing: &str, error: &client::Error) -> Error {
     }
 }
 
-/// Somebody removed the tag with the Service.
+/// Another client removed the tag that names the Service.
 pub(super) fn unmarked(doing: &str, path: &str) -> Error {
     let message = format!(
         "{doing}: {path} has the id for it, and no tag \"service\" that names a Service; set the tag back, or delete the \

@@ -41,10 +41,7 @@ impl ServiceCall<'_> {
             match self.inventory().rollout(&self.key, self.unreported(targets).iter().map(AsRef::as_ref)) {
                 Due::Complete => return Ok(Vec::new()),
                 Due::Errors(errors, after) => return Ok(failures(targets, &errors, after)),
-                Due::Wait(after) => {
-                    let message = "NSX has not put the load balancer into effect yet".to_owned();
-                    return Err(Error::Pending { message, after });
-                }
+                Due::Wait(after) => return Err(self.wait("NSX has not put the load balancer into effect yet", after)),
                 Due::Read(paths) => {
                     let shown = self.read_effects(paths).await?;
                     self.inventory().note_rollout(&self.key, shown);
@@ -140,8 +137,7 @@ impl ServiceCall<'_> {
             match self.inventory().teardown(&self.key, expected) {
                 Due::Complete | Due::Errors(..) => return Ok(Teardown::Complete),
                 Due::Wait(after) => {
-                    let message = "NSX still serves virtual servers of the Service that were deleted".to_owned();
-                    return Err(Error::Pending { message, after });
+                    return Err(self.wait("NSX still serves virtual servers of the Service that were deleted", after));
                 }
                 Due::Read(paths) => {
                     if self.read_teardown(paths).await? == Teardown::Found {
@@ -150,6 +146,12 @@ impl ServiceCall<'_> {
                 }
             }
         }
+    }
+
+    /// Ends the sync until later. The wait may take minutes and has no Event, so the log says what for.
+    fn wait(&self, message: &str, after: Duration) -> Error {
+        debug!(service = self.key, "{message}; the next check is in {} s", after.as_secs());
+        Error::Pending { message: message.to_owned(), after }
     }
 
     async fn read_teardown(&self, paths: Vec<Box<str>>) -> Result<Teardown, Error> {

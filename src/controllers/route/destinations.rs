@@ -63,15 +63,21 @@ impl Destinations {
         self.touched.clone_from(&self.busy);
     }
 
-    /// Takes over what was planned with the listing. `nodes` are those of the plan.
-    pub(super) fn adopt(&mut self, mut plan: BTreeMap<IpNet, Changes>, nodes: &[Node]) -> Adopted {
+    /// Takes over what was planned with the listing. `nodes` are those of the plan, and `changed` names the Nodes that came,
+    /// changed or went since the last one: a route that stayed because of its Node is decided anew.
+    pub(super) fn adopt(
+        &mut self,
+        mut plan: BTreeMap<IpNet, Changes>,
+        nodes: &[Node],
+        changed: &BTreeSet<String>,
+    ) -> Adopted {
         let mut adopted =
             Adopted { is_outdated: self.touched.iter().any(|one| !self.busy.contains(one)), ..Adopted::default() };
         self.unlisted.clone_from(&self.touched);
         plan.retain(|network, _| !self.unlisted.contains(network));
         for (network, destination) in std::mem::take(&mut self.by_network) {
-            let is_kept = self.unlisted.contains(&network) || plan.get(&network) == Some(&destination.changes);
-            if is_kept {
+            let is_same = plan.get(&network) == Some(&destination.changes) && !destination.leads_to_any(changed);
+            if self.unlisted.contains(&network) || is_same {
                 // It waits for its backoff, or is worked on.
                 plan.remove(&network);
                 self.by_network.insert(network, destination);
@@ -162,6 +168,11 @@ impl Destination {
     fn waits(&self, node: &Node) -> bool {
         self.changes.creations.iter().any(|creation| creation.route.target_node == node::name(node))
     }
+
+    /// Whether a route that is to be deleted leads to one of these Nodes.
+    fn leads_to_any(&self, nodes: &BTreeSet<String>) -> bool {
+        self.changes.deletions.iter().any(|deletion| nodes.contains(&deletion.route.target_node))
+    }
 }
 
 #[cfg(test)]
@@ -192,35 +203,35 @@ mod tests {
     #[test]
     fn what_failed_waits_for_its_backoff_whatever_is_listed() {
         let mut destinations = Destinations::default();
-        assert_eq!(destinations.adopt(plan(&[0, 1]), &[]).due, [network(0), network(1)]);
+        assert_eq!(destinations.adopt(plan(&[0, 1]), &[], &BTreeSet::new()).due, [network(0), network(1)]);
         let left = destinations.begin(network(0));
         assert!(!destinations.finish(network(0), left, true));
         destinations.begin_listing();
-        assert_eq!(destinations.adopt(plan(&[0, 1]), &[]), Adopted::default(), "the same again");
+        assert_eq!(destinations.adopt(plan(&[0, 1]), &[], &BTreeSet::new()), Adopted::default(), "the same again");
         let mut changed = plan(&[0]);
         changed.insert(network(0), creation("b", 0));
         destinations.begin_listing();
         let expected = Adopted { due: vec![network(0)], settled: vec![network(1)], is_outdated: false };
-        assert_eq!(destinations.adopt(changed, &[]), expected);
+        assert_eq!(destinations.adopt(changed, &[], &BTreeSet::new()), expected);
     }
 
     #[test]
     fn a_listing_is_outdated_for_destinations_that_changed_during_it() {
         let mut destinations = Destinations::default();
-        destinations.adopt(plan(&[0, 1]), &[]);
+        destinations.adopt(plan(&[0, 1]), &[], &BTreeSet::new());
         destinations.begin(network(0));
         destinations.begin_listing();
         destinations.begin(network(1));
         assert!(!destinations.finish(network(1), Changes::default(), true), "nothing was listed yet");
         // Destination 0 is worked on still, destination 1 is done.
-        let adopted = destinations.adopt(BTreeMap::from([(network(1), creation("a", 1))]), &[]);
+        let adopted = destinations.adopt(BTreeMap::from([(network(1), creation("a", 1))]), &[], &BTreeSet::new());
         assert_eq!(adopted, Adopted { is_outdated: true, ..Adopted::default() });
         let routed = |number: u8| node("b", &[&network(number).to_string()]);
         assert_eq!(destinations.routing(&routed(0)), Routing::Pending, "what is not known is not there");
         assert!(destinations.finish(network(0), Changes::default(), true), "its state is unknown");
         assert_eq!(destinations.routing(&routed(0)), Routing::Pending);
         destinations.begin_listing();
-        assert_eq!(destinations.adopt(BTreeMap::new(), &[]), Adopted::default());
+        assert_eq!(destinations.adopt(BTreeMap::new(), &[], &BTreeSet::new()), Adopted::default());
         assert_eq!(destinations.routing(&routed(0)), Routing::Ready);
     }
 
@@ -229,7 +240,7 @@ mod tests {
         let nodes =
             [node("a", &["10.120.0.0/24", "10.120.1.0/24"]), node("b", &["10.120.2.0/24"]), node("c", &["garbage"])];
         let mut destinations = Destinations::default();
-        destinations.adopt(plan(&[0, 1]), &nodes);
+        destinations.adopt(plan(&[0, 1]), &nodes, &BTreeSet::new());
         let routing =
             |destinations: &Destinations| nodes.iter().map(|node| destinations.routing(node)).collect::<Vec<_>>();
         assert_eq!(routing(&destinations), [Routing::Pending, Routing::Ready, Routing::Failed]);
@@ -245,7 +256,7 @@ mod tests {
         }
         assert_eq!((destinations.counts(), destinations.routing(&node("d", &[]))), ((3, 0), Routing::Unwanted));
         destinations.begin_listing();
-        destinations.adopt(plan(&[0]), &nodes);
+        destinations.adopt(plan(&[0]), &nodes, &BTreeSet::new());
         let left = destinations.begin(network(0));
         assert_eq!(left, destinations.left(network(0)), "all of it, until the worker ends");
         assert!(!destinations.finish(network(0), left, false));

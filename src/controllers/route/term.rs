@@ -38,7 +38,8 @@ const ATTEMPTS: u32 = 5;
 /// The shortest pause before such an attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A route that was not deleted, because it is not this controller's or the cache is behind, is checked again after this.
+/// A route that was not deleted, because it is not this controller's or the cache is behind, is checked again after this, or with
+/// the first pass after its Node has changed.
 const KEPT_ROUTE_PAUSE: Duration = Duration::from_secs(300);
 
 /// What one leader knows. It ends with the leadership.
@@ -220,8 +221,8 @@ impl Term {
         self.metrics.syncs.inc();
         let mut progress = self.lock();
         progress.listing_failures.reset();
-        progress.nodes.plan(&pass.nodes, pass.targets);
-        let adopted = progress.destinations.adopt(pass.plan, &pass.nodes);
+        let changed = progress.nodes.plan(&pass.nodes, pass.targets);
+        let adopted = progress.destinations.adopt(pass.plan, &pass.nodes, &changed);
         if adopted.is_outdated {
             progress.schedule.change(now());
         }

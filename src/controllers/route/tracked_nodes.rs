@@ -31,6 +31,8 @@ pub(super) struct TrackedNodes {
     current: BTreeMap<String, Version>,
     /// Those of the last pass.
     planned: BTreeMap<String, Version>,
+    /// The names of those that came, changed or went since then.
+    changed: BTreeSet<String>,
     /// The Nodes without networks that a listed route leads to.
     targets: BTreeSet<String>,
 }
@@ -43,20 +45,28 @@ impl TrackedNodes {
             Some(version) => self.current.insert(name.to_owned(), version),
             None => self.current.remove(name),
         };
-        before != version
+        let has_changed = before != version;
+        if has_changed {
+            self.changed.insert(name.to_owned());
+        }
+        has_changed
     }
 
     /// Records the current versions of all Nodes.
     pub(super) fn note_all(&mut self, all: Vec<(String, Version)>) {
-        self.current.clear();
-        self.current.extend(all);
+        let before = std::mem::replace(&mut self.current, all.into_iter().collect());
+        let is_as_before = |one: &&String| before.get(*one) == self.current.get(*one);
+        let changed = before.keys().chain(self.current.keys()).filter(|one| !is_as_before(one)).cloned();
+        self.changed.extend(changed);
     }
 
-    /// Records that a pass planned with these Nodes, and listed routes to `targets`, which have no networks.
-    pub(super) fn plan(&mut self, nodes: &[Node], targets: BTreeSet<String>) {
+    /// Records that a pass planned with these Nodes, and listed routes to `targets`, which have no networks. Gives the names of
+    /// the Nodes that came, changed or went since the last time, be it for a moment.
+    pub(super) fn plan(&mut self, nodes: &[Node], targets: BTreeSet<String>) -> BTreeSet<String> {
         self.planned.clear();
         self.planned.extend(nodes.iter().map(|node| (node::name(node).to_owned(), Version::of(node))));
         self.targets = targets;
+        std::mem::take(&mut self.changed)
     }
 
     /// Whether the last pass planned with this Node as it is.
@@ -139,8 +149,14 @@ mod tests {
         let mut nodes = TrackedNodes::default();
         nodes.note_all(vec![("node-1".into(), Version::of(&before))]);
         assert!(!nodes.note("node-1", Some(Version::of(&before))));
-        nodes.plan(&[reduced(&before)], BTreeSet::from(["node-1".into()]));
+        let targets = || BTreeSet::from(["node-1".into()]);
+        assert_eq!(nodes.plan(&[reduced(&before)], targets()), targets(), "it is new");
         assert!(nodes.is_planned(&before) && !nodes.is_planned(&after) && nodes.is_target(&before));
+        nodes.note_all(vec![("node-1".into(), Version::of(&before))]);
+        assert_eq!(nodes.plan(&[reduced(&before)], targets()), BTreeSet::new());
+        assert!(nodes.note("node-2", Some(Version::of(&after))) && nodes.note("node-2", None));
+        nodes.note_all(Vec::new());
+        assert_eq!(nodes.plan(&[], targets()), BTreeSet::from(["node-1".into(), "node-2".into()]));
     }
 
     #[test]

@@ -63,6 +63,22 @@ async fn a_stale_cache_deletes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_was_here_between_two_passes_keeps_no_route() {
+    let world = World::start(watching()).await;
+    world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));
+    go_by(30).await;
+    world.remove("n");
+    // It is registered again after the plan, and right before it is read.
+    world.server.before(&Method::GET, |state| drop(state.put(Form::new("n", &[NETWORK], "10.0.1.1").json())));
+    go_by(3).await;
+    assert!(world.server.node("n").is_some(), "it was read");
+    assert_eq!(world.cloud.routes(), ["n 10.120.0.0/24 10.0.1.1"]);
+    world.remove("n");
+    go_by(30).await;
+    assert_eq!(world.cloud.routes(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_live_read_that_fails_deletes_nothing() {
     let world = World::start(watching()).await;
     world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));

@@ -97,6 +97,19 @@ async fn what_a_crash_left_of_a_service_that_stays_is_deleted() {
     }
 }
 
+/// The process ended after it had deleted the virtual servers, which lead to the group and to the persistence profile.
+#[tokio::test]
+async fn what_an_interrupted_deletion_left_goes_though_the_service_asks_for_it_no_longer() {
+    let mut world = World::start(Some(UID)).await;
+    let one = world.ensured(&restricted("ns/s")).await;
+    world.fake.next("DELETE lb-pools", Trouble::unavailable());
+    assert!(world.delete(&one).await.is_err());
+    assert_eq!(both(&world).map(|all| all.len()), [1, 1]);
+    world.restart();
+    world.delete(&open(&one)).await.unwrap();
+    assert_eq!(both(&world).map(|all| all.len()), [0, 0]);
+}
+
 #[tokio::test]
 async fn what_a_crash_left_of_a_service_that_is_gone_goes_after_two_readings() {
     let mut world = World::start(Some(UID)).await;

@@ -59,6 +59,8 @@ pub struct Wanted {
     pub reported: Option<IpAddr>,
     /// Whether an allocation may be its, and shows that only by its address, which was not read.
     pub has_unread: bool,
+    /// For a deletion: whether a former process may have left a group or a persistence profile that nothing leads to.
+    pub may_have_references: bool,
     /// Whether a load balancer that another program made follows [`Self::features`], too.
     pub adopts_fully: bool,
 }

@@ -207,6 +207,11 @@ impl Teardown {
         self.deleted.contains(path)
     }
 
+    /// Whether a virtual server is known to be deleted.
+    pub fn has_deleted(&self) -> bool {
+        !self.deleted.is_empty()
+    }
+
     /// A virtual server that another process may have deleted.
     pub fn expect(&mut self, path: &str) {
         if !self.gone.contains(path) && !self.left.contains(path) {

@@ -381,6 +381,7 @@ impl<'a> ServiceCall<'a> {
             features,
             reported: None,
             has_unread: has_unread(seen, balancer.second),
+            may_have_references: self.inventory().may_have_references(&self.key),
             adopts_fully: false,
         };
         let (layout, ours) = (self.layout.of(balancer.second), seen.judged.ours.of(balancer.second));

@@ -88,6 +88,14 @@ impl Inventory {
         self.state.lock().teardowns.get(service).is_some_and(|teardown| teardown.is_deleted(path))
     }
 
+    /// Whether a former process may have left a group or a persistence profile of this Service: this one has seen no virtual
+    /// server that would lead to it, neither in a complete load balancer nor before a deletion.
+    pub fn may_have_references(&self, service: &str) -> bool {
+        let state = self.state.lock();
+        let has_deleted = state.teardowns.get(service).is_some_and(Teardown::has_deleted);
+        !has_deleted && !state.complete.contains_key(service)
+    }
+
     /// This virtual server is in effect and does not exist: another process has deleted it.
     pub fn note_deleted_before(&self, service: &str, path: &str) {
         if let Some(teardown) = self.state.lock().teardowns.get_mut(service) {

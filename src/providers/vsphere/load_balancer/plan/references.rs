@@ -123,8 +123,8 @@ pub fn has_ranges(group: &Group, ranges: &SourceRanges) -> bool {
     group.ranges.as_ref().is_some_and(|known| ranges.are_in(known))
 }
 
-/// The next read of a deletion: what the virtual servers refer to, and, once they are gone, what an interrupted deletion may
-/// have left.
+/// The next read of a deletion: what the virtual servers refer to, and, once they are gone, what an interrupted creation or
+/// deletion may have left. The Service may have asked for it then, and not now.
 pub fn read_for_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let Objects { servers, groups, persistence_profiles, .. } = known.ours;
     if !servers.is_empty() {
@@ -133,9 +133,10 @@ pub fn read_for_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<
     let uid = wanted.service_uid.as_deref()?;
     let path = |kind, parent| format!("{parent}/{}", known.layout.id(kind, uid, None, 0));
     let is_left = |path: &String| !known.read.contains(path.as_str());
-    let group = wanted.features.source_ranges.is_some() && groups.is_empty();
+    let may_be = |is_asked_for| is_asked_for || wanted.may_have_references;
+    let group = may_be(wanted.features.source_ranges.is_some()) && groups.is_empty();
     let group = group.then(|| path(Kind::Group, GROUPS)).filter(is_left);
-    let profile = wanted.features.affinity.is_some() && persistence_profiles.is_empty();
+    let profile = may_be(wanted.features.affinity.is_some()) && persistence_profiles.is_empty();
     let profile = profile.then(|| path(Kind::PersistenceProfile, PERSISTENCE_PROFILES)).filter(is_left);
     let read = |kind| move |path| Step::Read { kind, path };
     group.map(read(Kind::Group)).or_else(|| profile.map(read(Kind::PersistenceProfile)))

@@ -39,6 +39,7 @@ fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> Wanted {
         features: Features::default(),
         reported: None,
         has_unread: false,
+        may_have_references: false,
         adopts_fully: false,
     }
 }

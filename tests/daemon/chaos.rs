@@ -24,6 +24,7 @@ use crate::judge::audit::terms;
 use crate::judge::daemons::until_looked;
 use crate::judge::results::{assert_alike, assert_untouched};
 use crate::judge::seen::Seen;
+use crate::services::story_of;
 use balanced::is_lasting;
 use script::{Action, Script, Step};
 use world::World;
@@ -205,7 +206,8 @@ fn told(world: &World, script: &Script) {
     let unused = world.balanced.unused(&world.site.nsx);
     let terms = terms(&world.audit, world.cluster.pool()).len();
     println!("{terms} terms; {} groups and persistence profiles wait for their list", unused.len());
-    assert!(unused.len() <= terms, "{unused:#?}");
+    let stories = || unused.iter().map(|path| story_of(&world.site.nsx, path)).collect::<Vec<_>>().join("\n");
+    assert!(unused.len() <= terms, "{unused:#?}\n{}", stories());
     println!("writes to routes: {}; load balancers: {:?}", world.watch.writes, world.balanced.rules.seen);
     let seen = world.balanced.rules.seen;
     assert!(seen.created >= SERVICES && seen.deleted > 0 && seen.members >= SERVICES, "too little happened: {seen:?}");

@@ -1,6 +1,7 @@
 //! What has become of an intent on the network.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -28,10 +29,13 @@ pub enum RevisionStatus {
     /// This is its state.
     Known(Realization),
     /// This older revision is realized, or failed; nothing is known of the requested revision.
-    Older(i64),
-    /// NSX does not say of which revision its state is.
-    Unversioned,
+    Older(i64, Realization),
+    /// NSX does not say of which revision this state is.
+    Unversioned(Realization),
 }
+
+/// How long after a rewrite the state may be that of the revision before, where NSX names no revision.
+pub const SETTLED: Duration = Duration::from_secs(3);
 
 /// What has become of a reservation of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +65,8 @@ impl Client {
         self.realized(path, operation, Error::says_absent).await.map(|rows| judge(&rows))
     }
 
-    /// What has become of this revision of the object of this path. The alarm of a failure takes one call more.
+    /// What has become of this revision of the object of this path. The alarm of a failure takes one call more, as does a state
+    /// without a revision.
     ///
     /// # Errors
     /// See [`Kind`]. An answer that says that there is nothing yet is no error, nor is a status that this account may not read.
@@ -73,22 +78,27 @@ impl Client {
     ) -> Result<RevisionStatus, Error> {
         let query = [("intent_path", path)];
         let call = Call::get("/infra/realized-state/status", operation, Priority::Urgent);
-        let answer = match self.object(Call { query: &query, ..call }).await {
-            Err(error) if matches!(error.kind, Kind::NotFound | Kind::MissingReference(_) | Kind::NoPermission) => {
-                return Ok(RevisionStatus::Unversioned);
-            }
-            other => other?,
+        let status = match self.object(Call { query: &query, ..call }).await {
+            Err(error) if matches!(error.kind, Kind::NotFound | Kind::MissingReference(_) | Kind::NoPermission) => None,
+            other => judge_revision(&other?, revision),
         };
-        match judge_revision(&answer, revision) {
-            RevisionStatus::Known(Realization::Failed(_)) => {
-                let alarm = match self.realization(path, "realized-entities.list").await? {
-                    Realization::Failed(alarm) => alarm,
-                    Realization::Realized | Realization::Pending => String::new(),
-                };
-                Ok(RevisionStatus::Known(Realization::Failed(alarm)))
+        let entities = async || self.realization(path, "realized-entities.list").await;
+        let alarm = async || {
+            Ok(match entities().await? {
+                Realization::Failed(alarm) => alarm,
+                Realization::Realized | Realization::Pending => String::new(),
+            })
+        };
+        Ok(match status {
+            None => RevisionStatus::Unversioned(entities().await?),
+            Some(RevisionStatus::Known(Realization::Failed(_))) => {
+                RevisionStatus::Known(Realization::Failed(alarm().await?))
             }
-            status => Ok(status),
-        }
+            Some(RevisionStatus::Older(older, Realization::Failed(_))) => {
+                RevisionStatus::Older(older, Realization::Failed(alarm().await?))
+            }
+            Some(status) => status,
+        })
     }
 
     /// Which address is reserved by the allocation of this path.
@@ -171,18 +181,19 @@ fn judge(rows: &[Map<String, Value>]) -> Realization {
     }
 }
 
-/// The state of this revision; an alarm is not part of the answer. The version is the highest one of all realized entities.
-fn judge_revision(status: &Object, revision: i64) -> RevisionStatus {
+/// The state of this revision, unless no revision is named; an alarm is not part of the answer. The version is the highest one
+/// of all realized entities.
+fn judge_revision(status: &Object, revision: i64) -> Option<RevisionStatus> {
     let realization = match status.text("publish_status") {
         "REALIZED" => Realization::Realized,
         "ERROR" => Realization::Failed(String::new()),
-        _ => return RevisionStatus::Known(Realization::Pending),
+        _ => return Some(RevisionStatus::Known(Realization::Pending)),
     };
-    match status.text("intent_version").parse::<i64>() {
-        Ok(version) if version < revision => RevisionStatus::Older(version),
-        Ok(_) => RevisionStatus::Known(realization),
-        Err(_) => RevisionStatus::Unversioned,
-    }
+    let version = status.text("intent_version").parse::<i64>().ok()?;
+    Some(match version < revision {
+        true => RevisionStatus::Older(version, realization),
+        false => RevisionStatus::Known(realization),
+    })
 }
 
 /// An object may have several realized entities: an error of one decides before what is realized.
@@ -246,21 +257,20 @@ mod tests {
 
     #[test]
     fn a_state_is_that_of_the_revision_that_it_names() {
-        let (realized, failed) = (Realization::Realized, Realization::Failed(String::new()));
+        let (realized, failed) = (|| Realization::Realized, || Realization::Failed(String::new()));
+        let (known, older) =
+            (|realization| Some(RevisionStatus::Known(realization)), |of, it| Some(RevisionStatus::Older(of, it)));
         for (status, expected) in [
-            (json!({"publish_status": "REALIZED", "intent_version": "3"}), RevisionStatus::Known(realized.clone())),
-            (json!({"publish_status": "REALIZED", "intent_version": "10"}), RevisionStatus::Known(realized)),
-            (json!({"publish_status": "REALIZED", "intent_version": "2"}), RevisionStatus::Older(2)),
-            (json!({"publish_status": "ERROR", "intent_version": "2"}), RevisionStatus::Older(2)),
-            (json!({"publish_status": "ERROR", "intent_version": "3"}), RevisionStatus::Known(failed)),
-            (
-                json!({"publish_status": "UNREALIZED", "intent_version": "3"}),
-                RevisionStatus::Known(Realization::Pending),
-            ),
-            (json!({"publish_status": "UNAVAILABLE"}), RevisionStatus::Known(Realization::Pending)),
-            (json!({"publish_status": "REALIZED"}), RevisionStatus::Unversioned),
-            (json!({"publish_status": "REALIZED", "intent_version": "a"}), RevisionStatus::Unversioned),
-            (json!({}), RevisionStatus::Known(Realization::Pending)),
+            (json!({"publish_status": "REALIZED", "intent_version": "3"}), known(realized())),
+            (json!({"publish_status": "REALIZED", "intent_version": "10"}), known(realized())),
+            (json!({"publish_status": "REALIZED", "intent_version": "2"}), older(2, realized())),
+            (json!({"publish_status": "ERROR", "intent_version": "2"}), older(2, failed())),
+            (json!({"publish_status": "ERROR", "intent_version": "3"}), known(failed())),
+            (json!({"publish_status": "UNREALIZED", "intent_version": "3"}), known(Realization::Pending)),
+            (json!({"publish_status": "UNAVAILABLE"}), known(Realization::Pending)),
+            (json!({"publish_status": "REALIZED"}), None),
+            (json!({"publish_status": "REALIZED", "intent_version": "a"}), None),
+            (json!({}), known(Realization::Pending)),
         ] {
             let object = Object(serde_json::from_value(status.clone()).unwrap());
             assert_eq!(judge_revision(&object, 3), expected, "{status}");

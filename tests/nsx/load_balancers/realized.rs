@@ -242,6 +242,43 @@ async fn a_load_balancer_that_nsx_cannot_put_into_effect_gives_no_address_and_ta
     assert_eq!(addresses(&world.ensure(&moved).await.unwrap()).len(), 1);
 }
 
+/// NSX reports what became of the revision before until the new one is realized, or fails.
+#[tokio::test]
+async fn a_changed_virtual_server_is_judged_by_its_new_revision() {
+    for shows_intent_version in [true, false] {
+        let behaviour = Behaviour { shows_intent_version, ..Behaviour::USUAL };
+        let world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
+        let one = world.ensured(&one()).await;
+        let failing = Realization::Error(SECOND * 2, 23_501, "the edge node has no room".to_owned());
+        world.fake.set_realization("lb-virtual-servers", failing);
+        let moved = with_status(
+            service("ns/s", &[("TCP", 80, 30090)]),
+            one.status.as_ref().and_then(|status| status.load_balancer.clone()).unwrap(),
+        );
+        let refused = world.ensure(&moved).await.expect_err("the old revision is in effect");
+        assert!(refused.to_string().contains("no room"), "{shows_intent_version}: {refused}");
+    }
+}
+
+/// NSX may number revisions otherwise, so that nothing waits longer than for an object that it says nothing about.
+#[tokio::test]
+async fn a_change_that_nsx_does_not_confirm_ends_with_a_remark() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&one()).await;
+    world.fake.set_realization("lb-virtual-servers", Realization::Never);
+    let moved = with_status(
+        service("ns/s", &[("TCP", 80, 30090)]),
+        one.status.as_ref().and_then(|status| status.load_balancer.clone()).unwrap(),
+    );
+    world.sent();
+    let status = world.ensure(&moved).await.unwrap();
+    assert_eq!(addresses(&status).len(), 1);
+    let reads = world.sent().iter().filter(|one| *one == "GET realized-status").count();
+    assert_eq!(reads, 4, "after 1, 3, 10 and 30 s");
+    let (reason, _) = world.balancers.remark(&moved).expect("a remark");
+    assert_eq!(reason.to_string(), "LoadBalancerNotConfirmed");
+}
+
 #[tokio::test]
 async fn an_address_is_given_after_thirty_seconds_with_a_remark() {
     for is_denied in [false, true] {

@@ -94,6 +94,22 @@ async fn a_rewrite_that_nsx_does_not_confirm_is_no_success_for_30_seconds() {
     assert!(world.plan().await.is_empty());
 }
 
+/// NSX names revisions otherwise, or says nothing of the new one: the only state that it reports is a failure.
+#[tokio::test]
+async fn an_error_of_an_older_revision_is_no_success_after_30_seconds_either() {
+    let world = readdressed(Behaviour::USUAL).await;
+    let alarm = Realization::Error(Duration::ZERO, 4711, "no such next hop".to_owned());
+    world.fake.set_realization("static-routes", alarm);
+    let older = |_: &str| r#"{"publish_status": "ERROR", "intent_version": "0"}"#.to_owned();
+    world.fake.every("GET realized-status", Trouble::Rewrite(older));
+    let mut errors = Vec::new();
+    for _ in 0..4 {
+        errors.push(world.create().await.unwrap_err().to_string());
+    }
+    assert!(!errors[0].contains("4711"), "the new revision may be realized yet: {}", errors[0]);
+    assert!(errors[3].contains("code 4711: no such next hop"), "{}", errors[3]);
+}
+
 #[tokio::test]
 async fn a_rewrite_that_fails_ends_with_the_alarm_of_its_revision() {
     let world = readdressed(Behaviour::USUAL).await;

@@ -16,7 +16,7 @@ use super::members::Member;
 use super::objects::{Allocation, LbService, Marks};
 use super::plan::Step;
 use crate::clients::nsx::Object;
-use crate::clients::nsx::realization::{Realization, Reservation};
+use crate::clients::nsx::realization::{Reservation, RevisionStatus};
 use crate::cloud::{Error, WritePermit};
 use crate::providers::vsphere::addresses::IpFamily;
 
@@ -240,11 +240,11 @@ pub trait Backend: Send + Sync {
     /// Why that could not be read.
     async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error>;
 
-    /// How far an object that was written has come.
+    /// How far an object that was written has come. Of one that existed before, this revision is meant.
     ///
     /// # Errors
     /// Why that could not be read.
-    async fn realization(&self, path: &str) -> Result<Realization, Error>;
+    async fn realization(&self, path: &str, revision: Option<i64>) -> Result<RevisionStatus, Error>;
 
     /// Whether an object that was deleted is still in effect.
     ///

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use crate::clients::nsx::realization::{Realization, RevisionStatus, SETTLED};
+
 /// When the realized state of written objects is read, counted from the last write. After the last time the objects are
 /// treated as realized, because NSX has not reported an error.
 const ROLLOUT_READS: [Duration; 4] =
@@ -47,6 +49,29 @@ pub enum Effect {
     Unreadable,
 }
 
+impl Effect {
+    /// What a status of the revision that was written shows at this age of the write. One of an older revision decides only
+    /// with the last read, and only if that failed: NSX may number revisions otherwise.
+    pub fn of(status: RevisionStatus, age: Duration) -> Self {
+        let realization = match status {
+            RevisionStatus::Known(realization) => realization,
+            RevisionStatus::Unversioned(realization) if age >= SETTLED => realization,
+            RevisionStatus::Older(_, failed @ Realization::Failed(_)) if is_last_read(age) => failed,
+            RevisionStatus::Unversioned(_) | RevisionStatus::Older(..) => Realization::Pending,
+        };
+        match realization {
+            Realization::Realized => Self::Realized,
+            Realization::Pending => Self::Open,
+            Realization::Failed(alarm) => Self::Error(alarm),
+        }
+    }
+}
+
+/// Whether the read at this age of the last write is the last one of [`ROLLOUT_READS`].
+fn is_last_read(age: Duration) -> bool {
+    ROLLOUT_READS.iter().all(|after| *after <= age)
+}
+
 /// Objects of a Service that were written and that NSX may not have put into effect.
 #[derive(Clone, Debug)]
 pub struct Rollout {
@@ -55,6 +80,8 @@ pub struct Rollout {
     /// How many of [`ROLLOUT_READS`] are over.
     reads: usize,
     open: BTreeSet<Box<str>>,
+    /// The revisions of those that existed before.
+    revisions: BTreeMap<Box<str>, i64>,
     errors: BTreeMap<Box<str>, String>,
     /// How many reads in a row have shown an error, and when the next one is.
     failures: u32,
@@ -71,6 +98,7 @@ impl Rollout {
             since: at,
             reads: 0,
             open: BTreeSet::new(),
+            revisions: BTreeMap::new(),
             errors: BTreeMap::new(),
             failures: 0,
             next: None,
@@ -79,10 +107,11 @@ impl Rollout {
         }
     }
 
-    /// An object was written.
-    pub fn written(&mut self, path: &str, at: Instant) {
+    /// An object was written; one that existed before has this revision now.
+    pub fn written(&mut self, path: &str, revision: Option<i64>, at: Instant) {
         self.removed(path);
         self.open.insert(path.into());
+        self.revisions.extend(revision.map(|revision| (path.into(), revision)));
         (self.since, self.reads, self.failures, self.next) = (at, 0, 0, None);
     }
 
@@ -99,6 +128,17 @@ impl Rollout {
             paths.remove(path);
         }
         self.errors.remove(path);
+        self.revisions.remove(path);
+    }
+
+    /// The revision of an object that is to be in effect, if it existed before it was written.
+    pub fn revision(&self, path: &str) -> Option<i64> {
+        self.revisions.get(path).copied()
+    }
+
+    /// The time since the last write.
+    pub fn age(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.since)
     }
 
     /// What follows at this moment.
@@ -123,9 +163,9 @@ impl Rollout {
 
     /// Notes what a read has shown of the objects that were open.
     pub fn note(&mut self, shown: BTreeMap<Box<str>, Effect>, at: Instant) {
-        let age = at.saturating_duration_since(self.since);
+        let age = self.age(at);
         self.reads = ROLLOUT_READS.iter().filter(|after| **after <= age).count();
-        let is_last = self.reads == ROLLOUT_READS.len();
+        let is_last = is_last_read(age);
         for (path, effect) in shown.into_iter().filter(|(path, _)| self.open.contains(path)).collect::<Vec<_>>() {
             self.errors.remove(&path);
             match effect {

@@ -361,9 +361,12 @@ impl<'a> ServiceCall<'a> {
     fn note_effect(&self, step: &Step<'_>, change: &Change) {
         match (step, change) {
             (
-                Step::CreateLbService | Step::CreateServer { .. } | Step::ChangeServer { .. } | Step::SetAddress { .. },
+                Step::CreateLbService | Step::CreateServer { .. },
                 Change::Entered(Kind::LbService | Kind::VirtualServer, object),
-            ) => self.inventory().note_written(&self.key, object.path()),
+            ) => self.inventory().note_written(&self.key, object.path(), None),
+            (Step::ChangeServer { .. } | Step::SetAddress { .. }, Change::Entered(Kind::VirtualServer, object)) => {
+                self.inventory().note_written(&self.key, object.path(), object.revision())
+            }
             (step, Change::Gone(path)) if step.is_deletion() => self.inventory().note_deleted(&self.key, path),
             _ => {}
         }

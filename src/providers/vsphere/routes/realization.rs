@@ -3,7 +3,8 @@
 //! A route that is new is realized when one of its realized entities says so. Of a route that was rewritten NSX may report for
 //! seconds what became of the revision before, so that the realized status is read, which names the revision
 //! (`intent_version`). Where it names none, the entities are believed once [`SETTLED`] has passed since the rewrite; where it
-//! names an older one for [`UNCONFIRMED`], the route is treated as realized, and a warning says that NSX has not confirmed it.
+//! names an older one for [`UNCONFIRMED`], the route is as that is: if it is realized, a warning says that NSX has not confirmed
+//! the new one.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use super::{LastWrite, Routes};
-use crate::clients::nsx::realization::{Realization, RevisionStatus};
+use crate::clients::nsx::realization::{Realization, RevisionStatus, SETTLED};
 use crate::cloud::Error;
 use crate::providers::vsphere::nsx::failed;
 use crate::providers::vsphere::reason;
@@ -22,9 +23,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long it is waited for, as in the Go program.
 const LIMIT: Duration = Duration::from_secs(10);
-
-/// How long after a rewrite the state may be that of the revision before, where NSX names no revision.
-const SETTLED: Duration = Duration::from_secs(3);
 
 /// How long after a rewrite an older revision is taken for the new one: NSX may number them otherwise.
 const UNCONFIRMED: Duration = Duration::from_secs(30);
@@ -68,11 +66,13 @@ impl Routes {
         doing: &str,
     ) -> Result<Realization, Error> {
         let path = self.path(id);
+        let is_unconfirmed = last_write.at.elapsed() >= UNCONFIRMED;
         if let Some(wanted) = *revision {
             let status = self.client.revision_status(&path, wanted, "realized-status.get").await;
             match status.map_err(|error| failed(doing, None, &error))? {
                 RevisionStatus::Known(realization) => return Ok(realization),
-                RevisionStatus::Older(older) if last_write.at.elapsed() >= UNCONFIRMED => {
+                RevisionStatus::Older(_, failed @ Realization::Failed(_)) if is_unconfirmed => return Ok(failed),
+                RevisionStatus::Older(older, _) if is_unconfirmed => {
                     let waited = UNCONFIRMED.as_secs();
                     warn!(
                         route = id,
@@ -81,13 +81,21 @@ impl Routes {
                     );
                     return Ok(Realization::Realized);
                 }
-                RevisionStatus::Older(_) => return Ok(Realization::Pending),
-                RevisionStatus::Unversioned => *revision = None,
+                RevisionStatus::Older(..) => return Ok(Realization::Pending),
+                RevisionStatus::Unversioned(realization) => {
+                    *revision = None;
+                    return Ok(settled(realization, last_write));
+                }
             }
         }
         let realization = self.client.realization(&path, "realized-entities.list").await;
         let realization = realization.map_err(|error| failed(doing, None, &error))?;
-        let is_settled = !last_write.is_rewrite || last_write.at.elapsed() >= SETTLED;
-        Ok(if is_settled { realization } else { Realization::Pending })
+        Ok(settled(realization, last_write))
     }
+}
+
+/// A state that names no revision may be that of the revision before.
+fn settled(realization: Realization, last_write: LastWrite) -> Realization {
+    let is_settled = !last_write.is_rewrite || last_write.at.elapsed() >= SETTLED;
+    if is_settled { realization } else { Realization::Pending }
 }

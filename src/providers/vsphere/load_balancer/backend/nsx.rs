@@ -20,7 +20,7 @@ use self::decode::{advertises_addresses, usage_of};
 use self::failures::{failed, is_missing, no_address, not_listed, obstructed, part_of, refused, unmarked};
 use super::{Backend, Change, Configured, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Suitability, Usage};
 use crate::clients::http::Permit;
-use crate::clients::nsx::realization::{Realization, Reservation};
+use crate::clients::nsx::realization::{Reservation, RevisionStatus};
 use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
 use crate::cloud::{Error, WritePermit};
 use crate::providers::vsphere::addresses::IpFamily;
@@ -517,9 +517,12 @@ impl Backend for Nsx {
         reservation.map_err(|error| failed(&format!("read the address of {path}"), None, &error))
     }
 
-    async fn realization(&self, path: &str) -> Result<Realization, Error> {
-        let realization = self.client.realization(path, "realized-entities.list").await;
-        realization.map_err(|error| failed(&format!("read the realized state of {path}"), None, &error))
+    async fn realization(&self, path: &str, revision: Option<i64>) -> Result<RevisionStatus, Error> {
+        let status = match revision {
+            Some(revision) => self.client.revision_status(path, revision, "realized-status.get").await,
+            None => self.client.realization(path, "realized-entities.list").await.map(RevisionStatus::Known),
+        };
+        status.map_err(|error| failed(&format!("read the realized state of {path}"), None, &error))
     }
 
     async fn is_in_effect(&self, path: &str) -> Result<bool, Error> {

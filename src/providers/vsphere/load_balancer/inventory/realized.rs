@@ -1,6 +1,7 @@
 //! What was written or deleted for each Service and what NSX has made of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -9,11 +10,17 @@ use crate::providers::vsphere::load_balancer::layout::{LB_SERVICES, SERVERS};
 use crate::providers::vsphere::load_balancer::realized::{Due, Effect, Rollout, Teardown};
 
 impl Inventory {
-    /// A virtual server of this Service, or the load balancer service for it, was written.
-    pub fn note_written(&self, service: &str, path: &str) {
+    /// A virtual server of this Service, or the load balancer service for it, was written. One that existed before has this
+    /// revision now.
+    pub fn note_written(&self, service: &str, path: &str, revision: Option<i64>) {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
-        state.rollouts.entry(service.into()).or_insert_with(|| Rollout::new(now)).written(path, now);
+        state.rollouts.entry(service.into()).or_insert_with(|| Rollout::new(now)).written(path, revision, now);
+    }
+
+    /// The revision that is to be in effect, of an object that existed before it was written for this Service.
+    pub fn revision(&self, service: &str, path: &str) -> Option<i64> {
+        self.state.lock().rollouts.get(service)?.revision(path)
     }
 
     /// An object of this Service was deleted.
@@ -41,6 +48,12 @@ impl Inventory {
             unreported.for_each(|path| rollout.expect(path));
         }
         state.rollouts.get(service).map_or(Due::Complete, |rollout| rollout.due(now))
+    }
+
+    /// The time since the last write for this Service.
+    pub fn rollout_age(&self, service: &str) -> Duration {
+        let now = Instant::now().into_std();
+        self.state.lock().rollouts.get(service).map(|rollout| rollout.age(now)).unwrap_or_default()
     }
 
     /// Notes what a read has shown of the objects that were written for this Service.
@@ -121,7 +134,7 @@ impl Inventory {
 
     /// When a deletion of this Service that is refused, because something refers to the object, is tried again; none if
     /// nothing was deleted lately that may refer to it until its purge.
-    pub fn until_purge(&self, service: &str) -> Option<std::time::Duration> {
+    pub fn until_purge(&self, service: &str) -> Option<Duration> {
         self.state.lock().teardowns.get(service)?.until_purge(Instant::now().into_std())
     }
 }

@@ -22,7 +22,7 @@ fn written_objects_are_read_four_times_within_thirty_seconds() {
     let began = Instant::now();
     let mut rollout = Rollout::new(began);
     assert_eq!(rollout.due(began), Due::Complete);
-    rollout.written(SERVER, began);
+    rollout.written(SERVER, None, began);
     for (seconds, pause) in [(1, 2), (3, 7), (10, 20)] {
         assert_eq!(rollout.due(after(began, seconds)), read(&[SERVER]));
         rollout.note(shown(&[(SERVER, Effect::Open)]), after(began, seconds));
@@ -34,16 +34,47 @@ fn written_objects_are_read_four_times_within_thirty_seconds() {
     assert_eq!(rollout.unconfirmed().iter().map(AsRef::as_ref).collect::<Vec<&str>>(), [SERVER]);
     rollout.expect(SERVER);
     assert_eq!(rollout.due(after(began, 31)), Due::Complete, "it is not read again");
-    rollout.written(SERVER, after(began, 40));
+    rollout.written(SERVER, None, after(began, 40));
     assert_eq!(rollout.due(after(began, 40)), Due::Wait(Duration::from_secs(1)), "before the next write");
     assert!(rollout.unconfirmed().is_empty());
+}
+
+#[test]
+fn a_rewritten_object_is_judged_by_its_revision() {
+    let failed = || Realization::Failed("x".to_owned());
+    let error = || Effect::Error("x".to_owned());
+    let unversioned = RevisionStatus::Unversioned;
+    for (status, seconds, expected) in [
+        (RevisionStatus::Known(Realization::Realized), 1, Effect::Realized),
+        (RevisionStatus::Known(Realization::Pending), 30, Effect::Open),
+        (RevisionStatus::Known(failed()), 1, error()),
+        (RevisionStatus::Older(2, Realization::Realized), 10, Effect::Open),
+        (RevisionStatus::Older(2, Realization::Realized), 30, Effect::Open),
+        (RevisionStatus::Older(2, failed()), 10, Effect::Open),
+        (RevisionStatus::Older(2, failed()), 30, error()),
+        (unversioned(Realization::Realized), 2, Effect::Open),
+        (unversioned(Realization::Realized), 3, Effect::Realized),
+        (unversioned(failed()), 2, Effect::Open),
+        (unversioned(failed()), 3, error()),
+    ] {
+        assert_eq!(Effect::of(status.clone(), Duration::from_secs(seconds)), expected, "{status:?} after {seconds} s");
+    }
+    let began = Instant::now();
+    let mut rollout = Rollout::new(began);
+    rollout.written(SERVER, Some(3), began);
+    rollout.written(OTHER, None, began);
+    assert_eq!((rollout.revision(SERVER), rollout.revision(OTHER)), (Some(3), None));
+    rollout.written(SERVER, Some(4), began);
+    assert_eq!(rollout.revision(SERVER), Some(4));
+    rollout.removed(SERVER);
+    assert_eq!((rollout.revision(SERVER), rollout.age(after(began, 7)).as_secs()), (None, 7));
 }
 
 #[test]
 fn a_realized_object_is_not_read_again() {
     let began = Instant::now();
     let mut rollout = Rollout::new(began);
-    [SERVER, OTHER].iter().for_each(|path| rollout.written(path, began));
+    [SERVER, OTHER].iter().for_each(|path| rollout.written(path, None, began));
     rollout.note(shown(&[(SERVER, Effect::Realized), (OTHER, Effect::Open)]), after(began, 1));
     rollout.expect(SERVER);
     assert_eq!(rollout.due(after(began, 3)), read(&[OTHER]));
@@ -57,7 +88,7 @@ fn a_realized_object_is_not_read_again() {
 fn an_error_is_read_again_with_pauses_up_to_five_minutes() {
     let began = Instant::now();
     let mut rollout = Rollout::new(began);
-    rollout.written(SERVER, began);
+    rollout.written(SERVER, None, began);
     let (mut now, mut pauses) = (after(began, 1), Vec::new());
     for _ in 0..7 {
         rollout.note(shown(&[(SERVER, Effect::Error("no edge cluster".to_owned()))]), now);
@@ -121,7 +152,7 @@ fn what_another_process_may_have_deleted_is_read_at_once_and_once() {
 fn an_error_of_one_object_is_reported_when_the_others_are_decided() {
     let began = Instant::now();
     let mut rollout = Rollout::new(began);
-    [SERVER, OTHER].iter().for_each(|path| rollout.written(path, began));
+    [SERVER, OTHER].iter().for_each(|path| rollout.written(path, None, began));
     let failed = || (SERVER, Effect::Error("no".to_owned()));
     rollout.note(shown(&[failed(), (OTHER, Effect::Open)]), after(began, 1));
     assert_eq!(
@@ -134,6 +165,6 @@ fn an_error_of_one_object_is_reported_when_the_others_are_decided() {
     let errors = BTreeMap::from([(SERVER.into(), "no".to_owned())]);
     assert_eq!(rollout.due(after(began, 10)), Due::Errors(errors, FIRST_ERROR_PAUSE));
     // What NSX said of what was there before says nothing of what is written now.
-    rollout.written(SERVER, after(began, 12));
+    rollout.written(SERVER, None, after(began, 12));
     assert_eq!(rollout.due(after(began, 12)), Due::Wait(Duration::from_secs(1)));
 }

@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 
 use super::{Failed, ServiceCall, Target};
 use crate::base::error_chain::chain;
-use crate::clients::nsx::realization::Realization;
+use crate::clients::nsx::realization::RevisionStatus;
 use crate::cloud::Error;
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::load_balancer::layout::{Kind, SERVERS};
@@ -95,15 +95,15 @@ impl ServiceCall<'_> {
 
     async fn read_effects(&self, paths: Vec<Box<str>>) -> Result<BTreeMap<Box<str>, Effect>, Error> {
         let read = async |path: Box<str>| {
-            let realization = self.of.backend.realization(&path).await;
-            (path, realization)
+            let revision = self.inventory().revision(&self.key, &path);
+            let status = self.of.backend.realization(&path, revision).await;
+            (path, status)
         };
         let all: Vec<_> = futures::stream::iter(paths).map(read).buffer_unordered(AT_ONCE).collect().await;
-        let effect = |(path, realization): (Box<str>, Result<Realization, Error>)| {
-            let effect = match realization {
-                Ok(Realization::Realized) => Effect::Realized,
-                Ok(Realization::Pending) => Effect::Open,
-                Ok(Realization::Failed(alarm)) => Effect::Error(alarm),
+        let age = self.inventory().rollout_age(&self.key);
+        let effect = |(path, status): (Box<str>, Result<RevisionStatus, Error>)| {
+            let effect = match status {
+                Ok(status) => Effect::of(status, age),
                 Err(Error::NotLeader) => return Err(Error::NotLeader),
                 Err(error) if error.reason() == reason::NSXNoPermission => Effect::Unreadable,
                 Err(error) => {

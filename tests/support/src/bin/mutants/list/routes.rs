@@ -60,7 +60,13 @@ fn of_provider() -> Vec<Mutant> {
         Mutant::new(
             "routes-realization-never-confirmed",
             REALIZATION,
-            ("last_write.at.elapsed() >= UNCONFIRMED =>", "last_write.at.elapsed() >= SETTLED =>"),
+            ("last_write.at.elapsed() >= UNCONFIRMED;", "last_write.at.elapsed() >= SETTLED;"),
+            NSX,
+        ),
+        Mutant::new(
+            "routes-realization-older-error",
+            REALIZATION,
+            ("failed @ Realization::Failed(_)) if is_unconfirmed", "failed @ Realization::Failed(_)) if false"),
             NSX,
         ),
         Mutant::new(

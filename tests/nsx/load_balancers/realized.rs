@@ -180,6 +180,34 @@ async fn objects_that_a_deleted_one_still_refers_to_are_deleted_after_the_purge(
     }
 }
 
+/// The process ends after it has deleted the virtual server: the next one does not know what refers to the pool.
+#[tokio::test]
+async fn the_next_leader_waits_for_the_purge_of_what_the_former_one_has_deleted() {
+    let behaviour = Behaviour { marked_objects_refer: true, ..marked(2, 300) };
+    let mut world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
+    let one = world.ensured(&one()).await;
+    world.fake.next("DELETE lb-pools", Trouble::unavailable());
+    assert!(world.try_delete(&one).await.is_err());
+    world.restart();
+    world.delete(&one).await.unwrap();
+    assert_eq!(world.counted()[1..], [0; 4]);
+}
+
+/// What refers to the pool is there, and no list shows it.
+#[tokio::test]
+async fn a_new_leader_reports_a_pool_in_use_once_no_deleted_object_can_be_the_reason() {
+    let mut world = World::start(Some(UID)).await;
+    let one = world.ensured(&one()).await;
+    world.fake.next("DELETE lb-pools", Trouble::unavailable());
+    assert!(world.try_delete(&one).await.is_err());
+    world.restart();
+    world.fake.every("DELETE lb-pools", Trouble::error(400, Some(500_030)));
+    let began = tokio::time::Instant::now();
+    assert_eq!(word(&world.delete(&one).await.unwrap_err()), "NSXRefused");
+    let elapsed = began.elapsed().as_secs();
+    assert!((350..400).contains(&elapsed), "{elapsed} s");
+}
+
 #[tokio::test]
 async fn a_second_delete_of_a_marked_object_is_a_success() {
     let behaviour = Behaviour { refuses_second_delete: true, ..Behaviour::USUAL };

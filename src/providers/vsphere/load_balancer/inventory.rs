@@ -89,6 +89,8 @@ struct State {
     epoch: u64,
     contents: Contents,
     names: Names,
+    /// When the first call of this term began.
+    term_began: Option<Instant>,
     /// How many readings were completed.
     readings: u64,
     /// When the last completed one began.
@@ -307,6 +309,7 @@ impl Inventory {
             None if is_new => state.permit = Some(permit.clone()),
             Some(_) | None => self.reset(&mut state, Some(permit.clone())),
         }
+        state.term_began = Some(Instant::now());
         // The readings end with this term from now on.
         self.wake.notify_one();
     }

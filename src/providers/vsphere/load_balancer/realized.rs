@@ -293,10 +293,15 @@ impl Teardown {
     /// When a deletion that is refused, because something refers to the object, is tried again; none if nothing was
     /// deleted lately that may be what refers to it.
     pub fn until_purge(&self, at: Instant) -> Option<Duration> {
-        let age = at.saturating_duration_since(self.last_deletion?);
-        let pause = if age < FIRST_TEARDOWN_READS { FIRST_TEARDOWN_PAUSE } else { TEARDOWN_PAUSE };
-        (age < PURGE_LIMIT).then_some(pause)
+        until_purge(self.last_deletion?, at)
     }
+}
+
+/// The pause before the next attempt to delete what an object refers to that was deleted then; none once that is purged.
+pub fn until_purge(deleted: Instant, at: Instant) -> Option<Duration> {
+    let age = at.saturating_duration_since(deleted);
+    let pause = if age < FIRST_TEARDOWN_READS { FIRST_TEARDOWN_PAUSE } else { TEARDOWN_PAUSE };
+    (age < PURGE_LIMIT).then_some(pause)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::Inventory;
 use crate::providers::vsphere::load_balancer::layout::{LB_SERVICES, SERVERS};
-use crate::providers::vsphere::load_balancer::realized::{Due, Effect, Rollout, Teardown};
+use crate::providers::vsphere::load_balancer::realized::{Due, Effect, Rollout, Teardown, until_purge};
 
 impl Inventory {
     /// A virtual server of this Service, or the load balancer service for it, was written. One that existed before has this
@@ -133,8 +133,12 @@ impl Inventory {
     }
 
     /// When a deletion of this Service that is refused, because something refers to the object, is tried again; none if
-    /// nothing was deleted lately that may refer to it until its purge.
+    /// nothing was deleted lately that may refer to it until its purge. What a former process has deleted is not known, so that
+    /// it may have been until this term began.
     pub fn until_purge(&self, service: &str) -> Option<Duration> {
-        self.state.lock().teardowns.get(service)?.until_purge(Instant::now().into_std())
+        let now = Instant::now().into_std();
+        let state = self.state.lock();
+        let of_term = state.teardowns.get(service).and_then(|teardown| teardown.until_purge(now));
+        of_term.or_else(|| until_purge(state.term_began?.into_std(), now))
     }
 }

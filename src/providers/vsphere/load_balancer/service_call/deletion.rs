@@ -61,9 +61,9 @@ impl ServiceCall<'_> {
                 self.check(Need::Second)?;
             }
             if let Err(error) = self.perform(target, &step).await {
-                // A virtual server that listings miss may refer to it.
-                let may_be_referenced = step.is_deletion() && error.reason() == reason::NSXRefused;
-                if may_be_referenced && self.check_teardown(&expected).await? == Teardown::Found {
+                // A virtual server that listings miss may refer to it, also where one that was deleted may.
+                let is_refused = matches!(error, Error::Pending { .. }) || error.reason() == reason::NSXRefused;
+                if step.is_deletion() && is_refused && self.check_teardown(&expected).await? == Teardown::Found {
                     continue;
                 }
                 return Err(error);

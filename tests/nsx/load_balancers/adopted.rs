@@ -173,11 +173,11 @@ async fn an_allocation_of_ours_beside_the_one_in_use_is_released() {
     let other = balancer.put_allocation(&world.fake, "go", "192.0.2.78".parse().unwrap());
     let uid = json!({"scope": "cluster-uid", "tag": UID});
     world.fake.change_by_hand("go", &other, |object| object["tags"].as_array_mut().unwrap().push(uid));
-    let before: Vec<_> = paths.values().map(|path| world.fake.object(path)).collect();
+    let before: Vec<_> = paths.values().map(|path| world.object(path)).collect();
     let one = with_address(service("ns/s", &[("TCP", 80, 30080)]));
     assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [address()]);
     assert_eq!(writes(&world), [other]);
-    let after: Vec<_> = paths.values().map(|path| world.fake.object(path)).collect();
+    let after: Vec<_> = paths.values().map(|path| world.object(path)).collect();
     assert_eq!(before, after);
     assert_eq!(world.handed_back(&[&one]), Vec::<String>::new());
     world.restart();
@@ -219,7 +219,7 @@ async fn a_half_made_one_is_completed_and_nothing_held_changes() {
                 let world = World::with(model(), uid, config()).await;
                 let balancer = GoBalancer::new(NAME, "ns/s", address());
                 let paths = balancer.put_half_made(&world.fake, "go", count);
-                let before: Vec<_> = paths.values().map(|path| world.fake.object(path)).collect();
+                let before: Vec<_> = paths.values().map(|path| world.object(path)).collect();
                 let one = service("ns/s", &[("TCP", 80, 30080)]);
                 let one = if has_status { with_address(one) } else { one };
                 let status = world.ensure(&one).await.unwrap_or_else(|error| panic!("{count} {uid:?}: {error}"));
@@ -228,7 +228,7 @@ async fn a_half_made_one_is_completed_and_nothing_held_changes() {
                     assert_eq!(addresses(&status), [address()], "{count}");
                 }
                 assert_eq!(addresses(&status).len(), 1);
-                let after: Vec<_> = paths.values().map(|path| world.fake.object(path)).collect();
+                let after: Vec<_> = paths.values().map(|path| world.object(path)).collect();
                 assert_eq!(before, after, "{count} {uid:?}: nothing that exists is changed");
                 let one = with_status(one, status);
                 world.delete(&one).await.unwrap();

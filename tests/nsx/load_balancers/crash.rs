@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use ccm::cloud::Error;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
-use support::fake_nsx::Side;
 use support::fake_nsx::go::GoBalancer;
+use support::fake_nsx::{Behaviour, Side};
 
 use super::world::*;
 use crate::routes::world::node;
@@ -201,7 +201,15 @@ async fn run_all(made: Made, uid: Option<&'static str>, expected: [u32; 8]) {
     for work in all {
         writes.push(Case { work, made, uid }.run().await);
     }
-    assert_eq!(writes, expected, "{made:?} {uid:?}: how many writes there are");
+    // Deletions that NSX refuses until a purge are made more than once.
+    let is_expected = |(writes, expected): (&u32, u32)| match Behaviour::of_process().marked_objects_refer {
+        true => *writes >= expected,
+        false => *writes == expected,
+    };
+    assert!(
+        writes.iter().zip(expected).all(is_expected),
+        "{made:?} {uid:?}: how many writes there are: {writes:?}, expected {expected:?}"
+    );
 }
 
 #[tokio::test]

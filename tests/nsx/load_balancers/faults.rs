@@ -38,7 +38,7 @@ const TROUBLES: [Named; 11] = [
 /// Of a cluster of another name, and of an administrator.
 fn foreign(world: &World) -> Vec<Value> {
     let foreign = world.fake.objects().into_iter().filter(|object| object.to_string().contains("foreign"));
-    foreign.map(|object| world.fake.object(object["path"].as_str().unwrap()).unwrap_or_default()).collect()
+    foreign.map(|object| world.object(object["path"].as_str().unwrap()).unwrap_or_default()).collect()
 }
 
 async fn world() -> World {

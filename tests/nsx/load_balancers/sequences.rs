@@ -89,7 +89,7 @@ async fn seq_04_another_node_port_changes_monitor_and_virtual_server_in_place() 
         "PUT lb-monitor-profiles",
         "GET lb-virtual-servers",
         "PUT lb-virtual-servers",
-        "GET realized-entities",
+        "GET realized-status",
     ];
     assert_eq!(world.sent(), expected);
     assert_eq!(world.objects("lb-monitor-profiles")[0]["monitor_port"], json!(30090));

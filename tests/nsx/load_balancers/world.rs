@@ -355,6 +355,15 @@ impl World {
         objects.into_iter().filter(is_one).collect()
     }
 
+    /// The object of this path, without what NSX adds when it is realized.
+    pub fn object(&self, path: &str) -> Option<Value> {
+        let mut object = self.fake.object(path)?;
+        if let Some(members) = object.as_object_mut() {
+            members.remove("allocated_ip");
+        }
+        Some(object)
+    }
+
     /// How many objects are held.
     pub fn held(&self) -> usize {
         self.balancers.counts().unwrap().held

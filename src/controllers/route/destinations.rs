@@ -31,6 +31,8 @@ struct Destination {
     changes: Changes,
     failures: Failures,
     is_tried: bool,
+    /// A Node that a route leads to came, changed or went since this was planned.
+    is_stale: bool,
 }
 
 /// What a new plan means for the destinations.
@@ -75,8 +77,10 @@ impl Destinations {
             Adopted { is_outdated: self.touched.iter().any(|one| !self.busy.contains(one)), ..Adopted::default() };
         self.unlisted.clone_from(&self.touched);
         plan.retain(|network, _| !self.unlisted.contains(network));
-        for (network, destination) in std::mem::take(&mut self.by_network) {
-            let is_same = plan.get(&network) == Some(&destination.changes) && !destination.leads_to_any(changed);
+        for (network, mut destination) in std::mem::take(&mut self.by_network) {
+            // What failed waits for its backoff.
+            destination.is_stale |= destination.failures.is_none() && destination.leads_to_any(changed);
+            let is_same = plan.get(&network) == Some(&destination.changes) && !destination.is_stale;
             if self.unlisted.contains(&network) || is_same {
                 // It waits for its backoff, or is worked on.
                 plan.remove(&network);
@@ -178,9 +182,11 @@ impl Destination {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::backoff::Backoff;
     use crate::cloud::Route;
-    use crate::controllers::route::plan::Creation;
+    use crate::controllers::route::plan::{Creation, Deletion, Ground};
     use serde_json::json;
+    use std::time::Duration;
 
     fn network(number: u8) -> IpNet {
         format!("10.120.{number}.0/24").parse().unwrap()
@@ -213,6 +219,34 @@ mod tests {
         destinations.begin_listing();
         let expected = Adopted { due: vec![network(0)], settled: vec![network(1)], is_outdated: false };
         assert_eq!(destinations.adopt(changed, &[], &BTreeSet::new()), expected);
+    }
+
+    #[test]
+    fn a_route_that_stays_is_decided_anew_after_a_change_of_its_node() {
+        let route = Route { target_node: "a".into(), ..Route::default() };
+        let deletion = Deletion { route, ground: Ground::NodeMissing };
+        let changes = Changes { deletions: vec![deletion], ..Changes::default() };
+        let plan = || BTreeMap::from([(network(0), changes.clone())]);
+        let (nobody, its) = (BTreeSet::new(), BTreeSet::from(["a".to_owned()]));
+        let mut destinations = Destinations::default();
+        let mut pass = |changed: &BTreeSet<String>, during: fn(&mut Destinations)| {
+            destinations.begin_listing();
+            during(&mut destinations);
+            let due = destinations.adopt(plan(), &[], changed).due;
+            let left = destinations.begin(network(0));
+            let _is_outdated = destinations.finish(network(0), left, true);
+            !due.is_empty()
+        };
+        assert!(pass(&nobody, |_| {}) && !pass(&nobody, |_| {}), "it stays, and waits");
+        assert!(pass(&its, |_| {}) && !pass(&nobody, |_| {}));
+        let work = |destinations: &mut Destinations| drop(destinations.begin(network(0)));
+        assert!(!pass(&its, work), "the plan is older than the work");
+        assert!(pass(&nobody, |_| {}), "the change was meanwhile");
+        let fail = |destinations: &mut Destinations| {
+            let failures = destinations.failures(network(0)).unwrap();
+            failures.next_pause(&Backoff::doubling(Duration::from_secs(1), Duration::from_secs(9)), 0.5);
+        };
+        assert!(!pass(&its, fail), "what failed waits for its backoff");
     }
 
     #[test]

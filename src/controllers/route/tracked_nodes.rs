@@ -61,7 +61,7 @@ impl TrackedNodes {
     }
 
     /// Records that a pass planned with these Nodes, and listed routes to `targets`, which have no networks. Gives the names of
-    /// the Nodes that came, changed or went since the last time, be it for a moment.
+    /// the Nodes that the cache has shown to come, change or go since the last time.
     pub(super) fn plan(&mut self, nodes: &[Node], targets: BTreeSet<String>) -> BTreeSet<String> {
         self.planned.clear();
         self.planned.extend(nodes.iter().map(|node| (node::name(node).to_owned(), Version::of(node))));

@@ -83,19 +83,18 @@ impl Client {
             other => judge_revision(&other?, revision),
         };
         let entities = async || self.realization(path, "realized-entities.list").await;
-        let alarm = async || {
-            Ok(match entities().await? {
-                Realization::Failed(alarm) => alarm,
-                Realization::Realized | Realization::Pending => String::new(),
-            })
+        // The failure is known, whatever becomes of the second call.
+        let alarm = async || match entities().await {
+            Ok(Realization::Failed(alarm)) => alarm,
+            Ok(Realization::Realized | Realization::Pending) | Err(_) => String::new(),
         };
         Ok(match status {
             None => RevisionStatus::Unversioned(entities().await?),
             Some(RevisionStatus::Known(Realization::Failed(_))) => {
-                RevisionStatus::Known(Realization::Failed(alarm().await?))
+                RevisionStatus::Known(Realization::Failed(alarm().await))
             }
             Some(RevisionStatus::Older(older, Realization::Failed(_))) => {
-                RevisionStatus::Older(older, Realization::Failed(alarm().await?))
+                RevisionStatus::Older(older, Realization::Failed(alarm().await))
             }
             Some(status) => status,
         })

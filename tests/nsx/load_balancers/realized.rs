@@ -204,6 +204,8 @@ async fn a_new_leader_reports_a_pool_in_use_once_no_deleted_object_can_be_the_re
     world.fake.every("DELETE lb-pools", Trouble::error(400, Some(500_030)));
     let began = tokio::time::Instant::now();
     assert_eq!(word(&world.delete(&one).await.unwrap_err()), "NSXRefused");
+    let readings = world.fake.counts().of("LIST lb-virtual-servers");
+    assert!((4..=10).contains(&readings), "what uses it may be listed meanwhile: {readings}");
     let elapsed = began.elapsed().as_secs();
     assert!((350..400).contains(&elapsed), "{elapsed} s");
 }
@@ -286,6 +288,19 @@ async fn a_changed_virtual_server_is_judged_by_its_new_revision() {
         let refused = world.ensure(&moved).await.expect_err("the old revision is in effect");
         assert!(refused.to_string().contains("no room"), "{shows_intent_version}: {refused}");
     }
+}
+
+#[tokio::test]
+async fn a_failure_is_reported_also_where_its_alarm_cannot_be_read() {
+    let world = World::start(Some(UID)).await;
+    let one = world.ensured(&one()).await;
+    world.fake.set_realization("lb-virtual-servers", Realization::Error(Duration::ZERO, 23_501, "no room".to_owned()));
+    world.fake.deny("admin", "GET realized-entities");
+    let moved = with_status(
+        service("ns/s", &[("TCP", 80, 30090)]),
+        one.status.as_ref().and_then(|status| status.load_balancer.clone()).unwrap(),
+    );
+    assert_eq!(word(&world.ensure(&moved).await.unwrap_err()), "LoadBalancerNotRealized");
 }
 
 /// NSX may number revisions otherwise, so that nothing waits longer than for an object that it says nothing about.

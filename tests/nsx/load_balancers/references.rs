@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
-use support::fake_nsx::Trouble;
+use support::fake_nsx::{Behaviour, Deletion, Model, Trouble};
 
 use super::orphans::reading;
 use super::world::*;
@@ -100,14 +100,32 @@ async fn what_a_crash_left_of_a_service_that_stays_is_deleted() {
 /// The process ended after it had deleted the virtual servers, which lead to the group and to the persistence profile.
 #[tokio::test]
 async fn what_an_interrupted_deletion_left_goes_though_the_service_asks_for_it_no_longer() {
+    let (realized_for, purged_after) = (Duration::from_secs(60), Duration::from_secs(120));
+    let deletion = Deletion::Marked { realized_for, purged_after };
+    for behaviour in [Behaviour::USUAL, Behaviour { marked_objects_refer: true, deletion, ..Behaviour::USUAL }] {
+        let mut world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
+        let one = world.ensured(&restricted("ns/s")).await;
+        world.fake.next("DELETE lb-pools", Trouble::unavailable());
+        assert!(world.delete(&one).await.is_err());
+        assert_eq!(both(&world).map(|all| all.len()), [1, 1]);
+        world.restart();
+        world.delete(&open(&one)).await.unwrap();
+        assert_eq!(both(&world).map(|all| all.len()), [0, 0], "{behaviour:?}");
+    }
+}
+
+/// Such an account has made neither.
+#[tokio::test]
+async fn an_account_without_access_to_groups_and_profiles_deletes_what_it_may() {
     let mut world = World::start(Some(UID)).await;
-    let one = world.ensured(&restricted("ns/s")).await;
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
     world.fake.next("DELETE lb-pools", Trouble::unavailable());
     assert!(world.delete(&one).await.is_err());
-    assert_eq!(both(&world).map(|all| all.len()), [1, 1]);
+    world.fake.deny("admin", "groups");
+    world.fake.deny("admin", "lb-persistence-profiles");
     world.restart();
-    world.delete(&open(&one)).await.unwrap();
-    assert_eq!(both(&world).map(|all| all.len()), [0, 0]);
+    world.delete(&one).await.unwrap();
+    assert_eq!(world.counted(), [0; 5]);
 }
 
 #[tokio::test]

@@ -50,13 +50,13 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// What a status of the revision that was written shows at this age of the write. One of an older revision decides only
-    /// with the last read, and only if that failed: NSX may number revisions otherwise.
-    pub fn of(status: RevisionStatus, age: Duration) -> Self {
+    /// What a status of the revision that was written shows, which was asked for at one age of the write and answered at another.
+    /// One of an older revision decides only with the last read, and only if that failed: NSX may number revisions otherwise.
+    pub fn of(status: RevisionStatus, asked: Duration, answered: Duration) -> Self {
         let realization = match status {
             RevisionStatus::Known(realization) => realization,
-            RevisionStatus::Unversioned(realization) if age >= SETTLED => realization,
-            RevisionStatus::Older(_, failed @ Realization::Failed(_)) if is_last_read(age) => failed,
+            RevisionStatus::Unversioned(realization) if asked >= SETTLED => realization,
+            RevisionStatus::Older(_, failed @ Realization::Failed(_)) if is_last_read(answered) => failed,
             RevisionStatus::Unversioned(_) | RevisionStatus::Older(..) => Realization::Pending,
         };
         match realization {
@@ -210,6 +210,8 @@ pub struct Teardown {
     gone: BTreeSet<Box<str>>,
     /// Those that are known to be deleted; of others only their ids are known.
     deleted: BTreeSet<Box<str>>,
+    /// Whether this process has deleted one.
+    has_deleted: bool,
     /// Those that NSX still realizes after [`TEARDOWN_LIMIT`].
     left: BTreeSet<Box<str>>,
     /// The last deletion of any object of the Service.
@@ -220,7 +222,16 @@ impl Teardown {
     /// Nothing was deleted.
     pub fn new(at: Instant) -> Self {
         let none = BTreeSet::new;
-        Self { since: at, next: at, open: none(), gone: none(), deleted: none(), left: none(), last_deletion: None }
+        Self {
+            since: at,
+            next: at,
+            open: none(),
+            gone: none(),
+            deleted: none(),
+            has_deleted: false,
+            left: none(),
+            last_deletion: None,
+        }
     }
 
     /// A virtual server was deleted.
@@ -229,7 +240,7 @@ impl Teardown {
         self.left.remove(path);
         self.open.insert(path.into());
         self.deleted.insert(path.into());
-        (self.since, self.next) = (at, at + FIRST_TEARDOWN_PAUSE);
+        (self.has_deleted, self.since, self.next) = (true, at, at + FIRST_TEARDOWN_PAUSE);
     }
 
     /// An object of the Service was deleted: until its purge it may keep what it refers to from being deleted.
@@ -247,9 +258,9 @@ impl Teardown {
         self.deleted.contains(path)
     }
 
-    /// Whether a virtual server is known to be deleted.
+    /// Whether this process has deleted any virtual server.
     pub fn has_deleted(&self) -> bool {
-        !self.deleted.is_empty()
+        self.has_deleted
     }
 
     /// A virtual server that another process may have deleted.

@@ -342,19 +342,28 @@ impl<'a> ServiceCall<'a> {
             self.inventory().enter(&change, &self.layout);
         };
         let performed = self.of.backend.perform(&request, step, &record).await;
-        let until_purge = self.inventory().until_purge(&self.key).filter(|_| is_referenced.load(Ordering::Relaxed));
-        match (performed, until_purge) {
-            (Err(error), Some(after)) => Err(Error::Pending {
-                message: format!("a deleted object still refers to it: {}", chain(&error)),
-                after,
-            }),
-            (performed, _) => {
-                if performed.as_ref().is_err_and(|error| shows_change(error.reason())) {
+        if !is_referenced.load(Ordering::Relaxed) {
+            return self.noted(performed);
+        }
+        let of_own = self.inventory().until_purge(&self.key);
+        match (performed, of_own.or_else(|| self.inventory().until_purge_of_former())) {
+            (Err(error), Some(after)) => {
+                // What refers to it may also be there, and missed by the last reading.
+                if of_own.is_none() {
                     self.inventory().ask_after_refusal();
                 }
-                performed
+                Err(self.wait(&format!("a deleted object may still refer to it: {}", chain(&error)), after))
             }
+            (performed, _) => self.noted(performed),
         }
+    }
+
+    /// A refusal may show that NSX has other objects than the last reading.
+    fn noted(&self, performed: Result<(), Error>) -> Result<(), Error> {
+        if performed.as_ref().is_err_and(|error| shows_change(error.reason())) {
+            self.inventory().ask_after_refusal();
+        }
+        performed
     }
 
     /// Notes what NSX has accepted, and what has to be seen in effect, or no longer in effect, before the sync ends.

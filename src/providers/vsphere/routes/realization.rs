@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How long it is waited for, as in the Go program.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How long after a rewrite an older revision is taken for the new one: NSX may number them otherwise.
+/// After this time since a rewrite the state of an older revision decides: NSX may number them otherwise.
 const UNCONFIRMED: Duration = Duration::from_secs(30);
 
 impl Routes {
@@ -66,12 +66,16 @@ impl Routes {
         doing: &str,
     ) -> Result<Realization, Error> {
         let path = self.path(id);
-        let is_unconfirmed = last_write.at.elapsed() >= UNCONFIRMED;
+        let asked = last_write.at.elapsed();
+        let is_unconfirmed = asked >= UNCONFIRMED;
+        // A state that names no revision may be that of the revision before.
+        let is_settled = !last_write.is_rewrite || asked >= SETTLED;
+        let settled = |realization| if is_settled { realization } else { Realization::Pending };
         if let Some(wanted) = *revision {
             let status = self.client.revision_status(&path, wanted, "realized-status.get").await;
             match status.map_err(|error| failed(doing, None, &error))? {
                 RevisionStatus::Known(realization) => return Ok(realization),
-                RevisionStatus::Older(_, failed @ Realization::Failed(_)) if is_unconfirmed => return Ok(failed),
+                RevisionStatus::Older(_, failure @ Realization::Failed(_)) if is_unconfirmed => return Ok(failure),
                 RevisionStatus::Older(older, _) if is_unconfirmed => {
                     let waited = UNCONFIRMED.as_secs();
                     warn!(
@@ -84,18 +88,12 @@ impl Routes {
                 RevisionStatus::Older(..) => return Ok(Realization::Pending),
                 RevisionStatus::Unversioned(realization) => {
                     *revision = None;
-                    return Ok(settled(realization, last_write));
+                    return Ok(settled(realization));
                 }
             }
         }
         let realization = self.client.realization(&path, "realized-entities.list").await;
         let realization = realization.map_err(|error| failed(doing, None, &error))?;
-        Ok(settled(realization, last_write))
+        Ok(settled(realization))
     }
-}
-
-/// A state that names no revision may be that of the revision before.
-fn settled(realization: Realization, last_write: LastWrite) -> Realization {
-    let is_settled = !last_write.is_rewrite || last_write.at.elapsed() >= SETTLED;
-    if is_settled { realization } else { Realization::Pending }
 }

@@ -133,12 +133,13 @@ impl Inventory {
     }
 
     /// When a deletion of this Service that is refused, because something refers to the object, is tried again; none if
-    /// nothing was deleted lately that may refer to it until its purge. What a former process has deleted is not known, so that
-    /// it may have been until this term began.
+    /// nothing was deleted lately that may refer to it until its purge.
     pub fn until_purge(&self, service: &str) -> Option<Duration> {
-        let now = Instant::now().into_std();
-        let state = self.state.lock();
-        let of_term = state.teardowns.get(service).and_then(|teardown| teardown.until_purge(now));
-        of_term.or_else(|| until_purge(state.term_began?.into_std(), now))
+        self.state.lock().teardowns.get(service)?.until_purge(Instant::now().into_std())
+    }
+
+    /// The same for what a former process may have deleted, until the first call of this one.
+    pub fn until_purge_of_former(&self) -> Option<Duration> {
+        until_purge(self.state.lock().term_began?.into_std(), Instant::now().into_std())
     }
 }

@@ -57,8 +57,11 @@ fn a_rewritten_object_is_judged_by_its_revision() {
         (unversioned(failed()), 2, Effect::Open),
         (unversioned(failed()), 3, error()),
     ] {
-        assert_eq!(Effect::of(status.clone(), Duration::from_secs(seconds)), expected, "{status:?} after {seconds} s");
+        let age = Duration::from_secs(seconds);
+        assert_eq!(Effect::of(status.clone(), age, age), expected, "{status:?} after {seconds} s");
     }
+    let late = Effect::of(unversioned(Realization::Realized), Duration::from_secs(1), Duration::from_secs(3));
+    assert_eq!(late, Effect::Open, "a slow answer is about the moment at which it was asked for");
     let began = Instant::now();
     let mut rollout = Rollout::new(began);
     rollout.written(SERVER, Some(3), began);

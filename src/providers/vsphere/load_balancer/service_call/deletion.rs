@@ -11,7 +11,7 @@ use crate::providers::vsphere::load_balancer::LoadBalancers;
 use crate::providers::vsphere::load_balancer::contents::Selection;
 use crate::providers::vsphere::load_balancer::families::{Asked, SECOND};
 use crate::providers::vsphere::load_balancer::inventory::Need;
-use crate::providers::vsphere::load_balancer::layout::Layout;
+use crate::providers::vsphere::load_balancer::layout::{Kind, Layout};
 use crate::providers::vsphere::load_balancer::objects::Allocation;
 use crate::providers::vsphere::load_balancer::ownership::Judged;
 use crate::providers::vsphere::load_balancer::plan::Step;
@@ -25,6 +25,18 @@ fn undecided(seen: &Seen) -> Vec<Allocation> {
     let Judged { ours, held, unread } = &seen.judged;
     let may_be_used = |one: &&Allocation| one.address.is_none() && !held.servers.is_empty();
     unread.iter().chain(ours.allocations.iter().filter(may_be_used)).cloned().collect()
+}
+
+/// Whether a read is of a group or persistence profile that the Service does not ask for and no virtual server leads to: an account
+/// without the permission to read it has made none.
+fn is_optional(target: &Target, step: &Step<'_>) -> bool {
+    let Step::Read { kind, .. } = step else { return false };
+    let is_asked_for = match kind {
+        Kind::Group => target.wanted.features.source_ranges.is_some(),
+        Kind::PersistenceProfile => target.wanted.features.affinity.is_some(),
+        _ => true,
+    };
+    !is_asked_for && target.ours.servers.is_empty()
 }
 
 impl ServiceCall<'_> {
@@ -61,6 +73,14 @@ impl ServiceCall<'_> {
                 self.check(Need::Second)?;
             }
             if let Err(error) = self.perform(target, &step).await {
+                if let Step::Read { path, .. } = &step
+                    && error.reason() == reason::NSXNoPermission
+                    && is_optional(target, &step)
+                {
+                    warn!(service = self.key, "cannot check what an interrupted deletion has left: {}", chain(&error));
+                    self.read.lock().insert(path.as_str().into());
+                    continue;
+                }
                 // A virtual server that listings miss may refer to it, also where one that was deleted may.
                 let is_refused = matches!(error, Error::Pending { .. }) || error.reason() == reason::NSXRefused;
                 if step.is_deletion() && is_refused && self.check_teardown(&expected).await? == Teardown::Found {

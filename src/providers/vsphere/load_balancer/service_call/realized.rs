@@ -94,16 +94,17 @@ impl ServiceCall<'_> {
     }
 
     async fn read_effects(&self, paths: Vec<Box<str>>) -> Result<BTreeMap<Box<str>, Effect>, Error> {
+        let asked = self.inventory().rollout_age(&self.key);
         let read = async |path: Box<str>| {
             let revision = self.inventory().revision(&self.key, &path);
             let status = self.of.backend.realization(&path, revision).await;
             (path, status)
         };
         let all: Vec<_> = futures::stream::iter(paths).map(read).buffer_unordered(AT_ONCE).collect().await;
-        let age = self.inventory().rollout_age(&self.key);
+        let answered = self.inventory().rollout_age(&self.key);
         let effect = |(path, status): (Box<str>, Result<RevisionStatus, Error>)| {
             let effect = match status {
-                Ok(status) => Effect::of(status, age),
+                Ok(status) => Effect::of(status, asked, answered),
                 Err(Error::NotLeader) => return Err(Error::NotLeader),
                 Err(error) if error.reason() == reason::NSXNoPermission => Effect::Unreadable,
                 Err(error) => {
@@ -149,7 +150,7 @@ impl ServiceCall<'_> {
     }
 
     /// Ends the sync until later. The wait may take minutes and has no Event, so the log says what for.
-    fn wait(&self, message: &str, after: Duration) -> Error {
+    pub(super) fn wait(&self, message: &str, after: Duration) -> Error {
         debug!(service = self.key, "{message}; the next check is in {} s", after.as_secs());
         Error::Pending { message: message.to_owned(), after }
     }

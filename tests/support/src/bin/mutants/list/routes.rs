@@ -54,19 +54,19 @@ fn of_provider() -> Vec<Mutant> {
         Mutant::new(
             "routes-realization-unversioned",
             REALIZATION,
-            ("!last_write.is_rewrite || last_write.at.elapsed() >= SETTLED", "true"),
+            ("!last_write.is_rewrite || asked >= SETTLED", "true"),
             NSX,
         ),
         Mutant::new(
             "routes-realization-never-confirmed",
             REALIZATION,
-            ("last_write.at.elapsed() >= UNCONFIRMED;", "last_write.at.elapsed() >= SETTLED;"),
+            ("asked >= UNCONFIRMED;", "asked >= SETTLED;"),
             NSX,
         ),
         Mutant::new(
             "routes-realization-older-error",
             REALIZATION,
-            ("failed @ Realization::Failed(_)) if is_unconfirmed", "failed @ Realization::Failed(_)) if false"),
+            ("failure @ Realization::Failed(_)) if is_unconfirmed", "failure @ Realization::Failed(_)) if false"),
             NSX,
         ),
         Mutant::new(

@@ -122,9 +122,10 @@ fn of_controller() -> Vec<Mutant> {
         Mutant::new(
             "route-destinations-changed-wish-waits",
             DESTINATIONS,
-            ("|| plan.get(&network) == Some(&destination.changes);", "|| plan.contains_key(&network);"),
+            ("plan.get(&network) == Some(&destination.changes) &&", "plan.contains_key(&network) &&"),
             UNIT,
         ),
+        Mutant::new("route-destinations-changed-node-waits", DESTINATIONS, ("&& !destination.is_stale;", ";"), UNIT),
         Mutant::new(
             "route-apply-outdated-creation",
             APPLY,

@@ -31,7 +31,7 @@ struct Destination {
     changes: Changes,
     failures: Failures,
     is_tried: bool,
-    /// A Node that a route leads to came, changed or went since this was planned.
+    /// The target Node of a route that is to be deleted came, changed or went since this was planned.
     is_stale: bool,
 }
 
@@ -66,7 +66,7 @@ impl Destinations {
     }
 
     /// Takes over what was planned with the listing. `nodes` are those of the plan, and `changed` names the Nodes that came,
-    /// changed or went since the last one: a route that stayed because of its Node is decided anew.
+    /// changed or went since the last one: a route that was kept because of its Node is checked again.
     pub(super) fn adopt(
         &mut self,
         mut plan: BTreeMap<IpNet, Changes>,
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_stays_is_decided_anew_after_a_change_of_its_node() {
+    fn a_kept_route_is_checked_again_after_its_node_has_changed() {
         let route = Route { target_node: "a".into(), ..Route::default() };
         let deletion = Deletion { route, ground: Ground::NodeMissing };
         let changes = Changes { deletions: vec![deletion], ..Changes::default() };
@@ -237,11 +237,11 @@ mod tests {
             let _is_outdated = destinations.finish(network(0), left, true);
             !due.is_empty()
         };
-        assert!(pass(&nobody, |_| {}) && !pass(&nobody, |_| {}), "it stays, and waits");
+        assert!(pass(&nobody, |_| {}) && !pass(&nobody, |_| {}), "it is kept, and waits");
         assert!(pass(&its, |_| {}) && !pass(&nobody, |_| {}));
         let work = |destinations: &mut Destinations| drop(destinations.begin(network(0)));
         assert!(!pass(&its, work), "the plan is older than the work");
-        assert!(pass(&nobody, |_| {}), "the change was meanwhile");
+        assert!(pass(&nobody, |_| {}), "the Node changed while a worker was busy with the route");
         let fail = |destinations: &mut Destinations| {
             let failures = destinations.failures(network(0)).unwrap();
             failures.next_pause(&Backoff::doubling(Duration::from_secs(1), Duration::from_secs(9)), 0.5);

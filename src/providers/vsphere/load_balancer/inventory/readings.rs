@@ -104,14 +104,27 @@ impl Inventory {
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = ended(permit.as_ref(), &mut leads) => self.reset(&mut self.state.lock(), None),
+                () = self.until_ended(permit.as_ref(), &mut leads) => {}
                 () = self.wake.notified() => {}
                 Some(()) = OptionFuture::from(next.map(sleep_until)) => tokio::select! {
                     () = stop.cancelled() => return,
-                    () = ended(permit.as_ref(), &mut leads) => self.reset(&mut self.state.lock(), None),
+                    () = self.until_ended(permit.as_ref(), &mut leads) => {}
                     () = self.read(backend, layout, scope) => {}
                 },
             }
+        }
+    }
+
+    /// Forgets what is known when the term has ended; without a permit, at the next change of the lead. What the calls of the
+    /// next term have begun meanwhile stays: they began with nothing.
+    async fn until_ended(&self, permit: Option<&WritePermit>, leads: &mut Leads) {
+        match permit {
+            Some(permit) => permit.ended().await,
+            None => leads.changed().await,
+        }
+        let mut state = self.state.lock();
+        if state.permit.is_none() || state.is_over() {
+            self.reset(&mut state, None);
         }
     }
 
@@ -280,17 +293,40 @@ fn is_of_pool(error: &Error) -> bool {
     [reason::NSXNoPermission, reason::NSXRefused].contains(&error.reason())
 }
 
-/// Completes with the term; without a permit with the next change of the lead.
-async fn ended(permit: Option<&WritePermit>, leads: &mut Leads) {
-    match permit {
-        Some(permit) => permit.ended().await,
-        None => leads.changed().await,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures::FutureExt as _;
+
     use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_a_term_forgets_what_is_known_unless_the_next_one_has_begun() {
+        for (has_permit, is_next_begun) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (lead, over) = (watch::Sender::new(has_permit), CancellationToken::new());
+            let mut leads = Leads::new(vec![lead.subscribe()]);
+            let inventory = Inventory::new(leads.clone());
+            let valid_until = |end: &CancellationToken| {
+                let (end, ended) = (end.clone(), end.clone());
+                WritePermit::new(move || !end.is_cancelled(), move || ended.clone().cancelled_owned().boxed())
+            };
+            let permit = has_permit.then(|| valid_until(&over));
+            permit.iter().for_each(|permit| inventory.begin(permit));
+            let mut ended = pin!(inventory.until_ended(permit.as_ref(), &mut leads));
+            assert!((&mut ended).now_or_never().is_none(), "{has_permit}");
+            lead.send_replace(!has_permit);
+            over.cancel();
+            if is_next_begun {
+                inventory.begin(&valid_until(&CancellationToken::new()));
+            }
+            inventory.state.lock().readings = 1;
+            assert!(ended.now_or_never().is_some(), "{has_permit}");
+            let state = inventory.state.lock();
+            let is_known = (state.permit.is_some(), state.readings);
+            assert_eq!(is_known, (is_next_begun, u64::from(is_next_begun)), "{has_permit}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn refused_changes_lead_to_one_reading_a_minute() {

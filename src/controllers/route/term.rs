@@ -272,7 +272,11 @@ impl Term {
         }
         let pause = match (&applied.failure, progress.destinations.failures(network)) {
             (Some((failure, _)), Some(failures)) => failure.pause(failures),
-            (_, _) => is_left.then_some(KEPT_ROUTE_PAUSE),
+            (None, Some(failures)) => {
+                failures.reset();
+                is_left.then_some(KEPT_ROUTE_PAUSE)
+            }
+            (_, None) => is_left.then_some(KEPT_ROUTE_PAUSE),
         };
         if self.writes_condition {
             let waiting: Vec<String> = progress.destinations.waiting(network).map(str::to_owned).collect();

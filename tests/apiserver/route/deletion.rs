@@ -79,6 +79,25 @@ async fn a_node_that_was_here_between_two_passes_keeps_no_route() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_that_has_passed_holds_back_no_deletion() {
+    let world = World::start(watching()).await;
+    world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));
+    go_by(30).await;
+    world.server.always(&Method::GET, Fate::Refused(500));
+    world.remove("n");
+    go_by(30).await;
+    // The read that works finds the Node, which goes before the next pass.
+    world.server.before(&Method::GET, |state| drop(state.put(Form::new("n", &[NETWORK], "10.0.1.1").json())));
+    world.server.always(&Method::GET, Fate::Works);
+    while world.server.node("n").is_none() {
+        go_by(1).await;
+    }
+    world.remove("n");
+    go_by(60).await;
+    assert_eq!(world.cloud.routes(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_live_read_that_fails_deletes_nothing() {
     let world = World::start(watching()).await;
     world.put(&Form::new("n", &[NETWORK], "10.0.1.1"));

@@ -152,7 +152,7 @@ performance-page: ## docs/performance.md and its plots from target/bench/report.
 	@$(CARGO) run --locked --quiet --package ccm-test-support --bin performance-page -- $(wildcard $(TARGET)/bench/report.json)
 
 .PHONY: mutants
-mutants: testenv ## Break what decides over deletions and leadership, line by line: does a test notice? Hours; MUTANTS=absence PART=1/4
+mutants: testenv ## Break what decides over deletions and leadership, line by line: does a test notice? Hours; MUTANTS="absence gate" PART=1/4
 	@$(CARGO) run --locked --quiet --package ccm-test-support --bin mutants
 
 # The first folder takes what is found. The program has no unsafe code, so no sanitizer is needed to see what goes wrong.

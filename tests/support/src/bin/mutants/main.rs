@@ -1,9 +1,9 @@
 //! `make mutants`: breaks the code that decides over deletions and leadership, one line at a time, and runs the tests that
 //! should notice.
 //!
-//! `MUTANTS=absence` takes those whose name begins so, `PART=2/4` the second quarter of them. What was run is remembered
-//! in `target/mutants/results` and not run again while file, mutant and tests are the same, so that a run can be ended and
-//! begun again. Everything happens in a copy of the tracked files with a build folder of its own.
+//! `MUTANTS="absence gate"` takes those whose name begins with one of them, `PART=2/4` the second quarter of these. What was
+//! run is remembered in `target/mutants/results` and not run again while file, mutant and tests are the same, so that a run
+//! can be ended and begun again. Everything happens in a copy of the tracked files with a build folder of its own.
 
 mod list;
 mod tree;
@@ -104,15 +104,17 @@ fn run() -> Result<bool, String> {
 /// Those that `MUTANTS` and `PART` name.
 fn choose(all: Vec<Mutant>) -> Result<Vec<Mutant>, String> {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    let prefix = variable("MUTANTS").unwrap_or_default();
+    let prefixes = variable("MUTANTS").unwrap_or_default();
+    let is_chosen =
+        |name: &str| prefixes.is_empty() || prefixes.split_whitespace().any(|prefix| name.starts_with(prefix));
     let part = variable("PART").unwrap_or_else(|| "1/1".to_owned());
     let numbers = part.split_once('/').and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));
     let (part, of): (usize, usize) =
         numbers.filter(|(part, of)| (1..=*of).contains(part)).ok_or_else(|| format!("PART={part} is not like 2/4"))?;
-    let named: Vec<_> = all.into_iter().filter(|mutant| mutant.name.starts_with(&prefix)).collect();
+    let named: Vec<_> = all.into_iter().filter(|mutant| is_chosen(mutant.name)).collect();
     let chosen: Vec<_> =
         named.into_iter().enumerate().filter(|(at, _)| at % of == part - 1).map(|(_, mutant)| mutant).collect();
-    if chosen.is_empty() { Err(format!("no mutant's name begins with {prefix:?}")) } else { Ok(chosen) }
+    if chosen.is_empty() { Err(format!("no mutant's name begins with one of {prefixes:?}")) } else { Ok(chosen) }
 }
 
 /// The results so far, by name and digest. A line that was cut is passed over.

@@ -8,6 +8,7 @@ mod sessions;
 use std::time::Duration;
 
 use ccm::clients::nsx::{Kind, Scheme};
+use ccm::providers::vsphere::nsx::Facts;
 use futures::future::join_all;
 use support::LoginOutcome;
 use support::fake_nsx::{Behaviour, Model, Sessions, Trouble, client_identity};
@@ -87,6 +88,7 @@ async fn a_session_that_the_manager_ended_costs_one_more_and_the_call_is_repeate
             world.nsx.reset_counts();
             let error = world.get(GATEWAY).await.unwrap_err();
             assert_eq!(error.kind, Kind::SessionOver, "{name}: {error}");
+            assert!(error.to_string().contains("accepts the login"), "{name}: {error}");
             assert_eq!((world.nsx.counts().of("GET tier-1s"), world.logins()), (2, 1), "{name}");
             world.nsx.clear();
             world.get(GATEWAY).await.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -202,9 +204,12 @@ async fn a_client_certificate_is_all_there_is_and_another_one_is_taken_without_a
             world.nsx.reset_counts();
             assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::Rejected, "{name}");
             assert_eq!(world.nsx.counts().total(), 1, "{name}");
+            let Facts { is_logged_in, failure, .. } = world.gate.facts();
+            assert!(!is_logged_in && failure.is_some_and(|why| why.contains("certificate")), "{name}");
             world.nsx.clear();
         }
         world.get(GATEWAY).await.unwrap();
+        assert_eq!(world.gate.facts(), Facts { is_logged_in: true, ..Facts::default() }, "{name}");
     }
 }
 

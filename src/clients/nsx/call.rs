@@ -234,14 +234,10 @@ impl Client {
 
     /// After the second refusal of a call, which is `refused`.
     async fn log_in_otherwise(&self, call: &Call<'_>, over: &Login, refused: Error) -> Result<(), Error> {
-        match self.inner.log_in.log_in_otherwise(self, over).await {
-            Ok(()) => Ok(()),
-            Err(NoLogin { kind: Kind::SessionOver, .. }) => Err(refused),
-            Err(NoLogin { kind, why }) => {
-                let why = format!("{why}: {refused}");
-                Err(Error::other(kind, self.inner.http.failed(call.operation), call.target(), why))
-            }
-        }
+        self.inner.log_in.log_in_otherwise(self, over).await.map_err(|NoLogin { kind, why }| {
+            let why = format!("{why}: {refused}");
+            Error::other(kind, self.inner.http.failed(call.operation), call.target(), why)
+        })
     }
 
     async fn log_in(&self, call: &Call<'_>, over: Option<&Login>) -> Result<(), Error> {

@@ -49,7 +49,7 @@ pub trait LogIn: Send + Sync {
     /// the client has a login of another form, which the call may try.
     ///
     /// # Errors
-    /// Why there is none, for the call; [`Kind::SessionOver`] where nothing but the refusal is to be told.
+    /// Why there is none, for the call.
     async fn log_in_otherwise(&self, _client: &Client, _over: &Login) -> Result<(), NoLogin> {
         Err(NoLogin { kind: Kind::SessionOver, why: "the next session was over at once, too".to_owned() })
     }

@@ -344,6 +344,14 @@ impl Gate {
         }
     }
 
+    /// NSX does not take the certificate. There is nothing that a login could make better.
+    fn refuse_certificate(&self) -> NoLogin {
+        let why = "NSX does not accept the client certificate: it has to be that of a principal identity".to_owned();
+        let facts = &mut self.state.lock().facts;
+        (facts.is_logged_in, facts.failure) = (false, Some(why.clone()));
+        NoLogin { kind: Kind::Rejected, why }
+    }
+
     /// NSX does not take a token that was exchanged for the call. The next exchange waits.
     fn refuse_token(&self) -> NoLogin {
         let why = "NSX does not accept a fresh token of VMware Cloud".to_owned();
@@ -571,7 +579,7 @@ impl Gate {
 impl LogIn for Gate {
     async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin> {
         if over.is_some() && matches!(self.source, Source::Certificate) {
-            return Err(certificate_refused());
+            return Err(self.refuse_certificate());
         }
         if let Some(over) = over {
             self.note_over(over);
@@ -601,7 +609,7 @@ impl LogIn for Gate {
 
     async fn log_in_otherwise(&self, client: &Client, over: &Login) -> Result<(), NoLogin> {
         match &self.source {
-            Source::Certificate => Err(certificate_refused()),
+            Source::Certificate => Err(self.refuse_certificate()),
             Source::Token(_) => Err(self.refuse_token()),
             Source::Pairs { .. } => {
                 self.note_over(over);
@@ -609,7 +617,7 @@ impl LogIn for Gate {
                     Sessions::End | Sessions::Replaced => {}
                     // The login was accepted, so that this is no rejection. The next call may log in again.
                     Sessions::Serve | Sessions::Required => {
-                        let why = "the next session was over at once, too".to_owned();
+                        let why = "NSX accepts the login, but not the session that it has made".to_owned();
                         return Err(NoLogin { kind: Kind::SessionOver, why });
                     }
                 }
@@ -665,12 +673,6 @@ impl LogIn for Gate {
         drop(state);
         self.refused.notify_one();
     }
-}
-
-/// Why a certificate is of no use. There is nothing that a login could make better.
-fn certificate_refused() -> NoLogin {
-    let why = "NSX does not accept the client certificate: it has to be that of a principal identity".to_owned();
-    NoLogin { kind: Kind::Rejected, why }
 }
 
 /// Why a standby has no login.

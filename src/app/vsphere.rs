@@ -20,7 +20,7 @@ use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::Cluster;
 use crate::kubernetes::leader_election::{LeaseEvents, LeaseObject};
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
-use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, MOST_TAGS_BESIDE, Vcenter};
+use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, Vcenter};
 use crate::providers::vsphere::credentials::Offers;
 use crate::providers::vsphere::nsx::Facts;
 use crate::providers::vsphere::parts::NsxReport;
@@ -129,7 +129,7 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
             (format!("vcenter {}", report.server), health)
         };
         let report = provider.nsx_report();
-        let too_many_tags = report.as_ref().and_then(|report| report.too_many_tags).map(tags_of_load_balancers);
+        let too_many_tags = report.as_ref().and_then(|report| report.too_many_tags.clone()).map(tags_of_load_balancers);
         let nsx = report.map(|report| {
             let health = match report {
                 NsxReport { leads: false, .. } => Health::Note("used by the leader only".into()),
@@ -146,9 +146,8 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
 }
 
 /// More tags are configured than NSX takes beside those of this program.
-fn tags_of_load_balancers(count: usize) -> (String, Health) {
-    let note = format!("{count} are configured, and {MOST_TAGS_BESIDE} fit beside those of this program");
-    ("load-balancer-tags".to_owned(), Health::Note(note.into()))
+fn tags_of_load_balancers(what: String) -> (String, Health) {
+    ("load-balancer-tags".to_owned(), Health::Note(what.into()))
 }
 
 /// The clients and credentials of the vCenter entries.

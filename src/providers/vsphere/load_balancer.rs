@@ -144,8 +144,8 @@ impl LoadBalancers {
         Some(Counts { known, held, orphans: self.cleanup.count() })
     }
 
-    /// How many tags are configured, if NSX does not take all of them beside those of this program.
-    pub fn too_many_tags(&self) -> Option<usize> {
+    /// How many tags are configured and what follows, if NSX does not take all of them beside those of this program.
+    pub fn too_many_tags(&self) -> Option<String> {
         self.config.too_many_tags()
     }
 

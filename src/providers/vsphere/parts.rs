@@ -104,8 +104,8 @@ pub struct NsxReport {
     pub login: Facts,
     /// What is known of load balancers, once they were read.
     pub balancers: Option<load_balancer::Counts>,
-    /// How many tags of load balancers are configured, if NSX does not take all of them beside those of this program.
-    pub too_many_tags: Option<usize>,
+    /// How many tags of load balancers are configured and what follows, if NSX does not take all of them.
+    pub too_many_tags: Option<String>,
 }
 
 impl Parts {

@@ -33,6 +33,9 @@ const LONGEST_TAG: (usize, usize) = (128, 256);
 /// How many configured tags fit beside those of this program on each object: NSX takes 30, and a pool of nodes may have nine more.
 pub const MOST_TAGS_BESIDE: usize = 21;
 
+/// With how many at most NSX takes virtual servers: each has six more that the Go program has, too.
+const MOST_TAGS: usize = 24;
+
 /// The load balancers of Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadBalancers {
@@ -127,9 +130,9 @@ impl Size {
 }
 
 impl LoadBalancers {
-    /// How many tags are configured, if that are more than [`MOST_TAGS_BESIDE`].
-    pub fn too_many_tags(&self) -> Option<usize> {
-        Some(count(self.tags.keys().map(String::as_str))).filter(|count| *count > MOST_TAGS_BESIDE)
+    /// How many tags are configured and what follows, if that are more than [`MOST_TAGS_BESIDE`].
+    pub fn too_many_tags(&self) -> Option<String> {
+        too_many_tags(self.tags.keys().map(String::as_str))
     }
 
     /// The class of this name; the default class is there whether or not the file has it.
@@ -273,9 +276,17 @@ fn tier1(section: &RawSection, report: &mut Report) -> Option<String> {
     Some(path.unwrap_or_else(|| text.to_owned()))
 }
 
-/// How many of these scopes are of tags beside those that each object gets anyway.
-fn count<'a>(scopes: impl Iterator<Item = &'a str>) -> usize {
-    scopes.filter(|scope| *scope != "owner" && !OWN_SCOPES.contains(scope)).count()
+/// How many tags of these scopes there are beside those that each object gets anyway, and what follows; none if they fit.
+fn too_many_tags<'a>(scopes: impl Iterator<Item = &'a str>) -> Option<String> {
+    let count = scopes.filter(|scope| *scope != "owner" && !OWN_SCOPES.contains(scope)).count();
+    let what = match count {
+        0..=MOST_TAGS_BESIDE => return None,
+        ..=MOST_TAGS => "where there is no room, tags are left off that show whose an object is",
+        _ => "it refuses every virtual server",
+    };
+    Some(format!(
+        "{count} tags, and {MOST_TAGS_BESIDE} fit beside those of this program in any case: NSX takes 30 for an object; {what}"
+    ))
 }
 
 fn tags(section: &RawSection, report: &mut Report) -> BTreeMap<String, String> {
@@ -284,13 +295,8 @@ fn tags(section: &RawSection, report: &mut Report) -> BTreeMap<String, String> {
     if written.iter().any(|(scope, _)| OWN_SCOPES.contains(&scope.as_str())) {
         report.warn_at(section, Some(TAGS), format!("ignored where the scope is one of {}", OWN_SCOPES.join(", ")));
     }
-    let count = count(written.iter().map(|(scope, _)| scope.as_str()));
-    if count > MOST_TAGS_BESIDE {
-        let what = format!(
-            "has {count} tags, and {MOST_TAGS_BESIDE} fit beside those of this program in any case: NSX takes 30 for an object; where \
-             there is no room, tags are left off that show whose an object is"
-        );
-        report.warn_at(section, Some(TAGS), what);
+    if let Some(what) = too_many_tags(written.iter().map(|(scope, _)| scope.as_str())) {
+        report.warn_at(section, Some(TAGS), format!("has {what}"));
     }
     let (longest_scope, longest_tag) = LONGEST_TAG;
     let is_long = |text: &str, most| text.chars().count() > most;

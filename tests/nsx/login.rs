@@ -7,7 +7,7 @@ mod sessions;
 
 use std::time::Duration;
 
-use ccm::clients::nsx::{Kind, Scheme};
+use ccm::clients::nsx::{Kind, LogIn as _, Scheme};
 use ccm::providers::vsphere::nsx::Facts;
 use futures::future::join_all;
 use support::LoginOutcome;
@@ -88,7 +88,8 @@ async fn a_session_that_the_manager_ended_costs_one_more_and_the_call_is_repeate
             world.nsx.reset_counts();
             let error = world.get(GATEWAY).await.unwrap_err();
             assert_eq!(error.kind, Kind::SessionOver, "{name}: {error}");
-            assert!(error.to_string().contains("accepts the login"), "{name}: {error}");
+            let text = error.to_string();
+            assert!(text.contains("accepts the login") && text.matches(GATEWAY).count() == 1, "{name}: {text}");
             assert_eq!((world.nsx.counts().of("GET tier-1s"), world.logins()), (2, 1), "{name}");
             world.nsx.clear();
             world.get(GATEWAY).await.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -210,6 +211,29 @@ async fn a_client_certificate_is_all_there_is_and_another_one_is_taken_without_a
         }
         world.get(GATEWAY).await.unwrap();
         assert_eq!(world.gate.facts(), Facts { is_logged_in: true, ..Facts::default() }, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_late_refusal_of_a_certificate_or_token_leaves_the_next_login_as_it_is() {
+    let (certificate, key) = client_identity("ccm");
+    let model = || Model::small().principal("ccm", &certificate).cloud_user("ccm", "refresh");
+    for proof in [Proof::Certificate(certificate.clone(), key), Proof::Token("refresh")] {
+        let world = World::start_as(model(), proof).await;
+        world.get(GATEWAY).await.unwrap();
+        let first = world.client.login().unwrap();
+        for _ in 0..2 {
+            world.nsx.next("GET tier-1s", Trouble::rejected());
+        }
+        world.get(GATEWAY).await.unwrap_err();
+        assert!(!world.gate.facts().is_logged_in);
+        advance(Duration::from_secs(120)).await;
+        world.nsx.clear();
+        world.get(GATEWAY).await.unwrap();
+        // Another call had the first login, and its answer comes last.
+        let refused = world.gate.log_in_otherwise(&world.client, &first).await.unwrap_err();
+        assert_eq!(refused.kind, Kind::Rejected);
+        assert_eq!(world.gate.facts(), Facts { is_logged_in: true, ..Facts::default() });
     }
 }
 

@@ -235,7 +235,7 @@ impl Client {
     /// After the second refusal of a call, which is `refused`.
     async fn log_in_otherwise(&self, call: &Call<'_>, over: &Login, refused: Error) -> Result<(), Error> {
         self.inner.log_in.log_in_otherwise(self, over).await.map_err(|NoLogin { kind, why }| {
-            let why = format!("{why}: {refused}");
+            let why = format!("{why}: {}", refused.what());
             Error::other(kind, self.inner.http.failed(call.operation), call.target(), why)
         })
     }

@@ -131,6 +131,11 @@ impl Error {
         self.status() == Some(404) && matches!(self.kind, Kind::NotFound | Kind::MissingReference(_))
     }
 
+    /// What went wrong, for a message that names the call already.
+    pub(super) fn what(&self) -> String {
+        What(self).to_string()
+    }
+
     /// For how long the manager asks not to be called, if it does.
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.cause {
@@ -148,14 +153,17 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+/// What went wrong, without the call.
+struct What<'a>(&'a Error);
+
+impl fmt::Display for What<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, request, target, cause } = self;
+        let Error { kind, cause, .. } = self.0;
         match cause {
-            Cause::Http(error) => write!(f, "{target}: {error}"),
-            Cause::Other(message) => write!(f, "{request}, {target}: {message}"),
+            Cause::Http(error) => write!(f, "{error}"),
+            Cause::Other(message) => f.write_str(message),
             Cause::Refused(Refused { status, code, message, .. }) => {
-                write!(f, "{request}, {target}: HTTP status {status}")?;
+                write!(f, "HTTP status {status}")?;
                 if let Some(code) = code {
                     write!(f, ", code {code}")?;
                 }
@@ -164,6 +172,16 @@ impl fmt::Display for Error {
                 }
                 if message.is_empty() { Ok(()) } else { write!(f, ": {message}") }
             }
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { request, target, cause, .. } = self;
+        match cause {
+            Cause::Http(_) => write!(f, "{target}: {}", What(self)),
+            Cause::Other(_) | Cause::Refused(_) => write!(f, "{request}, {target}: {}", What(self)),
         }
     }
 }

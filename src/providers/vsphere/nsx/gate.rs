@@ -164,6 +164,15 @@ struct Leaving {
     credential: Option<Arc<Credential>>,
 }
 
+impl State {
+    /// The login of a call was refused. The refusal may be late: the next login may serve already.
+    fn note_refusal(&mut self, client: &Client, why: &str) {
+        if client.login().is_none() {
+            (self.facts.is_logged_in, self.facts.failure) = (false, Some(why.to_owned()));
+        }
+    }
+}
+
 impl Gate {
     /// Nothing is sent before a call needs a login, and nothing while `leads` is false.
     pub fn new(server: impl Into<String>, source: Source, ledger: Arc<dyn LoginLedger>, leads: Leads) -> Self {
@@ -345,18 +354,17 @@ impl Gate {
     }
 
     /// NSX does not take the certificate. There is nothing that a login could make better.
-    fn refuse_certificate(&self) -> NoLogin {
+    fn refuse_certificate(&self, client: &Client) -> NoLogin {
         let why = "NSX does not accept the client certificate: it has to be that of a principal identity".to_owned();
-        let facts = &mut self.state.lock().facts;
-        (facts.is_logged_in, facts.failure) = (false, Some(why.clone()));
+        self.state.lock().note_refusal(client, &why);
         NoLogin { kind: Kind::Rejected, why }
     }
 
     /// NSX does not take a token that was exchanged for the call. The next exchange waits.
-    fn refuse_token(&self) -> NoLogin {
+    fn refuse_token(&self, client: &Client) -> NoLogin {
         let why = "NSX does not accept a fresh token of VMware Cloud".to_owned();
         let mut state = self.state.lock();
-        (state.facts.is_logged_in, state.facts.failure) = (false, Some(why.clone()));
+        state.note_refusal(client, &why);
         let failure = NoLogin { kind: Kind::Rejected, why };
         // Calls come by the hundred.
         if state.retry.as_ref().is_none_or(|(until, _)| *until <= Instant::now()) {
@@ -579,7 +587,7 @@ impl Gate {
 impl LogIn for Gate {
     async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin> {
         if over.is_some() && matches!(self.source, Source::Certificate) {
-            return Err(self.refuse_certificate());
+            return Err(self.refuse_certificate(client));
         }
         if let Some(over) = over {
             self.note_over(over);
@@ -609,15 +617,15 @@ impl LogIn for Gate {
 
     async fn log_in_otherwise(&self, client: &Client, over: &Login) -> Result<(), NoLogin> {
         match &self.source {
-            Source::Certificate => Err(self.refuse_certificate()),
-            Source::Token(_) => Err(self.refuse_token()),
+            Source::Certificate => Err(self.refuse_certificate(client)),
+            Source::Token(_) => Err(self.refuse_token(client)),
             Source::Pairs { .. } => {
                 self.note_over(over);
                 match self.state.lock().sessions {
                     Sessions::End | Sessions::Replaced => {}
                     // The login was accepted, so that this is no rejection. The next call may log in again.
                     Sessions::Serve | Sessions::Required => {
-                        let why = "NSX accepts the login, but not the session that it has made".to_owned();
+                        let why = "NSX accepts the login and refuses the requests after it".to_owned();
                         return Err(NoLogin { kind: Kind::SessionOver, why });
                     }
                 }

@@ -266,12 +266,21 @@ impl State {
     fn reset(&mut self, permit: Option<WritePermit>) {
         let (epoch, creating, is_removing) = (self.epoch + 1, self.creating, self.is_removing);
         let (attempted, busy) = (self.attempted, std::mem::take(&mut self.busy));
-        let leads = self.leads.clone();
+        let mut leads = self.leads.clone();
+        leads.has_changed();
         *self = Self { leads, permit, epoch, creating, is_removing, attempted, busy, ..Self::default() };
     }
 
     fn is_over(&self) -> bool {
         self.permit.as_ref().is_some_and(|permit| permit.check().is_err())
+    }
+
+    /// Whether the term of what is known has ended, or, without a permit, the lead has changed since the last reset.
+    fn is_outdated(&mut self) -> bool {
+        match &self.permit {
+            Some(permit) => permit.check().is_err(),
+            None => self.leads.has_changed(),
+        }
     }
 
     /// The first one that can have this address of this pool, which waits no longer: the others would ask in vain.
@@ -302,13 +311,11 @@ impl Inventory {
     /// Begins a call of this term. What was known in another one is forgotten.
     pub fn begin(&self, permit: &WritePermit) {
         let mut state = self.state.lock();
-        // What was read without a permit may be of an earlier term.
-        let is_new = state.readings == 0 && state.touched.is_none();
-        match &state.permit {
-            Some(known) if known.check().is_ok() => return,
-            None if is_new => state.permit = Some(permit.clone()),
-            Some(_) | None => self.reset(&mut state, Some(permit.clone())),
+        if state.permit.as_ref().is_some_and(|known| known.check().is_ok()) {
+            return;
         }
+        // What is known without a permit may be of an earlier term.
+        self.reset(&mut state, Some(permit.clone()));
         state.term_began = Some(Instant::now());
         // The readings end with this term from now on.
         self.wake.notify_one();
@@ -317,8 +324,7 @@ impl Inventory {
     /// Begins a call that only reads.
     pub fn begin_read(&self) {
         let mut state = self.state.lock();
-        let is_another = state.leads.has_changed() && state.permit.is_none();
-        if state.is_over() || is_another {
+        if state.is_outdated() {
             self.reset(&mut state, None);
         }
     }

@@ -98,40 +98,55 @@ impl Inventory {
     pub async fn run(&self, backend: &dyn Backend, layout: &Layout, scope: &Scope, stop: &CancellationToken) {
         let mut leads = self.state.lock().leads.clone();
         loop {
-            let (next, permit) = {
-                let state = self.state.lock();
-                (state.next(Instant::now()), state.permit.clone())
-            };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.until_ended(permit.as_ref(), &mut leads) => {}
-                () = self.wake.notified() => {}
-                Some(()) = OptionFuture::from(next.map(sleep_until)) => tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = self.until_ended(permit.as_ref(), &mut leads) => {}
-                    () = self.read(backend, layout, scope) => {}
-                },
+                () = self.until_due(&mut leads) => {}
+            }
+            let begun = self.begin_reading();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.until_reset(begun.epoch, &mut leads) => {}
+                shown = timeout(LIMIT, self.read_all(backend, layout, scope, &begun)) => {
+                    self.end_reading(&begun, shown.unwrap_or_else(|_| Err(too_long())));
+                }
             }
         }
     }
 
-    /// Forgets what is known when the term has ended; without a permit, at the next change of the lead. What the calls of the
-    /// next term have begun meanwhile stays: they began with nothing.
-    async fn until_ended(&self, permit: Option<&WritePermit>, leads: &mut Leads) {
-        match permit {
-            Some(permit) => permit.ended().await,
-            None => leads.changed().await,
-        }
-        let mut state = self.state.lock();
-        if state.permit.is_none() || state.is_over() {
-            self.reset(&mut state, None);
+    /// Waits until the next reading is due.
+    async fn until_due(&self, leads: &mut Leads) {
+        loop {
+            let (next, epoch) = {
+                let state = self.state.lock();
+                (state.next(Instant::now()), state.epoch)
+            };
+            tokio::select! {
+                () = self.until_reset(epoch, leads) => {}
+                () = self.wake.notified() => {}
+                Some(()) = OptionFuture::from(next.map(sleep_until)) => return,
+            }
         }
     }
 
-    async fn read(&self, backend: &dyn Backend, layout: &Layout, scope: &Scope) {
-        let begun = self.begin_reading();
-        let shown = timeout(LIMIT, self.read_all(backend, layout, scope, &begun)).await;
-        self.end_reading(&begun, shown.unwrap_or_else(|_| Err(too_long())));
+    /// Resets the state of this epoch at the end of its term, or, without a permit, at the next change of the lead. A call of the
+    /// next term may do so before. A reading is given up only after that: it would be missing otherwise.
+    async fn until_reset(&self, epoch: u64, leads: &mut Leads) {
+        loop {
+            let permit = {
+                let mut state = self.state.lock();
+                if state.epoch == epoch && state.is_outdated() {
+                    self.reset(&mut state, None);
+                }
+                if state.epoch != epoch {
+                    return;
+                }
+                state.permit.clone()
+            };
+            match permit {
+                Some(permit) => permit.ended().await,
+                None => leads.changed().await,
+            }
+        }
     }
 
     async fn read_all(
@@ -301,31 +316,72 @@ mod tests {
 
     use super::*;
 
+    /// What happens before the task that reads sees the end of a term.
+    #[derive(Clone, Copy, Debug)]
+    enum Meanwhile {
+        Nothing,
+        Write,
+        Read,
+    }
+
     #[tokio::test]
-    async fn the_end_of_a_term_forgets_what_is_known_unless_the_next_one_has_begun() {
-        for (has_permit, is_next_begun) in [(false, false), (false, true), (true, false), (true, true)] {
-            let (lead, over) = (watch::Sender::new(has_permit), CancellationToken::new());
-            let mut leads = Leads::new(vec![lead.subscribe()]);
-            let inventory = Inventory::new(leads.clone());
-            let valid_until = |end: &CancellationToken| {
-                let (end, ended) = (end.clone(), end.clone());
-                WritePermit::new(move || !end.is_cancelled(), move || ended.clone().cancelled_owned().boxed())
-            };
-            let permit = has_permit.then(|| valid_until(&over));
-            permit.iter().for_each(|permit| inventory.begin(permit));
-            let mut ended = pin!(inventory.until_ended(permit.as_ref(), &mut leads));
-            assert!((&mut ended).now_or_never().is_none(), "{has_permit}");
-            lead.send_replace(!has_permit);
-            over.cancel();
-            if is_next_begun {
-                inventory.begin(&valid_until(&CancellationToken::new()));
+    async fn the_end_of_a_term_resets_the_state_unless_a_call_of_the_next_term_has_done_so() {
+        for has_permit in [false, true] {
+            for meanwhile in [Meanwhile::Nothing, Meanwhile::Write, Meanwhile::Read] {
+                let (lead, over) = (watch::Sender::new(has_permit), CancellationToken::new());
+                let mut leads = Leads::new(vec![lead.subscribe()]);
+                let inventory = Inventory::new(leads.clone());
+                if has_permit {
+                    inventory.begin(&valid_until(&over));
+                }
+                let mut reset = pin!(inventory.until_reset(inventory.epoch(), &mut leads));
+                assert!((&mut reset).now_or_never().is_none(), "{has_permit}");
+                lead.send_replace(!has_permit);
+                over.cancel();
+                match meanwhile {
+                    Meanwhile::Nothing => {}
+                    Meanwhile::Write => inventory.begin(&valid_until(&CancellationToken::new())),
+                    Meanwhile::Read => inventory.begin_read(),
+                }
+                inventory.state.lock().readings = 1;
+                assert!(reset.now_or_never().is_some(), "{has_permit} {meanwhile:?}");
+                let is_kept = !matches!(meanwhile, Meanwhile::Nothing);
+                assert_eq!(inventory.state.lock().readings, u64::from(is_kept), "{has_permit} {meanwhile:?}");
             }
-            inventory.state.lock().readings = 1;
-            assert!(ended.now_or_never().is_some(), "{has_permit}");
-            let state = inventory.state.lock();
-            let is_known = (state.permit.is_some(), state.readings);
-            assert_eq!(is_known, (is_next_begun, u64::from(is_next_begun)), "{has_permit}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_term_begins_with_nothing_and_ends_with_its_own_lead() {
+        let [own, other] = [(); 2].map(|()| watch::Sender::new(true));
+        let mut leads = Leads::new(vec![own.subscribe(), other.subscribe()]);
+        let (inventory, over) = (Inventory::new(leads.clone()), CancellationToken::new());
+        inventory.state.lock().readings = 1;
+        inventory.begin_read();
+        assert_eq!(inventory.state.lock().readings, 1, "the lead has not changed");
+        inventory.begin(&valid_until(&over));
+        assert_eq!(inventory.state.lock().readings, 0);
+        inventory.state.lock().readings = 1;
+        let mut reset = pin!(inventory.until_reset(inventory.epoch(), &mut leads));
+        assert!((&mut reset).now_or_never().is_none());
+        other.send_replace(false);
+        inventory.begin_read();
+        assert!((&mut reset).now_or_never().is_none());
+        assert_eq!(inventory.state.lock().readings, 1);
+        over.cancel();
+        assert!(reset.now_or_never().is_some());
+        assert_eq!(inventory.state.lock().readings, 0);
+    }
+
+    impl Inventory {
+        fn epoch(&self) -> u64 {
+            self.state.lock().epoch
+        }
+    }
+
+    fn valid_until(end: &CancellationToken) -> WritePermit {
+        let (end, ended) = (end.clone(), end.clone());
+        WritePermit::new(move || !end.is_cancelled(), move || ended.clone().cancelled_owned().boxed())
     }
 
     #[tokio::test(start_paused = true)]

@@ -129,7 +129,8 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
             (format!("vcenter {}", report.server), health)
         };
         let report = provider.nsx_report();
-        let too_many_tags = report.as_ref().and_then(|report| report.too_many_tags.clone()).map(tags_of_load_balancers);
+        let too_many_tags = report.as_ref().and_then(|report| report.too_many_tags.clone());
+        let tags = too_many_tags.map(|problem| ("load-balancer-tags".to_owned(), Health::Note(problem.into())));
         let nsx = report.map(|report| {
             let health = match report {
                 NsxReport { leads: false, .. } => Health::Note("used by the leader only".into()),
@@ -141,13 +142,8 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
             };
             (format!("nsx {}", report.server), health)
         });
-        provider.reports().into_iter().map(show).chain(nsx).chain(too_many_tags).collect()
+        provider.reports().into_iter().map(show).chain(nsx).chain(tags).collect()
     });
-}
-
-/// More tags are configured than NSX takes beside those of this program.
-fn tags_of_load_balancers(what: String) -> (String, Health) {
-    ("load-balancer-tags".to_owned(), Health::Note(what.into()))
 }
 
 /// The clients and credentials of the vCenter entries.

@@ -144,7 +144,7 @@ impl LoadBalancers {
         Some(Counts { known, held, orphans: self.cleanup.count() })
     }
 
-    /// How many tags are configured and what follows, if NSX does not take all of them beside those of this program.
+    /// What is wrong with the number of configured tags, if they do not fit beside those of this program.
     pub fn too_many_tags(&self) -> Option<String> {
         self.config.too_many_tags()
     }

@@ -104,7 +104,7 @@ pub struct NsxReport {
     pub login: Facts,
     /// What is known of load balancers, once they were read.
     pub balancers: Option<load_balancer::Counts>,
-    /// How many tags of load balancers are configured and what follows, if NSX does not take all of them.
+    /// What is wrong with the number of tags that are configured for load balancers, if they do not fit.
     pub too_many_tags: Option<String>,
 }
 

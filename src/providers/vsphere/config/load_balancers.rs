@@ -32,9 +32,10 @@ const LONGEST_TAG: (usize, usize) = (128, 256);
 
 /// How many configured tags fit beside those of this program on each object: NSX takes 30, and a pool of nodes may have nine more.
 pub const MOST_TAGS_BESIDE: usize = 21;
-
-/// With how many at most NSX takes virtual servers: each has six more that the Go program has, too.
-const MOST_TAGS: usize = 24;
+/// How many fit on the virtual servers of a second load balancer, and on any virtual server, where every tag that the Go program
+/// does not write is left off.
+const MOST_TAGS_OF_SECOND: usize = 23;
+const MOST_TAGS_OF_SERVER: usize = 24;
 
 /// The load balancers of Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +131,7 @@ impl Size {
 }
 
 impl LoadBalancers {
-    /// How many tags are configured and what follows, if that are more than [`MOST_TAGS_BESIDE`].
+    /// What is wrong with the number of configured tags, if they are more than [`MOST_TAGS_BESIDE`].
     pub fn too_many_tags(&self) -> Option<String> {
         too_many_tags(self.tags.keys().map(String::as_str))
     }
@@ -276,16 +277,21 @@ fn tier1(section: &RawSection, report: &mut Report) -> Option<String> {
     Some(path.unwrap_or_else(|| text.to_owned()))
 }
 
-/// How many tags of these scopes there are beside those that each object gets anyway, and what follows; none if they fit.
+/// What is wrong with the number of tags of these scopes, if they do not fit.
 fn too_many_tags<'a>(scopes: impl Iterator<Item = &'a str>) -> Option<String> {
     let count = scopes.filter(|scope| *scope != "owner" && !OWN_SCOPES.contains(scope)).count();
-    let what = match count {
-        0..=MOST_TAGS_BESIDE => return None,
-        ..=MOST_TAGS => "where there is no room, tags are left off that show whose an object is",
-        _ => "it refuses every virtual server",
+    if count <= MOST_TAGS_BESIDE {
+        return None;
+    }
+    let effect = if count > MOST_TAGS_OF_SERVER {
+        "NSX refuses every virtual server"
+    } else if count > MOST_TAGS_OF_SECOND {
+        "NSX refuses the virtual servers of second load balancers, and tags that only this program writes are omitted"
+    } else {
+        "tags that only this program writes are omitted where they do not fit"
     };
     Some(format!(
-        "{count} tags, and {MOST_TAGS_BESIDE} fit beside those of this program in any case: NSX takes 30 for an object; {what}"
+        "{count} tags are configured beside \"owner\"; expected at most {MOST_TAGS_BESIDE}, because NSX takes 30 for an object: {effect}"
     ))
 }
 
@@ -295,8 +301,8 @@ fn tags(section: &RawSection, report: &mut Report) -> BTreeMap<String, String> {
     if written.iter().any(|(scope, _)| OWN_SCOPES.contains(&scope.as_str())) {
         report.warn_at(section, Some(TAGS), format!("ignored where the scope is one of {}", OWN_SCOPES.join(", ")));
     }
-    if let Some(what) = too_many_tags(written.iter().map(|(scope, _)| scope.as_str())) {
-        report.warn_at(section, Some(TAGS), format!("has {what}"));
+    if let Some(problem) = too_many_tags(written.iter().map(|(scope, _)| scope.as_str())) {
+        report.warn_at(section, Some(TAGS), problem);
     }
     let (longest_scope, longest_tag) = LONGEST_TAG;
     let is_long = |text: &str, most| text.chars().count() > most;

@@ -78,9 +78,10 @@ impl Destinations {
         self.unlisted.clone_from(&self.touched);
         plan.retain(|network, _| !self.unlisted.contains(network));
         for (network, mut destination) in std::mem::take(&mut self.by_network) {
+            destination.is_stale |= destination.leads_to_any(changed);
             // What failed waits for its backoff.
-            destination.is_stale |= destination.failures.is_none() && destination.leads_to_any(changed);
-            let is_same = plan.get(&network) == Some(&destination.changes) && !destination.is_stale;
+            let is_due = destination.is_stale && destination.failures.is_none();
+            let is_same = plan.get(&network) == Some(&destination.changes) && !is_due;
             if self.unlisted.contains(&network) || is_same {
                 // It waits for its backoff, or is worked on.
                 plan.remove(&network);
@@ -247,6 +248,8 @@ mod tests {
             failures.next_pause(&Backoff::doubling(Duration::from_secs(1), Duration::from_secs(9)), 0.5);
         };
         assert!(!pass(&its, fail), "what failed waits for its backoff");
+        let succeed = |destinations: &mut Destinations| destinations.failures(network(0)).unwrap().reset();
+        assert!(pass(&nobody, succeed) && !pass(&nobody, |_| {}), "the Node changed before the failure had passed");
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn of_controller() -> Vec<Mutant> {
             ("plan.get(&network) == Some(&destination.changes) &&", "plan.contains_key(&network) &&"),
             UNIT,
         ),
-        Mutant::new("route-destinations-changed-node-waits", DESTINATIONS, ("&& !destination.is_stale;", ";"), UNIT),
+        Mutant::new("route-destinations-changed-node-waits", DESTINATIONS, ("&& !is_due;", ";"), UNIT),
         Mutant::new(
             "route-apply-outdated-creation",
             APPLY,

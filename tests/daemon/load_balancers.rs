@@ -1,7 +1,9 @@
-//! Load balancers on NSX, with the built daemon: adoption, kills at every write, two clusters on one manager, a hand-over.
+//! Load balancers on NSX, with the built daemon: adoption, kills at every write, two clusters on one manager, a hand-over,
+//! a restored cluster.
 
 mod adopted;
 mod clusters;
 mod crash;
+mod restored;
 mod site;
 mod take_over;

@@ -199,9 +199,10 @@ impl World {
         self.report_all(bench, &format!("{what}: peak"), "MiB", more(|usage| usage.peak), Some(peak));
     }
 
-    /// Objects of load balancers.
+    /// Objects of load balancers that are not marked for deletion.
     pub fn left(&self) -> usize {
-        COLLECTIONS.iter().map(|collection| self.nsx.objects_below(collection).len()).sum()
+        let all = COLLECTIONS.iter().flat_map(|collection| self.nsx.objects_below(collection));
+        all.filter(|object| object["marked_for_delete"] != true).count()
     }
 
     /// The place in the API server's audit log.

@@ -123,15 +123,16 @@ impl Operator {
         exhaust_all(nsx, false);
     }
 
-    /// Waits until every pool has a free address: a released one is reserved for a while.
+    /// Waits until no pool has released addresses that are still reserved: what is free otherwise may be too few for all Services
+    /// that wait, and those without an address try again after five minutes.
     pub async fn until_addresses_are_free(&self, nsx: &FakeNsx) {
         for (id, _) in POOLS {
-            let path = format!("/infra/ip-pools/{id}/ip-allocations/free");
-            eventually(&format!("the pool {id} has a free address"), RECOVERY, async || {
-                nsx.put_by_hand(OPERATOR, &path, json!({}));
-                let address = nsx.allocated_address(&path);
-                nsx.delete_by_hand(OPERATOR, &path);
-                address.ok_or("it has none")
+            eventually(&format!("all addresses of the pool {id} are free or in use"), RECOVERY, async || {
+                let pool = nsx.object(&format!("/infra/ip-pools/{id}")).unwrap();
+                let usage = &pool["pool_usage"];
+                let count = |name: &str| usage[name].as_u64().unwrap();
+                let is_free = count("available_ips") + count("allocated_ip_allocations") == count("total_ips");
+                if is_free && count("available_ips") > 0 { Ok(()) } else { Err(usage.clone()) }
             })
             .await;
         }

@@ -242,14 +242,14 @@ mod tests {
         assert!(pass(&its, |_| {}) && !pass(&nobody, |_| {}));
         let work = |destinations: &mut Destinations| drop(destinations.begin(network(0)));
         assert!(!pass(&its, work), "the plan is older than the work");
-        assert!(pass(&nobody, |_| {}), "the Node changed while a worker was busy with the route");
+        assert!(pass(&nobody, |_| {}), "a change of the Node during the work is checked in the next pass");
         let fail = |destinations: &mut Destinations| {
             let failures = destinations.failures(network(0)).unwrap();
             failures.next_pause(&Backoff::doubling(Duration::from_secs(1), Duration::from_secs(9)), 0.5);
         };
         assert!(!pass(&its, fail), "what failed waits for its backoff");
         let succeed = |destinations: &mut Destinations| destinations.failures(network(0)).unwrap().reset();
-        assert!(pass(&nobody, succeed) && !pass(&nobody, |_| {}), "the Node changed before the failure had passed");
+        assert!(pass(&nobody, succeed) && !pass(&nobody, |_| {}), "the change is checked after the next success");
     }
 
     #[test]

@@ -275,7 +275,7 @@ impl State {
         self.permit.as_ref().is_some_and(|permit| permit.check().is_err())
     }
 
-    /// Whether the term of what is known has ended, or, without a permit, the lead has changed since the last reset.
+    /// Whether the state belongs to a term that has ended or, without a permit, leadership has changed since the last reset.
     fn is_outdated(&mut self) -> bool {
         match &self.permit {
             Some(permit) => permit.check().is_err(),

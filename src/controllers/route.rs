@@ -11,6 +11,7 @@ mod failure;
 mod key;
 mod metrics;
 pub mod plan;
+pub mod pod_networks;
 pub mod reason;
 mod schedule;
 mod term;
@@ -38,6 +39,7 @@ use apply::Cloud;
 use failure::Failure;
 use key::Key;
 use metrics::Metrics;
+pub use pod_networks::PodNetworks;
 use schedule::Schedule;
 pub use schedule::Trigger;
 use term::{Outcome, Progress, Term};
@@ -56,6 +58,8 @@ pub struct Settings {
     pub cluster_name: String,
     /// `--cluster-cidr`: a route to a network outside of these is never deleted.
     pub networks: Vec<IpNet>,
+    /// `--route-pod-networks`: which networks of pods routes are created for.
+    pub pod_networks: PodNetworks,
     /// What makes a pass begin.
     pub trigger: Trigger,
     /// `--route-network-condition`: whether Nodes get the condition `NetworkUnavailable`. If not, the CNI writes it.
@@ -90,6 +94,7 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Control
         api: Api::all(context.write.clone()),
         recorder: recorder.clone(),
         networks: settings.networks.clone(),
+        pod_networks: settings.pod_networks,
         writes_condition: settings.writes_condition,
         reasons: Arc::clone(&reasons),
         metrics: metrics.clone(),

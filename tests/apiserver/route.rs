@@ -9,6 +9,7 @@ mod events;
 mod failures;
 mod harness;
 mod late;
+mod pod_networks;
 mod schedule;
 mod vectors;
 mod world;

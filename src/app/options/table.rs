@@ -306,6 +306,10 @@ const OURS: &[Flag] = &[
     boolean("route-network-condition", "true")
         .variable("CCM_ROUTE_NETWORK_CONDITION")
         .help("Write the condition NetworkUnavailable of nodes; false leaves it to the network plugin"),
+    text("route-pod-networks", "WORD", "cluster-cidr").variable("CCM_ROUTE_POD_NETWORKS").help(
+        "Whether routes are created only for networks within --cluster-cidr (cluster-cidr), or for whatever networks nodes have \
+             (any), as in the Go program",
+    ),
     text("service-selector", "SELECTOR", "")
         .variable("CCM_SERVICE_SELECTOR")
         .help("Label selector of the Services to look after; one that leaves it keeps its load balancer; empty is all"),

@@ -3,7 +3,7 @@
 use super::{Check, FeatureGates};
 use crate::app::options::Origin;
 use crate::base::addresses::parse_network_sloppy;
-use crate::controllers::route::{self, Trigger};
+use crate::controllers::route::{self, PodNetworks, Trigger};
 use crate::controllers::service;
 use ipnet::IpNet;
 use std::time::Duration;
@@ -34,10 +34,16 @@ impl Check<'_> {
         let settings = route::Settings {
             cluster_name: self.options.text("cluster-name").to_owned(),
             networks: self.cluster_cidr(),
+            pod_networks: self.pod_networks(),
             trigger,
             writes_condition: self.boolean("route-network-condition"),
         };
         self.boolean("configure-cloud-routes").then_some(settings)
+    }
+
+    fn pod_networks(&mut self) -> PodNetworks {
+        let choices = [("cluster-cidr", PodNetworks::ClusterCidr), ("any", PodNetworks::Any)];
+        self.choice("route-pod-networks", &choices, "cluster-cidr or any").unwrap_or_default()
     }
 
     /// The networks of the pods, at most one of each family.
@@ -83,8 +89,11 @@ mod tests {
         }
         let given = routes(&["--cluster-cidr=010.120.0.0/16,a00::/8", "--route-network-condition=false"]);
         let networks = vec!["10.120.0.0/16".parse().unwrap(), "a00::/8".parse().unwrap()];
-        let given = given.map(|routes| (routes.networks, routes.writes_condition));
-        assert_eq!(given, Some((networks, false)));
+        let given = given.map(|routes| (routes.networks, routes.pod_networks, routes.writes_condition));
+        assert_eq!(given, Some((networks, PodNetworks::ClusterCidr, false)));
+        assert_eq!(routes(&["--route-pod-networks=any"]).unwrap().pod_networks, PodNetworks::Any);
+        let told = settled(&["--route-pod-networks=all"]).unwrap_err().to_string();
+        assert!(told.contains("--route-pod-networks=all") && told.contains("cluster-cidr or any"), "{told}");
         assert_eq!(routes(&["--configure-cloud-routes=false"]), None);
     }
 

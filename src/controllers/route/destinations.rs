@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 
-use super::plan::{Changes, wanted};
+use super::plan::{Changes, RefusedNetwork};
+use super::pod_networks::wanted;
 use crate::base::backoff::Failures;
 use crate::cloud::node;
 
@@ -22,6 +23,8 @@ pub(super) struct Destinations {
     touched: BTreeSet<IpNet>,
     /// The destinations that a worker changed during the last listing, which is outdated for them.
     unlisted: BTreeSet<IpNet>,
+    /// The names of the Nodes that get no route to a network that they want, by network.
+    refused: BTreeMap<IpNet, BTreeSet<String>>,
     /// How many routes are as Nodes want them.
     ready: usize,
 }
@@ -65,12 +68,14 @@ impl Destinations {
         self.touched.clone_from(&self.busy);
     }
 
-    /// Takes over what was planned with the listing. `nodes` are those of the plan, and `changed` names the Nodes that came,
+    /// Takes over what was planned with the listing. `nodes` are those of the plan, `refused` their networks that get no route
+    /// unless there is one, and `changed` names the Nodes that came,
     /// changed or went since the last one: a route that was kept because of its Node is checked again.
     pub(super) fn adopt(
         &mut self,
         mut plan: BTreeMap<IpNet, Changes>,
         nodes: &[Node],
+        refused: &[RefusedNetwork],
         changed: &BTreeSet<String>,
     ) -> Adopted {
         let mut adopted =
@@ -93,7 +98,12 @@ impl Destinations {
         adopted.due = plan.keys().copied().collect();
         let planned = |changes| Destination { changes, ..Destination::default() };
         self.by_network.extend(plan.into_iter().map(|(network, changes)| (network, planned(changes))));
-        let wanted: BTreeSet<IpNet> = nodes.iter().flat_map(|node| wanted(node).flatten()).collect();
+        self.refused.clear();
+        for one in refused.iter().filter(|one| !one.has_route) {
+            self.refused.entry(one.network).or_default().insert(one.node.clone());
+        }
+        let created = |node| wanted(node).flatten().filter(|network| !self.is_refused(node, network));
+        let wanted: BTreeSet<IpNet> = nodes.iter().flat_map(created).collect();
         let is_ready = |network: &&IpNet| {
             let is_there = self.by_network.get(network).is_none_or(|one| one.changes.creations.is_empty());
             is_there && !self.unlisted.contains(network)
@@ -154,7 +164,14 @@ impl Destinations {
         routing
     }
 
+    fn is_refused(&self, node: &Node, network: &IpNet) -> bool {
+        self.refused.get(network).is_some_and(|nodes| nodes.contains(node::name(node)))
+    }
+
     fn routing_of(&self, node: &Node, network: &IpNet) -> Routing {
+        if self.is_refused(node, network) {
+            return Routing::Failed;
+        }
         match self.by_network.get(network).filter(|destination| destination.waits(node)) {
             Some(destination) if destination.is_tried => Routing::Failed,
             None if !self.unlisted.contains(network) => Routing::Ready,
@@ -210,16 +227,16 @@ mod tests {
     #[test]
     fn what_failed_waits_for_its_backoff_whatever_is_listed() {
         let mut destinations = Destinations::default();
-        assert_eq!(destinations.adopt(plan(&[0, 1]), &[], &BTreeSet::new()).due, [network(0), network(1)]);
+        assert_eq!(destinations.adopt(plan(&[0, 1]), &[], &[], &BTreeSet::new()).due, [network(0), network(1)]);
         let left = destinations.begin(network(0));
         assert!(!destinations.finish(network(0), left, true));
         destinations.begin_listing();
-        assert_eq!(destinations.adopt(plan(&[0, 1]), &[], &BTreeSet::new()), Adopted::default(), "the same again");
+        assert_eq!(destinations.adopt(plan(&[0, 1]), &[], &[], &BTreeSet::new()), Adopted::default(), "the same again");
         let mut changed = plan(&[0]);
         changed.insert(network(0), creation("b", 0));
         destinations.begin_listing();
         let expected = Adopted { due: vec![network(0)], settled: vec![network(1)], is_outdated: false };
-        assert_eq!(destinations.adopt(changed, &[], &BTreeSet::new()), expected);
+        assert_eq!(destinations.adopt(changed, &[], &[], &BTreeSet::new()), expected);
     }
 
     #[test]
@@ -233,7 +250,7 @@ mod tests {
         let mut pass = |changed: &BTreeSet<String>, during: fn(&mut Destinations)| {
             destinations.begin_listing();
             during(&mut destinations);
-            let due = destinations.adopt(plan(), &[], changed).due;
+            let due = destinations.adopt(plan(), &[], &[], changed).due;
             let left = destinations.begin(network(0));
             let _is_outdated = destinations.finish(network(0), left, true);
             !due.is_empty()
@@ -255,20 +272,20 @@ mod tests {
     #[test]
     fn a_listing_is_outdated_for_destinations_that_changed_during_it() {
         let mut destinations = Destinations::default();
-        destinations.adopt(plan(&[0, 1]), &[], &BTreeSet::new());
+        destinations.adopt(plan(&[0, 1]), &[], &[], &BTreeSet::new());
         destinations.begin(network(0));
         destinations.begin_listing();
         destinations.begin(network(1));
         assert!(!destinations.finish(network(1), Changes::default(), true), "nothing was listed yet");
         // Destination 0 is worked on still, destination 1 is done.
-        let adopted = destinations.adopt(BTreeMap::from([(network(1), creation("a", 1))]), &[], &BTreeSet::new());
+        let adopted = destinations.adopt(BTreeMap::from([(network(1), creation("a", 1))]), &[], &[], &BTreeSet::new());
         assert_eq!(adopted, Adopted { is_outdated: true, ..Adopted::default() });
         let routed = |number: u8| node("b", &[&network(number).to_string()]);
         assert_eq!(destinations.routing(&routed(0)), Routing::Pending, "what is not known is not there");
         assert!(destinations.finish(network(0), Changes::default(), true), "its state is unknown");
         assert_eq!(destinations.routing(&routed(0)), Routing::Pending);
         destinations.begin_listing();
-        assert_eq!(destinations.adopt(BTreeMap::new(), &[], &BTreeSet::new()), Adopted::default());
+        assert_eq!(destinations.adopt(BTreeMap::new(), &[], &[], &BTreeSet::new()), Adopted::default());
         assert_eq!(destinations.routing(&routed(0)), Routing::Ready);
     }
 
@@ -277,7 +294,7 @@ mod tests {
         let nodes =
             [node("a", &["10.120.0.0/24", "10.120.1.0/24"]), node("b", &["10.120.2.0/24"]), node("c", &["garbage"])];
         let mut destinations = Destinations::default();
-        destinations.adopt(plan(&[0, 1]), &nodes, &BTreeSet::new());
+        destinations.adopt(plan(&[0, 1]), &nodes, &[], &BTreeSet::new());
         let routing =
             |destinations: &Destinations| nodes.iter().map(|node| destinations.routing(node)).collect::<Vec<_>>();
         assert_eq!(routing(&destinations), [Routing::Pending, Routing::Ready, Routing::Failed]);
@@ -293,7 +310,7 @@ mod tests {
         }
         assert_eq!((destinations.counts(), destinations.routing(&node("d", &[]))), ((3, 0), Routing::Unwanted));
         destinations.begin_listing();
-        destinations.adopt(plan(&[0]), &nodes, &BTreeSet::new());
+        destinations.adopt(plan(&[0]), &nodes, &[], &BTreeSet::new());
         let left = destinations.begin(network(0));
         assert_eq!(left, destinations.left(network(0)), "all of it, until the worker ends");
         assert!(!destinations.finish(network(0), left, false));

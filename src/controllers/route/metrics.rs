@@ -29,7 +29,7 @@ impl Metrics {
         );
         let routes = ours(
             "routes",
-            "Routes of the pod network by state: Ready, Pending, held (not known to be this cluster's), or the reason why a route could not be created or deleted.",
+            "Routes of the pod network by state: Ready, Pending, held (not known to be this cluster's), or the reason why a route could not be created or deleted, or would not be created now.",
         );
         let panics = ours("route_panics_total", "Panics while routes were reconciled.");
         let new = Self {

@@ -7,11 +7,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 
+use super::pod_networks::{Refusal, Refused, is_ours, wanted, wanted_texts};
 use crate::base::addresses::parse_network_sloppy;
 use crate::cloud::{Presence, Route, Unknown, node};
 
@@ -68,8 +69,14 @@ pub enum Verdict {
 
 /// Decides. `nodes` are those that this controller looks after; `networks` are those of `--cluster-cidr`. Where the cloud
 /// rewrites in place, a route to other addresses is only created: that replaces it. It is deleted only if another route of
-/// the Node leads there already.
-pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet], rewrites: bool) -> BTreeMap<IpNet, Changes> {
+/// the Node leads there already. No route is created to a network that is `refused`, unless it replaces one.
+pub fn plan(
+    nodes: &[&Node],
+    routes: &[Route],
+    networks: &[IpNet],
+    refused: &Refused,
+    rewrites: bool,
+) -> BTreeMap<IpNet, Changes> {
     let by_name: BTreeMap<&str, &Node> = nodes.iter().map(|node| (node::name(node), *node)).collect();
     let mut by_target = BTreeMap::<&str, Vec<&Route>>::new();
     for route in routes {
@@ -103,12 +110,12 @@ pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet], rewrites: boo
             let stays =
                 |route: &Route| !group.is_some_and(|group| group.deletions.iter().any(|one| one.route == *route));
             let is_it = |route: &Route| {
-                !route.blackhole
-                    && parse_network_sloppy(&route.destination_cidr) == Some(network)
-                    && ground(route, network, Some(node)) != Some(Ground::OtherAddresses)
+                leads_to(route, network) && ground(route, network, Some(node)) != Some(Ground::OtherAddresses)
             };
             let is_planned = group.is_some_and(|group| group.creations.iter().any(|one| one.is_for(node)));
-            if !is_planned && !led_here.iter().any(|route| stays(route) && is_it(route)) {
+            let is_refused =
+                refused.of(node, network).is_some() && !led_here.iter().any(|route| leads_to(route, network));
+            if !is_refused && !is_planned && !led_here.iter().any(|route| stays(route) && is_it(route)) {
                 changes.entry(network).or_default().creations.push(creation(node, text));
             }
         }
@@ -116,19 +123,48 @@ pub fn plan(nodes: &[&Node], routes: &[Route], networks: &[IpNet], rewrites: boo
     changes
 }
 
-/// The networks of the Node's pods; the text of those that are none.
-pub fn wanted(node: &Node) -> impl Iterator<Item = Result<IpNet, &str>> {
-    wanted_texts(node).map(|text| parse_network_sloppy(text).ok_or(text))
+/// A network of a Node that is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedNetwork {
+    /// The name of the Node.
+    pub node: String,
+    /// The UID of the Node.
+    pub uid: String,
+    /// The network.
+    pub network: IpNet,
+    /// Why.
+    pub refusal: Refusal,
+    /// The cloud has a route to it, which stays.
+    pub has_route: bool,
 }
 
-fn wanted_texts(node: &Node) -> impl Iterator<Item = &str> {
-    let networks = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default();
-    networks.iter().map(String::as_str)
+/// The networks of these Nodes that are refused.
+pub fn refused_networks(nodes: &[&Node], routes: &[Route], refused: &Refused) -> Vec<RefusedNetwork> {
+    let describe = |node: &Node, network: IpNet, refusal: &Refusal| {
+        let name = node::name(node);
+        let has_route = routes.iter().any(|route| route.target_node == name && leads_to(route, network));
+        let uid = node.metadata.uid.clone().unwrap_or_default();
+        RefusedNetwork { node: name.to_owned(), uid, network, refusal: refusal.clone(), has_route }
+    };
+    let of = |node: &&Node| -> Vec<RefusedNetwork> {
+        let networks: BTreeSet<IpNet> = wanted(node).flatten().collect();
+        let refusals = networks.into_iter().filter_map(|one| Some((one, refused.of(node, one)?)));
+        refusals.map(|(network, refusal)| describe(node, network, refusal)).collect()
+    };
+    nodes.iter().flat_map(of).collect()
 }
 
-/// Whether the network is part of the cluster's. A larger one is not.
-fn is_ours(network: &IpNet, networks: &[IpNet]) -> bool {
-    networks.iter().any(|own| own.contains(network))
+impl RefusedNetwork {
+    /// Tells apart what is reported.
+    pub fn key(&self) -> String {
+        let kept = if self.has_route { " kept" } else { "" };
+        format!("{} {}{kept}", self.network, self.node)
+    }
+}
+
+/// Whether the route, to whatever addresses, is to this network.
+fn leads_to(route: &Route, network: IpNet) -> bool {
+    !route.blackhole && parse_network_sloppy(&route.destination_cidr) == Some(network)
 }
 
 fn ground(route: &Route, network: IpNet, target: Option<&Node>) -> Option<Ground> {

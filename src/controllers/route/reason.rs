@@ -5,6 +5,8 @@ pub use crate::controllers::reason::*;
 use crate::cloud::reason::reasons;
 
 reasons! {
-    /// A route to another node, which is not to be deleted, has the network of a node's pods.
+    /// The network of a node's pods is not within `--cluster-cidr`.
+    PodNetworkForeign,
+    /// The network of a node's pods is that of an older node, or of a route to another node that is not to be deleted.
     PodNetworkInUse,
 }

@@ -20,7 +20,8 @@ use super::destinations::{Destinations, Routing};
 use super::failure::Failure;
 use super::key::Key;
 use super::metrics::Metrics;
-use super::plan::{Changes, Creation, plan, wanted};
+use super::plan::{Changes, Creation, RefusedNetwork, plan, refused_networks};
+use super::pod_networks::{PodNetworks, refused, wanted};
 use super::schedule::Schedule;
 use super::tracked_nodes::{TrackedNodes, Version, reduced};
 use crate::base::backoff::Failures;
@@ -48,6 +49,7 @@ pub struct Term {
     pub(super) api: Api<Node>,
     pub(super) recorder: Recorder,
     pub(super) networks: Vec<IpNet>,
+    pub(super) pod_networks: PodNetworks,
     pub(super) writes_condition: bool,
     /// The destinations that cannot be changed, and why.
     pub(super) reasons: Arc<Reasons>,
@@ -63,6 +65,8 @@ pub(super) struct Progress {
     listing_failures: Failures,
     nodes: TrackedNodes,
     destinations: Destinations,
+    /// The keys in `reasons` of the networks that the last pass refused.
+    refused: BTreeSet<String>,
     /// The Nodes whose condition could not be written, and why.
     unwritten: BTreeMap<String, Reason>,
     /// What is to be queued.
@@ -88,6 +92,7 @@ pub struct Pass {
     nodes: Vec<Node>,
     targets: BTreeSet<String>,
     plan: BTreeMap<IpNet, Changes>,
+    refused: Vec<RefusedNetwork>,
 }
 
 /// The monotonic clock, also in tests that hold it.
@@ -98,8 +103,8 @@ fn now() -> Instant {
 impl Progress {
     pub(super) fn new(schedule: Schedule) -> Self {
         let (nodes, destinations) = (TrackedNodes::default(), Destinations::default());
-        let (unwritten, due) = (BTreeMap::new(), BTreeSet::new());
-        Self { schedule, listing_failures: Failures::default(), nodes, destinations, unwritten, due }
+        let (unwritten, due, refused) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Self { schedule, listing_failures: Failures::default(), nodes, destinations, refused, unwritten, due }
     }
 }
 
@@ -110,8 +115,7 @@ impl Term {
 
     /// The Node of this name is new, has changed or is gone.
     pub(super) fn note(&self, name: &str) {
-        let node = self.cloud.nodes.get(name).filter(|node| self.cloud.owns(node));
-        let version = node.as_deref().map(Version::of);
+        let version = self.cloud.nodes.get(name).map(|node| self.version(&node));
         let mut progress = self.lock();
         if progress.nodes.note(name, version) {
             progress.schedule.change(now());
@@ -119,10 +123,14 @@ impl Term {
         }
     }
 
+    fn version(&self, node: &Node) -> Version {
+        if self.cloud.owns(node) { Version::of(node) } else { Version::of_other(node) }
+    }
+
     /// Any Node may have changed. There is a pass in any case, as at a resync of the Go program.
     pub(super) fn note_all(&self) {
-        let owned = self.cloud.nodes.list().filter(|node| self.cloud.owns(node));
-        let all = owned.map(|node| (node::name(&node).to_owned(), Version::of(&node))).collect();
+        let all = self.cloud.nodes.list();
+        let all = all.map(|node| (node::name(&node).to_owned(), self.version(&node))).collect();
         let mut progress = self.lock();
         progress.nodes.note_all(all);
         progress.schedule.all_known(now());
@@ -162,16 +170,22 @@ impl Term {
             progress.schedule.begin(now());
             progress.destinations.begin_listing();
         }
-        let nodes: Vec<Node> =
-            self.cloud.nodes.list().filter(|node| self.cloud.owns(node)).map(|node| reduced(&node)).collect();
+        let (mut nodes, mut others) = (Vec::new(), Vec::new());
+        for node in self.cloud.nodes.list() {
+            let side = if self.cloud.owns(&node) { &mut nodes } else { &mut others };
+            side.push(reduced(&node));
+        }
+        let refused = refused(nodes.iter().chain(&others), &self.networks, self.pod_networks);
         let Listing { routes, rewrites, held } = self.cloud.list_routes().await?;
         self.metrics.show_held(held);
-        let plan = plan(&nodes.iter().collect::<Vec<_>>(), &routes, &self.networks, rewrites);
+        let all: Vec<&Node> = nodes.iter().collect();
+        let plan = plan(&all, &routes, &self.networks, &refused, rewrites);
+        let refused = refused_networks(&all, &routes, &refused);
         let led_to: BTreeSet<&str> = routes.iter().map(|route| route.target_node.as_str()).collect();
         let is_target = |node: &&Node| led_to.contains(node::name(node));
         let without_networks = nodes.iter().filter(|node| wanted(node).next().is_none());
         let targets = without_networks.filter(is_target).map(|node| node::name(node).to_owned()).collect();
-        Ok(Pass { nodes, targets, plan })
+        Ok(Pass { nodes, targets, plan, refused })
     }
 
     /// Makes what is planned for one destination.
@@ -222,7 +236,7 @@ impl Term {
         let mut progress = self.lock();
         progress.listing_failures.reset();
         let changed = progress.nodes.plan(&pass.nodes, pass.targets);
-        let adopted = progress.destinations.adopt(pass.plan, &pass.nodes, &changed);
+        let adopted = progress.destinations.adopt(pass.plan, &pass.nodes, &pass.refused, &changed);
         if adopted.is_outdated {
             progress.schedule.change(now());
         }
@@ -236,8 +250,17 @@ impl Term {
         let conditions: Vec<_> = conditions.map(|node| Key::Condition(node::name(node).to_owned())).collect();
         progress.due.extend(conditions);
         self.metrics.show(progress.destinations.counts());
+        let keys = pass.refused.iter().map(RefusedNetwork::key).collect();
+        let before = std::mem::replace(&mut progress.refused, keys);
+        let allowed: Vec<String> = before.difference(&progress.refused).cloned().collect();
         drop(progress);
         self.changed.notify_one();
+        for key in allowed {
+            self.reasons.clear(&key);
+        }
+        for refused in &pass.refused {
+            self.report_refused(refused);
+        }
         for network in adopted.due.iter().chain(&adopted.settled) {
             self.reasons.clear(&network.to_string());
         }
@@ -309,6 +332,23 @@ impl Term {
         let metadata = ObjectMeta { name: Some(route.target_node), uid: Some(name_hint), ..ObjectMeta::default() };
         let node = Node { metadata, ..Node::default() };
         announce(&self.recorder, &node, EventType::Warning, "FailedToCreateRoute", &message);
+    }
+
+    /// Reports a network that gets no route, or has one that would not be created, once for each change.
+    fn report_refused(&self, refused: &RefusedNetwork) {
+        let RefusedNetwork { node, uid, network, refusal, has_route } = refused;
+        let (reason, cause) = (refusal.reason(), refusal.message(*network, node));
+        if !self.reasons.set(&refused.key(), reason, None) {
+            return;
+        }
+        let metadata = ObjectMeta { name: Some(node.clone()), uid: Some(uid.clone()), ..ObjectMeta::default() };
+        let target = Node { metadata, ..Node::default() };
+        let (event, message) = match has_route {
+            true => (reason.as_str(), format!("the route to {network} is kept, and would not be created now: {cause}")),
+            false => ("FailedToCreateRoute", format!("no route to {network} is created: {cause}")),
+        };
+        tracing::warn!(node, destination = %network, %reason, "{message}");
+        announce(&self.recorder, &target, EventType::Warning, event, &message);
     }
 
     pub(super) fn conclude_condition(&self, name: &str, written: Result<(), CallError>) -> Next {

@@ -14,18 +14,30 @@ use crate::cloud::node::{self, addresses};
 pub(super) struct Version(u64);
 
 impl Version {
+    /// Of a Node that another controller looks after: its networks are not available to others.
+    pub(super) fn of_other(node: &Node) -> Self {
+        Self(Self::networks_of(node).finish())
+    }
+
+    /// Of a Node that this controller looks after.
     pub(super) fn of(node: &Node) -> Self {
-        let mut hasher = DefaultHasher::new();
-        node.metadata.uid.hash(&mut hasher);
-        node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default().hash(&mut hasher);
+        let mut hasher = Self::networks_of(node);
+        true.hash(&mut hasher);
         for address in addresses::of(node) {
             (&address.type_, &address.address).hash(&mut hasher);
         }
         Self(hasher.finish())
     }
+
+    fn networks_of(node: &Node) -> DefaultHasher {
+        let mut hasher = DefaultHasher::new();
+        node.metadata.uid.hash(&mut hasher);
+        node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default().hash(&mut hasher);
+        hasher
+    }
 }
 
-/// The Nodes that the controller looks after.
+/// All Nodes, and what the last pass planned for those that the controller looks after.
 #[derive(Debug, Default)]
 pub(super) struct TrackedNodes {
     current: BTreeMap<String, Version>,
@@ -38,7 +50,7 @@ pub(super) struct TrackedNodes {
 }
 
 impl TrackedNodes {
-    /// Records the current version of this Node; `None` if there is no such Node to look after. True if it changed.
+    /// Records the current version of this Node; `None` if there is no such Node. True if it changed.
     #[must_use]
     pub(super) fn note(&mut self, name: &str, version: Option<Version>) -> bool {
         let before = match version {
@@ -82,8 +94,12 @@ impl TrackedNodes {
 
 /// The Node without what a pass does not need: a pass holds all of them.
 pub(super) fn reduced(node: &Node) -> Node {
-    let metadata =
-        ObjectMeta { name: node.metadata.name.clone(), uid: node.metadata.uid.clone(), ..ObjectMeta::default() };
+    let metadata = ObjectMeta {
+        name: node.metadata.name.clone(),
+        uid: node.metadata.uid.clone(),
+        creation_timestamp: node.metadata.creation_timestamp.clone(),
+        ..ObjectMeta::default()
+    };
     let pod_cidrs = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.clone());
     let status = NodeStatus {
         addresses: Some(addresses::of(node).to_vec()),
@@ -100,7 +116,10 @@ mod tests {
 
     fn node(change: impl FnOnce(&mut Value)) -> Node {
         let mut node = json!({
-            "metadata": {"name": "node-1", "uid": "01", "resourceVersion": "1", "labels": {"a": "b"}},
+            "metadata": {
+                "name": "node-1", "uid": "01", "resourceVersion": "1", "labels": {"a": "b"},
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
             "spec": {"podCIDRs": ["10.120.0.0/24"], "providerID": "p"},
             "status": {
                 "addresses": [{"type": "InternalIP", "address": "10.0.1.1"}],

@@ -194,9 +194,11 @@ async fn another_node_of_the_same_name_is_not_taken_for_the_one_that_was_planned
 #[tokio::test(start_paused = true)]
 async fn a_network_that_another_node_keeps_is_not_routed_twice_and_that_is_reported() {
     let world = World::start(watching()).await;
+    // The older one: the network of the other one is refused before it is in the way.
+    world.put(&Form::new("n", &["10.120.9.0/24"], "10.0.2.1"));
     world.put(&Form { provider_id: "other://1".into(), ..Form::new("foreign", &[NETWORK], "10.0.1.1") });
     world.cloud.memory.put_route(CLUSTER, route("foreign", NETWORK, "10.0.1.1"));
-    world.put(&Form::new("n", &[NETWORK], "10.0.2.1"));
+    world.change("n", &networks(&[NETWORK]));
     go_by(120).await;
     assert_eq!(world.cloud.routes(), ["foreign 10.120.0.0/24 10.0.1.1"]);
     assert_eq!(world.condition("n").unwrap(), "True NoRouteCreated");

@@ -1,7 +1,7 @@
 //! A running route controller with nodes of its own, and nodes as short values.
 
 use ccm::controllers::Context;
-use ccm::controllers::route::{self, Off, Settings, Trigger};
+use ccm::controllers::route::{self, Off, PodNetworks, Settings, Trigger};
 use ccm::kubernetes::client::{self, Clients, Identity, purpose};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
@@ -30,7 +30,8 @@ pub fn looping() -> Settings {
 
 pub fn settings(trigger: Trigger) -> Settings {
     let networks = ["10.120.0.0/16", "a00::/8"].map(|network| network.parse().unwrap()).into();
-    Settings { cluster_name: CLUSTER.into(), networks, trigger, writes_condition: true }
+    let pod_networks = PodNetworks::ClusterCidr;
+    Settings { cluster_name: CLUSTER.into(), networks, pod_networks, trigger, writes_condition: true }
 }
 
 /// A node as a vector says it.

@@ -12,6 +12,7 @@ use ccm::cloud::{
     Unknown, WritePermit, reason,
 };
 use ccm::controllers::route::plan::{Changes, Verdict, plan};
+use ccm::controllers::route::pod_networks::Refused;
 use ccm::providers::vsphere::routes::{Adoption, Routes};
 use futures::StreamExt as _;
 use futures::future::join_all;
@@ -279,7 +280,7 @@ impl World {
         let nodes: Vec<_> = self.cluster.nodes().collect();
         let nodes: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
         let networks = ["100.96.0.0/11".parse().unwrap(), "fd00::/8".parse().unwrap()];
-        plan(&nodes, listed, &networks, self.routes.rewrites_in_place())
+        plan(&nodes, listed, &networks, &Refused::default(), self.routes.rewrites_in_place())
     }
 
     /// A pass of the route controller in which everything works. Nodes that are not here are deleted.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::cloud::AbsenceProof;
 use crate::controllers::reason;
+use crate::controllers::route::pod_networks::{PodNetworks, refused};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -36,7 +37,7 @@ fn networks(texts: &[&str]) -> Vec<IpNet> {
 fn after(nodes: &[Node], routes: &[Route], cluster: &[&str]) -> Vec<Route> {
     let cached: Vec<&Node> = nodes.iter().collect();
     let mut routes = routes.to_vec();
-    for changes in plan(&cached, &routes.clone(), &networks(cluster), false).into_values() {
+    for changes in plan(&cached, &routes.clone(), &networks(cluster), &Refused::default(), false).into_values() {
         for deletion in &changes.deletions {
             let target = nodes.iter().find(|node| node::name(node) == deletion.route.target_node);
             let absent = || Presence::Absent(AbsenceProof::new("none", []));
@@ -85,7 +86,7 @@ fn a_route_is_ours_if_the_cluster_has_its_network() {
     ] {
         let cluster: IpNet = parse_network_sloppy(cluster).unwrap();
         // No Node wants it: it is deleted if it is ours.
-        let planned = plan(&[], &[route("gone", destination)], &[cluster], false);
+        let planned = plan(&[], &[route("gone", destination)], &[cluster], &Refused::default(), false);
         assert_eq!(!planned.is_empty(), expected, "{id}");
     }
 }
@@ -167,10 +168,15 @@ fn routes_follow_the_nodes_as_in_the_go_program() {
     ] {
         assert_eq!(shown(&after(nodes, &before, &cluster)), shown(&expected), "{id}");
     }
-    let unchanged = plan(&[&n1, &n2], &full(&single), &networks(&cluster), false);
+    let unchanged = plan(&[&n1, &n2], &full(&single), &networks(&cluster), &Refused::default(), false);
     assert_eq!(unchanged, BTreeMap::new(), "R-27");
-    let [creation] =
-        plan(&[&n1], &[], &networks(&cluster), false).into_values().next().unwrap().creations.try_into().unwrap();
+    let [creation] = plan(&[&n1], &[], &networks(&cluster), &Refused::default(), false)
+        .into_values()
+        .next()
+        .unwrap()
+        .creations
+        .try_into()
+        .unwrap();
     assert_eq!((creation.name_hint.as_str(), creation.route.name.as_str()), ("01", ""));
 }
 
@@ -178,14 +184,18 @@ fn routes_follow_the_nodes_as_in_the_go_program() {
 fn networks_are_compared_as_networks() {
     let node = node("a", "u", &["10.120.000.0/24", "garbage"], "10.0.0.1");
     let routes = [route("a", "10.120.0.7/24")];
-    assert_eq!(plan(&[&node], &routes, &networks(&["10.120.0.0/16"]), false), BTreeMap::new(), "W-48");
+    assert_eq!(
+        plan(&[&node], &routes, &networks(&["10.120.0.0/16"]), &Refused::default(), false),
+        BTreeMap::new(),
+        "W-48"
+    );
     assert_eq!(wanted(&node).filter_map(Result::err).collect::<Vec<_>>(), ["garbage"]);
 }
 
 #[test]
 fn a_network_is_written_as_the_node_has_it() {
     let spelled = node("a", "u", &["010.120.0.0/24", "10.120.0.0/24", "A00::/64"], "10.0.0.1");
-    let planned = plan(&[&spelled], &[], &networks(&["10.120.0.0/16", "a00::/8"]), false);
+    let planned = plan(&[&spelled], &[], &networks(&["10.120.0.0/16", "a00::/8"]), &Refused::default(), false);
     let texts = planned.values().flat_map(|changes| &changes.creations).map(|one| one.route.destination_cidr.as_str());
     assert_eq!(texts.collect::<Vec<_>>(), ["010.120.0.0/24", "A00::/64"]);
     let creations = planned.values().flat_map(|changes| &changes.creations);
@@ -205,7 +215,8 @@ fn a_cloud_that_rewrites_gets_an_old_route_deleted_only_if_another_one_leads_the
         (vec![old.clone(), old.clone()], true, 0, 1),
         (vec![current], true, 0, 0),
     ] {
-        let changes = plan(&[&wanted], &routes, &cluster, rewrites).into_values().next().unwrap_or_default();
+        let changes =
+            plan(&[&wanted], &routes, &cluster, &Refused::default(), rewrites).into_values().next().unwrap_or_default();
         assert_eq!((changes.deletions.len(), changes.creations.len()), (deletions, creations), "{routes:?} {rewrites}");
         assert!(changes.deletions.iter().all(|deletion| deletion.route == old), "{changes:?}");
     }
@@ -251,10 +262,10 @@ fn only_what_a_live_read_confirms_is_deleted() {
 fn a_route_to_another_node_is_deleted_before_the_wanted_one_is_created() {
     let node = node("a", "u", &["10.120.0.0/24"], "10.0.0.1");
     let routes = [route("b", "10.120.0.0/24"), route("a", "10.120.0.0/24")];
-    let planned = plan(&[&node], &routes[..1], &networks(&["10.120.0.0/16"]), false);
+    let planned = plan(&[&node], &routes[..1], &networks(&["10.120.0.0/16"]), &Refused::default(), false);
     let [changes] = planned.into_values().collect::<Vec<_>>().try_into().unwrap();
     assert_eq!((changes.deletions.len(), changes.creations.len()), (1, 1), "in one group");
-    let planned = plan(&[&node], &routes, &networks(&["10.120.0.0/16"]), false);
+    let planned = plan(&[&node], &routes, &networks(&["10.120.0.0/16"]), &Refused::default(), false);
     let [changes] = planned.into_values().collect::<Vec<_>>().try_into().unwrap();
     assert_eq!((changes.deletions.len(), changes.creations.len()), (1, 0), "what is there stays");
 }
@@ -296,7 +307,7 @@ proptest! {
         let cluster = ["10.120.0.0/16"];
         let after = after(&nodes, &routes, &cluster);
         let cached: Vec<&Node> = nodes.iter().collect();
-        prop_assert_eq!(plan(&cached, &after, &networks(&cluster), false), BTreeMap::new());
+        prop_assert_eq!(plan(&cached, &after, &networks(&cluster), &Refused::default(), false), BTreeMap::new());
         for node in &nodes {
             for network in wanted(node).flatten() {
                 let leads_there = |route: &&Route| {
@@ -308,6 +319,40 @@ proptest! {
         }
         for foreign in routes.iter().filter(|route| !route.destination_cidr.starts_with("10.120.")) {
             prop_assert!(after.contains(foreign));
+        }
+    }
+
+    /// Whatever Nodes claim: a route is created within the cluster's networks, for the oldest Node that wants it, or where the
+    /// Node has one already.
+    #[test]
+    fn nothing_is_created_for_a_network_that_is_refused(
+        nodes in prop::collection::vec(any_node(), 0..4),
+        routes in prop::collection::vec(any_route(), 0..6),
+        rewrites: bool,
+    ) {
+        let mut nodes = nodes;
+        nodes.sort_by(|a, b| node::name(a).cmp(node::name(b)));
+        nodes.dedup_by(|a, b| node::name(a) == node::name(b));
+        // Of the four networks of these Nodes two are the cluster's.
+        let cluster = networks(&["10.120.0.0/23"]);
+        let cached: Vec<&Node> = nodes.iter().collect();
+        let refused = refused(&nodes, &cluster, PodNetworks::ClusterCidr);
+        let planned = plan(&cached, &routes, &cluster, &refused, rewrites);
+        for creation in planned.values().flat_map(|changes| &changes.creations) {
+            let network = parse_network_sloppy(&creation.route.destination_cidr).unwrap();
+            let target = nodes.iter().find(|node| node::name(node) == creation.route.target_node).unwrap();
+            let has_one = routes.iter().any(|route| route.target_node == node::name(target) && leads_to(route, network));
+            let is_oldest = nodes.iter().find(|node| wants(node, network)) == Some(target);
+            prop_assert!(has_one || (is_ours(&network, &cluster) && is_oldest), "{creation:?}");
+        }
+        let told = refused_networks(&cached, &routes, &refused);
+        for node in &nodes {
+            for network in wanted(node).flatten() {
+                let named = told.iter().find(|one| one.node == node::name(node) && one.network == network);
+                prop_assert_eq!(named.is_some(), refused.of(node, network).is_some());
+                let has_one = routes.iter().any(|route| route.target_node == node::name(node) && leads_to(route, network));
+                prop_assert!(named.is_none_or(|one| one.has_route == has_one));
+            }
         }
     }
 }

@@ -17,6 +17,12 @@ impl Memory {
         self.lock().routes.push((cluster_name.to_owned(), route));
     }
 
+    /// Removes the routes of a Node to a destination, as an administrator may.
+    pub fn remove_route(&self, cluster_name: &str, node: &str, destination: &str) {
+        let is_it = |route: &Route| route.target_node == node && route.destination_cidr == destination;
+        self.lock().routes.retain(|(cluster, route)| cluster != cluster_name || !is_it(route));
+    }
+
     /// Takes the routes away, as if they could not be served, or gives them back.
     pub fn set_has_routes(&self, has_routes: bool) {
         self.shared.capabilities.send_modify(|has| (has.routes, has.routes_are_off) = (has_routes, false));

@@ -8,6 +8,7 @@
 mod answer;
 mod call;
 mod error;
+mod json;
 mod list;
 mod login;
 mod object;

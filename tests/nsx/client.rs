@@ -237,7 +237,7 @@ async fn a_list_that_does_not_end_or_is_none_is_an_error_and_never_short() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_is_too_large_is_asked_for_in_halves() {
-    const LIMIT: usize = 16 << 20;
+    const LIMIT: usize = 4 << 20;
     let large = || Reply::new(200, vec![b' '; LIMIT + 1]);
     let (listing, server) =
         list(move |_, arrival| match arrival.parameter("page_size").unwrap().parse::<usize>().unwrap() {
@@ -253,6 +253,41 @@ async fn a_page_that_is_too_large_is_asked_for_in_halves() {
     let (listing, server) = list(move |_, _| large()).await;
     assert_eq!(listing.unwrap_err().kind, Kind::Unavailable);
     assert_eq!(server.arrivals().len(), 10, "one object alone is too large");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_with_many_values_is_not_read_however_short_it_is() {
+    let many = |count: usize| Reply::new(200, format!("{{\"results\": [{}0]}}", "0,".repeat(count)));
+    let (listing, server) =
+        list(move |_, arrival| match arrival.parameter("page_size").unwrap().parse::<usize>().unwrap() {
+            size if size > 300 => many(300_000),
+            _ => many(299_996),
+        })
+        .await;
+    assert_eq!(listing.unwrap().skipped, 299_997);
+    assert_eq!(server.arrivals().len(), 3, "smaller pages");
+    let server = Memory::new(Duration::ZERO, move |_| many(300_000));
+    let client = server.client(Door::new(true));
+    let error = client.get(GATEWAY, "test.get", Priority::Urgent).await.unwrap_err();
+    assert_eq!(error.kind, Kind::Unavailable);
+    assert!(error.to_string().ends_with("the answer has more than 300000 values"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_kept_whole_has_a_limit() {
+    let objects =
+        |count: usize| Reply::new(200, format!("{{\"results\": [{}{{\"a\": 0}}]}}", "{\"a\":0},".repeat(count)));
+    let (listing, _) = list(move |_, _| objects(100_000)).await;
+    assert_eq!(listing.unwrap().objects.len(), 100_001);
+    let (listing, _) = list(move |_, _| objects(110_000)).await;
+    let error = listing.unwrap_err();
+    assert_eq!(error.kind, Kind::Unavailable);
+    assert!(error.to_string().ends_with("the list takes more than 64 MiB of memory"), "{error}");
+    // What is dropped does not count.
+    let server = Memory::new(Duration::ZERO, move |_| objects(110_000));
+    let client = server.client(Door::new(true));
+    let kept = client.pages(ROUTES, "test.list", 1000).keeping(&["id"]).all().await.unwrap();
+    assert!(kept.objects.len() == 110_001 && kept.objects.iter().all(|object| object.0.is_empty()));
 }
 
 #[tokio::test]

@@ -57,6 +57,9 @@ pub enum Error {
     /// The answer is larger than this limit in bytes.
     #[error("{0}: the answer is larger than {1} bytes")]
     TooLarge(FailedRequest, usize),
+    /// The answer has more JSON values than this limit.
+    #[error("{0}: the answer has more than {1} values")]
+    TooManyValues(FailedRequest, usize),
     /// The connection broke, or what came over it is not HTTP: what happened to it.
     #[error("{0}: the connection broke: {1}")]
     Broken(FailedRequest, String),
@@ -79,7 +82,7 @@ impl Error {
             Error::Tls { .. } => "Tls",
             Error::Timeout { .. } => "Timeout",
             Error::Status { .. } => "Status",
-            Error::TooLarge { .. } => "TooLarge",
+            Error::TooLarge { .. } | Error::TooManyValues { .. } => "TooLarge",
             Error::Broken { .. } => "Broken",
             Error::NotPermitted { .. } => "NotPermitted",
             Error::PermitEnded { .. } => "PermitEnded",
@@ -92,6 +95,7 @@ impl Error {
             Error::Configuration { .. }
             | Error::Tls { .. }
             | Error::TooLarge { .. }
+            | Error::TooManyValues { .. }
             | Error::NotPermitted { .. }
             | Error::PermitEnded { .. } => false,
             Error::Resolve { .. }

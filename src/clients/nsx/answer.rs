@@ -16,9 +16,8 @@
 //! The first row that fits decides. NSX tells a session that has ended by the words for wrong credentials (code 403) or by
 //! those for a wrong XSRF token (98); a missing permission is 403 with code 401, a protected object 289, the license 505.
 
-use serde_json::{Map, Value};
-
 use super::error::{Kind, Refused};
+use super::json::ErrorBody;
 
 /// How many characters of a message are kept.
 const MESSAGE: usize = 300;
@@ -53,9 +52,11 @@ pub(super) enum Presents {
 
 /// Judges an answer that is no success.
 pub(super) fn judge(asked: Asked<'_>, status: u16, body: &[u8]) -> (Kind, Refused) {
-    let parsed: Option<Map<String, Value>> = serde_json::from_slice(body).ok();
-    let error = parsed.as_ref().map(ErrorBody::read).unwrap_or_default();
-    let kind = kind(asked, status, parsed.is_some(), &error);
+    let error = ErrorBody::read(body);
+    let (is_json, error) = (error.is_some(), error.unwrap_or_default());
+    let message: String = error.message.chars().filter(|c| !c.is_control()).take(MESSAGE).collect();
+    let error = ErrorBody { message, ..error };
+    let kind = kind(asked, status, is_json, &error);
     (kind, Refused { status, code: error.code, message: error.message, retry_after: None })
 }
 
@@ -104,22 +105,6 @@ fn missing(message: &str, object: &str) -> Option<String> {
         .filter(|word| ["/infra/", "/global-infra/", "/orgs/"].iter().any(|start| word.starts_with(start)))
         .map(|word| word.trim_end_matches('.'));
     paths.next().map(str::to_owned)
-}
-
-/// The fields of an error that anything is decided by.
-#[derive(Debug, Default)]
-struct ErrorBody {
-    code: Option<i64>,
-    message: String,
-}
-
-impl ErrorBody {
-    fn read(body: &Map<String, Value>) -> Self {
-        let code = body.get("error_code");
-        let code = code.and_then(|code| code.as_i64().or_else(|| code.as_str().and_then(|text| text.parse().ok())));
-        let message = body.get("error_message").and_then(Value::as_str).unwrap_or_default();
-        Self { code, message: message.chars().filter(|c| !c.is_control()).take(MESSAGE).collect() }
-    }
 }
 
 #[cfg(test)]
@@ -214,6 +199,16 @@ mod tests {
         let (kind, refused) = judge(asked(Presents::Nothing), 404, body.as_bytes());
         assert_eq!((kind, refused.code, refused.message.len()), (Kind::NotFound, Some(600), 300));
         assert!(!refused.message.contains('\n'));
+    }
+
+    #[test]
+    fn a_refusal_that_is_too_large_for_one_proves_nothing() {
+        let padded = |size: usize| {
+            let body = String::from_utf8(error(600, "")).unwrap();
+            body.replacen('{', &format!("{{\"a\": \"{}\", ", "x".repeat(size)), 1)
+        };
+        assert_eq!(judge(asked(Presents::Nothing), 404, padded(60 << 10).as_bytes()).0, Kind::NotFound);
+        assert_eq!(judge(asked(Presents::Nothing), 404, padded(64 << 10).as_bytes()).0, Kind::Unavailable);
     }
 
     proptest! {

@@ -9,14 +9,15 @@ use tokio::time::{Instant, timeout};
 
 use super::answer::{self, Asked, Presents};
 use super::error::{Error, Kind, Refused};
+use super::json;
 use super::object::Object;
 use super::pace::{LONGEST_HOLD, Priority};
 use super::proof::{Login, NoLogin};
 use super::{BASE, Client};
 use crate::clients::http::{self, FailedRequest, Method, Permit, Request, Response};
 
-/// The largest answer accepted.
-pub(super) const MAX_BYTES: usize = 16 << 20;
+/// The largest answer accepted, in bytes. Lists ask for smaller pages.
+pub(super) const MAX_BYTES: usize = 4 << 20;
 
 /// How often a call is sent that a busy manager refuses.
 const ATTEMPTS: u32 = 4;
@@ -271,9 +272,12 @@ impl Client {
         let sent = async {
             let response = http.send(request).await.map_err(|error| not_answered(call, failed(), error))?;
             if response.is_success() {
+                if json::count_values(&response.body) > json::MOST_VALUES {
+                    return Err(not_answered(call, failed(), http::Error::TooManyValues(failed(), json::MOST_VALUES)));
+                }
                 let is_empty = call.shape == Shape::Acknowledgement && response.body.trim_ascii().is_empty();
                 let is_page = response.media_type() == "text/html";
-                return match is_empty || is_object(&response) {
+                return match is_empty || json::is_object(&response.body) {
                     true => Ok(response),
                     false if is_page => Err(self.page(call, response.status)),
                     false => Err(self.misshapen(call)),
@@ -314,11 +318,6 @@ impl Client {
     }
 }
 
-/// Whether the body is a JSON object.
-pub(super) fn is_object(response: &Response) -> bool {
-    serde_json::from_slice::<Map<String, Value>>(&response.body).is_ok()
-}
-
 /// Whether a page came in place of an answer, or the address of one.
 fn is_page(error: &Error) -> bool {
     error.status().is_some_and(|status| (200..400).contains(&status))
@@ -341,12 +340,15 @@ fn may_repeat(call: &Call<'_>, error: &Error) -> bool {
 fn not_answered(call: &Call<'_>, request: FailedRequest, error: http::Error) -> Error {
     use http::Error::{
         Broken, Configuration, Connect, NotPermitted, PermitEnded, Proxy, Resolve, Status, Timeout, Tls, TooLarge,
+        TooManyValues,
     };
     let kind = match &error {
         NotPermitted(..) | PermitEnded(..) => Kind::NotPermitted,
         Configuration { .. } | Connect(..) | Proxy(..) | Resolve(..) | Tls(..) => Kind::Unavailable,
-        Broken(..) | Status(..) | Timeout(..) | TooLarge(..) if call.permit.is_some() => Kind::Unknown,
-        Broken(..) | Status(..) | Timeout(..) | TooLarge(..) => Kind::Unavailable,
+        Broken(..) | Status(..) | Timeout(..) | TooLarge(..) | TooManyValues(..) if call.permit.is_some() => {
+            Kind::Unknown
+        }
+        Broken(..) | Status(..) | Timeout(..) | TooLarge(..) | TooManyValues(..) => Kind::Unavailable,
     };
     Error::http(kind, request, call.target(), error)
 }

@@ -13,6 +13,9 @@ use super::{Client, http};
 /// At most this many pages.
 const MOST_PAGES: usize = 500;
 
+/// What a list that is kept whole may take in memory, in bytes.
+const MOST_KEPT: usize = 64 << 20;
+
 /// The objects of a list. Cursors are positions: while others delete, a list may miss an object. That an object is not in
 /// one list is no proof that it is gone.
 #[derive(Debug, Default)]
@@ -34,33 +37,52 @@ pub struct Pages<'a> {
     pages: usize,
     is_over: bool,
     skipped: usize,
+    members: Option<&'a [&'a str]>,
 }
 
 impl Client {
     /// All objects of the list of this path, in pages of this many objects.
     ///
     /// # Errors
-    /// [`Kind::Unavailable`] also for an answer that is no list: it is never taken for an empty one.
+    /// As [`Pages::all`].
     pub async fn list(&self, path: &str, operation: &'static str, page_size: usize) -> Result<Listing, Error> {
-        let (mut objects, mut pages) = (Vec::new(), self.pages(path, operation, page_size));
-        while let Some(page) = pages.next().await? {
-            objects.extend(page);
-        }
-        Ok(Listing { objects, skipped: pages.skipped })
+        self.pages(path, operation, page_size).all().await
     }
 
     /// The list of this path, in pages of at most this many objects. Nothing is sent.
     pub fn pages<'a>(&'a self, path: &'a str, operation: &'static str, page_size: usize) -> Pages<'a> {
         let (client, page_size, cursor, seen) = (self, page_size.max(1), None, BTreeSet::new());
-        Pages { client, path, operation, page_size, cursor, seen, pages: 0, is_over: false, skipped: 0 }
+        Pages { client, path, operation, page_size, cursor, seen, pages: 0, is_over: false, skipped: 0, members: None }
     }
 }
 
-impl Pages<'_> {
+impl<'a> Pages<'a> {
+    /// Drops all other members of the objects.
+    #[must_use]
+    pub fn keeping(self, members: &'a [&'a str]) -> Self {
+        Self { members: Some(members), ..self }
+    }
+
+    /// All objects that are left, at most 64 MiB of them.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`] also for an answer that is no list: it is never taken for an empty one.
+    pub async fn all(mut self) -> Result<Listing, Error> {
+        let (mut objects, mut kept) = (Vec::new(), 0);
+        while let Some(page) = self.next().await? {
+            kept += page.iter().map(Object::size).sum::<usize>();
+            if kept > MOST_KEPT {
+                return Err(self.wrong("the list takes more than 64 MiB of memory"));
+            }
+            objects.extend(page);
+        }
+        Ok(Listing { objects, skipped: self.skipped })
+    }
+
     /// The objects of the next page; none after the last one.
     ///
     /// # Errors
-    /// As [`Client::list`].
+    /// As [`Pages::all`].
     pub async fn next(&mut self) -> Result<Option<Vec<Object>>, Error> {
         if self.is_over {
             return Ok(None);
@@ -73,7 +95,12 @@ impl Pages<'_> {
         let mut objects = Vec::new();
         for result in results {
             match result {
-                Value::Object(object) => objects.push(Object(object)),
+                Value::Object(mut object) => {
+                    if let Some(members) = self.members {
+                        object.retain(|member, _| members.contains(&member.as_str()));
+                    }
+                    objects.push(Object(object));
+                }
                 _ => self.skipped += 1,
             }
         }
@@ -117,5 +144,5 @@ fn next_cursor(page: &Map<String, Value>) -> Option<String> {
 }
 
 fn is_too_large(error: &Error) -> bool {
-    matches!(error.http_error(), Some(http::Error::TooLarge(..)))
+    matches!(error.http_error(), Some(http::Error::TooLarge(..) | http::Error::TooManyValues(..)))
 }

@@ -7,8 +7,9 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::answer::{Asked, Presents};
-use super::call::{self, Call};
+use super::call::Call;
 use super::error::{Error, Kind};
+use super::json;
 use super::pace::Priority;
 use super::proof::{Login, Scheme, Used};
 use super::{Client, http};
@@ -70,7 +71,7 @@ impl Client {
         request.repeatable = false;
         // A page of a portal is no answer to the credentials.
         let is_answer = |response: &Response| {
-            if call::is_object(response) { Ok(()) } else { Err("the answer is not a JSON object") }
+            if json::is_object(&response.body) { Ok(()) } else { Err("the answer is not a JSON object") }
         };
         match self.exchange(request, BASIC, Presents::EachTime, is_answer).await {
             // Who may not read this, or has no such object, is logged in all the same.

@@ -18,6 +18,11 @@ pub struct Tag<'a> {
 }
 
 impl Object {
+    /// What it takes in memory, in bytes and roughly.
+    pub(super) fn size(&self) -> usize {
+        size_of_members(&self.0)
+    }
+
     /// A member that is text; empty if there is none.
     pub fn text(&self, member: &str) -> &str {
         self.0.get(member).and_then(Value::as_str).unwrap_or_default()
@@ -77,6 +82,24 @@ impl Object {
 }
 
 /// Its path or id only: a whole object is long.
+/// A node of a B-tree with eleven members, of which half may be used.
+const TREE_NODE: usize = 640;
+
+fn size_of_members(members: &Map<String, Value>) -> usize {
+    let values: usize = members.iter().map(|(name, value)| name.len() + size_of_value(value)).sum();
+    values + TREE_NODE * members.len().div_ceil(6)
+}
+
+/// Without the value itself, which is part of its tree or list.
+fn size_of_value(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(|value| size_of::<Value>() + size_of_value(value)).sum(),
+        Value::Object(members) => size_of_members(members),
+    }
+}
+
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = if self.path().is_empty() { self.id() } else { self.path() };

@@ -144,7 +144,7 @@ impl Client {
             Err(error) if says_absent(&error) => return Ok(Vec::new()),
             other => other?,
         };
-        rows_of(&answer, path).ok_or_else(|| {
+        rows_of(answer, path).ok_or_else(|| {
             let request: http::FailedRequest = self.inner.http.failed(operation);
             let target = format!("GET {object} of {path}");
             Error::other(Kind::Unavailable, request, target, "the answer has no list of results")
@@ -158,18 +158,22 @@ fn is_at_or_above(named: &str, path: &str) -> bool {
 }
 
 /// The rows of this intent. `None` for an answer that is no list.
-fn rows_of(answer: &Object, path: &str) -> Option<Vec<Map<String, Value>>> {
-    let rows = answer.0.get("results")?.as_array()?;
+fn rows_of(mut answer: Object, path: &str) -> Option<Vec<Map<String, Value>>> {
+    let Value::Array(rows) = answer.0.remove("results")? else { return None };
     let texts = |value: Option<&Value>| -> Vec<String> {
         let all = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     // The query names the intent, so that a row that names none is of it.
-    let is_of_intent = |row: &&Map<String, Value>| {
+    let is_of_intent = |row: &Map<String, Value>| {
         let intents = [texts(row.get("intent_paths")), texts(row.get("intent_reference"))].concat();
         intents.is_empty() || intents.iter().any(|intent| intent == path)
     };
-    Some(rows.iter().filter_map(Value::as_object).filter(is_of_intent).cloned().collect())
+    let rows = rows.into_iter().filter_map(|row| match row {
+        Value::Object(row) => Some(row),
+        _ => None,
+    });
+    Some(rows.filter(is_of_intent).collect())
 }
 
 fn judge(rows: &[Map<String, Value>]) -> Realization {
@@ -300,7 +304,7 @@ mod tests {
             (json!("x"), None),
         ] {
             let answer = Object(serde_json::from_value(json!({"results": rows})).unwrap());
-            assert_eq!(rows_of(&answer, path).map(|rows| judge(&rows)), expected, "{rows}");
+            assert_eq!(rows_of(answer, path).map(|rows| judge(&rows)), expected, "{rows}");
         }
     }
 

@@ -13,6 +13,9 @@ use crate::clients::http::{BodyWriter, Method, Request};
 /// The name under which the exchange appears in errors and metrics.
 const EXCHANGE: &str = "token.exchange";
 
+/// The largest answer accepted, in bytes. A token has some thousand.
+const MAX_BYTES: usize = 64 << 10;
+
 /// How long a token is good for if the answer does not say so.
 const LIFETIME: Duration = Duration::from_secs(1800);
 
@@ -43,6 +46,7 @@ impl AccessToken {
         let target = || format!("POST {path}");
         let mut request = Request::new(Method::POST, path, EXCHANGE, timeout);
         request.headers.push(("Accept", "application/json".to_owned()));
+        request.max_bytes = MAX_BYTES;
         request.headers.push(("Content-Type", "application/x-www-form-urlencoded".to_owned()));
         let mut body = BodyWriter::with_capacity(16 + 3 * refresh_token.expose_secret().len());
         body.push_form("refresh_token", refresh_token.expose_secret());

@@ -5,6 +5,9 @@ use serde_json::error::Category;
 
 use crate::clients::http::{self, FailedRequest, Response};
 
+/// The largest refusal whose text is read, in bytes.
+const LARGEST_ERROR: usize = 64 << 10;
+
 /// Why a REST call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -115,7 +118,9 @@ impl Error {
 
     /// Sorts an answer that is no success. Its body may be JSON of either framing, text, HTML or nothing.
     pub(super) fn refused(request: FailedRequest, response: &Response) -> Self {
-        let parsed: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
+        let is_small = response.body.len() <= LARGEST_ERROR;
+        let parsed: Option<ErrorBody> = is_small.then(|| serde_json::from_slice(&response.body).ok()).flatten();
+        let parsed = parsed.unwrap_or_default();
         let messages = parsed.value.map_or(parsed.messages, |value| value.messages).unwrap_or_default();
         let at_limit = messages.iter().any(|message| message.id.ends_with("MaxUserSessionCountReached"));
         let texts: Vec<&str> =

@@ -12,8 +12,8 @@ use crate::clients::http::{Method, Request, Response};
 /// The header that carries the session id.
 pub(super) const SESSION_HEADER: &str = "vmware-api-session-id";
 
-/// The largest answer accepted. The server itself refuses above about 7 MB.
-const MAX_BYTES: usize = 16 << 20;
+/// The largest answer accepted, in bytes. The server itself refuses above about 7 MB.
+const MAX_BYTES: usize = 8 << 20;
 
 /// Ids hold colons, which vCenter takes as they are; anything else that could end a path segment is escaped.
 const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');

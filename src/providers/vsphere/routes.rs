@@ -47,6 +47,9 @@ const NODE_MEMORY: Duration = Duration::from_secs(3600);
 /// How many routes a page of a list has.
 const PAGE: usize = 1000;
 
+/// The members of a listed route that are read.
+const READ: &[&str] = &["id", "path", "display_name", "network", "next_hops", "tags", "marked_for_delete"];
+
 /// What becomes of routes of this cluster that the Go program made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Adoption {
@@ -350,7 +353,7 @@ impl crate::cloud::Routes for Routes {
         let uid = self.uid.read().await?;
         let path = format!("{}/static-routes", self.router);
         let unrealized_before: BTreeSet<String> = self.known.lock().unrealized.keys().cloned().collect();
-        let listing = self.client.list(&path, "static-routes.list", PAGE).await;
+        let listing = self.client.pages(&path, "static-routes.list", PAGE).keeping(READ).all().await;
         let listing = listing.map_err(|error| not_listed(&self.router, &error))?;
         self.note_nodes(&listing.objects);
         let (mut routes, mut ids, mut held) = (Vec::new(), BTreeMap::new(), BTreeSet::new());

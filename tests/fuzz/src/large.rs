@@ -6,15 +6,35 @@ use ccm::providers::vsphere::config;
 use ccm::providers::vsphere::guest_metadata::parse_static_order;
 
 use crate::guest::{MAX_BYTES, gzip};
-use crate::heap;
+use crate::{heap, nsx, rest};
 
 /// What reading one document may hold at most, in bytes of heap.
 const MOST_HEAP: usize = 8 << 20;
 
+/// The size of the largest answer that is tried, in bytes: larger than what is accepted.
+const LARGEST_ANSWER: usize = 5 << 20;
+
+/// What reading an answer of it may hold at most, in bytes of heap.
+const MOST_HEAP_OF_ANSWER: usize = 128 << 20;
+
+/// What reading a refusal of it may hold at most, in bytes of heap: its bytes three times, as the test keeps them, too, and little else.
+const MOST_HEAP_OF_REFUSAL: usize = 16 << 20;
+
+/// Lines `TIMES TEXT` become an answer of up to 5 MiB, of NSX and of vCenter, as a success and as a refusal.
+pub fn answer(bytes: &[u8]) {
+    let body = expand(&String::from_utf8_lossy(bytes), LARGEST_ANSWER);
+    for (status, most) in [(200, MOST_HEAP_OF_ANSWER), (404, MOST_HEAP_OF_REFUSAL)] {
+        for (what, read) in nsx::READS.iter().chain(rest::READS) {
+            let ((), peak) = heap::peak(|| read(status, body.as_bytes()));
+            assert!(peak < most, "{what}, HTTP status {status}: {peak} bytes of heap are held for {}", body.len());
+        }
+    }
+}
+
 /// Lines `TIMES TEXT` become a document of up to 1 MiB, which is read as guest metadata in every encoding and as
 /// `vsphere.conf`.
 pub fn document(bytes: &[u8]) {
-    let document = expand(&String::from_utf8_lossy(bytes));
+    let document = expand(&String::from_utf8_lossy(bytes), MAX_BYTES as usize);
     let unpacked = STANDARD.encode(&document);
     let packed = STANDARD.encode(gzip(document.as_bytes()));
     let inside = |encoding: &str, text: &str| format!("network.encoding: {encoding}\nnetwork: {text}\n");
@@ -45,17 +65,17 @@ fn is_small(form: &str, peak: usize) {
 }
 
 /// Each line's text as often as its number says, once without a number. In the text `\n` is a line break and `\i` the
-/// number of the repetition.
-fn expand(runs: &str) -> String {
+/// number of the repetition. At most so many bytes.
+fn expand(runs: &str, most: usize) -> String {
     let mut document = String::new();
     for line in runs.lines() {
         let numbered = line.split_once(' ').and_then(|(times, text)| Some((times.parse::<u32>().ok()?, text)));
         let (times, text) = numbered.unwrap_or((1, line));
         let text = text.replace("\\n", "\n");
         let is_numbered = text.contains("\\i");
-        for index in 0..times.min(MAX_BYTES) {
+        for index in 0..times as usize {
             let piece = if is_numbered { &text.replace("\\i", &index.to_string()) } else { &text };
-            if piece.is_empty() || document.len() + piece.len() > MAX_BYTES as usize {
+            if piece.is_empty() || document.len() + piece.len() > most {
                 break;
             }
             document.push_str(piece);
@@ -70,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_few_bytes_become_a_document() {
-        assert_eq!(expand("a: [\n3 x\\i, \n]\\n"), "a: [x0, x1, x2, ]\n");
-        assert_eq!(expand("4000000000 A").len(), 1 << 20);
+        assert_eq!(expand("a: [\n3 x\\i, \n]\\n", 100), "a: [x0, x1, x2, ]\n");
+        assert_eq!(expand("4000000000 A", 1 << 20).len(), 1 << 20);
     }
 }

@@ -68,6 +68,7 @@ targets! {
     nsx_session = nsx::session, 100;
     guest_metadata = guest::metadata, 200;
     large_document = large::document, 3;
+    large_answer = large::answer, 3;
     secret = credentials::secret, 300;
     flags = flags::flags, 60;
     leader_migration = flags::migration, 200;

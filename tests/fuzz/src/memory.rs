@@ -7,6 +7,9 @@ use async_trait::async_trait;
 use ccm::clients::http::{Client, Endpoint, Failure, Request, Response, Settings, TlsSettings, Transport};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+/// What reads an answer of this HTTP status with this body, and its name.
+pub type Read = (&'static str, fn(u16, &[u8]));
+
 /// What is answered: the status, headers, the body.
 pub struct Answer {
     status: u16,

@@ -17,7 +17,7 @@ use secrecy::SecretString;
 use serde_json::{Map, Value};
 
 use crate::laws::{SECRET, is_in_proportion, is_told_well};
-use crate::memory::{Answer, client, run};
+use crate::memory::{Answer, Read, client, run};
 
 const ROUTES: &str = "/infra/tier-1s/t1/static-routes";
 const ROUTE: &str = "/infra/tier-1s/t1/static-routes/r";
@@ -65,6 +65,25 @@ fn always(status: u16, body: &[u8]) -> Client {
 fn object_of(bytes: &[u8]) -> Option<Map<String, Value>> {
     serde_json::from_slice(bytes).ok()
 }
+
+/// What reads an answer, by name.
+pub const READS: &[Read] = &[
+    ("a list of NSX", |status, bytes| {
+        drop(run(async { always(status, bytes).list(ROUTES, "fuzz.list", 1).await }));
+    }),
+    ("an object of NSX", |status, bytes| {
+        drop(run(async { always(status, bytes).get(ROUTE, "fuzz.get", Priority::Urgent).await }));
+    }),
+    ("a state of NSX", |status, bytes| {
+        drop(run(async { always(status, bytes).realization(ROUTE, "fuzz.realization").await }));
+    }),
+    ("an access token", |status, bytes| {
+        let body = bytes.to_vec();
+        let service = client(move |_| Answer::new(status, body.clone()));
+        let password = SecretString::from(SECRET);
+        drop(run(AccessToken::exchange(&service, "/authorize", &password, Duration::from_secs(30))));
+    }),
+];
 
 /// Pages of lists: first, last, or all of them. What has no list of results is never an empty list.
 pub fn list(bytes: &[u8]) {

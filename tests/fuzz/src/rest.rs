@@ -6,7 +6,7 @@ use ccm::clients::vim::MoRef;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::laws::{SECRET, is_in_proportion, is_told_well};
-use crate::memory::{Answer, client, run};
+use crate::memory::{Answer, Read, client, run};
 
 const REST: &str = "/rest/com/vmware/cis/session";
 const API: &str = "/api/session";
@@ -38,6 +38,15 @@ fn judge<T: std::fmt::Debug>(status: u16, bytes: &[u8], answer: Result<T, Error>
         Err(error) => is_told_well(&error),
     }
 }
+
+/// What reads an answer, by name.
+pub const READS: &[Read] = &[
+    ("categories of vCenter", |status, bytes| drop(run(logged_in(false, status, bytes).list_categories()))),
+    ("a tag of vCenter", |status, bytes| drop(run(logged_in(true, status, bytes).fetch_tag("t")))),
+    ("associations of vCenter", |status, bytes| {
+        drop(run(logged_in(false, status, bytes).list_attached_objects_on_tags(&["t".to_owned()])));
+    }),
+];
 
 /// Categories, tags and what they are attached to, in both framings.
 pub fn tagging(bytes: &[u8]) {

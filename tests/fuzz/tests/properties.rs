@@ -121,6 +121,7 @@ properties! {
     nsx_session,
     guest_metadata,
     large_document,
+    large_answer,
     secret,
     flags,
     leader_migration,

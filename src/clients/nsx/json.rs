@@ -1,0 +1,257 @@
+//! Pure: what an answer is, without building it in memory. A short text may become a large tree: `{"":0}` takes a hundred times
+//! its bytes.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// The most values of an answer that is read.
+pub(super) const MOST_VALUES: usize = 300_000;
+
+/// The largest refusal that is read, in bytes. NSX writes some hundred.
+const LARGEST_ERROR: usize = 64 << 10;
+
+/// Whether the text is a JSON object.
+pub(super) fn is_object(text: &[u8]) -> bool {
+    serde_json::from_slice::<AnyObject>(text).is_ok()
+}
+
+/// At least as many values as a JSON text has. Each but the first one of an array or object follows a comma.
+pub(super) fn count_values(text: &[u8]) -> usize {
+    let (mut count, mut is_text, mut is_escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_text,
+            b'"' => is_text = !is_text,
+            b'{' | b'[' | b',' if !is_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// The fields of an error that anything is decided by. A member of another type is missing.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ErrorBody {
+    /// `error_code`, a number or its text.
+    pub(super) code: Option<i64>,
+    /// `error_message`, whole.
+    pub(super) message: String,
+}
+
+impl ErrorBody {
+    /// `None` if the text is no JSON object, or too large for an error of NSX.
+    pub(super) fn read(text: &[u8]) -> Option<Self> {
+        (text.len() <= LARGEST_ERROR).then(|| serde_json::from_slice(text).ok())?
+    }
+}
+
+/// Any JSON object; nothing of it is kept.
+struct AnyObject;
+
+impl<'de> Deserialize<'de> for AnyObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = AnyObject;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<AnyObject, M::Error> {
+                while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(AnyObject)
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+impl<'de> Deserialize<'de> for ErrorBody {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = ErrorBody;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<ErrorBody, M::Error> {
+                let mut body = ErrorBody::default();
+                while let Some(name) = members.next_key::<String>()? {
+                    match name.as_str() {
+                        "error_code" => body.code = members.next_value::<Scalar>()?.number(),
+                        "error_message" => body.message = members.next_value::<Scalar>()?.text(),
+                        _ => drop(members.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(body)
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// A number or a text; nothing of anything else is kept.
+enum Scalar {
+    Number(i64),
+    Text(String),
+    Other,
+}
+
+impl Scalar {
+    fn number(self) -> Option<i64> {
+        match self {
+            Self::Number(number) => Some(number),
+            Self::Text(text) => text.parse().ok(),
+            Self::Other => None,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Number(_) | Self::Other => String::new(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+
+        impl<'de> Visitor<'de> for Any {
+            type Value = Scalar;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("JSON")
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Scalar, E> {
+                Ok(Scalar::Other)
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Scalar, E> {
+                Ok(Scalar::Number(number))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Scalar, E> {
+                Ok(i64::try_from(number).map_or(Scalar::Other, Scalar::Number))
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Scalar, E> {
+                Ok(Scalar::Other)
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
+                Ok(Scalar::Text(text.to_owned()))
+            }
+
+            fn visit_unit<E>(self) -> Result<Scalar, E> {
+                Ok(Scalar::Other)
+            }
+
+            fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<Scalar, S::Error> {
+                while items.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Scalar::Other)
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<Scalar, M::Error> {
+                while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Scalar::Other)
+            }
+        }
+
+        deserializer.deserialize_any(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+
+    #[test]
+    fn only_the_two_fields_of_an_error_are_read() {
+        let error = |code: Option<i64>, message: &str| Some(ErrorBody { code, message: message.to_owned() });
+        for (text, expected) in [
+            (json!({"error_code": 600, "error_message": "m", "related_errors": [{"a": [1]}]}), error(Some(600), "m")),
+            (json!({"error_code": "600"}), error(Some(600), "")),
+            (json!({"error_code": -1, "error_message": 7}), error(Some(-1), "")),
+            (json!({"error_code": [1], "error_message": {"a": "b"}}), error(None, "")),
+            (json!({"error_code": 1.5, "error_message": null}), error(None, "")),
+            (json!({"error_code": true}), error(None, "")),
+            (json!({"error_code": u64::MAX}), error(None, "")),
+            (json!({}), error(None, "")),
+            (json!([]), None),
+            (json!("error"), None),
+        ] {
+            assert_eq!(ErrorBody::read(text.to_string().as_bytes()), expected, "{text}");
+        }
+        assert_eq!(
+            ErrorBody::read(b"{\"error_code\": 1, \"error_code\": 2}"),
+            error(Some(2), ""),
+            "the last one counts"
+        );
+        assert_eq!(ErrorBody::read(b"<html>"), None);
+        let of_size = |size: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(size - 8));
+        assert_eq!(ErrorBody::read(of_size(LARGEST_ERROR).as_bytes()), error(None, ""));
+        assert_eq!(ErrorBody::read(of_size(LARGEST_ERROR + 1).as_bytes()), None);
+    }
+
+    #[test]
+    fn what_is_in_a_text_is_no_value() {
+        for (text, expected) in
+            [("{}", 2), ("[1,2,3]", 4), (r#"{"a": "[,{,"}"#, 2), (r#"{"a\"[,": "\\", "b": 0}"#, 3), ("7", 1)]
+        {
+            assert_eq!(count_values(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            ".{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map(".{0,4}", inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn count(value: &Value) -> usize {
+        match value {
+            Value::Array(values) => 1 + values.iter().map(count).sum::<usize>(),
+            Value::Object(members) => 1 + members.values().map(count).sum::<usize>(),
+            _ => 1,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_is_missed(value in any_json()) {
+            prop_assert!(count_values(value.to_string().as_bytes()) >= count(&value));
+            prop_assert_eq!(is_object(value.to_string().as_bytes()), value.is_object());
+        }
+
+        #[test]
+        fn what_is_an_object_is_judged_as_a_parser_does(bytes in any::<Vec<u8>>()) {
+            prop_assert_eq!(is_object(&bytes), serde_json::from_slice::<Map<String, Value>>(&bytes).is_ok());
+            prop_assert_eq!(ErrorBody::read(&bytes).is_some(), is_object(&bytes));
+        }
+    }
+}

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use ccm::clients::http::Method;
 use ccm::clients::nsx::realization::{Realization, Reservation};
-use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Object, Priority};
+use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Object, Priority, Write};
 use ccm::providers::vsphere::routes::static_route::{CLUSTER_NAME, NODE_NAME, StaticRoute};
 use serde_json::json;
 use support::fake_nsx::{Behaviour, HierarchicalPatch, Model, Trouble};
 use tokio::time::Instant;
 
 use crate::memory::{Arrival, Door, Memory, Reply};
-use crate::world::{GATEWAY, ROUTES, SOON, World, advance};
+use crate::world::{GATEWAY, ROUTES, SOON, Term, World, advance};
 
 // vectors: W-03
 #[tokio::test(start_paused = true)]
@@ -288,6 +288,24 @@ async fn a_list_that_is_kept_whole_has_a_limit() {
     let client = server.client(Door::new(true));
     let kept = client.pages(ROUTES, "test.list", 1000).keeping(&["id"]).all().await.unwrap();
     assert!(kept.objects.len() == 110_001 && kept.objects.iter().all(|object| object.0.is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_that_leads_elsewhere_is_not_sent() {
+    let server = Memory::new(Duration::ZERO, move |_| Reply::new(200, "{}"));
+    let client = server.client(Door::new(true));
+    let (_term, permit) = Term::begin();
+    for path in ["/infra/tier-1s/..", "/infra/../api/v1/x", "/infra/./tier-1s/t1", ".."] {
+        let got = client.get(path, "test.get", Priority::Urgent).await.map(drop);
+        let deleted = client.delete(Write { permit: &permit }, path, "test.delete").await;
+        for error in [got.unwrap_err(), deleted.unwrap_err()] {
+            assert!(error.kind == Kind::BadRequest && error.to_string().contains("not sent"), "{path}: {error}");
+        }
+    }
+    assert_eq!(server.arrivals().len(), 0);
+    // Dots alone are no such segment.
+    client.get("/infra/tier-1s/a..b/...", "test.get", Priority::Urgent).await.unwrap();
+    assert_eq!(server.arrivals().len(), 1);
 }
 
 #[tokio::test]

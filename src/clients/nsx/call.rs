@@ -194,6 +194,11 @@ impl Client {
     /// safe. A session that is over is renewed once, and where the new one is over as well, another form of login may take its
     /// place: such a call did nothing.
     pub(super) async fn send(&self, call: &Call<'_>) -> Result<Response, Error> {
+        // Whoever resolves a path would take it for that of another object.
+        if call.object.split('/').any(|segment| matches!(segment, "." | "..")) {
+            let message = "not sent: the path has a segment that is \".\" or \"..\"";
+            return Err(Error::other(Kind::BadRequest, self.inner.http.failed(call.operation), call.target(), message));
+        }
         let (mut attempt, mut refusals, mut was_reconnected, mut was_doubted) = (1, 0, false, false);
         loop {
             if self.login().is_none() {

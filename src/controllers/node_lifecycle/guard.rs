@@ -15,6 +15,7 @@ mod roll;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Deletion, Limit, Settings};
@@ -28,6 +29,8 @@ use roll::{Mark, Roll};
 
 /// As many machines may be gone at once without more ado, if that is more than the share.
 const MASS_NODES: usize = 5;
+/// How many Nodes the message about a pause names.
+const NAMES_SHOWN: usize = 5;
 /// The share of all nodes, in percent.
 const MASS_PERCENT: usize = 20;
 
@@ -45,13 +48,15 @@ pub struct Guard {
 }
 
 /// Many machines are gone at once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Mass {
     /// Nothing that belongs to it is deleted before.
     until: Instant,
     /// Only what is gone since then belongs to it: for all that was gone before, an earlier pause has ended. Nothing for
     /// the first pause, to which all belongs.
     from: Option<Instant>,
+    /// Some of the Nodes with which it began.
+    names: Arc<[String]>,
 }
 
 /// A Node that was deleted lately, or is being deleted.
@@ -225,7 +230,7 @@ impl Guard {
 
     /// For metrics.
     pub fn counts(&self, at: Instant) -> Counts {
-        let is_mass_held = self.mass.is_some_and(|mass| at < mass.until);
+        let is_mass_held = self.mass.as_ref().is_some_and(|mass| at < mass.until);
         Counts { allowance: self.allowance.available(self.bounds(), at), is_mass_held }
     }
 
@@ -245,13 +250,14 @@ impl Guard {
             return Ok(());
         }
         let (absent, nodes) = (self.nodes.count(Mark::Newcomer), self.nodes.count(Mark::Own));
-        if let Some(mass) = self.mass {
+        if let Some(mass) = &self.mass {
             if mass.from.is_some_and(|from| since < from) {
                 // The pause for it has ended: the limit alone counts.
                 return Ok(());
             }
             if at < mass.until {
-                return Err(Hold::Mass { absent, nodes, until: mass.until });
+                let names = Arc::clone(&mass.names);
+                return Err(Hold::Mass { absent, nodes, names, until: mass.until });
             }
             if since < mass.until {
                 return Ok(());
@@ -326,10 +332,10 @@ impl Guard {
         self.gone.retain(|gone| at.saturating_duration_since(gone.at) < window);
         let threshold = threshold(self.nodes.count(Mark::Own));
         // A pause that has begun lasts, also when some machines are found again: whatever took them may take more.
-        if self.mass.is_some_and(|mass| at < mass.until) {
+        if self.mass.as_ref().is_some_and(|mass| at < mass.until) {
             return;
         }
-        let ended = self.mass.map(|mass| mass.until);
+        let ended = self.mass.as_ref().map(|mass| mass.until);
         if self.nodes.count(Mark::Absent) <= threshold {
             self.mass = None;
             self.nodes.count_from(None);
@@ -338,7 +344,8 @@ impl Guard {
         // Those for which a pause has ended go under the limit. As many more are another mass.
         self.nodes.count_from(ended);
         if self.nodes.count(Mark::Newcomer) > threshold {
-            self.mass = Some(Mass { until: at + self.settings.mass_hold, from: ended });
+            let names = self.nodes.newcomers(NAMES_SHOWN).into();
+            self.mass = Some(Mass { until: at + self.settings.mass_hold, from: ended, names });
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Pure: why a Node is not deleted now, in words.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cloud::Reason;
@@ -31,6 +32,8 @@ pub enum Hold {
         absent: usize,
         /// All nodes.
         nodes: usize,
+        /// Some of those whose machines were gone when the pause began.
+        names: Arc<[String]>,
         /// The end of the pause.
         until: Instant,
     },
@@ -97,9 +100,11 @@ impl Hold {
                 "the VMs of {lost} of {all} control-plane nodes are gone; deleting this Node would confirm the loss of \
                  quorum. Recover etcd, then delete the Node by hand"
             ),
-            Hold::Mass { absent, nodes, .. } => format!(
-                "the VMs of {absent} of {nodes} nodes are gone at once; deletions begin{}. If the VMs were not deleted on \
+            Hold::Mass { absent, nodes, names, .. } => format!(
+                "the VMs of {absent} of {nodes} nodes are gone at once ({}{}); deletions begin{}. If the VMs were not deleted on \
                  purpose, set the variable CCM_NODE_DELETION=off before that",
+                names.join(", "),
+                if names.len() < *absent { ", …" } else { "" },
                 at(" at ")
             ),
             Hold::Limit { capacity, window, .. } => format!(
@@ -136,9 +141,9 @@ mod tests {
                  Recover etcd, then delete the Node by hand",
             ),
             (
-                Hold::Mass { absent: 9, nodes: 12, until },
+                Hold::Mass { absent: 9, nodes: 12, names: ["n-1".to_owned(), "n-2".to_owned()].into(), until },
                 at,
-                "the VMs of 9 of 12 nodes are gone at once; deletions begin at 2026-11-22T03:14:20Z. If the VMs were not \
+                "the VMs of 9 of 12 nodes are gone at once (n-1, n-2, …); deletions begin at 2026-11-22T03:14:20Z. If the VMs were not \
                  deleted on purpose, set the variable CCM_NODE_DELETION=off before that",
             ),
             (

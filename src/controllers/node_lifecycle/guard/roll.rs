@@ -58,6 +58,13 @@ impl Roll {
         self.nodes.keys()
     }
 
+    /// The names of at most so many newcomers.
+    pub(super) fn newcomers(&self, most: usize) -> Vec<String> {
+        let is_newcomer = |record: &NodeRecord| marks(record, self.from).any(|mark| mark == Mark::Newcomer);
+        let newcomers = self.nodes.iter().filter(|(_, record)| is_newcomer(record));
+        newcomers.take(most).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Goes through all of them.
     pub(super) fn all(&self) -> impl Iterator<Item = &NodeRecord> {
         self.nodes.values()

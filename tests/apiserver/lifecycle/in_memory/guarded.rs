@@ -68,7 +68,12 @@ async fn many_at_once_are_held_told_and_then_deleted() {
     assert_eq!(told.len(), 8, "{told:?}");
     let message = told[0]["message"].as_str().unwrap();
     assert_eq!(told[0]["type"], "Warning");
-    assert!(message.contains("of 12 nodes are gone at once; deletions begin at 20"), "{message}");
+    assert!(
+        message.contains(
+            "of 12 nodes are gone at once (gone-0, gone-1, gone-2, gone-3, gone-4, …); deletions begin at 20"
+        ),
+        "{message}"
+    );
     assert!(message.contains("was removed"), "with the proof: {message}");
     pass(seconds(60)).await;
     assert_eq!(world.deletions(), [""; 0], "95 s");

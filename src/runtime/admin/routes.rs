@@ -82,7 +82,10 @@ async fn handled(server: &Server, peer: &Peer, parts: &request::Parts, body: Inc
     };
     let (admin, path) = (&server.admin, parts.uri.path());
     let answer = match &admin.verbosity {
-        Some(verbosity) if path.starts_with("/debug/") => debug(verbosity, &parts.method, path, body).await,
+        Some(verbosity) if path.starts_with("/debug/") => {
+            let user = user.as_ref().map_or("-", |user| &user.name);
+            debug(verbosity, &parts.method, path, user, body).await
+        }
         _ => routed(admin, parts),
     };
     (user, answer)
@@ -150,9 +153,9 @@ fn exposed(series: Result<String, prometheus::Error>) -> Answer {
 }
 
 /// Answers a path that begins with `/debug`: how loud the log is, as in the Go program. There is no pprof.
-async fn debug(verbosity: &Verbosity, method: &Method, path: &str, body: Incoming) -> Answer {
+async fn debug(verbosity: &Verbosity, method: &Method, path: &str, user: &str, body: Incoming) -> Answer {
     match path {
-        "/debug/flags/v" if *method == Method::PUT => set_verbosity(verbosity, body).await,
+        "/debug/flags/v" if *method == Method::PUT => set_verbosity(verbosity, user, body).await,
         "/debug/flags/v" => text(StatusCode::NOT_ACCEPTABLE, "unsupported http method"),
         _ if path == "/debug/flags" || path.starts_with("/debug/flags/") => {
             typed(text(StatusCode::OK, INDEX), "text/html; charset=utf-8")
@@ -164,7 +167,7 @@ async fn debug(verbosity: &Verbosity, method: &Method, path: &str, body: Incomin
     }
 }
 
-async fn set_verbosity(verbosity: &Verbosity, body: Incoming) -> Answer {
+async fn set_verbosity(verbosity: &Verbosity, user: &str, body: Incoming) -> Answer {
     let read = Limited::new(body, LARGEST_BODY);
     let body = match tokio::time::timeout(BODY_LIMIT, read.collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
@@ -175,7 +178,7 @@ async fn set_verbosity(verbosity: &Verbosity, body: Incoming) -> Answer {
     match value.parse::<i32>() {
         Ok(level) => {
             verbosity.set(level.max(0).unsigned_abs());
-            tracing::info!(verbosity = level, "the log's verbosity was set at /debug/flags/v");
+            tracing::info!(verbosity = level, user, "the log's verbosity was set at /debug/flags/v");
             text(StatusCode::OK, format!("successfully set klog.logging.verbosity to {value}"))
         }
         Err(_) => {

@@ -25,6 +25,7 @@ use crate::kubernetes::leader_election::InvalidLease;
 use crate::providers::vsphere::BuildError;
 use crate::providers::vsphere::config::Environment;
 use crate::runtime::admin::CertificateError;
+use crate::runtime::core_dumps;
 use crate::runtime::logging::Verbosity;
 use crate::runtime::shutdown::{self, SecondSignal};
 use crate::runtime::tasks::TaskEnded;
@@ -103,6 +104,10 @@ pub enum Error {
 /// Wrong settings, or anything else that keeps it from running on. An unreachable vCenter or API server is no such
 /// thing.
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<(), Error> {
+    // Before anything secret is read.
+    if let Err(error) = core_dumps::turn_off() {
+        tracing::warn!("core dumps of this process cannot be turned off, and would have its passwords: {error}");
+    }
     let settings = settings::settle(options, &SystemFiles, &Environment::new(std::env::vars_os()))?;
     // Only fails when there is one already, which is this one then.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,6 +1,7 @@
 //! What any daemon needs; could be lifted into another project unchanged.
 
 pub mod admin;
+pub mod core_dumps;
 pub mod logging;
 pub mod metrics;
 pub mod pulse;

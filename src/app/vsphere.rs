@@ -91,7 +91,7 @@ pub fn build(
     let reports = Arc::downgrade(&provider);
     let reports = move || reports.upgrade().map(|provider| provider.reports()).unwrap_or_default();
     Sessions::register(registry, reports)?;
-    show_vcenters(&provider, &parts.checks);
+    show_vcenters(&provider, &parts.checks, nsx::name_problem(settings));
     Ok(provider)
 }
 
@@ -115,7 +115,7 @@ fn ledger(settings: &Settings, parts: &Parts) -> Ledger {
 }
 
 /// The state of each vCenter and of NSX, for whoever looks. It fails no probe: an outage must not block a rollout.
-fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
+fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option<&'static str>) {
     let provider = Arc::clone(provider);
     checks.add_readiness_group(move || {
         let show = |report: Report| {
@@ -131,6 +131,8 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
         let report = provider.nsx_report();
         let too_many_tags = report.as_ref().and_then(|report| report.too_many_tags.clone());
         let tags = too_many_tags.map(|problem| ("load-balancer-tags".to_owned(), Health::Note(problem.into())));
+        let name = name_problem.filter(|_| report.is_some());
+        let name = name.map(|problem| ("cluster-name".to_owned(), Health::Note(problem.into())));
         let nsx = report.map(|report| {
             let health = match report {
                 NsxReport { leads: false, .. } => Health::Note("used by the leader only".into()),
@@ -142,7 +144,7 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks) {
             };
             (format!("nsx {}", report.server), health)
         });
-        provider.reports().into_iter().map(show).chain(nsx).chain(tags).collect()
+        provider.reports().into_iter().map(show).chain(nsx).chain(name).chain(tags).collect()
     });
 }
 

@@ -345,8 +345,13 @@ async fn a_default_name_of_the_cluster_is_a_warning_where_nsx_is_in_use() {
         (&without, &[], false),
     ];
     for (config, flags, is_warned) in cases {
-        let mut daemon = site.cluster.start(config, flags);
+        let (admin, token) = (Admin::new(), token(&site.cluster).await);
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).chain([admin.flag()]).collect();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let mut daemon = site.cluster.start(config, &flags);
         daemon.wait_for_line(ANSWERS, LIMIT).await;
+        let (_, checks) = admin.get("/readyz?verbose", Some(&token), &mut daemon).await;
+        assert_eq!(checks.contains("[+]cluster-name --cluster-name=kubernetes is the default"), is_warned, "{checks}");
         let lines = daemon.output().lines();
         let warnings = lines.iter().filter(|line| line.contains("--cluster-name=kubernetes is the default"));
         assert_eq!(warnings.count(), usize::from(is_warned), "{flags:?}: {lines:#?}");

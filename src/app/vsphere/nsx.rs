@@ -244,13 +244,16 @@ pub(super) fn setup(
 
 /// A default name that two clusters of one NSX may share is a warning.
 pub(super) fn warn_of_cluster_name(settings: &Settings, cloud_config: &CloudConfig) {
-    let name = settings.services.cluster_name.as_str();
-    if cloud_config.config.nsx.used().is_some() && name == DEFAULT_CLUSTER_NAME {
-        tracing::warn!(
-            "--cluster-name={name} is the default: clusters that share an NSX need names of their own, since objects of \
-             NSX are told apart by them"
-        );
+    if let Some(problem) = name_problem(settings).filter(|_| cloud_config.config.nsx.used().is_some()) {
+        tracing::warn!("{problem}");
     }
+}
+
+/// What is wrong with `--cluster-name` where NSX is used.
+pub(super) fn name_problem(settings: &Settings) -> Option<&'static str> {
+    let problem = "--cluster-name=kubernetes is the default: clusters that share an NSX need names of their own, since objects of \
+                   NSX are told apart by them";
+    (settings.services.cluster_name == DEFAULT_CLUSTER_NAME).then_some(problem)
 }
 
 #[cfg(test)]

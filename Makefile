@@ -107,7 +107,7 @@ deny: cargo-deny ## Licences, banned packages and sources of all dependencies (n
 	$(CARGO) deny check licenses bans sources
 
 .PHONY: advisories
-advisories: cargo-deny ## Known vulnerabilities of all dependencies (needs cargo-deny and a network)
+advisories: cargo-deny ## Advisories about all dependencies: vulnerable, withdrawn, unmaintained (needs cargo-deny and a network)
 	$(CARGO) deny check advisories
 
 .PHONY: testenv

@@ -8,4 +8,5 @@ pub mod go_duration;
 pub mod go_flags;
 pub mod limited_read;
 pub mod names;
+pub mod quoted;
 pub mod yaml;

@@ -79,7 +79,7 @@ pub trait LoadBalancerFleet: LoadBalancer {
     }
 
     /// How the annotations begin that a load balancer depends on. A change of any other annotation is no reason to ensure a
-    /// load balancer again. The default is every annotation.
+    /// load balancer again. The default is every annotation that the cache keeps ([`ANNOTATIONS`](super::service::cached::ANNOTATIONS)).
     fn annotation_prefixes(&self) -> &[&str] {
         &[""]
     }

@@ -74,4 +74,6 @@ reasons! {
     CloudError,
     /// Not deleted: the node waits to be initialised.
     Uninitialized,
+    /// The cloud cannot serve what a Service asks for.
+    LoadBalancerNotPossible,
 }

@@ -12,6 +12,7 @@ use ipnet::{IpNet, Ipv4Net};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 
 use crate::base::addresses::parse_network_sloppy;
+use crate::base::quoted::quoted;
 
 /// Keeps a deleted Service until its load balancer is gone.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -72,7 +73,7 @@ pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, InvalidSource
 
 /// A source range of a Service that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("source range {0:?} is not a network; expected CIDR notation such as 192.0.2.0/24")]
+#[error("source range {} is not a network; expected CIDR notation such as 192.0.2.0/24", quoted(.0))]
 pub struct InvalidSourceRange(pub String);
 
 /// Whether the ranges let every IPv4 address in. Upstream asks this of no IPv6 network.

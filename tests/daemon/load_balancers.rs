@@ -7,3 +7,4 @@ mod crash;
 mod restored;
 mod site;
 mod take_over;
+mod tenants;

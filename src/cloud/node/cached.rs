@@ -33,11 +33,13 @@ const UNREAD_CONDITIONS: [&str; 3] = ["MemoryPressure", "DiskPressure", "PIDPres
 /// Says whether the Node lacks routes. Its times and its message are not kept.
 const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// Drops annotations of others, which may be large, and what is not read of the conditions.
+/// Whether an annotation of this key is kept. Those of others may be large.
+pub fn keeps_annotation(key: &str) -> bool {
+    key.starts_with(OWN_ANNOTATIONS) || key == ANNOTATION_PROVIDED_NODE_IP
+}
+
+/// Drops what is not read of the conditions.
 pub fn prune(node: &mut Value) {
-    if let Some(annotations) = node.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.retain(|key, _| key.starts_with(OWN_ANNOTATIONS) || key == ANNOTATION_PROVIDED_NODE_IP);
-    }
     if let Some(conditions) = node.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
         conditions.retain_mut(|condition| match condition.get("type").and_then(Value::as_str) {
             Some(NETWORK_UNAVAILABLE) => {

@@ -1,15 +1,40 @@
 //! Pure: which Services the cache keeps, and what it drops of them, because neither controllers nor providers read it. A
 //! reader that needs more takes it out of this list, or reads the Service live.
+//!
+//! Whoever may create Services decides how large they are: the API server takes 1.5 MiB of each. What is kept of one that is
+//! too large has a fixed size.
 
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Map, Value, json};
 
 use super::{FINALIZER, LOAD_BALANCER};
 
 /// The fields that are not kept, as ways from the root.
-pub const UNREAD: &[&[&str]] = &[&["metadata", "managedFields"], &["spec", "selector"]];
+pub const UNREAD: &[&[&str]] =
+    &[&["metadata", "labels"], &["metadata", "managedFields"], &["metadata", "ownerReferences"], &["spec", "selector"]];
+
+/// How the annotations begin that are kept. A provider reads no others.
+pub const ANNOTATIONS: &[&str] = &[
+    "service.beta.kubernetes.io/",
+    "service.kubernetes.io/",
+    "loadbalancer.vmware.io/",
+    "loadbalancer.vsphere-ccm.dev/",
+];
 
 /// The annotation with a copy of the object for `kubectl apply`.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The annotation of a Service that is too large, with the reason. No Service brings it: it is not kept of one.
+const TOO_LARGE: &str = "too-large";
+
+/// The most bytes of JSON that are kept of a Service: 4,000 source ranges fit.
+const MOST: usize = 128 << 10;
+
+/// The most bytes of an annotation that is kept.
+const MOST_OF_ANNOTATION: usize = 4 << 10;
+
+/// How many addresses are kept of a Service that is too large: one of each family.
+const ADDRESSES: usize = 2;
 
 /// Whether a load balancer is wanted or may exist: the type, the finalizer or an ingress says so. Most Services of a cluster
 /// have none of them.
@@ -23,11 +48,78 @@ pub fn is_needed(service: &Value) -> bool {
         || lists("/status/loadBalancer/ingress", &|_| true)
 }
 
-/// Drops what else nobody reads.
+/// Whether an annotation of this key is kept.
+pub fn keeps_annotation(key: &str) -> bool {
+    ANNOTATIONS.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// Drops all but a fixed rest of a Service that is too large.
 pub fn prune(service: &mut Value) {
-    if let Some(annotations) = service.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.remove(LAST_APPLIED);
+    if let Some(why) = excess(service) {
+        *service = rest(service, &why);
     }
+}
+
+/// The same of a Service that was read live.
+pub fn reduced(service: Service) -> Service {
+    let Ok(mut value) = serde_json::to_value(&service) else { return service };
+    for way in UNREAD {
+        if let Some((last, above)) = way.split_last()
+            && let Some(parent) = above.iter().try_fold(&mut value, |value, field| value.get_mut(*field))
+            && let Some(parent) = parent.as_object_mut()
+        {
+            parent.remove(*last);
+        }
+    }
+    if let Some(annotations) = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.retain(|key, _| keeps_annotation(key));
+    }
+    prune(&mut value);
+    serde_json::from_value(value).unwrap_or(service)
+}
+
+/// What is too large of this Service, of the cache or [`reduced`], and how large it may be. Nothing else is known of such a
+/// Service than its type, class, families, addresses, our finalizer, and whether it is being deleted.
+pub fn too_large(service: &Service) -> Option<&str> {
+    service.metadata.annotations.as_ref()?.get(TOO_LARGE).map(String::as_str)
+}
+
+/// What is too large, if anything is.
+fn excess(service: &Value) -> Option<String> {
+    let annotations = service.pointer("/metadata/annotations").and_then(Value::as_object);
+    let length = |value: &Value| value.as_str().map_or(0, str::len);
+    let large = annotations.into_iter().flatten().find(|(key, value)| key.len() + length(value) > MOST_OF_ANNOTATION);
+    if let Some((key, value)) = large {
+        let length = length(value);
+        return Some(format!("the annotation {key} has {length} bytes; expected at most {MOST_OF_ANNOTATION}"));
+    }
+    let size = serde_json::to_string(service).map_or(usize::MAX, |text| text.len());
+    (size > MOST).then(|| {
+        format!("spec, status, finalizers and annotations of load balancers have {size} bytes of JSON; expected at most {MOST}")
+    })
+}
+
+/// What is kept of a Service that is too large.
+fn rest(service: &Value, why: &str) -> Value {
+    let fields = |pointer: &str, names: &[&str]| -> Map<String, Value> {
+        let all = service.pointer(pointer).and_then(Value::as_object);
+        let named = all.into_iter().flatten().filter(|(name, _)| names.contains(&name.as_str()));
+        named.map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    let mut metadata = fields("/metadata", &["name", "namespace", "uid", "resourceVersion", "deletionTimestamp"]);
+    let finalizers = service.pointer("/metadata/finalizers").and_then(Value::as_array);
+    if finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == FINALIZER)) {
+        metadata.insert("finalizers".to_owned(), json!([FINALIZER]));
+    }
+    metadata.insert("annotations".to_owned(), json!({TOO_LARGE: why}));
+    let addresses = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
+    let address = |ingress: &Value| json!({"ip": ingress.get("ip"), "hostname": ingress.get("hostname")});
+    let addresses: Vec<Value> = addresses.into_iter().flatten().take(ADDRESSES).map(address).collect();
+    json!({
+        "apiVersion": service.get("apiVersion"), "kind": service.get("kind"), "metadata": metadata,
+        "spec": fields("/spec", &["type", "loadBalancerClass", "ipFamilies"]),
+        "status": {"loadBalancer": {"ingress": addresses}},
+    })
 }
 
 #[cfg(test)]
@@ -52,12 +144,77 @@ mod tests {
     }
 
     #[test]
-    fn only_the_copy_for_apply_is_dropped_of_the_annotations() {
-        let mut service = json!({"metadata": {"annotations": {"a/b": "c", LAST_APPLIED: "{}"}}});
-        prune(&mut service);
-        assert_eq!(service, json!({"metadata": {"annotations": {"a/b": "c"}}}));
+    fn only_annotations_of_load_balancers_are_kept() {
+        let read = "loadbalancer.vmware.io/class";
+        let all = ["a/b", LAST_APPLIED, TOO_LARGE, "loadbalancer.vmware.io", read];
+        assert_eq!(all.into_iter().filter(|key| keeps_annotation(key)).collect::<Vec<_>>(), [read]);
+        let service: Service =
+            serde_json::from_value(json!({"metadata": {"annotations": {"a/b": "c", read: "web"}}})).unwrap();
+        let kept = reduced(service).metadata.annotations.unwrap();
+        assert_eq!(kept.into_iter().collect::<Vec<_>>(), [(read.to_owned(), "web".to_owned())]);
         let mut odd = json!([1]);
         prune(&mut odd);
         assert_eq!(odd, json!([1]));
+    }
+
+    fn large() -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7", "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "finalizers": ["other", FINALIZER], "labels": {"a": "b"}, "annotations": {"a/b": "c"},
+            },
+            "spec": {
+                "type": "LoadBalancer", "ipFamilies": ["IPv4", "IPv6"], "selector": {"a": "b"}, "ports": [{"port": 80}],
+                "loadBalancerSourceRanges": vec!["192.0.2.0/24"; 10_000],
+            },
+            "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ports": [{"port": 80}]}, {"ip": "192.0.2.2"}, {"ip": "192.0.2.3"}]}},
+        })
+    }
+
+    #[test]
+    fn of_a_service_that_is_too_large_the_rest_is_small_and_says_what_it_is() {
+        let mut service = large();
+        prune(&mut service);
+        let text = service.to_string();
+        assert!(text.len() < 1000, "{text}");
+        let rest: Service = serde_json::from_value(service).unwrap();
+        let why = too_large(&rest).unwrap();
+        assert!(why.ends_with("bytes of JSON; expected at most 131072"), "{why}");
+        assert!(super::super::is_load_balancer(&rest) && super::super::needs_cleanup(&rest));
+        assert_eq!(super::super::ingress(&rest).len(), 2);
+        assert_eq!(rest.metadata.resource_version.as_deref(), Some("7"));
+        let mut at_hand: Service = serde_json::from_value(large()).unwrap();
+        assert_eq!(too_large(&at_hand), None, "as it came");
+        let of_live = reduced(at_hand.clone());
+        assert!(too_large(&of_live).is_some());
+        let unmarked = |service: &Service| {
+            let metadata = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                annotations: None,
+                ..service.metadata.clone()
+            };
+            Service { metadata, ..service.clone() }
+        };
+        assert_eq!(unmarked(&of_live), unmarked(&rest), "read live, but for the size");
+        at_hand.spec.as_mut().unwrap().load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned(); 4000]);
+        let reduced = reduced(at_hand);
+        assert_eq!(too_large(&reduced), None, "as many as NSX takes");
+        assert_eq!((reduced.metadata.labels, reduced.metadata.finalizers.map(|all| all.len())), (None, Some(2)));
+    }
+
+    #[test]
+    fn an_annotation_that_is_read_has_a_limit_and_others_have_none() {
+        let with = |key: &str, length: usize| {
+            let service = json!({
+                "metadata": {"name": "a", "annotations": {key: "\u{1}".repeat(length)}}, "spec": {"type": "LoadBalancer"},
+            });
+            let service: Service = serde_json::from_value(service).unwrap();
+            too_large(&reduced(service)).map(str::to_owned)
+        };
+        let class = "loadbalancer.vmware.io/class";
+        assert_eq!(with(class, 4096 - class.len()), None);
+        let expected = "the annotation loadbalancer.vmware.io/class has 4069 bytes; expected at most 4096";
+        assert_eq!(with(class, 4097 - class.len()).as_deref(), Some(expected));
+        assert_eq!(with("example.com/a", 200 << 10), None);
     }
 }

@@ -3,10 +3,12 @@
 
 use crate::cloud::service::cached::LAST_APPLIED;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
+use sha2::{Digest as _, Sha256};
 
-/// The value to compare: equal values need no new call to the cloud. Packed, because one is kept for each Service.
+/// The value to compare: equal values need no new call to the cloud. A digest, because several are kept for each Service, which
+/// may be large.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inputs(Box<str>);
+pub struct Inputs([u8; 32]);
 
 impl Inputs {
     /// Of `service`; of its annotations those that begin with one of `prefixes`.
@@ -26,7 +28,7 @@ impl Inputs {
         });
         let metadata = (&service.metadata.uid, &service.metadata.deletion_timestamp);
         let all = (metadata, spec, annotations.collect::<Vec<_>>());
-        Self(serde_json::to_string(&all).expect("a Service is JSON").into())
+        Self(Sha256::digest(serde_json::to_vec(&all).expect("a Service is JSON")).into())
     }
 }
 

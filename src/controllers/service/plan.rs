@@ -11,7 +11,8 @@ use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 use serde_json::{Map, Value, json};
 
 use super::inputs::Inputs;
-use crate::cloud::service::{self, FINALIZER};
+use super::reason;
+use crate::cloud::service::{self, FINALIZER, cached};
 use crate::cloud::{Handling, Reason};
 use crate::controllers::FIELD_MANAGER;
 
@@ -82,6 +83,12 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     // The API server takes no finalizer for an object that is being deleted.
     if !service::wants_load_balancer(service) || service.metadata.deletion_timestamp.is_some() {
         return Plan::LeaveAlone;
+    }
+    if let (Some(why), true) = (cached::too_large(service), *handling != Handling::Declined) {
+        return Plan::Hold {
+            reason: reason::LoadBalancerNotPossible,
+            message: format!("the Service is too large: {why}"),
+        };
     }
     match handling {
         Handling::Declined => return Plan::LeaveAlone,

@@ -20,6 +20,7 @@ use super::rounds::Rounds;
 use super::targets::Targets;
 use super::{Settings, reason};
 use crate::base::error_chain::chain;
+use crate::cloud::service::cached::reduced;
 use crate::cloud::{CloudProvider, Error, Handling, LoadBalancerFleet, WritePermit, service};
 use crate::controllers::announce;
 use crate::controllers::reasons::Reasons;
@@ -87,7 +88,7 @@ impl Sync {
         let (mut service, mut ensured) = (Arc::clone(&cached), None);
         if self.records.is_outdated(key, &cached) {
             let Live::Selected(live) = self.api.read(&cached).await? else { return Ok(()) };
-            service = Arc::from(live);
+            service = Arc::new(reduced(*live));
         }
         for _ in 1..ATTEMPTS {
             match self.attempt(fleet, key, &service, &mut ensured).await {
@@ -98,7 +99,7 @@ impl Sync {
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
             // Otherwise the event of the cache follows.
             let Live::Selected(live) = self.api.read(&service).await? else { return Ok(()) };
-            service = Arc::from(live);
+            service = Arc::new(reduced(*live));
         }
         self.attempt(fleet, key, &service, &mut ensured).await
     }
@@ -188,7 +189,7 @@ impl Sync {
             && self.api.patch("write the load balancer status of", &guarded, patch).await?.is_none()
         {
             // The event of its deletion follows, and with it the deletion of the load balancer.
-            self.records.vanished(key, guarded);
+            self.records.vanished(key, reduced(guarded));
             return Ok(());
         }
         self.records.ensured(key, inputs);

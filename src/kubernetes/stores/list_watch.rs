@@ -16,9 +16,6 @@ use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CallError, limited};
 use crate::kubernetes::watch::{Ended, Event, EventStream, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget};
 
-/// Objects a page. Larger pages fragment the heap for good.
-const PAGE: u32 = 50;
-
 /// `call_limit` holds for one page, too.
 const POLICY: WatchPolicy =
     WatchPolicy { seconds: 60..120, call_limit: Duration::from_secs(30), is_extended_by_events: true };
@@ -171,7 +168,7 @@ impl<K: Watched> ListWatch<K> {
     async fn list_pages(&mut self) -> Result<(), Failure> {
         let (mut fresh, mut unreadable) = (BTreeMap::new(), 0);
         let label_selector = self.target.parameters.label_selector.clone();
-        let mut parameters = ListParams { label_selector, ..ListParams::default() }.limit(PAGE);
+        let mut parameters = ListParams { label_selector, ..ListParams::default() }.limit(K::PAGE);
         let what = format!("list {}", self.target.shown);
         loop {
             let page = limited(&what, POLICY.call_limit, self.page(&parameters)).await?;

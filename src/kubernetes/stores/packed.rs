@@ -18,11 +18,17 @@ pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send 
     /// The fields that are read over on the wire, as ways from the root.
     const UNREAD: &'static [&'static [&'static str]];
 
+    /// How many of them a page of a list may have: the answer is in memory as a whole.
+    const PAGE: u32;
+
     /// Who needs the permission to list the objects, if this program runs without it, too. The log says it once.
     const NEEDED_BY: Option<&'static str>;
 
     /// Whether a reader needs the object. Others are not kept.
     fn is_needed(object: &Value) -> bool;
+
+    /// Whether an annotation of this key is read over on the wire.
+    fn keeps_annotation(key: &str) -> bool;
 
     /// Drops what else nobody reads.
     fn prune(object: &mut Value);
@@ -33,10 +39,16 @@ pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send 
 
 impl Watched for Node {
     const UNREAD: &'static [&'static [&'static str]] = node::cached::UNREAD;
+    /// Larger pages fragment the heap for good.
+    const PAGE: u32 = 50;
     const NEEDED_BY: Option<&'static str> = None;
 
     fn is_needed(_: &Value) -> bool {
         true
+    }
+
+    fn keeps_annotation(key: &str) -> bool {
+        node::cached::keeps_annotation(key)
     }
 
     fn prune(node: &mut Value) {
@@ -51,12 +63,18 @@ impl Watched for Node {
 
 impl Watched for Service {
     const UNREAD: &'static [&'static [&'static str]] = service::cached::UNREAD;
+    /// Each may have 256 KiB of annotations, which control characters make six times as long in JSON.
+    const PAGE: u32 = 10;
     const NEEDED_BY: Option<&'static str> = Some(
         "only clusters with load balancers need it, and manifests/components/services (Helm: rbac.services) grants it",
     );
 
     fn is_needed(service: &Value) -> bool {
         service::cached::is_needed(service)
+    }
+
+    fn keeps_annotation(key: &str) -> bool {
+        service::cached::keeps_annotation(key)
     }
 
     fn prune(service: &mut Value) {
@@ -137,7 +155,10 @@ pub(super) struct Item<K>(pub(super) Option<Seen<K>>);
 
 impl<'de, K: Watched> Deserialize<'de> for Item<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(Seen::of(pass(|| Tree { unread: K::UNREAD.to_vec() }.deserialize(deserializer))?)))
+        let annotations: &[&str] = &["metadata", "annotations"];
+        let (unread, keeps) = (K::UNREAD.to_vec(), K::keeps_annotation);
+        let tree = Tree { unread, filtered: Some((annotations, keeps)) };
+        Ok(Self(Seen::of(pass(|| tree.deserialize(deserializer))?)))
     }
 }
 
@@ -159,10 +180,15 @@ impl<K: Watched> Seen<K> {
     }
 }
 
-/// Reads any JSON, without what is at the end of the ways `unread`: that never gets into memory.
+/// Reads any JSON, without what is at the end of the ways `unread`, and at the end of the way `filtered` without the members that
+/// its function does not keep: they never get into memory.
 struct Tree {
     unread: Vec<&'static [&'static str]>,
+    filtered: Option<Filtered>,
 }
+
+/// A way, and which members are kept at its end.
+type Filtered = (&'static [&'static str], fn(&str) -> bool);
 
 impl<'de> DeserializeSeed<'de> for Tree {
     type Value = Value;
@@ -186,10 +212,13 @@ impl<'de> Visitor<'de> for Tree {
                 way.split_first().filter(|(first, _)| **first == key).map(|(_, rest)| rest)
             };
             let unread: Vec<_> = self.unread.iter().filter_map(rest).collect();
-            if unread.iter().any(|way| way.is_empty()) {
+            let filtered = self.filtered.as_ref().and_then(|(way, keeps)| Some((rest(way)?, *keeps)));
+            let is_dropped = self.filtered.is_some_and(|(way, keeps)| way.is_empty() && !keeps(&key));
+            if is_dropped || unread.iter().any(|way| way.is_empty()) {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                let value = if unread.is_empty() { map.next_value()? } else { map.next_value_seed(Tree { unread })? };
+                let is_plain = unread.is_empty() && filtered.is_none();
+                let value = if is_plain { map.next_value()? } else { map.next_value_seed(Tree { unread, filtered })? };
                 object.insert(key, value);
             }
         }
@@ -284,13 +313,18 @@ mod tests {
     #[test]
     fn of_a_service_all_stays_but_what_is_large_and_not_read() {
         let kept = json!({
-            "metadata": {"name": "a", "namespace": "n", "uid": "u", "labels": {"x": "y"}, "annotations": {"a/b": "c"}},
+            "metadata": {
+                "name": "a", "namespace": "n", "uid": "u", "annotations": {"loadbalancer.vmware.io/class": "c"}, "finalizers": ["a", "b"],
+            },
             "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "clusterIPs": ["10.0.0.1"]},
             "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
         });
         let mut whole = kept.clone();
         whole["metadata"]["managedFields"] = json!([{"manager": "m"}]);
         whole["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json!("{}");
+        whole["metadata"]["annotations"]["a/b"] = json!("c");
+        whole["metadata"]["labels"] = json!({"x": "y"});
+        whole["metadata"]["ownerReferences"] = json!([{"name": "o"}]);
         whole["spec"]["selector"] = json!({"app": "a"});
         let seen: Seen<Service> = serde_json::from_value(whole.clone()).unwrap();
         let Object::Needed(packed) = seen.object else { panic!("it has a load balancer") };

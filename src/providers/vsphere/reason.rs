@@ -71,8 +71,6 @@ reasons! {
     LoadBalancerStillRealized,
     /// The annotation of a Service names a class of load balancers that the configuration does not have.
     LoadBalancerClassUnknown,
-    /// NSX cannot serve what a Service asks for.
-    LoadBalancerNotPossible,
     /// The annotation of a Service asks for another class of load balancers than its load balancer has.
     LoadBalancerClassFixed,
     /// A pool, an application profile or the load balancer service of the configuration is not found in NSX, or not unique.

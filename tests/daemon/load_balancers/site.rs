@@ -264,6 +264,11 @@ impl Site {
         self.patch(name, json!({"metadata": {"labels": {label: value}}})).await;
     }
 
+    /// Of the Services that processes see.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([self.label()])
+    }
+
     fn label(&self) -> (String, String) {
         let labels = self.cluster.labels();
         let (label, value) = labels.split_once('=').unwrap();

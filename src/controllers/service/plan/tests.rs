@@ -304,3 +304,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_service_that_is_too_large_is_held_until_it_is_deleted() {
+    let ranges = json!({"type": "LoadBalancer", "loadBalancerSourceRanges": vec!["192.0.2.0/24"; 10_000]});
+    let large = |metadata: Value, spec: &Value| cached::reduced(service(metadata, spec.clone(), json!([])));
+    let wanted = large(json!({}), &ranges);
+    let expected = |plan: Plan| {
+        let Plan::Hold { reason, message } = plan else { panic!("{plan:?}") };
+        assert_eq!(reason, reason::LoadBalancerNotPossible);
+        assert!(message.starts_with("the Service is too large: ") && message.len() < 300, "{message}");
+    };
+    expected(decide(&wanted, &Handling::Handled, &ServiceRecord::default()));
+    expected(decide(&wanted, &Handling::Handled, &ensured(&wanted)));
+    assert_eq!(decide(&wanted, &Handling::Declined, &ServiceRecord::default()), Plan::LeaveAlone);
+    let deleted = json!({"finalizers": [FINALIZER], "deletionTimestamp": "2025-01-01T00:00:00Z"});
+    assert_eq!(decide(&large(deleted, &ranges), &Handling::Handled, &ServiceRecord::default()), Plan::Delete);
+    let class = json!({"loadBalancerClass": "other", "type": "LoadBalancer", "loadBalancerSourceRanges": vec!["192.0.2.0/24"; 10_000]});
+    assert_eq!(decide(&large(json!({}), &class), &Handling::Handled, &ServiceRecord::default()), Plan::LeaveAlone);
+}

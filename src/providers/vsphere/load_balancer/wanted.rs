@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use super::LATER;
 use super::layout::{Port, Protocol};
 use crate::base::addresses::parse_ip;
+use crate::base::quoted::quoted;
 use crate::cloud::{Error, service as facts};
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::config::{DEFAULT_CLASS, LoadBalancers};
@@ -218,7 +219,10 @@ fn has_icmp_check(service: &Service) -> Result<bool, Error> {
     match annotation(service, ANNOTATION_UDP_CHECK) {
         "" | "none" => Ok(false),
         "icmp" => Ok(true),
-        text => Err(not_possible(format!("the annotation {ANNOTATION_UDP_CHECK} is {text:?}; expected icmp or none"))),
+        text => Err(not_possible(format!(
+            "the annotation {ANNOTATION_UDP_CHECK} is {}; expected icmp or none",
+            quoted(text)
+        ))),
     }
 }
 
@@ -228,7 +232,8 @@ fn snat_of(service: &Service) -> Result<Option<bool>, Error> {
         "automap" => Ok(Some(false)),
         "disabled" => Ok(Some(true)),
         text => {
-            Err(not_possible(format!("the annotation {ANNOTATION_SNAT} is {text:?}; expected automap or disabled")))
+            let text = quoted(text);
+            Err(not_possible(format!("the annotation {ANNOTATION_SNAT} is {text}; expected automap or disabled")))
         }
     }
 }
@@ -237,7 +242,7 @@ fn address_of(spec: &ServiceSpec) -> Result<Option<IpAddr>, Error> {
     let Some(text) = spec.load_balancer_ip.as_deref().filter(|text| !text.is_empty()) else { return Ok(None) };
     match parse_ip(text) {
         Some(address) => Ok(Some(address)),
-        None => Err(not_possible(format!("spec.loadBalancerIP is {text:?}; expected an IP address"))),
+        None => Err(not_possible(format!("spec.loadBalancerIP is {}; expected an IP address", quoted(text)))),
     }
 }
 
@@ -259,7 +264,8 @@ pub fn check_class(config: &LoadBalancers, class: &str) -> Result<(), Error> {
         known.push(DEFAULT_CLASS);
     }
     let message = format!(
-        "the annotation {ANNOTATION_CLASS} asks for the class {class:?}, which the cloud config does not have; it has {}",
+        "the annotation {ANNOTATION_CLASS} asks for the class {}, which the cloud config does not have; it has {}",
+        quoted(class),
         known.join(", ")
     );
     Err(Error::Invalid { reason: reason::LoadBalancerClassUnknown, message })

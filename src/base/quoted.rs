@@ -1,0 +1,25 @@
+//! Text of others in messages: short, and in a form that a log or an Event does not escape again.
+
+/// How many characters of the text are shown.
+const SHOWN: usize = 200;
+
+/// The text in quotes: its first 200 characters, with a replacement character for each that is a control character.
+pub fn quoted(text: &str) -> String {
+    let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    let shown: String = text.chars().take(SHOWN).map(printable).collect();
+    let more = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
+    format!("\"{shown}{more}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn what_is_shown_is_short_and_printable() {
+        assert_eq!(quoted("10.0.0.0"), "\"10.0.0.0\"");
+        assert_eq!(quoted("a\n\u{1}é"), "\"a\u{fffd}\u{fffd}é\"");
+        assert_eq!(quoted(&"é".repeat(200)), format!("\"{}\"", "é".repeat(200)));
+        assert_eq!(quoted(&"\u{1}".repeat(300_000)), format!("\"{}…\"", "\u{fffd}".repeat(200)));
+    }
+}

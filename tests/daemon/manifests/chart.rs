@@ -171,7 +171,7 @@ async fn releases_are_applied_to_a_real_api_server() {
     for (name, values) in [
         ("defaults", ""),
         ("the Go program's values", GO_VALUES),
-        ("config", "config: {enabled: true}"),
+        ("config", "config: {enabled: true, insecureFlag: true}"),
         ("all values", ALL),
     ] {
         let rendered = render(values).await;
@@ -231,6 +231,7 @@ async fn the_defaults_are_those_of_the_go_programs_chart() {
     }
     let new: Vec<&str> = now.keys().filter(|path| !before.contains_key(*path)).map(String::as_str).collect();
     let known = [
+        ".config.insecureFlag",
         ".daemonset.digest",
         ".daemonset.env",
         ".daemonset.extraVolumeMounts",
@@ -341,12 +342,23 @@ async fn w54_trust_is_what_the_values_say() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vcenter/certificates/ca.pem");
     let found = trust(&format!("caFile: {file}")).await;
     assert_eq!((&found["caFile"], &found["insecureFlag"]), (&json!(file), &Value::Null));
-    assert_eq!(trust("").await["insecureFlag"], json!(true));
+    assert_eq!(trust("insecureFlag: true").await["insecureFlag"], json!(true));
+    let beside = trust(&format!("caFile: {file}, insecureFlag: true")).await;
+    assert_eq!((&beside["caFile"], &beside["insecureFlag"]), (&json!(file), &Value::Null));
+    for values in [
+        "config: {enabled: true}",
+        "config: {enabled: true, insecureFlag: null}",
+        "{global: {config: {enabled: true}}}",
+    ] {
+        let refused = refusal(&[IMAGE, values], &[]).await;
+        let expected = ["config.thumbprint", "config.caFile", "config.insecureFlag: true"];
+        assert!(expected.into_iter().all(|part| refused.contains(part)), "{values}: {refused}");
+    }
 }
 
 #[tokio::test]
 async fn w54_an_ipv6_address_is_a_server_with_credentials() {
-    let rendered = render("config: {enabled: true, vcenter: 'fd00::1'}").await;
+    let rendered = render("config: {enabled: true, insecureFlag: true, vcenter: 'fd00::1'}").await;
     assert_eq!(rendered.config().await["vcenter"]["fd00::1"]["server"], "fd00::1");
     let pair = json!({"server_0": "fd00::1", "username_0": "user", "password_0": "pass"});
     assert_eq!(rendered.one("Secret")["stringData"], pair);
@@ -363,6 +375,10 @@ async fn w54_values_of_an_older_release_are_enough() {
         let rendered = render_all(&[IMAGE, old], &["--reused"]).await.unwrap_or_else(|error| panic!("{old}: {error}"));
         assert_eq!(rendered.container()["image"], render("").await.container()["image"], "{old}");
         assert_eq!(rendered.kinds().contains_key("Secret"), old != "{}", "{old}");
+        let warned = rendered
+            .notes
+            .contains("WARNING: vCenter's certificate is not checked, as the reused values say nothing of it");
+        assert_eq!(warned, old != "{}", "{old}: {}", rendered.notes);
     }
 }
 
@@ -415,7 +431,7 @@ async fn parts_can_be_left_out() {
     for (values, kind) in [
         ("rbac: {create: false}", "ClusterRole"),
         ("serviceAccount: {create: false}", "ServiceAccount"),
-        ("config: {enabled: true, secret: {create: false}}", "Secret"),
+        ("config: {enabled: true, insecureFlag: true, secret: {create: false}}", "Secret"),
     ] {
         assert!(!render(values).await.kinds().contains_key(kind), "{values}");
     }

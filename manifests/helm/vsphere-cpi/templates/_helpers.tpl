@@ -41,6 +41,13 @@ chart allows: refusing them would leave a running cluster without credentials. W
 {{- toJson (dict "all" $all "named" $named) -}}
 {{- end -}}
 
+{{/* Whether the certificate of vCenter is not checked, as JSON: with config.insecureFlag, or where the values are reused ones that do
+not know this key (helm upgrade --reuse-values), as those of the Go program's chart, which never checks it. */}}
+{{- define "cpi.unchecked" -}}
+{{- $config := include "cpi.config" . | fromJson -}}
+{{- and (not $config.thumbprint) (not $config.caFile) (or (not (hasKey $config "insecureFlag")) (dig "insecureFlag" false $config)) | toJson -}}
+{{- end -}}
+
 {{- define "cpi.account" -}}
 {{- dig "name" "" (.Values.serviceAccount | default dict) | default "cloud-controller-manager" -}}
 {{- end -}}

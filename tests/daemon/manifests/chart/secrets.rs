@@ -27,7 +27,12 @@ async fn the_secrets_of_an_own_vsphere_conf_have_to_be_named() {
     let kept = |name: &str| format!("kube-system: [\"{name}\"]");
     let reused = ["--reused"];
     for (case, values, flags, expected) in [
-        ("the rendered one", "config: {enabled: true}", &[][..], vec![kept("vsphere-cloud-secret")]),
+        (
+            "the rendered one",
+            "config: {enabled: true, insecureFlag: true}",
+            &[][..],
+            vec![kept("vsphere-cloud-secret")],
+        ),
         ("named", "config: {secret: {name: mine}}", &[], vec![kept("mine")]),
         ("named as upstream's default", GO_VALUES, &[], vec![kept("vsphere-cloud-secret")]),
         ("others alone", "rbac: {secrets: [{name: a, namespace: b}]}", &[], vec!["b: [\"a\"]".to_owned()]),

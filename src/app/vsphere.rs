@@ -177,8 +177,10 @@ impl Connections {
         let calls = Arc::new(Calls::register(parts.metrics.registry(), &VCENTER)?);
         let proxy = ProxySettings::from_environment(|name| std::env::var(name).ok()).map_err(Error::Proxies)?;
         let hosts = vsphere.session_manager_hosts.clone();
+        let token = vsphere.session_manager_token.clone().unwrap_or_else(|| PathBuf::from(credentials::TOKEN_PATH));
+        let directory = PathBuf::from(DEFAULT_DIRECTORY);
         let (credentials, keeping) =
-            Credentials::new(parts.clients.watch.clone(), current.subscribe(), hosts, PathBuf::from(DEFAULT_DIRECTORY));
+            Credentials::new(parts.clients.watch.clone(), current.subscribe(), hosts, token, directory);
         stages.spawn_until_stop(Stage::Services, "credentials", async move {
             keeping.await;
             Ok(())

@@ -138,6 +138,11 @@ const MORE: &[(&str, &str)] = &[
          the service account's token; empty is any",
     ),
     (
+        "session-manager-token-file",
+        "file with the token for session managers that are given no other, such as a projected token with an audience of its own; \
+         empty is that of the service account",
+    ),
+    (
         "standby",
         "while another process leads: `warm` keeps the vCenter sessions and the inventory, so that a take-over needs no login; \
          `cold` has no session until it leads, and logs out when it does not lead any more",

@@ -128,7 +128,7 @@ async fn to_which_host_the_service_accounts_token_is_sent_is_told_once_and_can_b
     let key = format!("{}.vc-session-manager-url", vcenter.host());
     std::fs::write(folder.path().join(key), "https://ccm:hunter2@manager.test:8443/tickets?key=hunter2").unwrap();
     let text = config(&vcenter, &format!("secrets-directory = {}", folder.path().display()));
-    let sent = "the service account's token is sent to the session manager at https://manager.test:8443";
+    let sent = "is sent to the session manager at https://manager.test:8443";
     let refused = "its vc-session-manager-url names a host that is not among --session-manager-hosts";
     for (hosts, expected, absent) in
         [("", sent, refused), ("Manager.test,10.0.0.1", sent, refused), ("other.test,test", refused, sent)]

@@ -317,6 +317,10 @@ const OURS: &[Flag] = &[
         "Hosts of session managers that are allowed, comma separated; they can receive the service account's \
              token; empty is any",
     ),
+    text("session-manager-token-file", "FILE", "").variable("CCM_SESSION_MANAGER_TOKEN_FILE").help(
+        "File with the token for session managers that are given no other, such as a projected token with an audience of its \
+             own; empty is that of the service account",
+    ),
     text("standby", "WORD", "warm").variable("CCM_STANDBY").help(
         "Whether a process that does not lead keeps its vCenter sessions and inventory (warm) or has none \
              (cold)",

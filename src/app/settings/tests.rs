@@ -174,6 +174,9 @@ fn hosts_of_session_managers_are_read_as_urls_name_them() {
     let shown: Vec<_> = vsphere_settings.session_manager_hosts.iter().map(String::as_str).collect();
     assert_eq!(shown, ["10.0.0.1", "fd00::1", "fd00::2", "manager.example.com"]);
     assert!(vsphere(&[]).session_manager_hosts.is_empty());
+    let token = |arguments: &[&str]| vsphere(arguments).session_manager_token;
+    assert_eq!(token(&["--session-manager-token-file=/run/t"]).as_deref(), Some(std::path::Path::new("/run/t")));
+    assert_eq!(token(&[]), None);
     for wrong in ["https://m", "m:8443", "m/x", "u@m", "a b", "m?x"] {
         let told = settled(&[&format!("--session-manager-hosts={wrong}")]).unwrap_err().to_string();
         assert!(told.contains("expected host names or IP addresses"), "{wrong}: {told}");

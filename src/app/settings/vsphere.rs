@@ -35,6 +35,8 @@ pub struct Vsphere {
     pub seen: Noted,
     /// The hosts of session managers that may be asked; empty is any.
     pub session_manager_hosts: BTreeSet<String>,
+    /// The file with the token for session managers that are given no other; none is that of the service account.
+    pub session_manager_token: Option<PathBuf>,
     /// The options of the provider. `api_server` is empty: `app::vsphere::build` adds the addresses once they are resolved.
     pub options: Options,
     /// What the flags say about NSX.
@@ -220,6 +222,7 @@ impl Check<'_> {
         let tag_poll = self.pause("tag-poll-interval");
         let allow_name_match = self.boolean("allow-name-match");
         let session_manager_hosts = self.session_manager_hosts();
+        let session_manager_token = self.optional("session-manager-token-file").map(PathBuf::from);
         let topology = self.topology();
         let demotes_virtual_ips = self.boolean("demote-virtual-ips");
         let choices = [("hold", false), ("enforce", true)];
@@ -245,7 +248,7 @@ impl Check<'_> {
             family_wait: FAMILY_WAIT,
             timeouts: Timeouts::default(),
         };
-        Some(Vsphere { file, cloud_config, seen, session_manager_hosts, options, nsx })
+        Some(Vsphere { file, cloud_config, seen, session_manager_hosts, session_manager_token, options, nsx })
     }
 
     fn nsx(&mut self) -> NsxSettings {

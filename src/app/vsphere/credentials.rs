@@ -39,7 +39,7 @@ const LINGER: Duration = Duration::from_secs(30);
 const READINGS: usize = 16;
 
 /// Where the kubelet puts the token of this process's service account.
-const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+pub const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// How long reading it may take.
 const TOKEN_LIMIT: Duration = Duration::from_secs(5);
@@ -90,12 +90,14 @@ struct Entry {
 
 impl Credentials {
     /// The credentials of whatever `current` configures, and the work that keeps them true. `secrets` is the client that
-    /// watches Secrets; of the session managers only those on these hosts are used, or any if there are none. An entry
-    /// without credentials in the file also reads the default directory. The work ends only when it is dropped.
+    /// watches Secrets; of the session managers only those on these hosts are used, or any if there are none, and `token` is the
+    /// file with the token for those that are given no other. An entry without credentials in the file also reads the default
+    /// directory. The work ends only when it is dropped.
     pub fn new(
         secrets: kube::Client,
         current: watch::Receiver<Arc<CloudConfig>>,
         hosts: BTreeSet<String>,
+        token: PathBuf,
         default_directory: PathBuf,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let shared = Arc::new(Shared { known: Mutex::default(), asked: Notify::new(), default_directory });
@@ -103,7 +105,7 @@ impl Credentials {
         let keeper = Keeper {
             shared: Arc::clone(&shared),
             secrets,
-            managers: Arc::new(SessionManagers { account: Arc::new(AccountToken(PathBuf::from(TOKEN_PATH))), hosts }),
+            managers: Arc::new(SessionManagers { account: Arc::new(AccountToken(token)), hosts }),
             current,
             sender,
             readings,
@@ -306,8 +308,9 @@ impl Entry {
             tracing::warn!(
                 vcenter = key,
                 from = %origin,
-                "the service account's token is sent to the session manager at {manager}, which can use it at the API \
-                 server: set a token for it (SERVER.vc-session-manager-token), or limit the hosts with --session-manager-hosts"
+                "the service account's token, or that of --session-manager-token-file, is sent to the session manager at {manager}, \
+                 which can use it wherever it is accepted: set a token for it (SERVER.vc-session-manager-token), or limit the hosts \
+                 with --session-manager-hosts"
             );
         }
         // A source that is empty for a moment is no news.
@@ -386,14 +389,14 @@ fn tell(place: &Place, news: &News) {
     }
 }
 
-/// The file with the service account's token, for session managers that are given no other. Read at each use, since the
-/// kubelet renews it.
+/// The file with the service account's token, or another one of `--session-manager-token-file`, for session managers that are given
+/// no other. Read at each use, since the kubelet renews it.
 struct AccountToken(PathBuf);
 
 #[async_trait]
 impl ReadToken for AccountToken {
     async fn read(&self) -> Result<SecretString, String> {
-        let failed = |why: String| format!("the service account's token {} cannot be read: {why}", self.0.display());
+        let failed = |why: String| format!("the token for session managers {} cannot be read: {why}", self.0.display());
         let mut bytes = match tokio::time::timeout(TOKEN_LIMIT, tokio::fs::read(&self.0)).await {
             Ok(read) => read.map_err(|error| failed(error.to_string()))?,
             Err(_) => return Err(failed(format!("no answer within {} s", TOKEN_LIMIT.as_secs()))),

@@ -79,7 +79,8 @@ impl World {
         let current = watch::Sender::new(config(text));
         let default_directory = tempfile::tempdir().unwrap();
         let directory = default_directory.path().to_owned();
-        let (credentials, work) = Credentials::new(client, current.subscribe(), BTreeSet::new(), directory);
+        let token = directory.join("session-manager-token");
+        let (credentials, work) = Credentials::new(client, current.subscribe(), BTreeSet::new(), token, directory);
         Self { current, credentials, asked, default_directory, _work: tokio::spawn(work) }
     }
 
@@ -287,11 +288,25 @@ fn a_session_manager_is_named_if_the_service_accounts_token_is_sent_there() {
 }
 
 #[tokio::test]
+async fn a_session_manager_without_a_token_gets_that_of_the_file() {
+    let url = ("a.vc-session-manager-url", "https://manager.test/");
+    let world = World::new(&with_secret("a", "a", "n"), &[url]);
+    std::fs::write(world.default_directory.path().join("session-manager-token"), "own").unwrap();
+    let mut offers = world.offers("a");
+    let offer = offers.wait_for(|offer| matches!(**offer, Offer::Ready(_))).await.unwrap().clone();
+    let Offer::Ready(ready) = &*offer else { panic!("{}", shown(&offer)) };
+    let Login::SharedSession { token: SessionToken::ServiceAccount(token), .. } = &ready[0].login else {
+        panic!("{}", ready[0].login.kind())
+    };
+    assert_eq!(token.read().await.unwrap().expose_secret(), "own");
+}
+
+#[tokio::test]
 async fn the_token_is_read_anew_at_each_use_and_a_failure_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
     let token = AccountToken(path.clone());
-    let failed = |why: &str| format!("the service account's token {} cannot be read: {why}", path.display());
+    let failed = |why: &str| format!("the token for session managers {} cannot be read: {why}", path.display());
     assert!(token.read().await.unwrap_err().starts_with(&failed("No such file")));
     for (content, expected) in [("one\n", "one"), ("another", "another")] {
         std::fs::write(&path, content).unwrap();

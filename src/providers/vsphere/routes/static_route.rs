@@ -175,4 +175,68 @@ mod tests {
             assert_eq!(node_of_display_name(&object, cluster), None, "{name}");
         }
     }
+
+    #[test]
+    fn the_next_hop_is_the_first_address_of_the_family_that_others_can_reach() {
+        let address =
+            |(kind, address): &(&str, &str)| NodeAddress { type_: (*kind).to_owned(), address: (*address).to_owned() };
+        let (v4, v6): (IpNet, IpNet) = ("10.244.0.0/24".parse().unwrap(), "fd00:244::/64".parse().unwrap());
+        for (addresses, of_v4, of_v6) in [
+            (&[("InternalIP", "10.0.0.1"), ("InternalIP", "10.0.0.2")][..], Some("10.0.0.1"), None),
+            (&[("ExternalIP", "192.0.2.1"), ("InternalIP", "10.0.0.1")], Some("10.0.0.1"), None),
+            (&[("ExternalIP", "192.0.2.1"), ("InternalIP", "fd00::1")], Some("192.0.2.1"), Some("fd00::1")),
+            (&[("Hostname", "10.0.0.1"), ("InternalDNS", "10.0.0.2")], None, None),
+            (&[("InternalIP", "169.254.1.1"), ("InternalIP", "127.0.0.1"), ("InternalIP", "0.0.0.0")], None, None),
+            (&[("InternalIP", "fe80::1"), ("InternalIP", "::1"), ("InternalIP", "::")], None, None),
+            (&[("InternalIP", "no address"), ("InternalIP", "10.0.0.3")], Some("10.0.0.3"), None),
+            (&[], None, None),
+        ] {
+            let all: Vec<NodeAddress> = addresses.iter().map(address).collect();
+            let found = |network: &IpNet| next_hop(&all, network).map(|hop| hop.to_string());
+            assert_eq!((found(&v4).as_deref(), found(&v6).as_deref()), (of_v4, of_v6), "{addresses:?}");
+        }
+    }
+
+    #[test]
+    fn a_route_that_is_rewritten_keeps_what_is_not_known_and_its_spelling() {
+        let before = json!({
+            "id": "u_100.96.0.0_24", "display_name": "mine", "network": "100.096.0.0/24", "enabled_on_secondary": true, "_revision": 3,
+            "next_hops": [{"ip_address": "172.50.0.9", "admin_distance": 2}, {"ip_address": "172.50.0.8"}],
+            "tags": [{"scope": "owner", "tag": "somebody"}, {"scope": "other", "tag": "t"}],
+        });
+        let mut object = object(before);
+        wanted().write_into(&mut object);
+        let expected = json!([{"ip_address": "172.50.0.13", "admin_distance": 2}]);
+        assert_eq!((&object.0["network"], &object.0["next_hops"]), (&json!("100.096.0.0/24"), &expected));
+        assert_eq!((&object.0["display_name"], &object.0["enabled_on_secondary"]), (&json!("mine"), &json!(true)));
+        assert_eq!(object.revision(), Some(3));
+        let tags: std::collections::BTreeSet<(&str, &str)> = object.tags().map(|tag| (tag.scope, tag.tag)).collect();
+        let own = [(CLUSTER_NAME, "c_1"), (NODE_NAME, "n1"), (CLUSTER_UID, "uid"), (OWNER, OWNER_NAME), ("other", "t")];
+        assert_eq!(tags, own.into());
+        let listed = Listed::read(&object).unwrap();
+        assert!(wanted().is_led_by(&listed));
+        for other in [
+            StaticRoute { node: "n2", ..wanted() },
+            StaticRoute { network: "100.96.1.0/24", ..wanted() },
+            StaticRoute { next_hop: "172.50.0.14".parse().unwrap(), ..wanted() },
+        ] {
+            assert!(!other.is_led_by(&listed), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_id_no_network_or_no_next_hops_is_no_route() {
+        let whole = json!({"id": "r", "network": "10.0.0.0/24", "next_hops": []});
+        assert_eq!(
+            Listed::read(&object(whole.clone())).map(|listed| (listed.id, listed.node)),
+            Some(("r".into(), String::new()))
+        );
+        for (member, value) in
+            [("id", json!("")), ("network", json!("10.0.0.0")), ("network", json!(7)), ("next_hops", json!({}))]
+        {
+            let mut broken = whole.clone();
+            broken[member] = value.clone();
+            assert_eq!(Listed::read(&object(broken)), None, "{member} {value}");
+        }
+    }
 }

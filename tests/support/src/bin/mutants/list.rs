@@ -6,12 +6,13 @@ mod lifecycle;
 mod load_balancers;
 mod nsx_login;
 mod routes;
+mod tenants;
 mod vsphere;
 
 use crate::Mutant;
 
 /// All of them.
 pub fn all() -> Vec<Mutant> {
-    let of_nsx = [nsx_login::all(), routes::all(), addresses::all(), load_balancers::all()];
+    let of_nsx = [nsx_login::all(), routes::all(), addresses::all(), load_balancers::all(), tenants::all()];
     [lifecycle::all(), vsphere::all(), leader_election::all()].into_iter().chain(of_nsx).flatten().collect()
 }

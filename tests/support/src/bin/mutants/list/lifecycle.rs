@@ -33,10 +33,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "guard-mass-is-held",
             GUARD,
-            (
-                "if at < mass.until {\n                return Err(Hold::Mass",
-                "if at > mass.until {\n                return Err(Hold::Mass",
-            ),
+            ("if at < mass.until {\n                let names", "if at > mass.until {\n                let names"),
             UNIT,
         ),
         Mutant::new(
@@ -49,8 +46,8 @@ pub fn all() -> Vec<Mutant> {
             "guard-mass-is-armed-again",
             GUARD,
             (
-                "        if self.nodes.count(Mark::Newcomer) > threshold {\n            self.mass =",
-                "        if self.mass.is_none() {\n            self.mass =",
+                "        if self.nodes.count(Mark::Newcomer) > threshold {\n            let names =",
+                "        if self.mass.is_none() {\n            let names =",
             ),
             UNIT,
         ),

@@ -1,0 +1,220 @@
+//! What authors of Services, owners of Nodes and a hostile NSX may not do.
+
+use crate::{Mutant, Tests};
+
+const POD_NETWORKS: &str = "src/controllers/route/pod_networks.rs";
+const ROUTE_PLAN: &str = "src/controllers/route/plan.rs";
+const DESTINATIONS: &str = "src/controllers/route/destinations.rs";
+const TERM: &str = "src/controllers/route/term.rs";
+const OWNERSHIP: &str = "src/providers/vsphere/routes/ownership.rs";
+const STATIC_ROUTE: &str = "src/providers/vsphere/routes/static_route.rs";
+const CACHED: &str = "src/cloud/service/cached.rs";
+const PACKED: &str = "src/kubernetes/stores/packed.rs";
+const SERVICE_PLAN: &str = "src/controllers/service/plan.rs";
+const SYNC: &str = "src/controllers/service/sync.rs";
+const INPUTS: &str = "src/controllers/service/inputs.rs";
+const RECORDS: &str = "src/controllers/service/records.rs";
+const QUOTED: &str = "src/base/quoted.rs";
+const CALL: &str = "src/clients/nsx/call.rs";
+const JSON: &str = "src/clients/nsx/json.rs";
+const LIST: &str = "src/clients/nsx/list.rs";
+
+/// The route controller, on an API server in memory and on a real one.
+const ROUTES: Tests = &[&["--lib", "--", "controllers::route"], &["--test", "apiserver", "--", "route::"]];
+/// Routes of NSX without a server.
+const RULES: Tests = &[&["--lib", "--", "vsphere::routes"]];
+/// The service controller without a server.
+const SERVICES: Tests = &[&["--lib", "--", "service", "stores"]];
+/// The service controller on a real API server.
+const ON_SERVER: Tests = &[&["--lib", "--", "controllers::service"], &["--test", "apiserver", "--", "service::"]];
+/// The client of NSX.
+const CLIENT: Tests = &[&["--lib", "--", "clients::nsx"], &["--test", "nsx", "--", "client::"]];
+
+pub fn all() -> Vec<Mutant> {
+    let mut all = of_routes();
+    all.extend(of_services());
+    all.extend(of_nsx());
+    all
+}
+
+fn of_routes() -> Vec<Mutant> {
+    vec![
+        Mutant::new(
+            "tenants-route-foreign-network",
+            POD_NETWORKS,
+            ("_ if is_foreign => Some", "_ if false => Some"),
+            ROUTES,
+        ),
+        Mutant::new(
+            "tenants-route-any-order-of-nodes",
+            POD_NETWORKS,
+            ("    by_age.sort_by_cached_key(age);", "    let _ = age;\n    by_age.reverse();"),
+            ROUTES,
+        ),
+        Mutant::new(
+            "tenants-route-part-of-another-network",
+            POD_NETWORKS,
+            ("within.chain(around).map(", "within.chain(around.take(0)).map("),
+            ROUTES,
+        ),
+        Mutant::new(
+            "tenants-route-around-another-network",
+            POD_NETWORKS,
+            ("within.chain(around).map(", "within.take(0).chain(around).map("),
+            ROUTES,
+        ),
+        Mutant::new(
+            "tenants-route-refusal-ignored",
+            ROUTE_PLAN,
+            ("            if !is_refused && !is_planned", "            if !is_planned"),
+            ROUTES,
+        ),
+        Mutant::new(
+            "tenants-route-kept-one-is-not-kept-up",
+            ROUTE_PLAN,
+            ("is_some() && !led_here.iter().any(|route| leads_to(route, network));", "is_some();"),
+            ROUTES,
+        ),
+        Mutant::new(
+            "tenants-route-refused-node-is-ready",
+            DESTINATIONS,
+            ("        if self.is_refused(node, network) {\n            return Routing::Failed;\n        }\n", ""),
+            ROUTES,
+        ),
+        Mutant::new(
+            "tenants-route-nodes-of-other-providers-do-not-count",
+            TERM,
+            ("refused(nodes.iter().chain(&others), ", "refused(nodes.iter().chain(&others[..0]), "),
+            ROUTES,
+        ),
+        Mutant::new(
+            "tenants-route-any-address-of-a-node",
+            OWNERSHIP,
+            ("(!listed.node.is_empty() && leads_to_node())", "leads_to_node()"),
+            RULES,
+        ),
+        Mutant::new(
+            "tenants-route-external-before-internal",
+            STATIC_ROUTE,
+            ("[INTERNAL_IP, EXTERNAL_IP].into_iter()", "[EXTERNAL_IP, INTERNAL_IP].into_iter()"),
+            RULES,
+        ),
+        Mutant::new(
+            "tenants-route-link-local-next-hop",
+            STATIC_ROUTE,
+            ("        !is_link_local && !ip.is_loopback()", "        !ip.is_loopback()"),
+            RULES,
+        ),
+    ]
+}
+
+fn of_services() -> Vec<Mutant> {
+    vec![
+        Mutant::new(
+            "tenants-service-all-annotations",
+            PACKED,
+            ("is_some_and(|(way, keeps)| way.is_empty() && !keeps(&key))", "is_some_and(|_| false)"),
+            SERVICES,
+        ),
+        Mutant::new("tenants-service-of-any-size", CACHED, ("    (size > MOST).then(", "    false.then("), SERVICES),
+        Mutant::new(
+            "tenants-service-annotation-of-any-size",
+            CACHED,
+            ("    if let Some((key, value)) = large {", "    if let Some((key, value)) = large.filter(|_| false) {"),
+            SERVICES,
+        ),
+        Mutant::new("tenants-service-rest-without-finalizer", CACHED, ("json!([FINALIZER])", "json!([])"), SERVICES),
+        Mutant::new(
+            "tenants-service-too-large-is-ensured",
+            SERVICE_PLAN,
+            (
+                "(Some(why), true) = (cached::too_large(service), *handling != Handling::Declined)",
+                "(Some(why), true) = (cached::too_large(service), false)",
+            ),
+            SERVICES,
+        ),
+        Mutant::new(
+            "tenants-service-text-of-any-length",
+            QUOTED,
+            ("text.chars().take(SHOWN)", "text.chars().take(usize::MAX)"),
+            &[&["--lib", "--", "quoted"]],
+        ),
+        Mutant::new(
+            "tenants-service-control-characters",
+            QUOTED,
+            ("if c.is_control() {", "if false {"),
+            &[&["--lib", "--", "quoted"]],
+        ),
+        Mutant::new(
+            "service-inputs-without-annotations",
+            INPUTS,
+            ("annotations.collect::<Vec<_>>());", "annotations.take(0).collect::<Vec<_>>());"),
+            SERVICES,
+        ),
+        Mutant::new(
+            "service-plan-declined-is-ensured",
+            SERVICE_PLAN,
+            ("        Handling::Declined => return Plan::LeaveAlone,", "        Handling::Declined => {}"),
+            SERVICES,
+        ),
+        Mutant::new(
+            "service-plan-releases-the-finalizer-of-others",
+            SERVICE_PLAN,
+            (
+                "    is_ours || had_objects || finalizer_managers(service)",
+                "    true || had_objects || finalizer_managers(service)",
+            ),
+            ON_SERVER,
+        ),
+        Mutant::new(
+            "service-delete-without-live-read",
+            SYNC,
+            (
+                "if live.metadata.uid == cached.metadata.uid && service::needs_cleanup(&live) => live,",
+                "if live.metadata.uid == cached.metadata.uid => live,",
+            ),
+            ON_SERVER,
+        ),
+        Mutant::new(
+            "service-records-two-calls-at-once",
+            RECORDS,
+            (".filter(|record| !record.is_claimed) else", ".filter(|_| true) else"),
+            ON_SERVER,
+        ),
+    ]
+}
+
+fn of_nsx() -> Vec<Mutant> {
+    vec![
+        Mutant::new(
+            "tenants-nsx-any-number-of-values",
+            CALL,
+            ("json::count_values(&response.body) > json::MOST_VALUES", "false"),
+            CLIENT,
+        ),
+        Mutant::new(
+            "tenants-nsx-path-of-another-object",
+            CALL,
+            ("any(|segment| matches!(segment, \".\" | \"..\"))", "any(|_| false)"),
+            CLIENT,
+        ),
+        Mutant::new(
+            "tenants-nsx-texts-count",
+            JSON,
+            ("b'{' | b'[' | b',' if !is_text => count += 1", "b'{' | b'[' | b',' => count += 1"),
+            CLIENT,
+        ),
+        Mutant::new(
+            "tenants-nsx-errors-of-any-size",
+            JSON,
+            ("(text.len() <= LARGEST_ERROR).then(", "true.then("),
+            CLIENT,
+        ),
+        Mutant::new(
+            "tenants-nsx-lists-of-any-size",
+            LIST,
+            ("            if kept > MOST_KEPT {", "            if false {"),
+            CLIENT,
+        ),
+    ]
+}

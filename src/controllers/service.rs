@@ -5,6 +5,7 @@
 
 mod announcements;
 mod api;
+mod damping;
 mod failure;
 pub mod fleet;
 pub mod inputs;
@@ -120,6 +121,13 @@ impl Reconciler for Sync {
                 TargetChange::Nothing => Vec::new(),
                 TargetChange::Changed => {
                     self.rounds.nodes_changed();
+                    Vec::new()
+                }
+                TargetChange::Waits { until, is_first } => {
+                    self.rounds.again_at(until);
+                    if is_first {
+                        self.announce_flapping(&node, until);
+                    }
                     Vec::new()
                 }
                 TargetChange::NoLongerEmpty => {

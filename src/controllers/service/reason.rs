@@ -10,6 +10,8 @@ reasons! {
     NoSelectedNodes,
     /// Another program may have set the finalizer, so that it stays.
     FinalizerNotOurs,
+    /// A Node changes so often that load balancers do not follow each change.
+    NodeFlapping,
     /// The provider has no load balancers.
     LoadBalancerNotConfigured,
 }

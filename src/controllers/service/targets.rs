@@ -1,12 +1,16 @@
 //! The Nodes behind every load balancer. The set for comparisons follows the events; the Nodes themselves are unpacked for a call
 //! to the cloud, and concurrent calls share them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
+use super::damping::{Damping, Verdict};
 use super::node_set::{NodeSet, is_target};
+use crate::cloud::node;
 use crate::kubernetes::stores::Nodes;
 
 /// The targets of one term.
@@ -21,6 +25,23 @@ struct State {
     set: Option<Arc<NodeSet>>,
     /// Of a call that runs, if any.
     list: Weak<TargetList>,
+    damping: Damping,
+    /// How Nodes are seen whose next changes wait, or may soon.
+    shown: BTreeMap<String, Arc<Node>>,
+}
+
+impl State {
+    /// The Nodes whose changes wait, as load balancers see them.
+    fn pausing(&self) -> BTreeMap<String, Arc<Node>> {
+        let pausing = self.shown.iter().filter(|(name, _)| self.damping.is_pausing(name));
+        pausing.map(|(name, node)| (name.clone(), Arc::clone(node))).collect()
+    }
+}
+
+/// The Node as load balancers see it.
+fn seen(node: Arc<Node>, pausing: &BTreeMap<String, Arc<Node>>) -> Arc<Node> {
+    let shown = pausing.get(node::name(&node)).filter(|_| !is_gone(Some(&node)));
+    shown.cloned().unwrap_or(node)
 }
 
 /// The targets with their Nodes.
@@ -40,6 +61,18 @@ pub(super) enum TargetChange {
     Changed,
     /// The set was empty and has a Node now.
     NoLongerEmpty,
+    /// The Node changes too often, and is seen as before until this time.
+    Waits {
+        /// The end of the pause.
+        until: Instant,
+        /// Whether the pause begins now.
+        is_first: bool,
+    },
+}
+
+/// Whether the Node is deleted, or is being deleted, which cannot be undone.
+fn is_gone(node: Option<&Node>) -> bool {
+    node.is_none_or(|node| node.metadata.deletion_timestamp.is_some())
 }
 
 impl Targets {
@@ -56,22 +89,59 @@ impl Targets {
     pub(super) fn observe(&self, name: &str) -> TargetChange {
         let node = self.store.get(name);
         let mut state = self.state.lock();
+        let State { set, damping, shown, .. } = &mut *state;
         // `observe_all` follows.
-        let Some(set) = &mut state.set else { return TargetChange::Nothing };
+        let Some(set) = set else { return TargetChange::Nothing };
         if !set.differs_in(name, node.as_deref()) {
             return TargetChange::Nothing;
+        }
+        match &node {
+            Some(node) if !is_gone(Some(node)) => match damping.change(name, Instant::now().into_std()) {
+                Verdict::Follow { is_last: true } => drop(shown.insert(name.to_owned(), Arc::clone(node))),
+                Verdict::Follow { is_last: false } => {}
+                Verdict::Wait { until, is_first } => return TargetChange::Waits { until: until.into(), is_first },
+            },
+            _ => {
+                damping.forget(name);
+                shown.remove(name);
+            }
         }
         let was_empty = set.is_empty();
         Arc::make_mut(set).put(name, node.as_deref());
         if was_empty { TargetChange::NoLongerEmpty } else { TargetChange::Changed }
     }
 
+    /// Follows the Nodes whose pause is over. When the next pause ends.
+    pub(super) fn end_pauses(&self) -> Option<Instant> {
+        let mut state = self.state.lock();
+        let State { set, damping, shown, .. } = &mut *state;
+        for name in damping.end_pauses(Instant::now().into_std()) {
+            shown.remove(&name);
+            // How it is from now on is how it is seen in the next pause, which its next change begins.
+            if let Some(node) = self.store.get(&name) {
+                if let Some(set) = set.as_mut().filter(|set| set.differs_in(&name, Some(&node))) {
+                    Arc::make_mut(set).put(&name, Some(&node));
+                }
+                shown.insert(name, node);
+            }
+        }
+        shown.retain(|name, _| damping.is_known(name));
+        damping.next_end().map(Instant::from_std)
+    }
+
+    /// The Node of this name.
+    pub(super) fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.store.get(name)
+    }
+
     /// Any Node may have changed.
     pub(super) fn observe_all(&self) {
         // One Node at a time is unpacked.
         let mut set = NodeSet::default();
+        let pausing = self.state.lock().pausing();
         for node in self.store.list() {
-            set.put(crate::cloud::node::name(&node), Some(&node));
+            let node = seen(node, &pausing);
+            set.put(node::name(&node), Some(&node));
         }
         let mut state = self.state.lock();
         // Keeps the pointer of an equal set, which makes comparisons cheap.
@@ -88,15 +158,16 @@ impl Targets {
 
     /// The Nodes for a call to the cloud.
     pub(super) fn list(&self) -> Arc<TargetList> {
-        let (current, shared) = {
+        let (current, shared, pausing) = {
             let state = self.state.lock();
-            (state.set.clone(), state.list.upgrade())
+            (state.set.clone(), state.list.upgrade(), state.pausing())
         };
         let is_current = |list: &Arc<TargetList>| current.as_ref().is_some_and(|current| **current == *list.set);
         if let Some(shared) = shared.filter(is_current) {
             return shared;
         }
-        let nodes: Vec<Arc<Node>> = self.store.list().filter(|node| is_target(node)).collect();
+        let nodes = self.store.list().map(|node| seen(node, &pausing));
+        let nodes: Vec<Arc<Node>> = nodes.filter(|node| is_target(node)).collect();
         let set = NodeSet::of(nodes.iter().map(|node| &**node));
         let set = current.filter(|current| **current == set).unwrap_or_else(|| Arc::new(set));
         let list = Arc::new(TargetList { set, nodes });

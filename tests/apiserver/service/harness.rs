@@ -197,6 +197,14 @@ impl Run {
         .await;
     }
 
+    /// Whether the controller has said that the Node changes too often.
+    pub async fn is_flapping(&self, name: &str) -> bool {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        let about =
+            ListParams::default().fields(&format!("involvedObject.name={},reason=NodeFlapping", self.node_name(name)));
+        !events.list(&about).await.unwrap().items.is_empty()
+    }
+
     pub fn node_name(&self, name: &str) -> String {
         format!("{name}-{}", self.group)
     }

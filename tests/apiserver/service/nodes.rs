@@ -274,3 +274,47 @@ async fn other_nodes_end_the_pause_after_a_refusal() {
     run.delete_node("n3").await;
     run.wait("it is ensured", "b", |service| !ingress(service).is_empty()).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_changes_all_the_time_is_followed_after_pauses_and_its_end_at_once() {
+    let run = Run::start(&Memory::default()).await;
+    run.create_ensured(&["a"]).await;
+    run.node("n1").await;
+    run.node("n2").await;
+    let (one, both) = ([run.node_name("n2")], [run.node_name("n1"), run.node_name("n2")]);
+    run.wait_for_nodes(&both).await;
+    let have = |names: &[String]| run.cloud.load_balancers().iter().all(|balancer| balancer.nodes == names);
+    // Back and forth, each time once it was followed, until it is not.
+    let mut followed = 0;
+    for is_excluded in [true, false].into_iter().cycle() {
+        let label = json!({"node.kubernetes.io/exclude-from-external-load-balancers": is_excluded.then_some("true")});
+        run.patch_node("n1", json!({"metadata": {"labels": label}})).await;
+        let expected = if is_excluded { &one[..] } else { &both[..] };
+        let is_followed = eventually("it is followed, or said to flap", LIMIT, async || {
+            match (have(expected), run.is_flapping("n1").await) {
+                (_, true) => Ok(false),
+                (true, false) => Ok(true),
+                (false, false) => Err("neither"),
+            }
+        })
+        .await;
+        if !is_followed {
+            // The pause lasts 30 s.
+            let seen = if is_excluded { &both[..] } else { &one[..] };
+            run.create_ensured(&["b"]).await;
+            assert!(have(seen), "also a load balancer that is created now: {:?}", run.cloud.load_balancers());
+            run.wait_for_nodes(expected).await;
+            break;
+        }
+        followed += 1;
+    }
+    assert!((1..=5).contains(&followed), "{followed}");
+    // The next change waits twice as long; that it is gone does not.
+    run.patch_node(
+        "n1",
+        json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "x"}}}),
+    )
+    .await;
+    run.delete_node("n1").await;
+    run.wait_for_nodes(&one).await;
+}

@@ -8,9 +8,11 @@ use tokio::time::Instant;
 
 use super::Sync;
 use crate::cloud::{Error, Handling, LoadBalancerFleet, node, service};
+use crate::controllers::announce;
 use crate::controllers::service::failure::{Action, Held};
 use crate::controllers::service::fleet::timed_out;
 use crate::controllers::service::outcome::{Outcome, Round, Update, Written};
+use crate::controllers::service::reason;
 use crate::controllers::service::records::Claim;
 use crate::controllers::service::targets::TargetList;
 use crate::kubernetes::events::EventType;
@@ -28,6 +30,9 @@ impl Sync {
     pub(in crate::controllers::service) async fn update_nodes(&self) -> Outcome {
         let Some(fleet) = self.fleet() else { return Outcome::Nothing };
         let began = Instant::now();
+        if let Some(end) = self.targets.end_pauses() {
+            self.rounds.again_at(end);
+        }
         let set = self.targets.current();
         self.rounds.sync_soon(self.records.refused_with_others(&set));
         let due = self.records.due(&set);
@@ -51,6 +56,18 @@ impl Sync {
         }
         round.took = began.elapsed();
         Outcome::Round(round)
+    }
+
+    /// Reports a Node that changes too often, once for each pause.
+    pub(in crate::controllers::service) fn announce_flapping(&self, name: &str, until: Instant) {
+        let Some(node) = self.targets.node(name) else { return };
+        let pause = until.saturating_duration_since(Instant::now()).as_secs();
+        let message = format!(
+            "an address of the Node, or whether load balancers send traffic to it, changed more than five times in a minute; load \
+             balancers see it as it was for {pause} s"
+        );
+        tracing::warn!(node = name, reason = %reason::NodeFlapping, "{message}");
+        announce(&self.recorder, &*node, EventType::Warning, reason::NodeFlapping.as_str(), &message);
     }
 
     fn hold_all(&self, claimed: Vec<(Arc<Service>, Claim)>, held: &Held, round: &mut Round) {

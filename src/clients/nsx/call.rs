@@ -50,6 +50,8 @@ pub(super) struct Call<'a> {
 pub(super) enum Shape {
     /// An object.
     Object,
+    /// A page of a list, which is an object.
+    Page,
     /// Nothing, or an object, which is not read.
     Acknowledgement,
 }
@@ -277,8 +279,9 @@ impl Client {
         let sent = async {
             let response = http.send(request).await.map_err(|error| not_answered(call, failed(), error))?;
             if response.is_success() {
-                if json::count_values(&response.body) > json::MOST_VALUES {
-                    return Err(not_answered(call, failed(), http::Error::TooManyValues(failed(), json::MOST_VALUES)));
+                let most = if call.shape == Shape::Page { json::MOST_VALUES } else { json::MOST_OF_OBJECT };
+                if json::count_values(&response.body) > most {
+                    return Err(not_answered(call, failed(), http::Error::TooManyValues(failed(), most)));
                 }
                 let is_empty = call.shape == Shape::Acknowledgement && response.body.trim_ascii().is_empty();
                 let is_page = response.media_type() == "text/html";

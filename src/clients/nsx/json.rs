@@ -5,8 +5,11 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The most values of an answer that is read.
+/// The most values of a page of a list that is read.
 pub(super) const MOST_VALUES: usize = 300_000;
+
+/// The most values of another answer that is read. A pool of 5,000 members has some 45,000.
+pub(super) const MOST_OF_OBJECT: usize = 60_000;
 
 /// The largest refusal that is read, in bytes. NSX writes some hundred.
 const LARGEST_ERROR: usize = 64 << 10;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::call::Call;
+use super::call::{Call, Shape};
 use super::error::{Error, Kind};
 use super::object::Object;
 use super::pace::Priority;
@@ -95,12 +95,11 @@ impl<'a> Pages<'a> {
         let mut objects = Vec::new();
         for result in results {
             match result {
-                Value::Object(mut object) => {
-                    if let Some(members) = self.members {
-                        object.retain(|member, _| members.contains(&member.as_str()));
-                    }
-                    objects.push(Object(object));
-                }
+                Value::Object(object) => objects.push(Object(match self.members {
+                    None => object,
+                    // Made anew: a map that members are removed from keeps its memory.
+                    Some(kept) => object.into_iter().filter(|(member, _)| kept.contains(&member.as_str())).collect(),
+                })),
                 _ => self.skipped += 1,
             }
         }
@@ -120,7 +119,8 @@ impl<'a> Pages<'a> {
             let size = self.page_size.to_string();
             let mut query = vec![("page_size", size.as_str())];
             query.extend(self.cursor.as_deref().map(|cursor| ("cursor", cursor)));
-            let call = Call { query: &query, ..Call::get(self.path, self.operation, Priority::Urgent) };
+            let get = Call::get(self.path, self.operation, Priority::Urgent);
+            let call = Call { query: &query, shape: Shape::Page, ..get };
             match self.client.object(call).await {
                 Err(error) if self.page_size > 1 && is_too_large(&error) => self.page_size /= 2,
                 other => return other,

@@ -20,7 +20,7 @@ pub struct Tag<'a> {
 impl Object {
     /// What it takes in memory, in bytes and roughly.
     pub(super) fn size(&self) -> usize {
-        size_of_members(&self.0)
+        size_of::<Self>() + size_of_members(&self.0)
     }
 
     /// A member that is text; empty if there is none.
@@ -81,13 +81,13 @@ impl Object {
     }
 }
 
-/// Its path or id only: a whole object is long.
 /// A node of a B-tree with eleven members, of which half may be used.
 const TREE_NODE: usize = 640;
 
 fn size_of_members(members: &Map<String, Value>) -> usize {
     let values: usize = members.iter().map(|(name, value)| name.len() + size_of_value(value)).sum();
-    values + TREE_NODE * members.len().div_ceil(6)
+    // One without members has a node, too, if it had some.
+    values + TREE_NODE * members.len().div_ceil(6).max(1)
 }
 
 /// Without the value itself, which is part of its tree or list.
@@ -100,6 +100,7 @@ fn size_of_value(value: &Value) -> usize {
     }
 }
 
+/// Its path or id only: a whole object is long.
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = if self.path().is_empty() { self.id() } else { self.path() };

@@ -189,7 +189,7 @@ fn of_nsx() -> Vec<Mutant> {
         Mutant::new(
             "tenants-nsx-any-number-of-values",
             CALL,
-            ("json::count_values(&response.body) > json::MOST_VALUES", "false"),
+            ("json::count_values(&response.body) > most", "false"),
             CLIENT,
         ),
         Mutant::new(

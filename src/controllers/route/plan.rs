@@ -140,9 +140,13 @@ pub struct RefusedNetwork {
 
 /// The networks of these Nodes that are refused.
 pub fn refused_networks(nodes: &[&Node], routes: &[Route], refused: &Refused) -> Vec<RefusedNetwork> {
+    let mut by_target = BTreeMap::<&str, Vec<&Route>>::new();
+    for route in routes {
+        by_target.entry(&route.target_node).or_default().push(route);
+    }
     let describe = |node: &Node, network: IpNet, refusal: &Refusal| {
         let name = node::name(node);
-        let has_route = routes.iter().any(|route| route.target_node == name && leads_to(route, network));
+        let has_route = by_target.get(name).is_some_and(|routes| routes.iter().any(|route| leads_to(route, network)));
         let uid = node.metadata.uid.clone().unwrap_or_default();
         RefusedNetwork { node: name.to_owned(), uid, network, refusal: refusal.clone(), has_route }
     };

@@ -67,6 +67,8 @@ pub(super) struct Progress {
     destinations: Destinations,
     /// The keys in `reasons` of the networks that the last pass refused.
     refused: BTreeSet<String>,
+    /// The networks that are refused and had a route in the last listing, each with its Node.
+    kept: BTreeSet<(IpNet, String)>,
     /// The Nodes whose condition could not be written, and why.
     unwritten: BTreeMap<String, Reason>,
     /// What is to be queued.
@@ -103,8 +105,9 @@ fn now() -> Instant {
 impl Progress {
     pub(super) fn new(schedule: Schedule) -> Self {
         let (nodes, destinations) = (TrackedNodes::default(), Destinations::default());
-        let (unwritten, due, refused) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Self { schedule, listing_failures: Failures::default(), nodes, destinations, refused, unwritten, due }
+        let (listing_failures, refused, kept) = (Failures::default(), BTreeSet::new(), BTreeSet::new());
+        let (unwritten, due) = (BTreeMap::new(), BTreeSet::new());
+        Self { schedule, listing_failures, nodes, destinations, refused, kept, unwritten, due }
     }
 }
 
@@ -231,9 +234,20 @@ impl Term {
     }
 
     /// Takes over what a pass planned.
-    pub(super) fn conclude_pass(&self, pass: Pass) {
+    pub(super) fn conclude_pass(&self, mut pass: Pass) {
         self.metrics.syncs.inc();
         let mut progress = self.lock();
+        // One listing may miss a route that is kept: a second one decides.
+        let kept = std::mem::take(&mut progress.kept);
+        for refused in &mut pass.refused {
+            let place = (refused.network, refused.node.clone());
+            if refused.has_route {
+                progress.kept.insert(place);
+            } else if kept.contains(&place) {
+                refused.has_route = true;
+                progress.schedule.change(now());
+            }
+        }
         progress.listing_failures.reset();
         let changed = progress.nodes.plan(&pass.nodes, pass.targets);
         let adopted = progress.destinations.adopt(pass.plan, &pass.nodes, &pass.refused, &changed);

@@ -70,6 +70,24 @@ func image(arguments []string) error {
 	return print(named.String())
 }
 
+// As Helm's command merges files of values (pkg/cli/values, mergeMaps): a null stays, and removes the chart's default later.
+func merged(before, more map[string]interface{}) map[string]interface{} {
+	all := map[string]interface{}{}
+	for key, value := range before {
+		all[key] = value
+	}
+	for key, value := range more {
+		if inner, ok := value.(map[string]interface{}); ok {
+			if known, ok := all[key].(map[string]interface{}); ok {
+				all[key] = merged(known, inner)
+				continue
+			}
+		}
+		all[key] = value
+	}
+	return all
+}
+
 type list []string
 
 func (l *list) String() string         { return strings.Join(*l, ",") }
@@ -105,13 +123,13 @@ func render(arguments []string) error {
 		if err := yaml.UnmarshalStrict(text, &more); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		values = chartutil.CoalesceTables(more, values)
+		values = merged(values, more)
 	}
 	if *reused {
 		loaded.Values = values
 		values = map[string]interface{}{}
 	}
-	options := chartutil.ReleaseOptions{Name: *release, Namespace: *namespace, Revision: 1, IsInstall: true}
+	options := chartutil.ReleaseOptions{Name: *release, Namespace: *namespace, Revision: 1, IsInstall: !*reused, IsUpgrade: *reused}
 	// Checks the schema.
 	all, err := chartutil.ToRenderValues(loaded, values, options, chartutil.DefaultCapabilities)
 	if err != nil {

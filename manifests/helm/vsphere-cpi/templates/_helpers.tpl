@@ -45,7 +45,7 @@ chart allows: refusing them would leave a running cluster without credentials. W
 not know this key (helm upgrade --reuse-values), as those of the Go program's chart, which never checks it. */}}
 {{- define "cpi.unchecked" -}}
 {{- $config := include "cpi.config" . | fromJson -}}
-{{- and (not $config.thumbprint) (not $config.caFile) (or (not (hasKey $config "insecureFlag")) (dig "insecureFlag" false $config)) | toJson -}}
+{{- and (not $config.thumbprint) (not $config.caFile) (or (and .Release.IsUpgrade (not (hasKey $config "insecureFlag"))) (dig "insecureFlag" false $config | default false)) | toJson -}}
 {{- end -}}
 
 {{- define "cpi.account" -}}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm::cloud::service::cached;
 use ccm::cloud::{Error, Handling, LoadBalancer, LoadBalancerFleet, ServiceEvent, WritePermit};
 use ccm::controllers::service::fleet::fleet_of;
 use futures::{FutureExt as _, StreamExt as _};
@@ -314,6 +315,9 @@ async fn all_get_their_nodes_in_one_call(balancers: &Balancers<'_>) {
 fn a_service_of_another_program_is_declined(balancers: &Balancers<'_>) {
     let Balancers { world, fleet, .. } = balancers;
     assert_eq!(fleet.handles(&service("lb-6")), Handling::Handled);
+    // The cache keeps what the provider reads.
+    let prefixes = fleet.annotation_prefixes();
+    assert!(prefixes.iter().all(|prefix| cached::keeps_annotation(prefix)), "{prefixes:?}");
     if let Some(declined) = world.declined_service() {
         assert_eq!(fleet.handles(&declined), Handling::Declined);
         let is_read = |key: &str| fleet.annotation_prefixes().iter().any(|prefix| key.starts_with(prefix));

@@ -7,19 +7,15 @@
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Map, Value, json};
 
-use super::{FINALIZER, LOAD_BALANCER};
+use super::{ANNOTATION_SOURCE_RANGES, FINALIZER, LOAD_BALANCER};
 
 /// The fields that are not kept, as ways from the root.
 pub const UNREAD: &[&[&str]] =
     &[&["metadata", "labels"], &["metadata", "managedFields"], &["metadata", "ownerReferences"], &["spec", "selector"]];
 
-/// How the annotations begin that are kept. A provider reads no others.
-pub const ANNOTATIONS: &[&str] = &[
-    "service.beta.kubernetes.io/",
-    "service.kubernetes.io/",
-    "loadbalancer.vmware.io/",
-    "loadbalancer.vsphere-ccm.dev/",
-];
+/// How the annotations begin that are kept. A provider reads no others: see `annotation_prefixes` of its load balancers.
+pub const ANNOTATIONS: &[&str] =
+    &["loadbalancer.vmware.io/", "loadbalancer.vsphere-ccm.dev/", ANNOTATION_SOURCE_RANGES];
 
 /// The annotation with a copy of the object for `kubectl apply`.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -30,8 +26,11 @@ const TOO_LARGE: &str = "too-large";
 /// The most bytes of JSON that are kept of a Service: 4,000 source ranges fit.
 const MOST: usize = 128 << 10;
 
-/// The most bytes of an annotation that is kept.
+/// The most bytes of an annotation that is kept, but for the one with source ranges, which may be as many as in the spec.
 const MOST_OF_ANNOTATION: usize = 4 << 10;
+
+/// How many source ranges are kept for a deletion: it depends on whether there are any.
+const RANGES: usize = 8;
 
 /// How many addresses are kept of a Service that is too large: one of each family.
 const ADDRESSES: usize = 2;
@@ -60,22 +59,34 @@ pub fn prune(service: &mut Value) {
     }
 }
 
-/// The same of a Service that was read live.
+/// A Service that was read live, as the cache keeps it.
 pub fn reduced(service: Service) -> Service {
+    let service = without_unread(service);
     let Ok(mut value) = serde_json::to_value(&service) else { return service };
-    for way in UNREAD {
-        if let Some((last, above)) = way.split_last()
-            && let Some(parent) = above.iter().try_fold(&mut value, |value, field| value.get_mut(*field))
-            && let Some(parent) = parent.as_object_mut()
-        {
-            parent.remove(*last);
-        }
-    }
-    if let Some(annotations) = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.retain(|key, _| keeps_annotation(key));
-    }
     prune(&mut value);
     serde_json::from_value(value).unwrap_or(service)
+}
+
+/// A Service that was read live, without what nobody reads, however large the rest is.
+pub fn without_unread(mut service: Service) -> Service {
+    let metadata = &mut service.metadata;
+    (metadata.labels, metadata.managed_fields, metadata.owner_references) = (None, None, None);
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.retain(|key, _| keeps_annotation(key));
+    }
+    if let Some(spec) = &mut service.spec {
+        spec.selector = None;
+    }
+    service
+}
+
+/// What the deletion of its load balancer needs of a Service, which is kept unpacked until then: source ranges may be many.
+pub fn for_deletion(service: &Service) -> Service {
+    let mut service = service.clone();
+    if let Some(ranges) = service.spec.as_mut().and_then(|spec| spec.load_balancer_source_ranges.as_mut()) {
+        ranges.truncate(RANGES);
+    }
+    service
 }
 
 /// What is too large of this Service, of the cache or [`reduced`], and how large it may be. Nothing else is known of such a
@@ -88,7 +99,10 @@ pub fn too_large(service: &Service) -> Option<&str> {
 fn excess(service: &Value) -> Option<String> {
     let annotations = service.pointer("/metadata/annotations").and_then(Value::as_object);
     let length = |value: &Value| value.as_str().map_or(0, str::len);
-    let large = annotations.into_iter().flatten().find(|(key, value)| key.len() + length(value) > MOST_OF_ANNOTATION);
+    let large = annotations
+        .into_iter()
+        .flatten()
+        .find(|(key, value)| **key != ANNOTATION_SOURCE_RANGES && key.len() + length(value) > MOST_OF_ANNOTATION);
     if let Some((key, value)) = large {
         let length = length(value);
         return Some(format!("the annotation {key} has {length} bytes; expected at most {MOST_OF_ANNOTATION}"));
@@ -157,6 +171,21 @@ mod tests {
         assert_eq!(odd, json!([1]));
     }
 
+    #[test]
+    fn a_live_service_loses_what_is_read_over_on_the_wire() {
+        let mut service: Service = serde_json::from_value(large()).unwrap();
+        service.metadata.managed_fields = Some(vec![Default::default()]);
+        service.metadata.owner_references = Some(vec![Default::default()]);
+        let before = serde_json::to_value(&service).unwrap();
+        let after = serde_json::to_value(without_unread(service.clone())).unwrap();
+        for way in UNREAD {
+            let pointer = format!("/{}", way.join("/"));
+            assert!(before.pointer(&pointer).is_some() && after.pointer(&pointer).is_none(), "{pointer}");
+        }
+        let kept = for_deletion(&service).spec.unwrap().load_balancer_source_ranges.unwrap();
+        assert_eq!(kept.len(), RANGES);
+    }
+
     fn large() -> Value {
         json!({
             "apiVersion": "v1", "kind": "Service",
@@ -216,5 +245,7 @@ mod tests {
         let expected = "the annotation loadbalancer.vmware.io/class has 4069 bytes; expected at most 4096";
         assert_eq!(with(class, 4097 - class.len()).as_deref(), Some(expected));
         assert_eq!(with("example.com/a", 200 << 10), None);
+        assert_eq!(with(ANNOTATION_SOURCE_RANGES, 20_000), None, "4,000 networks in an annotation");
+        assert!(with(ANNOTATION_SOURCE_RANGES, 30_000).is_some(), "six times as long in JSON");
     }
 }

@@ -17,6 +17,7 @@ use super::node_set::NodeSet;
 use super::plan::{Rejection, ServiceRecord};
 use crate::base::backoff::{Backoff, Failures};
 use crate::cloud::service;
+use crate::cloud::service::cached::for_deletion;
 use crate::controllers::retry::Retry;
 
 /// As in the Go program.
@@ -226,7 +227,8 @@ impl Records {
             let is_it = record.uid == service.metadata.uid;
             let is_guarded = service::has_finalizer(service);
             if is_it {
-                record.unguarded = (!is_guarded && record.may_have_objects()).then(|| Arc::clone(service));
+                let is_kept = !is_guarded && record.may_have_objects();
+                record.unguarded = is_kept.then(|| Arc::new(for_deletion(service)));
             }
         });
     }
@@ -259,7 +261,7 @@ impl Records {
 
     /// The Service was deleted during the ensure, so that its load balancer has to be deleted, too.
     pub(super) fn vanished(&self, key: &str, service: Service) {
-        self.change(key, |record| record.unguarded = Some(Arc::new(service)));
+        self.change(key, |record| record.unguarded = Some(Arc::new(for_deletion(&service))));
     }
 
     /// The load balancer has these Nodes. True if this term knows that it had others before.

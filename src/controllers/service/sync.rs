@@ -20,7 +20,7 @@ use super::rounds::Rounds;
 use super::targets::Targets;
 use super::{Settings, reason};
 use crate::base::error_chain::chain;
-use crate::cloud::service::cached::reduced;
+use crate::cloud::service::cached::{reduced, too_large, without_unread};
 use crate::cloud::{CloudProvider, Error, Handling, LoadBalancerFleet, WritePermit, service};
 use crate::controllers::announce;
 use crate::controllers::reasons::Reasons;
@@ -160,7 +160,11 @@ impl Sync {
             true => self.api.patch("add the finalizer to", service, plan::finalizer_patch(service)).await?,
             false => Some(service.clone()),
         };
-        let Some(guarded) = guarded else { return Ok(()) };
+        let Some(guarded) = guarded.map(reduced) else { return Ok(()) };
+        // It has grown meanwhile: the event of the cache follows.
+        if too_large(&guarded).is_some() {
+            return Ok(());
+        }
         let ingress = match ensured.take().filter(|(ensured, _)| *ensured == inputs) {
             Some((_, ingress)) => ingress,
             None => {
@@ -189,7 +193,7 @@ impl Sync {
             && self.api.patch("write the load balancer status of", &guarded, patch).await?.is_none()
         {
             // The event of its deletion follows, and with it the deletion of the load balancer.
-            self.records.vanished(key, reduced(guarded));
+            self.records.vanished(key, guarded);
             return Ok(());
         }
         self.records.ensured(key, inputs);
@@ -233,6 +237,7 @@ impl Sync {
             self.records.had_objects(key);
         }
         let is_ours = plan::may_release(&live, &handling, had_objects);
+        let live = Box::new(without_unread(*live));
         let Some(live) = self.with_address(fleet, live).await? else { return Ok(()) };
         if is_ours && self.records.begin_attempt_event(key) {
             self.announce(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
@@ -268,7 +273,7 @@ impl Sync {
         match plan::status_patch(&live, &ingress) {
             Some(patch) => {
                 let written = self.api.patch("write the load balancer status of", &live, patch).await?;
-                Ok(written.map(Box::new))
+                Ok(written.map(|written| Box::new(without_unread(written))))
             }
             None => Ok(Some(live)),
         }

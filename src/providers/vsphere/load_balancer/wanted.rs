@@ -315,6 +315,18 @@ mod tests {
     }
 
     #[test]
+    fn every_annotation_that_is_read_is_kept_by_the_cache() {
+        let prefixes = crate::providers::vsphere::load_balancer::ANNOTATIONS;
+        for key in [ANNOTATION_CLASS, ANNOTATION_SNAT, ANNOTATION_UDP_CHECK, facts::ANNOTATION_SOURCE_RANGES] {
+            assert!(
+                facts::cached::keeps_annotation(key) && prefixes.iter().any(|prefix| key.starts_with(prefix)),
+                "{key}"
+            );
+        }
+        assert!(prefixes.iter().all(|prefix| facts::cached::keeps_annotation(prefix)), "{prefixes:?}");
+    }
+
+    #[test]
     fn a_group_has_the_networks_of_its_family_and_those_of_the_other_one_only_to_let_nobody_in() {
         let (v4, v6, both) =
             (networks(&["10.0.0.0/8"]), networks(&["fd00::/8"]), networks(&["10.0.0.0/8", "fd00::/8"]));

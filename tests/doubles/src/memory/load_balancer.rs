@@ -15,9 +15,9 @@ use super::{Memory, stream_of};
 use ccm::cloud::{Error, Handling, LoadBalancer, LoadBalancerFleet, ServiceEvent, WritePermit, node};
 
 /// How the annotations begin that this provider reads.
-pub const ANNOTATION_PREFIX: &str = "memory.example.com/";
+pub const ANNOTATION_PREFIX: &str = "loadbalancer.vsphere-ccm.dev/memory-";
 /// On a Service: another program makes its load balancer.
-pub const ANNOTATION_DECLINED: &str = "memory.example.com/declined";
+pub const ANNOTATION_DECLINED: &str = "loadbalancer.vsphere-ccm.dev/memory-declined";
 
 /// The first address handed out; the range is reserved for documentation and benchmarks.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);

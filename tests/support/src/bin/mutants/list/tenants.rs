@@ -87,12 +87,7 @@ fn of_routes() -> Vec<Mutant> {
             ("refused(nodes.iter().chain(&others), ", "refused(nodes.iter().chain(&others[..0]), "),
             ROUTES,
         ),
-        Mutant::new(
-            "tenants-route-any-address-of-a-node",
-            OWNERSHIP,
-            ("(!listed.node.is_empty() && leads_to_node())", "leads_to_node()"),
-            RULES,
-        ),
+        Mutant::new("tenants-route-id-of-a-node", OWNERSHIP, ("    if is_of_node || (", "    if ("), RULES),
         Mutant::new(
             "tenants-route-external-before-internal",
             STATIC_ROUTE,

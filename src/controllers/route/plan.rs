@@ -78,10 +78,7 @@ pub fn plan(
     rewrites: bool,
 ) -> BTreeMap<IpNet, Changes> {
     let by_name: BTreeMap<&str, &Node> = nodes.iter().map(|node| (node::name(node), *node)).collect();
-    let mut by_target = BTreeMap::<&str, Vec<&Route>>::new();
-    for route in routes {
-        by_target.entry(&route.target_node).or_default().push(route);
-    }
+    let by_target = by_target(routes);
     let mut changes = BTreeMap::<IpNet, Changes>::new();
     for route in routes {
         let Some(network) = parse_network_sloppy(&route.destination_cidr).filter(|one| is_ours(one, networks)) else {
@@ -140,10 +137,7 @@ pub struct RefusedNetwork {
 
 /// The networks of these Nodes that are refused.
 pub fn refused_networks(nodes: &[&Node], routes: &[Route], refused: &Refused) -> Vec<RefusedNetwork> {
-    let mut by_target = BTreeMap::<&str, Vec<&Route>>::new();
-    for route in routes {
-        by_target.entry(&route.target_node).or_default().push(route);
-    }
+    let by_target = by_target(routes);
     let describe = |node: &Node, network: IpNet, refusal: &Refusal| {
         let name = node::name(node);
         let has_route = by_target.get(name).is_some_and(|routes| routes.iter().any(|route| leads_to(route, network)));
@@ -166,7 +160,16 @@ impl RefusedNetwork {
     }
 }
 
-/// Whether the route, to whatever addresses, is to this network.
+/// The routes by the names of their target Nodes.
+fn by_target(routes: &[Route]) -> BTreeMap<&str, Vec<&Route>> {
+    let mut by_target = BTreeMap::<&str, Vec<&Route>>::new();
+    for route in routes {
+        by_target.entry(&route.target_node).or_default().push(route);
+    }
+    by_target
+}
+
+/// Whether the route is to this network. Its addresses do not matter.
 fn leads_to(route: &Route, network: IpNet) -> bool {
     !route.blackhole && parse_network_sloppy(&route.destination_cidr) == Some(network)
 }

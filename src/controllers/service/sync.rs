@@ -157,10 +157,10 @@ impl Sync {
         let is_change = start.ensured.as_ref().is_some_and(|ensured| *ensured != inputs);
         let is_news = is_change || service::ingress(service).is_empty();
         let guarded = match adds_finalizer {
-            true => self.api.patch("add the finalizer to", service, plan::finalizer_patch(service)).await?,
+            true => self.api.patch("add the finalizer to", service, plan::finalizer_patch(service)).await?.map(reduced),
             false => Some(service.clone()),
         };
-        let Some(guarded) = guarded.map(reduced) else { return Ok(()) };
+        let Some(guarded) = guarded else { return Ok(()) };
         // It has grown meanwhile: the event of the cache follows.
         if too_large(&guarded).is_some() {
             return Ok(());

@@ -196,7 +196,7 @@ impl Client {
     /// safe. A session that is over is renewed once, and where the new one is over as well, another form of login may take its
     /// place: such a call did nothing.
     pub(super) async fn send(&self, call: &Call<'_>) -> Result<Response, Error> {
-        // Whoever resolves a path would take it for that of another object.
+        // URL parsers resolve such a segment, which changes the object that the path names.
         if call.object.split('/').any(|segment| matches!(segment, "." | "..")) {
             let message = "not sent: the path has a segment that is \".\" or \"..\"";
             return Err(Error::other(Kind::BadRequest, self.inner.http.failed(call.operation), call.target(), message));

@@ -97,7 +97,7 @@ impl<'a> Pages<'a> {
             match result {
                 Value::Object(object) => objects.push(Object(match self.members {
                     None => object,
-                    // Made anew: a map that members are removed from keeps its memory.
+                    // A new map: one from which members are removed keeps its memory.
                     Some(kept) => object.into_iter().filter(|(member, _)| kept.contains(&member.as_str())).collect(),
                 })),
                 _ => self.skipped += 1,

@@ -1,7 +1,7 @@
 //! Pure: which Services the cache keeps, and what it drops of them, because neither controllers nor providers read it. A
 //! reader that needs more takes it out of this list, or reads the Service live.
 //!
-//! Whoever may create Services decides how large they are: the API server takes 1.5 MiB of each. What is kept of one that is
+//! The authors of Services decide how large they are: the API server accepts 1.5 MiB for each. What is kept of one that is
 //! too large has a fixed size.
 
 use k8s_openapi::api::core::v1::Service;
@@ -67,7 +67,7 @@ pub fn reduced(service: Service) -> Service {
     serde_json::from_value(value).unwrap_or(service)
 }
 
-/// A Service that was read live, without what nobody reads, however large the rest is.
+/// A Service that was read live, without the fields and annotations that are not read. Its size is not limited.
 pub fn without_unread(mut service: Service) -> Service {
     let metadata = &mut service.metadata;
     (metadata.labels, metadata.managed_fields, metadata.owner_references) = (None, None, None);

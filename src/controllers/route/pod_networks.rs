@@ -1,6 +1,6 @@
 //! Pure: which networks of pods get routes.
 //!
-//! Whoever registers a Node chooses its `spec.podCIDRs`: neither the API server nor its admission plugin NodeRestriction checks
+//! The client that registers a Node chooses its `spec.podCIDRs`: neither the API server nor its admission plugin NodeRestriction checks
 //! them. A route to a network that is not the cluster's, or that is another Node's, takes traffic away from others, so it is
 //! not created. The Go program creates it.
 
@@ -58,7 +58,8 @@ pub enum Refusal {
 pub struct Refused(BTreeMap<String, BTreeMap<IpNet, Refusal>>);
 
 /// Checks the networks of all Nodes; `networks` are those of `--cluster-cidr`. Of two Nodes whose networks overlap the older one
-/// has its route (`creationTimestamp`, which the API server sets, then the UID). A network that is refused is in nobody's way.
+/// has its route (`creationTimestamp`, which the API server sets, then the UID). A network that is refused does not block
+/// others.
 pub fn refused<'a>(nodes: impl IntoIterator<Item = &'a Node>, networks: &[IpNet], allowed: PodNetworks) -> Refused {
     let age = |node: &&Node| {
         let created = node.metadata.creation_timestamp.as_ref().map(|time| time.0);

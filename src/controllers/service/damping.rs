@@ -1,6 +1,6 @@
 //! Pure: which changes of a Node reach the load balancers at once.
 //!
-//! Whoever owns a kubelet or a guest can change a label or an address of its Node as often as it likes. Each change lists and
+//! A kubelet can change labels and addresses of its Node at any rate, and a guest its addresses. Each change lists and
 //! writes the pools of all Services. The first five of a minute are followed at once, later ones after a pause.
 
 use std::collections::{BTreeMap, VecDeque};

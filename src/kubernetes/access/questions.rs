@@ -26,7 +26,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(10);
 /// Questions of one kind on the wire at once; further ones wait.
 const MOST_AT_ONCE: usize = 8;
 
-/// Questions of one kind in the long run, and after a pause; a tenth of the Go program's. Whoever reaches the port may show a
+/// Questions of one kind in the long run, and after a pause; a tenth of the Go program's. A client of the port may send a
 /// new token with each request, and the API server puts them in one flow with the writes of the controllers. Answers are
 /// remembered.
 const RATE: Rate = Rate { qps: 20.0, burst: 40 };

@@ -56,7 +56,7 @@ async fn a_service_that_is_too_large_keeps_what_it_has_and_is_deleted() {
     process.stop().await;
 }
 
-/// One of some kinds that a cache may keep, with an annotation that nobody reads, or one that is read and too long.
+/// A Service of one of four kinds that the cache keeps, with a long annotation: one that is read, or another one.
 fn large(site: &Site, number: usize) -> Service {
     let (key, length) = match number % 4 {
         0 => ("loadbalancer.vmware.io/class", ANNOTATION),

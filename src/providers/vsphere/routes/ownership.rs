@@ -102,7 +102,7 @@ mod tests {
                 )
             };
             assert_eq!(judged(Some("uid")), expected, "{case}");
-            // While nobody knows the UID of the cluster, the tag says nothing.
+            // While the UID of the cluster is unknown, the tag decides nothing.
             let without = match case {
                 "another cluster of the name" => Ours,
                 "this cluster, whatever its target" => Held,

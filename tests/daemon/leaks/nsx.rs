@@ -188,7 +188,7 @@ fn trouble(fault: Fault) -> Trouble {
         Fault::Hang => Trouble::Hang,
         Fault::Aborted => instead(Trouble::aborted()),
         Fault::Conflict => instead(Trouble::conflict()),
-        Fault::Expired => instead(Trouble::expired()),
+        Fault::Expired => Trouble::EndSession,
         Fault::Lost => Trouble::Lose,
         Fault::Dropped => Trouble::Drop,
         Fault::Cut => Trouble::Cut(10),

@@ -100,7 +100,11 @@ impl RequestContext {
     async fn run(mut self) -> Reply {
         let (delay, early, entered) = {
             let mut world = self.shared.world();
-            let early = world.rules.take(&self.call.operation, |trouble| !trouble.is_late());
+            let mut early = world.rules.take(&self.call.operation, |trouble| !trouble.is_late());
+            if matches!(early, Some(Trouble::EndSession)) {
+                early = None;
+                world.access.destroy_session(&self.credential);
+            }
             let entered = world.limits.enter(&self.client);
             (world.delay, early, entered.and_then(|()| world.managers.serve(self.manager)))
         };

@@ -10,6 +10,9 @@ use crate::fake_server::http::Reply;
 pub enum Trouble {
     /// Another answer. The call does nothing.
     Instead(Substitute),
+    /// The session of the call ends, and the manager answers as to any session that it does not know. Calls without a session
+    /// are served.
+    EndSession,
     /// Never an answer. The call does nothing.
     Hang,
     /// The connection is closed without a byte. The call does nothing.

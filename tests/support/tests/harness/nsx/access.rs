@@ -97,7 +97,13 @@ async fn a_session_needs_its_token_and_ends() {
         tokio::time::advance(Duration::from_secs(1800)).await;
         tokio::time::resume();
         assert_eq!(refusal(&answer(in_session(probe(), &idle)).await), expired);
-        assert_eq!(manager.fake.counts().of("session create"), 3);
+        let ended = create_session(&manager).await;
+        for _ in 0..2 {
+            manager.fake.next("GET tier-1s", Trouble::EndSession);
+        }
+        assert_eq!(refusal(&answer(in_session(probe(), &ended)).await), expired);
+        assert_eq!((manager.fake.counts().sessions, manager.get(PROBE).await.0), (0, 200), "a call without a session");
+        assert_eq!(manager.fake.counts().of("session create"), 4);
     }
 }
 

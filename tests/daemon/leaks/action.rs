@@ -190,7 +190,7 @@ const SERVICES_IN_CALM: usize = 30;
 pub struct Script {
     random: Rng,
     services: usize,
-    /// The Nodes that come and leave.
+    /// The Nodes that actions change.
     nodes: std::ops::Range<usize>,
     /// Left of the round of faults.
     faults: Vec<Action>,
@@ -307,7 +307,7 @@ mod tests {
 
     /// The actions of so many times with faults and times without.
     fn actions(seed: u64, times: usize) -> Vec<Action> {
-        let mut script = Script::new(seed, super::super::SERVICES, super::super::NODES);
+        let mut script = Script::new(seed, super::super::SERVICES, super::super::ACTION_NODES);
         (0..times).flat_map(|_| [script.trouble(), script.calm()].concat()).collect()
     }
 

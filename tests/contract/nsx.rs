@@ -7,6 +7,7 @@ use ccm::cloud::{AbsenceProof, CloudProvider, ClusterEvents, LiveReads, Presence
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::config::{Nsx, NsxLogin};
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
+use ccm::providers::vsphere::load_balancer::RequestedAddresses;
 use ccm::providers::vsphere::load_balancer::orphans::Policy;
 use ccm::providers::vsphere::nsx::{Leads, Source};
 use ccm::providers::vsphere::parts::{ConnectNsx, Setup};
@@ -125,6 +126,7 @@ impl NsxWorld {
                 adoption: Adoption::AsIs,
                 // No Service of the suite is in a cluster.
                 orphans: Policy::Off,
+                requested_addresses: RequestedAddresses::Honored,
                 cluster: "c".to_owned(),
                 batches: true,
                 timeouts: Timeouts::default(),

@@ -4,6 +4,7 @@
 mod adopted;
 mod clusters;
 mod crash;
+mod policy;
 mod restored;
 mod site;
 mod take_over;

@@ -293,6 +293,10 @@ const OURS: &[Flag] = &[
         "IP pool of NSX from which Services of this class of vsphere.conf, or of default, get their IPv6 addresses beside \
              those of the class; comma separated; may be repeated",
     ),
+    text("nsx-load-balancer-ip", "WORD", "on").variable("CCM_NSX_LOAD_BALANCER_IP").help(
+        "Whether Services get the address that they ask for with spec.loadBalancerIP (on), or the field has no effect (off), \
+             as in the Go program",
+    ),
     text("nsx-orphans", "WORD", "delete").variable("CCM_NSX_ORPHANS").help(
         "What becomes of load balancers in NSX whose Services are gone: delete, report or off",
     ),

@@ -12,6 +12,7 @@ use crate::providers::vsphere::config::{
     self, Config, ConfigProblem, DEFAULT_CLASS, Environment, Part, PartName, Vcenter,
 };
 use crate::providers::vsphere::inventory::session::Timeouts;
+use crate::providers::vsphere::load_balancer::RequestedAddresses;
 use crate::providers::vsphere::load_balancer::orphans::Policy;
 use crate::providers::vsphere::routes::Adoption;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,8 @@ pub struct NsxSettings {
     pub adoption: Adoption,
     /// `--nsx-orphans`.
     pub orphans: Policy,
+    /// `--nsx-load-balancer-ip`.
+    pub requested_addresses: RequestedAddresses,
     /// `--nsx-batch-updates`.
     pub batches: bool,
 }
@@ -262,7 +265,10 @@ impl Check<'_> {
         let adoption = self.choice("nsx-adopt", &choices, "as-is or full").unwrap_or_default();
         let choices = [("delete", Policy::Delete), ("report", Policy::Report), ("off", Policy::Off)];
         let orphans = self.choice("nsx-orphans", &choices, "delete, report or off").unwrap_or_default();
-        NsxSettings { calls_per_second, adoption, orphans, batches: self.boolean("nsx-batch-updates") }
+        let choices = [("on", RequestedAddresses::Honored), ("off", RequestedAddresses::Ignored)];
+        let requested_addresses = self.choice("nsx-load-balancer-ip", &choices, "on or off").unwrap_or_default();
+        let batches = self.boolean("nsx-batch-updates");
+        NsxSettings { calls_per_second, adoption, orphans, requested_addresses, batches }
     }
 
     /// The pools of addresses for IPv6 by class; mistakes are reported.

@@ -236,6 +236,7 @@ pub(super) fn setup(
         calls_per_second: settings.calls_per_second,
         adoption: settings.adoption,
         orphans: settings.orphans,
+        requested_addresses: settings.requested_addresses,
         cluster: cluster.to_owned(),
         batches: settings.batches,
         timeouts: Timeouts::default(),

@@ -76,6 +76,7 @@ pub struct LoadBalancers {
     backend: Arc<dyn Backend>,
     inventory: Inventory,
     adoption: Adoption,
+    requested_addresses: RequestedAddresses,
     cleanup: Cleanup,
     nodes: Arc<dyn ClusterReads>,
     uid: ClusterUid,
@@ -92,13 +93,25 @@ pub struct Counts {
     pub orphans: usize,
 }
 
-/// What becomes of load balancers that a former process or the Go program made.
+/// What becomes of the addresses that Services ask for with `spec.loadBalancerIP`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequestedAddresses {
+    /// A Service gets the address that it asks for, or none.
+    #[default]
+    Honored,
+    /// The field has no effect, as in the Go program.
+    Ignored,
+}
+
+/// What the flags say of all load balancers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Of those that the Go program made.
+    /// What becomes of those that the Go program made.
     pub adoption: Adoption,
-    /// Of those whose Services are gone.
+    /// What becomes of those whose Services are gone.
     pub orphans: Policy,
+    /// What becomes of `spec.loadBalancerIP`.
+    pub requested_addresses: RequestedAddresses,
 }
 
 impl LoadBalancers {
@@ -113,10 +126,10 @@ impl LoadBalancers {
         live: Arc<dyn LiveReads>,
         leads: Leads,
     ) -> Self {
-        let Settings { adoption, orphans } = settings;
+        let Settings { adoption, orphans, requested_addresses } = settings;
         let cleanup = Cleanup::new(orphans, Arc::clone(&live));
         let (cluster, inventory, uid) = (cluster.into(), Inventory::new(leads), ClusterUid::new(live, WITHOUT_UID));
-        Self { config, cluster, backend, inventory, adoption, cleanup, nodes, uid }
+        Self { config, cluster, backend, inventory, adoption, requested_addresses, cleanup, nodes, uid }
     }
 
     /// Reports what concerns the whole cluster there, beside the log.
@@ -152,6 +165,12 @@ impl LoadBalancers {
     /// Reads what there is as soon as it may.
     pub fn read_again(&self) {
         self.inventory.ask();
+    }
+
+    /// What holds for all Services.
+    fn rules(&self) -> wanted::Rules {
+        let ignores_address = self.requested_addresses == RequestedAddresses::Ignored;
+        wanted::Rules { is_snat_disabled: self.config.snat_disabled, ignores_address }
     }
 
     fn layout(&self, cluster_uid: Option<String>) -> Layout {
@@ -263,8 +282,10 @@ impl LoadBalancerFleet for LoadBalancers {
         let class = wanted::class_of(service);
         let checked = wanted::check_class(&self.config, class)
             .and_then(|()| wanted::ports_of(service).map(drop))
-            .and_then(|()| wanted::check_families(service, class, self.config.ipv6_pools.contains_key(class)))
-            .and_then(|()| wanted::features_of(service, self.config.snat_disabled, IpFamily::V4).map(drop));
+            .and_then(|()| {
+                wanted::check_families(service, class, self.config.ipv6_pools.contains_key(class), self.rules())
+            })
+            .and_then(|()| wanted::features_of(service, self.rules(), IpFamily::V4).map(drop));
         match checked {
             Err(Error::Invalid { reason, message }) => Handling::Invalid { reason, message },
             Ok(()) | Err(_) => Handling::Handled,
@@ -318,6 +339,12 @@ fn status(addresses: Vec<IpAddr>) -> LoadBalancerStatus {
 /// NSX does not have what the configuration names.
 fn config_wrong(message: String) -> Error {
     Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
+}
+
+/// No address can be reserved. The pause is random within a minute, so that nobody is the next one to ask by having asked first.
+fn address_unavailable(message: String) -> Error {
+    let after = LATER + Duration::from_secs(60).mul_f64(fastrand::f64());
+    Error::Exhausted { reason: reason::AddressUnavailable, message, after }
 }
 
 /// The same failure for each of several Services.

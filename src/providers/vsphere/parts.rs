@@ -13,6 +13,7 @@ use crate::clients::nsx::{Client, Pace, Timeouts};
 use crate::cloud::login_ledger::LoginLedger;
 use crate::cloud::{ClusterEvents, ClusterReads, LiveReads};
 use crate::providers::vsphere::config::{Config, Nsx, NsxLogin, Part};
+use crate::providers::vsphere::load_balancer::RequestedAddresses;
 use crate::providers::vsphere::load_balancer::orphans::Policy;
 use crate::providers::vsphere::load_balancer::{self, LoadBalancers, backend};
 use crate::providers::vsphere::routes::{Adoption, Routes};
@@ -53,6 +54,8 @@ pub struct Setup {
     pub adoption: Adoption,
     /// What becomes of load balancers whose Services are gone.
     pub orphans: Policy,
+    /// What becomes of the addresses that Services ask for.
+    pub requested_addresses: RequestedAddresses,
     /// The name of the cluster.
     pub cluster: String,
     /// Whether several pools of load balancers are written with one call.
@@ -161,8 +164,9 @@ impl Parts {
         if connected.balancers.as_ref().is_some_and(|(balancers, _)| balancers.is_configured_as(wanted)) {
             return None;
         }
-        let Setup { cluster, adoption, orphans, batches, nodes, live, events, leads, .. } = &self.setup;
-        let settings = load_balancer::Settings { adoption: *adoption, orphans: *orphans };
+        let Setup { cluster, batches, nodes, live, events, leads, .. } = &self.setup;
+        let Setup { adoption, orphans, requested_addresses, .. } = self.setup;
+        let settings = load_balancer::Settings { adoption, orphans, requested_addresses };
         let backend = Arc::new(backend::Nsx::new(connected.client.clone(), *batches));
         let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
         let (config, cluster, leads) = (wanted.clone(), cluster.as_str(), leads.clone());

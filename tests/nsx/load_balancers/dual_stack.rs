@@ -295,9 +295,10 @@ async fn a_second_family_without_a_free_address_keeps_no_service_from_the_first(
     let error = world.ensure(&first).await.unwrap_err();
     assert_eq!(word(&error), "AddressUnavailable", "{error}");
     assert_eq!(world.objects("ip-allocations").len(), 3, "nothing is reserved in vain");
-    let announced = world.announcement("ns/s");
     world.delete(&other).await.unwrap();
-    announced.await;
+    crate::world::advance(std::time::Duration::from_secs(300)).await;
+    world.ensure(&first).await.unwrap();
+    assert_eq!(status(&world.ensured(&first).await), ips(["192.0.2.6", "2001:db8::5"]));
 }
 
 /// The Service with one port less, and what it reports.

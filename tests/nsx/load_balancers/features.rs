@@ -425,6 +425,44 @@ async fn of_two_services_that_ask_for_one_address_at_once_one_creates_nothing() 
     assert_eq!(addresses(&world.ensure(&two).await.unwrap()), ["192.0.2.50".parse::<std::net::IpAddr>().unwrap()]);
 }
 
+/// Clients of the first Service may still use its address.
+#[tokio::test]
+async fn a_released_address_is_given_by_wish_only_in_its_namespace_for_ten_minutes() {
+    for shows_allocated_ip in [true, false] {
+        let behaviour = Behaviour { shows_allocated_ip, ..Behaviour::USUAL };
+        let mut world = World::with(Model::small().behaviour(behaviour), Some(UID), config()).await;
+        let first = world.ensured(&service("team-a/one", &[("TCP", 80, 30080)])).await;
+        let address = world.objects("lb-virtual-servers")[0]["ip_address"].clone();
+        let wish = |key: &str| with(&service(key, &[("TCP", 80, 30080)]), json!({"loadBalancerIP": address}));
+        // What the process has seen of the reservation it has not kept.
+        world.restart();
+        world.delete(&first).await.unwrap();
+        // NSX keeps a released address for a while.
+        advance(std::time::Duration::from_secs(300)).await;
+        let other = world.ensure(&wish("team-b/one")).await.unwrap_err();
+        assert_eq!(word(&other), "AddressUnavailable", "{other}");
+        assert!(other.to_string().contains("namespace team-a released it"), "{other}");
+        let again = world.ensured(&wish("team-a/two")).await;
+        world.delete(&again).await.unwrap();
+        advance(std::time::Duration::from_secs(500)).await;
+        assert_eq!(word(&world.ensure(&wish("team-b/one")).await.unwrap_err()), "AddressUnavailable");
+        advance(std::time::Duration::from_secs(100)).await;
+        world.ensured(&wish("team-b/one")).await;
+    }
+}
+
+#[tokio::test]
+async fn with_requested_addresses_ignored_a_service_gets_any_address() {
+    let mut world = World::start(Some(UID)).await;
+    world.restart_ignoring_requested_addresses();
+    let one = with(&service("ns/a", &[("TCP", 80, 30080)]), json!({"loadBalancerIP": "192.0.2.50"}));
+    let one = world.ensured(&one).await;
+    assert_ne!(world.objects("lb-virtual-servers")[0]["ip_address"], json!("192.0.2.50"));
+    let other = with(&one, json!({"loadBalancerIP": "no address"}));
+    assert_eq!(world.balancers.handles(&other), Handling::Handled);
+    assert_eq!(world.handed_back(&[&other]), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn an_address_that_a_service_could_not_use_is_free_for_another_one() {
     let world = World::start(Some(UID)).await;

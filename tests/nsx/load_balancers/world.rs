@@ -12,7 +12,7 @@ use ccm::cloud::{
 };
 use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool, Profile, Size};
 use ccm::providers::vsphere::load_balancer::orphans::Policy;
-use ccm::providers::vsphere::load_balancer::{LoadBalancers, Settings, backend};
+use ccm::providers::vsphere::load_balancer::{LoadBalancers, RequestedAddresses, Settings, backend};
 use ccm::providers::vsphere::nsx::Leads;
 use ccm::providers::vsphere::routes::Adoption;
 use futures::StreamExt as _;
@@ -55,11 +55,12 @@ pub struct World {
 struct Flags {
     batches: bool,
     adoption: Adoption,
+    requested_addresses: RequestedAddresses,
 }
 
 impl Default for Flags {
     fn default() -> Self {
-        Self { batches: true, adoption: Adoption::AsIs }
+        Self { batches: true, adoption: Adoption::AsIs, requested_addresses: RequestedAddresses::Honored }
     }
 }
 
@@ -159,14 +160,14 @@ impl World {
     }
 
     fn of(fake: Arc<FakeNsx>, cluster: Arc<Cluster>, name: &str, config: Config, flags: Flags) -> Self {
-        let Flags { batches, adoption } = flags;
+        let Flags { batches, adoption, requested_addresses } = flags;
         let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
         let backend = Arc::new(backend::Nsx::new(client(&fake, Timeouts::default()), batches));
         let leads = watch::Sender::new(true);
         let balancers = LoadBalancers::new(
             config.clone(),
             name,
-            Settings { adoption, orphans: Policy::Delete },
+            Settings { adoption, orphans: Policy::Delete, requested_addresses },
             backend,
             nodes,
             live,
@@ -214,6 +215,11 @@ impl World {
     /// The same with `--nsx-adopt=full`.
     pub fn restart_adopting_fully(&mut self) {
         self.restart_as(Flags { adoption: Adoption::Full, ..Flags::default() });
+    }
+
+    /// The same with `--nsx-load-balancer-ip=off`.
+    pub fn restart_ignoring_requested_addresses(&mut self) {
+        self.restart_as(Flags { requested_addresses: RequestedAddresses::Ignored, ..Flags::default() });
     }
 
     fn restart_as(&mut self, flags: Flags) {

@@ -165,11 +165,10 @@ impl Contents {
         }
     }
 
-    /// The pool and the address of the allocation of this path, if it is one with a known address.
+    /// The Service that the allocation of this path is of, by namespace and name, and its address, if that is known.
     pub fn address_of(&self, path: &str) -> Option<(Box<str>, IpAddr)> {
-        let mut all = self.services.values().flat_map(|objects| &objects.allocations);
-        let found = all.find(|one| *one.marks.path == *path)?;
-        Some((found.address_pool.clone(), found.address?))
+        let of_service = |objects: &Objects| objects.allocations.iter().find(|one| *one.marks.path == *path)?.address;
+        self.services.iter().find_map(|(service, objects)| Some((service.clone(), of_service(objects)?)))
     }
 
     /// Notes the address of the allocation of this path.

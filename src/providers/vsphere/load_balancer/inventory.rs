@@ -9,6 +9,7 @@
 //! A pool of addresses that this account may not list delays no other Service: the objects known in it stay, and it is
 //! *unread* ([`Inventory::unread`]).
 
+mod quarantine;
 mod readings;
 mod realized;
 mod removal;
@@ -25,6 +26,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tracing::warn;
 
+use self::quarantine::Quarantine;
 use super::RECENT;
 use super::backend::{Change, Configured, Full, Names, Suitability, Usage};
 use super::contents::merge::{Before, Merged, Read, merge};
@@ -141,8 +143,8 @@ struct State {
     deleted: BTreeMap<Box<str>, Vec<Option<IpAddr>>>,
     /// The addresses that Services ask for and are reserving.
     claimed: Vec<Claim>,
-    /// Services that wait until an address is released, the first one first.
-    without_address: Vec<Waiter>,
+    /// The addresses that Services have released lately.
+    quarantine: Quarantine,
     /// Services that wait until there is room on the load balancer service.
     without_room: BTreeSet<Box<str>>,
     /// The paths of held objects by Service, which were reported; those that name no Service by an empty text.
@@ -168,15 +170,6 @@ struct Remark {
     message: String,
     /// Whether it was given to the controller.
     is_given: bool,
-}
-
-/// A Service that waits until an address is released.
-struct Waiter {
-    service: Box<str>,
-    /// The id of the pool that the address has to be of.
-    pool: Box<str>,
-    /// The address, if only one will do.
-    wish: Option<IpAddr>,
 }
 
 /// The address that a Service asks for and is reserving.
@@ -281,13 +274,6 @@ impl State {
             Some(permit) => permit.check().is_err(),
             None => self.leads.has_changed(),
         }
-    }
-
-    /// The first one that can have this address of this pool, which waits no longer: the others would ask in vain.
-    fn take_waiter(&mut self, pool: &str, address: IpAddr) -> Option<Box<str>> {
-        let can_have = |one: &Waiter| *one.pool == *pool && one.wish.is_none_or(|wish| wish == address);
-        let at = self.without_address.iter().position(can_have)?;
-        Some(self.without_address.remove(at).service)
     }
 
     fn touch(&mut self, path: &str) {
@@ -412,8 +398,8 @@ impl Inventory {
             Change::Gone(path) => {
                 state.touch(path);
                 // One that never got an address releases none.
-                if let Some((pool, address)) = state.contents.address_of(path) {
-                    self.announce(&state.take_waiter(&pool, address));
+                if let Some((service, address)) = state.contents.address_of(path) {
+                    state.quarantine.enter(address, &service, Instant::now().into_std());
                 }
                 if !path.contains("/ip-allocations/") {
                     // There may be more room than was read.
@@ -453,9 +439,14 @@ impl Inventory {
         }
     }
 
-    /// Notes that this process has released an address of this Service, whose deletion has begun.
-    pub fn note_release(&self, service: &str, address: Option<IpAddr>) {
-        self.state.lock().deleted.entry(service.into()).or_default().push(address);
+    /// Notes that this process has released an address of this Service, whose deletion has begun. If it is not known, it is one
+    /// that the Service reports.
+    pub fn note_release(&self, service: &str, address: Option<IpAddr>, reported: &[IpAddr]) {
+        let mut state = self.state.lock();
+        state.deleted.entry(service.into()).or_default().push(address);
+        for one in reported.iter().filter(|_| address.is_none()) {
+            state.quarantine.enter(*one, service, Instant::now().into_std());
+        }
     }
 
     /// What it has released since.
@@ -473,6 +464,12 @@ impl Inventory {
         }
         state.claimed.push(claim);
         Ok(Claimed { inventory: self, service: service.into() })
+    }
+
+    /// The namespace whose Services alone may ask for this address now, because one of them has released it lately; none if
+    /// this Service is of it.
+    pub fn reserved_for(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
+        self.state.lock().quarantine.closed_to(service, address, Instant::now().into_std()).map(Into::into)
     }
 
     /// Another Service with a virtual server or an allocation that is known to have this address.
@@ -508,7 +505,6 @@ impl Inventory {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.complete.insert(service.into(), families);
-        state.without_address.retain(|one| *one.service != *service);
         state.without_room.remove(service);
         state.pools.remove(service);
         // The time that a deletion may take goes on.
@@ -539,17 +535,9 @@ impl Inventory {
         state.pools.remove(service);
         state.rollouts.remove(service);
         state.teardowns.remove(service);
-        state.without_address.retain(|one| *one.service != *service);
         state.without_room.remove(service);
         state.waiting.remove(service);
         state.remarks.remove(service);
-    }
-
-    /// Announces this Service when an address of this pool is released, or this one: only one Service for each address.
-    pub fn wait_for_address(&self, service: &str, pool: &str, wish: Option<IpAddr>) {
-        let mut state = self.state.lock();
-        state.without_address.retain(|one| *one.service != *service || *one.pool != *pool);
-        state.without_address.push(Waiter { service: service.into(), pool: pool.into(), wish });
     }
 
     /// Announces this Service when an object that is no address goes.

@@ -383,7 +383,7 @@ impl<'a> ServiceCall<'a> {
 
     /// One of the load balancers, as it is to be deleted.
     pub(super) fn deletion(&self, seen: &Seen, balancer: Balancer) -> Target {
-        let features = wanted::features_of(self.service, false, balancer.family).unwrap_or_default();
+        let features = wanted::features_of(self.service, wanted::Rules::default(), balancer.family).unwrap_or_default();
         let wanted = Wanted {
             ports: Vec::new(),
             members: Vec::new(),

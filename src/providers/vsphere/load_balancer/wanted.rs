@@ -81,11 +81,26 @@ pub struct Features {
     pub address: Option<IpAddr>,
 }
 
-/// What a Service asks of its load balancer of this family beside its ports. `is_snat_disabled` is that of the configuration.
+/// What the configuration and the flags say of all Services.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// Whether nodes see the addresses of clients where a Service does not say.
+    pub is_snat_disabled: bool,
+    /// Whether `spec.loadBalancerIP` has no effect.
+    pub ignores_address: bool,
+}
+
+impl Rules {
+    fn address_of(self, spec: &ServiceSpec) -> Result<Option<IpAddr>, Error> {
+        if self.ignores_address { Ok(None) } else { address_of(spec) }
+    }
+}
+
+/// What a Service asks of its load balancer of this family beside its ports.
 ///
 /// # Errors
 /// [`Error::Invalid`] that names the field or annotation which cannot be followed, and what is expected.
-pub fn features_of(service: &Service, is_snat_disabled: bool, family: IpFamily) -> Result<Features, Error> {
+pub fn features_of(service: &Service, rules: Rules, family: IpFamily) -> Result<Features, Error> {
     let nothing = ServiceSpec::default();
     let spec = service.spec.as_ref().unwrap_or(&nothing);
     let source_ranges = source_ranges_of(service, family)?;
@@ -95,8 +110,8 @@ pub fn features_of(service: &Service, is_snat_disabled: bool, family: IpFamily) 
         affinity: affinity_of(spec),
         health_check: health_check.filter(|port| *port > 0),
         has_icmp_check: has_icmp_check(service)?,
-        is_snat_disabled: snat_of(service)?.unwrap_or(is_snat_disabled),
-        address: address_of(spec)?.filter(|address| IpFamily::of(*address) == family),
+        is_snat_disabled: snat_of(service)?.unwrap_or(rules.is_snat_disabled),
+        address: rules.address_of(spec)?.filter(|address| IpFamily::of(*address) == family),
     })
 }
 
@@ -140,7 +155,7 @@ pub fn families_of(service: &Service) -> Vec<IpFamily> {
 ///
 /// # Errors
 /// [`Error::Invalid`] that names the field which cannot be followed, and what is expected.
-pub fn check_families(service: &Service, class: &str, has_ipv6_pool: bool) -> Result<(), Error> {
+pub fn check_families(service: &Service, class: &str, has_ipv6_pool: bool, rules: Rules) -> Result<(), Error> {
     let nothing = ServiceSpec::default();
     let spec = service.spec.as_ref().unwrap_or(&nothing);
     if spec.ip_family_policy.as_deref() == Some("RequireDualStack") && !has_ipv6_pool {
@@ -153,7 +168,7 @@ pub fn check_families(service: &Service, class: &str, has_ipv6_pool: bool) -> Re
     if !has_ipv6_pool && families.contains(&IpFamily::V4) {
         families = vec![IpFamily::V4];
     }
-    match address_of(spec)?.filter(|address| !families.contains(&IpFamily::of(*address))) {
+    match rules.address_of(spec)?.filter(|address| !families.contains(&IpFamily::of(*address))) {
         None => Ok(()),
         Some(address) => {
             let families: Vec<&str> = families.into_iter().map(IpFamily::as_str).collect();
@@ -354,7 +369,7 @@ mod tests {
         let with = |count: u32| {
             let range = |number: u32| format!("{}/32", std::net::Ipv4Addr::from(number + 0x0a00_0000));
             let ranges: Vec<String> = (0..count).map(range).chain(["fd00::/8".to_owned()]).collect();
-            features_of(&service(json!({"spec": {"loadBalancerSourceRanges": ranges}})), false, V4)
+            features_of(&service(json!({"spec": {"loadBalancerSourceRanges": ranges}})), Rules::default(), V4)
         };
         assert_eq!(with(4000).unwrap().source_ranges.unwrap().networks().len(), 4000);
         let error = with(4001).unwrap_err();
@@ -394,8 +409,9 @@ mod tests {
     #[test]
     fn what_a_service_asks_for_is_read() {
         let plain = service(json!({"spec": {"type": "LoadBalancer", "ipFamilies": ["IPv4"]}}));
-        assert_eq!(features_of(&plain, false, V4).unwrap(), Features::default());
-        assert!(features_of(&plain, true, V4).unwrap().is_snat_disabled);
+        let snat_disabled = Rules { is_snat_disabled: true, ..Rules::default() };
+        assert_eq!(features_of(&plain, Rules::default(), V4).unwrap(), Features::default());
+        assert!(features_of(&plain, snat_disabled, V4).unwrap().is_snat_disabled);
         let all = service(json!({
             "metadata": {"annotations": {ANNOTATION_SNAT: " automap ", ANNOTATION_UDP_CHECK: " icmp "}},
             "spec": {
@@ -413,7 +429,13 @@ mod tests {
             is_snat_disabled: false,
             address: Some("192.0.2.7".parse().unwrap()),
         };
-        assert_eq!(features_of(&all, true, V4).unwrap(), expected);
+        assert_eq!(features_of(&all, snat_disabled, V4).unwrap(), expected);
+        let ignores_address = Rules { ignores_address: true, ..snat_disabled };
+        let without_address = Features { address: None, ..expected.clone() };
+        assert_eq!(features_of(&all, ignores_address, V4).unwrap(), without_address);
+        let wrong = service(json!({"spec": {"loadBalancerIP": "x"}}));
+        assert!(features_of(&wrong, ignores_address, V4).is_ok());
+        assert!(check_families(&wrong, "web", false, ignores_address).is_ok());
         assert!(check_address(&expected, "192.0.2.7".parse().unwrap()).is_ok());
         let error = check_address(&expected, "192.0.2.8".parse().unwrap()).unwrap_err();
         assert!(
@@ -422,9 +444,9 @@ mod tests {
                 .starts_with("spec.loadBalancerIP asks for 192.0.2.7, and the load balancer has 192.0.2.8")
         );
         let affinity = service(json!({"spec": {"sessionAffinity": "ClientIP"}}));
-        assert_eq!(features_of(&affinity, false, V4).unwrap().affinity, Some(AFFINITY));
+        assert_eq!(features_of(&affinity, Rules::default(), V4).unwrap().affinity, Some(AFFINITY));
         let everybody = service(json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8", "0.0.0.0/0"]}}));
-        assert_eq!(features_of(&everybody, false, V4).unwrap().source_ranges, None);
+        assert_eq!(features_of(&everybody, Rules::default(), V4).unwrap().source_ranges, None);
     }
 
     #[test]
@@ -440,7 +462,7 @@ mod tests {
             ),
             (json!({"spec": {"loadBalancerIP": "x"}}), "spec.loadBalancerIP is \"x\""),
         ] {
-            let error = features_of(&service(wrong), false, V4).unwrap_err();
+            let error = features_of(&service(wrong), Rules::default(), V4).unwrap_err();
             assert!(error.to_string().starts_with(expected), "{error}");
             assert_eq!(error.reason(), reason::LoadBalancerNotPossible);
         }
@@ -459,7 +481,8 @@ mod tests {
             (&[], &[]),
         ] {
             let one = service(json!({"spec": {"loadBalancerSourceRanges": ranges}}));
-            let is_closed = |family: &IpFamily| features_of(&one, false, *family).unwrap().source_ranges.is_some();
+            let is_closed =
+                |family: &IpFamily| features_of(&one, Rules::default(), *family).unwrap().source_ranges.is_some();
             assert_eq!([V4, V6].into_iter().filter(is_closed).collect::<Vec<_>>(), closed, "{ranges:?}");
         }
     }
@@ -468,10 +491,10 @@ mod tests {
     fn a_wished_address_is_of_the_load_balancer_of_its_family() {
         let wish: IpAddr = "fd00::7".parse().unwrap();
         let both = service(json!({"spec": {"ipFamilies": ["IPv4", "IPv6"], "loadBalancerIP": "fd00::7"}}));
-        let of = |family| features_of(&both, false, family).unwrap().address;
+        let of = |family| features_of(&both, Rules::default(), family).unwrap().address;
         assert_eq!((of(V4), of(V6)), (None, Some(wish)));
-        assert!(check_families(&both, "web", true).is_ok());
-        let error = check_families(&both, "web", false).unwrap_err().to_string();
+        assert!(check_families(&both, "web", true, Rules::default()).is_ok());
+        let error = check_families(&both, "web", false, Rules::default()).unwrap_err().to_string();
         assert_eq!(error, "spec.loadBalancerIP is \"fd00::7\"; expected an IPv4 address");
     }
 
@@ -492,7 +515,7 @@ mod tests {
             (with("SingleStack", &[], "fd00::7"), true, Some("spec.loadBalancerIP is \"fd00::7\"")),
             (with("SingleStack", &["IPv4"], "192.0.2.7"), false, None),
         ] {
-            let checked = check_families(&service, "web", has_pool);
+            let checked = check_families(&service, "web", has_pool, Rules::default());
             let message = checked.err().map(|error| error.to_string()).unwrap_or_default();
             assert!(message.starts_with(expected.unwrap_or_default()), "{message}");
             assert_eq!(message.is_empty(), expected.is_none(), "{message}");

@@ -9,7 +9,7 @@ use super::ensure::{Progress, has_no_address};
 use super::{Seen, ServiceCall, Target};
 use crate::base::error_chain::chain;
 use crate::cloud::Error;
-use crate::providers::vsphere::load_balancer::LATER;
+use crate::providers::vsphere::load_balancer::address_unavailable;
 use crate::providers::vsphere::load_balancer::backend::Parts;
 use crate::providers::vsphere::load_balancer::inventory::Claimed;
 use crate::providers::vsphere::load_balancer::objects::{Allocation, VirtualServer};
@@ -54,11 +54,14 @@ impl<'a> ServiceCall<'a> {
     pub(super) async fn check_address(&self, target: &Target) -> Result<Option<Claimed<'a>>, Error> {
         let address = target.wanted.features.address.filter(|_| has_no_address(target));
         let Some((address, parts)) = address.zip(target.parts.as_ref()) else { return Ok(None) };
-        let checked = self.claim(target, parts, address).await.map(Some);
-        if checked.as_ref().is_err_and(|error| error.reason() == reason::AddressUnavailable) {
-            self.inventory().wait_for_address(&self.key, &parts.address_pool, Some(address));
+        if let Some(namespace) = self.inventory().reserved_for(&self.key, address) {
+            let why = format!(
+                "a Service of the namespace {namespace} released it less than 10 minutes ago, and until then only Services of \
+                 that namespace get it by spec.loadBalancerIP"
+            );
+            return Err(unavailable(&parts.address_pool, address, &why));
         }
-        checked
+        self.claim(target, parts, address).await.map(Some)
     }
 
     /// Claims an address that can be reserved.
@@ -181,6 +184,5 @@ fn is_denied(error: &Error) -> bool {
 }
 
 fn unavailable(pool: &str, address: IpAddr, why: &str) -> Error {
-    let message = format!("reserve the address {address} of the pool {pool}: {why}");
-    Error::Exhausted { reason: reason::AddressUnavailable, message, after: LATER }
+    address_unavailable(format!("reserve the address {address} of the pool {pool}: {why}"))
 }

@@ -91,7 +91,7 @@ impl ServiceCall<'_> {
             if let Step::Release(allocation) = step
                 && self.is_gone(&allocation.marks.path)
             {
-                self.inventory().note_release(&self.key, allocation.address);
+                self.inventory().note_release(&self.key, allocation.address, &self.ingress);
             }
             if steps.repeats(&step) {
                 break;

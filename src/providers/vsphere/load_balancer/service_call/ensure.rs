@@ -52,8 +52,8 @@ impl<'a> ServiceCall<'a> {
         wanted::check_class(&self.of.config, class)?;
         let ports = wanted::ports_of(self.service)?;
         let has_ipv6_pool = self.of.config.ipv6_pools.contains_key(class);
-        wanted::check_families(self.service, class, has_ipv6_pool)?;
-        wanted::features_of(self.service, self.of.config.snat_disabled, IpFamily::V4)?;
+        wanted::check_families(self.service, class, has_ipv6_pool, self.of.rules())?;
+        wanted::features_of(self.service, self.of.rules(), IpFamily::V4)?;
         let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool };
         self.check(Need::Any)?;
         self.inventory().is_needed(&self.key);
@@ -447,12 +447,8 @@ impl<'a> ServiceCall<'a> {
                 return Ok(());
             }
         }
-        if is_unavailable {
-            if !target.ours.servers.is_empty() {
-                return Ok(());
-            }
-            let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
-            self.inventory().wait_for_address(&self.key, pool, target.wanted.features.address);
+        if is_unavailable && !target.ours.servers.is_empty() {
+            return Ok(());
         }
         if let Step::CreateServer { address, .. } = step
             && is_allocated
@@ -539,7 +535,7 @@ impl<'a> ServiceCall<'a> {
         let family = target.balancer.family;
         let members = members::of_nodes(nodes, family);
         target.wanted.ports = ports.to_vec();
-        target.wanted.features = wanted::features_of(self.service, self.of.config.snat_disabled, family)?;
+        target.wanted.features = wanted::features_of(self.service, self.of.rules(), family)?;
         target.wanted.adopts_fully = self.of.adoption == Adoption::Full;
         target.wanted.members.clone_from(&members);
         let address_pool = match (named_pool(&target), target.balancer.second) {

@@ -11,7 +11,7 @@ use crate::clients::nsx::Object;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::Error;
 use crate::providers::vsphere::addresses::IpFamily;
-use crate::providers::vsphere::load_balancer::LATER;
+use crate::providers::vsphere::load_balancer::address_unavailable;
 use crate::providers::vsphere::load_balancer::backend::{Backend as _, Change};
 use crate::providers::vsphere::load_balancer::layout::{IDS, Kind};
 use crate::providers::vsphere::load_balancer::objects::{Allocation, Marks};
@@ -112,11 +112,7 @@ impl Nsx {
     /// Whether a pool can have an address, and no allocation is known to have it.
     pub(super) async fn look_for(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
         let doing = format!("reserve the address {wish} of the pool {pool}");
-        let unavailable = |what: &str| Error::Exhausted {
-            reason: reason::AddressUnavailable,
-            message: format!("{doing}: {what}"),
-            after: LATER,
-        };
+        let unavailable = |what: &str| address_unavailable(format!("{doing}: {what}"));
         let (mut is_inside, mut is_taken) = (false, false);
         self.list(&subnets_of(pool), "ip-subnets.list", PAGE, &mut |subnet| {
             is_inside |= may_have_address(&subnet, wish);

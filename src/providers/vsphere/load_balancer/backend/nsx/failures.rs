@@ -6,7 +6,7 @@ use crate::cloud::Error;
 use crate::providers::vsphere::load_balancer::layout::Kind;
 use crate::providers::vsphere::load_balancer::objects::VirtualServer;
 use crate::providers::vsphere::load_balancer::plan::WantedPort;
-use crate::providers::vsphere::load_balancer::{LATER, config_wrong};
+use crate::providers::vsphere::load_balancer::{LATER, address_unavailable, config_wrong};
 use crate::providers::vsphere::{nsx, reason};
 
 /// The kind of the object of a path, if it is one that this program creates and others refer to.
@@ -69,7 +69,7 @@ pub(super) fn is_missing(error: &client::Error) -> bool {
 pub(super) fn no_address(doing: &str, is_exhausted: bool, alarm: &str) -> Error {
     let what = if is_exhausted { "the pool has no free address" } else { "NSX has refused it" };
     let alarm = if alarm.is_empty() { String::new() } else { format!(" ({alarm})") };
-    Error::Exhausted { reason: reason::AddressUnavailable, message: format!("{doing}: {what}{alarm}"), after: LATER }
+    address_unavailable(format!("{doing}: {what}{alarm}"))
 }
 
 /// Without a list nothing is decided, so that it is tried again soon.

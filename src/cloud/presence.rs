@@ -90,17 +90,24 @@ pub struct Unknown {
     pub retry_after: Option<Duration>,
     /// The answer is on its way and a change will announce it: nobody has to hear of this yet.
     pub is_passing: bool,
+    /// The machine is another Node's, or may be: people have to hear of this on a Node that works, too.
+    pub is_disputed: bool,
 }
 
 impl Unknown {
     /// An answer that waits for an announced change.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), retry_after: None, is_passing: false }
+        Self { reason, message: message.into(), retry_after: None, is_passing: false, is_disputed: false }
     }
 
     /// An answer that is on its way.
     pub fn passing(reason: Reason, message: impl Into<String>) -> Self {
         Self { is_passing: true, ..Self::new(reason, message) }
+    }
+
+    /// The same of a machine that is another Node's, or may be.
+    pub fn disputed(reason: Reason, message: impl Into<String>) -> Self {
+        Self { is_disputed: true, ..Self::new(reason, message) }
     }
 }
 

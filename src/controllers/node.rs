@@ -189,13 +189,17 @@ fn next(sync: &Sync, name: &str, outcome: Result<Outcome, CallError>) -> Next {
         Ok(Outcome::Held(held)) => held,
     };
     sync.metrics.synced(Some(held.reason));
-    let is_uninitialized = sync.store.get(name).is_some_and(|node| node::is_uninitialized(&node));
+    let node = sync.store.get(name);
+    let is_uninitialized = node.as_ref().is_some_and(|node| node::is_uninitialized(node));
     let is_news = sync.reasons.set(name, held.reason, Some(Metrics::initialized(!is_uninitialized)));
     match held.reason {
         _ if !is_news || held.is_quiet => {}
         reason::Panic => tracing::error!(node = %name, "{}", held.message),
         reason if is_uninitialized => tracing::warn!(node = %name, %reason, "cannot initialize node: {}", held.message),
         reason => tracing::warn!(node = %name, %reason, "cannot update node: {}", held.message),
+    }
+    if let Some(node) = node.filter(|_| is_news && held.has_event) {
+        sync.report_held(&node, &held);
     }
     held.tell_after.map_or(held.next, |delay| held.next.or_after(delay))
 }

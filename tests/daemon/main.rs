@@ -12,6 +12,7 @@ mod addresses;
 mod admin;
 mod adoption;
 mod chaos;
+mod claims;
 mod cluster;
 mod crash;
 mod credentials;

@@ -72,6 +72,8 @@ pub struct Held {
     pub tell_after: Option<Duration>,
     /// Nobody has to hear it: the node works, and the provider tells its own troubles.
     pub is_quiet: bool,
+    /// The machine of a node that works is another's, or may be: an Event says so.
+    pub has_event: bool,
 }
 
 impl Plan {
@@ -105,7 +107,7 @@ impl Plan {
 impl Held {
     /// Something to be heard of.
     pub(super) fn new(reason: Reason, message: String, next: Next) -> Self {
-        Self { reason, message, next, tell_after: None, is_quiet: false }
+        Self { reason, message, next, tell_after: None, is_quiet: false, has_event: false }
     }
 
     fn by(unknown: &Unknown, otherwise: Next) -> Self {
@@ -201,7 +203,11 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
         Presence::Absent(_) => changes.labels = labels::without_cloud(node),
         Presence::Unknown(unknown) => {
             changes.labels = labels::without_cloud(node);
-            plan.outcome = Outcome::Held(Held::by(unknown, Next::Period).quiet());
+            let held = Held::by(unknown, Next::Period);
+            plan.outcome = Outcome::Held(match unknown.is_disputed {
+                true => Held { has_event: true, ..held },
+                false => held.quiet(),
+            });
         }
     }
     if !changes.is_empty() {

@@ -168,6 +168,11 @@ impl Sync {
         }
     }
 
+    /// Says on a Node why it is not updated.
+    pub(super) fn report_held(&self, node: &Node, held: &Held) {
+        self.recorder.event(&reference(node), EventType::Warning, held.reason.as_str(), &held.message);
+    }
+
     /// Says on the Node of a machine's earlier name that the machine joined as `name`.
     fn tell_earlier_name(&self, earlier: &Node, name: &str) {
         let message = format!(

@@ -79,11 +79,10 @@ impl Instances {
         };
         match presence {
             // A machine whose UUID cannot be read was bound by an earlier one; its metadata says what is missing.
-            Some(Presence::Exists(vm)) if vm.uuid.is_some() && !vm.has_uuid(&uuid) => None,
-            presence => presence,
+            Some(Presence::Exists(vm)) if vm.uuid.is_some() && !vm.has_uuid(&uuid) => pending(),
+            // Not what is known of another node with this UUID: the machine may be that one's alone.
+            presence => presence.unwrap_or_else(pending),
         }
-        .or_else(|| self.board.find_by_uuid(&uuid).map(Presence::Exists))
-        .unwrap_or_else(pending)
     }
 
     /// Why what the board says of this machine may not be so any more. The end of each reason is announced, but for one

@@ -6,6 +6,7 @@
 
 pub mod board;
 pub mod changes;
+mod contest;
 pub mod describe;
 mod evaluate;
 pub mod facts;
@@ -144,6 +145,7 @@ impl Tracker {
         }
         let Some(tracked) = self.nodes.get(name) else {
             self.put(name, Tracked::new(seen, facts));
+            self.concerned.extend(self.rivals(name));
             self.search_everywhere(name);
             self.evaluate(name);
             return;
@@ -159,6 +161,7 @@ impl Tracker {
         let still_fits = is_of_bound || is_asked_enough && tracked.facts.search_uuid() == facts.search_uuid();
         let is_not_ready_now = facts.is_not_ready && !tracked.facts.is_not_ready;
         let is_unreachable_now = facts.is_unreachable && !tracked.facts.is_unreachable;
+        self.concerned.extend(self.rivals(name).filter(|_| has_changed));
         if still_fits {
             let others = self.nodes.looked_for_beside(name);
             self.update(name, |tracked| {
@@ -170,6 +173,7 @@ impl Tracker {
             self.search_everywhere(name);
         }
         if has_changed {
+            self.concerned.extend(self.rivals(name));
             self.evaluate(name);
         }
         if is_unreachable_now {
@@ -180,6 +184,7 @@ impl Tracker {
 
     fn forget(&mut self, name: &str) {
         let waiting = self.nodes.waiting_for(name);
+        self.concerned.extend(self.rivals(name));
         let unneeded = self.nodes.forget(name);
         self.unwant(unneeded);
         self.board.remove(name);
@@ -193,11 +198,19 @@ impl Tracker {
         let Some(tracked) = self.nodes.get(name) else { return };
         let record = tracked.vm().and_then(|vm| self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id));
         let is_running = |record: &&Arc<VmRecord>| record.power_state == Some(PowerState::PoweredOn);
-        // The earlier name of a machine that joined again is not another machine with its addresses.
-        let is_reported = self.rules.demotes_virtual_ips && !self.has_joined_again(name, tracked);
+        // The earlier name of a machine that joined again is not another machine with its addresses, nor is a node that
+        // claims another's machine.
+        let is_reported = self.rules.demotes_virtual_ips
+            && !self.has_joined_again(name, tracked)
+            && self.held_by_another(tracked).is_none();
         let running = record.filter(is_running).filter(|_| is_reported).cloned();
         let nics = running.as_ref().map(|record| record.nics.as_slice()).unwrap_or_default();
         self.concerned.extend(self.shared.set(name, candidate_ips(nics)));
+    }
+
+    /// The other nodes for which it may matter what is known of this one.
+    fn rivals(&self, name: &str) -> impl Iterator<Item = Arc<str>> + use<> {
+        self.nodes.rivals(name).into_iter().map(Arc::from)
     }
 
     /// Whether the node's machine backs another node by now, as which it joined again.

@@ -4,7 +4,10 @@ use super::looks::ready;
 use super::{OTHER, SWAPPED, Scene, UUID, address, machine, one, vm_of, with_provider_id, with_record, without_record};
 use crate::world::node;
 use k8s_openapi::api::core::v1::Node;
-use support::{Machine, Model};
+use std::time::Duration;
+use support::{Machine, Model, eventually};
+
+const LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_machine_that_backs_a_node_backs_no_second_one_until_that_node_is_gone() {
@@ -38,14 +41,13 @@ async fn a_machine_that_joins_again_under_its_new_name_is_initialised_while_the_
     let old = scene.initialised("old").await;
     let new = node("new", SWAPPED);
     let rename = |name: &str| scene.fake().change_vm("n", |vm| vm.text("guest.hostName", name));
-    rename("new");
+    // Its guest has the name of neither.
     for status in ["True", "False"] {
         scene.running.cluster.put(ready(old.clone(), status));
         scene.running.cluster.put(new.clone());
         let message = scene.unknown(&new, "VMBacksAnotherNode").await;
         assert!(message.contains("backs node old"), "{status}: {message}");
     }
-    rename("old");
     let silent = ready(old.clone(), "Unknown");
     scene.running.cluster.put(silent.clone());
     scene.unknown(&new, "VMBacksAnotherNode").await;
@@ -84,14 +86,95 @@ async fn a_machine_joins_again_only_as_a_node_that_reports_its_uuid_as_the_old_o
     scene.running.stop().await;
 }
 
+/// A Node as its kubelet registers it when it wants the machine with this UUID: initialised, as it seems.
+fn forged(name: &str, system_uuid: &str, created: &str) -> Node {
+    created_at(without_record(with_provider_id(node(name, system_uuid), &format!("vsphere://{UUID}"))), created)
+}
+
+fn created_at(mut node: Node, time: &str) -> Node {
+    node.metadata.creation_timestamp = serde_json::from_value(serde_json::json!(time)).unwrap();
+    node
+}
+
+/// Waits for its taint to be removed.
+fn tainted(mut node: Node) -> Node {
+    let taint = serde_json::json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]);
+    node.spec.get_or_insert_default().taints = serde_json::from_value(taint).unwrap();
+    node
+}
+
+const EARLY: &str = "2026-01-01T00:00:00Z";
+const LATE: &str = "2026-02-01T00:00:00Z";
+
 #[tokio::test]
-async fn two_nodes_that_are_initialised_with_one_machine_keep_it() {
-    let scene = Scene::start(vec![one()]).await;
-    let old = scene.initialised("old").await;
-    let second = without_record(with_provider_id(node("second", UUID), &format!("vsphere://{UUID}")));
-    for node in [&second, &old] {
-        assert_eq!(address(&scene.found(node).await), "10.0.0.1");
+async fn of_two_nodes_that_are_initialised_with_one_machine_the_older_one_has_it() {
+    let mut scene = Scene::start(vec![one()]).await;
+    let metadata = scene.found(&node("first", UUID)).await;
+    // What a kubelet may write makes no difference.
+    let second = with_record(forged("a-second", UUID, LATE), &metadata.record);
+    let first = forged("first", UUID, EARLY);
+    for (one, other) in [(&first, &second), (&second, &first)] {
+        scene.restart(one).await;
+        scene.running.cluster.put(other.clone());
+        assert_eq!(address(&scene.found(&first).await), "10.0.0.1");
+        let message = scene.unknown(&second, "VMBacksAnotherNode").await;
+        assert!(message.contains("n (vm-1) already backs node first, which is older"), "{message}");
+        scene.told(&second, "exists").await;
     }
+    scene.running.cluster.put_all(vec![second.clone()]);
+    assert_eq!(address(&scene.found(&second).await), "10.0.0.1", "nobody else claims it");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn the_node_that_the_guest_is_named_as_has_the_machine_whoever_came_first() {
+    let mut scene = Scene::start(vec![one()]).await;
+    // Registered without the taint while the Node of the machine was away.
+    let mallory = forged("mallory", UUID, EARLY);
+    assert_eq!(address(&scene.found(&mallory).await), "10.0.0.1", "nobody else claims it");
+    let own = tainted(created_at(node("n", UUID), LATE));
+    for restarted in [false, true] {
+        if restarted {
+            scene.restart(&mallory).await;
+        }
+        let found = scene.found(&own).await;
+        assert_eq!((address(&found), found.node_addresses.len()), ("10.0.0.1", 3));
+        let message = scene.unknown(&mallory, "VMBacksAnotherNode").await;
+        assert!(message.contains("backs node n, whose name its guest has"), "{message}");
+    }
+    // vCenter names another one by now, and then none.
+    let rename = |name: &str| scene.fake().change_vm("n", |vm| vm.text("guest.hostName", name));
+    rename("mallory");
+    scene.unknown(&own, "VMBacksAnotherNode").await;
+    assert_eq!(address(&scene.found(&mallory).await), "10.0.0.1");
+    rename("somebody");
+    eventually("the one that is initialised has it", LIMIT, async || {
+        let message = scene.unknown(&own, "VMBacksAnotherNode").await;
+        if message.contains("already backs node mallory;") { Ok(()) } else { Err(message) }
+    })
+    .await;
+    scene.running.cluster.put_all(vec![own.clone()]);
+    assert_eq!(address(&scene.found(&own).await), "10.0.0.1");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_born_with_the_provider_id_of_another_machine_gets_nothing_of_it() {
+    let scene = Scene::start(vec![Model::small().vm(machine()).vm(Machine::new("other", OTHER).ip("10.0.0.2"))]).await;
+    let mallory = forged("n", OTHER, EARLY);
+    scene.running.cluster.put(mallory.clone());
+    let message = scene.unknown(&mallory, "ProviderIDMismatch").await;
+    for part in [UUID, OTHER, "n (vm-1 on", "delete the Node and restart its kubelet", "uninitialized"] {
+        assert!(message.contains(part), "{part:?} is missing in {message}");
+    }
+    scene.told(&mallory, "exists").await;
+    // It keeps nobody from the machine.
+    let own = tainted(created_at(node("own", UUID), LATE));
+    assert_eq!(address(&scene.found(&own).await), "10.0.0.1");
+    // Whoever may change taints says that it is right.
+    let accepted = tainted(mallory);
+    scene.running.cluster.put_all(vec![accepted.clone()]);
+    assert_eq!(address(&scene.found(&accepted).await), "10.0.0.1");
     scene.running.stop().await;
 }
 
@@ -113,7 +196,8 @@ async fn a_copy_with_the_uuid_of_anothers_machine_is_held_with_that_machine_name
 async fn a_provider_id_that_names_no_machine_is_told_with_the_machine_of_the_system_uuid() {
     let another = Model::small().vm(Machine::new("elsewhere", "11111111-2222-3333-4444-555555555555"));
     let scene = Scene::start(vec![Model::small().vm(Machine::new("n", OTHER).ip("10.0.0.1")), another]).await;
-    let moved = with_provider_id(node("n", OTHER), &format!("vsphere://{UUID}"));
+    let record = r#"{"vcenter":"another","vm":"vm-99","host":null}"#;
+    let moved = with_record(with_provider_id(node("n", OTHER), &format!("vsphere://{UUID}")), record);
     scene.running.cluster.put(moved.clone());
     let message = scene.unknown(&moved, "ProviderIDMismatch").await;
     for part in [UUID, OTHER, "vm-1 on", "restart its kubelet", "uuid.bios"] {
@@ -127,9 +211,10 @@ async fn a_provider_id_that_names_no_machine_is_told_with_the_machine_of_the_sys
 }
 
 #[tokio::test]
-async fn a_provider_id_whose_machine_is_found_is_right_whatever_the_system_uuid_says() {
+async fn a_provider_id_that_this_program_recorded_is_right_whatever_the_system_uuid_says() {
     let scene = Scene::start(vec![Model::small().vm(machine()).vm(Machine::new("other", OTHER).ip("10.0.0.2"))]).await;
-    let node = with_provider_id(node("n", OTHER), &format!("vsphere://{UUID}"));
+    let metadata = scene.found(&node("n", UUID)).await;
+    let node = with_record(with_provider_id(node("n", OTHER), &format!("vsphere://{UUID}")), &metadata.record);
     assert_eq!(address(&scene.found(&node).await), "10.0.0.1");
     scene.running.stop().await;
 }

@@ -96,14 +96,6 @@ impl Board {
         self.views.read().get(node).cloned()
     }
 
-    /// The machine with this BIOS UUID, in either byte order, if it backs a node. Looks at every view.
-    pub fn find_by_uuid(&self, uuid: &BiosUuid) -> Option<Arc<BoundVm>> {
-        self.views.read().values().find_map(|view| match &view.presence {
-            Presence::Exists(vm) if vm.has_uuid(uuid) => Some(Arc::clone(vm)),
-            _ => None,
-        })
-    }
-
     /// Replaces the view, and announces it if its presence differs. Its notes are logged when they are new.
     pub fn set(&self, node: &str, view: View) {
         let new_notes = {

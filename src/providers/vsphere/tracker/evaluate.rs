@@ -10,9 +10,10 @@ use tracing::{debug, warn};
 
 use super::Tracker;
 use super::board::{BoundVm, View};
+use super::contest::grounds_against;
 use super::describe::{Beside, describe};
 use super::facts::NodeFacts;
-use super::resolve::{Answer, Asked, By, Decision, Question, is_renamed, resolve};
+use super::resolve::{Answer, Asked, By, Decision, Question, backs_another, is_renamed, resolve};
 use super::slots::Held;
 use super::tracked::{Binding, Lost, NextSearch, Tracked};
 use crate::base::backoff::Backoff;
@@ -43,10 +44,16 @@ impl Tracker {
         self.note_addresses(name);
         let Some(tracked) = self.nodes.get(name) else { return };
         let is_newly_bound = is_open && tracked.bound.is_some();
-        let mut has_left = false;
+        let (mut has_left, mut is_running) = (false, false);
         let presence = match (tracked.vm(), &next_search) {
             (Some(vm), _) => match self.bound_vm(tracked) {
-                Some(vm) => Presence::Exists(Arc::new(vm)),
+                Some(vm) => {
+                    is_running = vm.is_running();
+                    match self.held_by_another(tracked) {
+                        Some(unknown) => Presence::Unknown(unknown),
+                        None => Presence::Exists(Arc::new(vm)),
+                    }
+                }
                 None => {
                     let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
                     debug!(node = name, message, "look-up starts anew");
@@ -61,7 +68,6 @@ impl Tracker {
                 Presence::Unknown(Unknown::passing(reason::LookupPending, "the virtual machine is being looked for"))
             }
         };
-        let is_running = matches!(&presence, Presence::Exists(vm) if vm.is_running());
         let view =
             View { uid: tracked.facts.uid.clone(), presence, last_observation: tracked.last_observation.clone() };
         self.board.set(name, view);
@@ -75,6 +81,7 @@ impl Tracker {
             self.searches.put_last(name);
             // Its machine may have joined again under another name.
             self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
+            self.concerned.extend(self.rivals(name));
         }
         if next_search == NextSearch::Now {
             self.search_everywhere(name);
@@ -229,20 +236,39 @@ impl Tracker {
         })
     }
 
-    /// How this machine is another node's than `node`, if it is. What a provider ID says is the same after a restart;
-    /// which of several nodes without one came first is not.
+    /// How this machine is another node's than `node`, if it is. It is the same after a restart, in whatever order nodes are
+    /// seen.
     fn taken(&self, vm: &VmKey, node: &NodeFacts) -> Option<String> {
-        let bound = |other: &String| self.nodes.get(other).and_then(|other| other.vm());
-        let uuid = self.record(vm).and_then(|record| record.bios_uuid.as_ref());
-        let holds = |other: &&String| **other != node.name && !self.is_earlier_name(other, node, vm);
-        if let Some(other) = uuid.and_then(|uuid| self.nodes.claiming(uuid).find(holds)) {
-            return Some(match bound(other) {
-                Some(own) if own != vm => format!("has the BIOS UUID of node {other}, whose machine is {}", own.id),
-                _ => format!("already backs node {other}"),
-            });
+        let record = self.record(vm)?;
+        let claiming = record.bios_uuid.iter().flat_map(|uuid| self.nodes.claiming(uuid));
+        let others = claiming.chain(self.nodes.needing(vm).filter(|other| self.is_bound_to(other, vm)));
+        others.filter(|other| **other != node.name).find_map(|other| self.taken_by(other, node, vm, record))
+    }
+
+    fn taken_by(&self, other: &str, node: &NodeFacts, vm: &VmKey, record: &VmRecord) -> Option<String> {
+        let rival = self.nodes.get(other)?;
+        let has_joined_again = |earlier: &str, old, new| self.is_bound_to(earlier, vm) && is_renamed(old, new, record);
+        if has_joined_again(other, &rival.facts, node) || has_joined_again(&node.name, node, &rival.facts) {
+            return None;
         }
-        let other = self.nodes.needing(vm).find(|other| holds(other) && bound(other) == Some(vm))?;
-        Some(format!("already backs node {other}"))
+        match rival.vm().filter(|own| !self.is_same(own, vm)) {
+            // A provider ID is one node's, also where two machines have the UUID.
+            Some(own) => (rival.facts.is_initialized && !node.is_initialized)
+                .then(|| format!("has the BIOS UUID of node {other}, whose machine is {}", own.id)),
+            None => grounds_against(node, &rival.facts, record).map(|grounds| grounds.clause(other)),
+        }
+    }
+
+    /// Why the node does not get what its machine says: that is another node's.
+    pub(super) fn held_by_another(&self, tracked: &Tracked) -> Option<Unknown> {
+        let vm = tracked.vm()?;
+        let how = self.taken(vm, &tracked.facts)?;
+        let name = self.record(vm).map(|record| &*record.name).unwrap_or_default();
+        Some(backs_another(&format!("{name} ({})", vm.id), &how))
+    }
+
+    fn is_bound_to(&self, name: &str, vm: &VmKey) -> bool {
+        self.nodes.get(name).is_some_and(|tracked| tracked.vm() == Some(vm))
     }
 
     /// Whether this machine backs the node `other` and joined again as `node`.

@@ -16,12 +16,17 @@ pub struct NodeFacts {
     pub name: String,
     /// `metadata.uid`
     pub uid: Arc<str>,
+    /// `metadata.creationTimestamp`
+    pub created: Option<jiff::Timestamp>,
     /// The UUID in `spec.providerID`, if there is a well-formed one.
     pub provider_id: Option<BiosUuid>,
     /// Whether `spec.providerID` is set to anything.
     pub has_provider_id: bool,
     /// Whether the node has its provider ID and does not wait to be initialised: its machine is its own.
     pub is_initialized: bool,
+    /// Whether it would be, but nothing of this program is on it, and its kubelet reports another UUID than that of the
+    /// provider ID: the node may have been registered so to get another machine's addresses.
+    pub is_disputed: bool,
     /// Whether the kubelet, or whoever misses it, says that the node is not ready. A node that says nothing yet is not
     /// looked after for it.
     pub is_not_ready: bool,
@@ -54,6 +59,11 @@ impl NodeFacts {
         (!provider_id.is_same(system_uuid)).then_some(system_uuid)
     }
 
+    /// The UUID of the machine that it claims to run on; none while that is disputed.
+    pub(super) fn claim(&self) -> Option<&BiosUuid> {
+        self.search_uuid().filter(|_| !self.is_disputed)
+    }
+
     /// Whether `host_name` is this node's: its name, or the name's first label.
     pub(super) fn is_called(&self, host_name: &str) -> bool {
         let first_label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
@@ -77,10 +87,12 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         .and_then(|text| addresses::parse_provided_node_ips(text).ok())
         .unwrap_or_default();
     let parsed = provider_id::parse_provider_id(provider_id).ok();
-    Some(NodeFacts {
-        is_initialized: parsed.is_some() && !node::is_uninitialized(node),
+    let recorded = node::annotation(node, ANNOTATION_VM).and_then(Location::parse).map(Arc::new);
+    let is_settled = parsed.is_some() && !node::is_uninitialized(node);
+    let facts = NodeFacts {
         name: node::name(node).to_string(),
         uid: node.metadata.uid.as_deref().unwrap_or_default().into(),
+        created: node.metadata.creation_timestamp.as_ref().map(|time| time.0),
         provider_id: parsed,
         has_provider_id: !provider_id.is_empty(),
         is_not_ready: is_not_ready(node),
@@ -90,8 +102,11 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         addresses: provided.iter().copied().chain(current).collect(),
         provided,
         held,
-        recorded: node::annotation(node, ANNOTATION_VM).and_then(Location::parse).map(Arc::new),
-    })
+        recorded,
+        ..NodeFacts::default()
+    };
+    let is_disputed = is_settled && facts.recorded.is_none() && facts.contradicting_uuid().is_some();
+    Some(NodeFacts { is_initialized: is_settled && !is_disputed, is_disputed, ..facts })
 }
 
 fn is_not_ready(node: &Node) -> bool {
@@ -146,6 +161,42 @@ mod tests {
         ] {
             let facts = facts(json!({"metadata": {"name": "n"}, "spec": spec})).unwrap();
             assert_eq!(facts.is_initialized, expected, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_nobody_recorded_with_the_provider_id_of_another_machine_is_not_taken_as_initialised() {
+        let taint = json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]);
+        let record = "{\"vcenter\":\"vc\",\"vm\":\"vm-3\",\"host\":null}";
+        for (system_uuid, annotations, taints, expected) in [
+            ("422e4956-ad22-1139-6d72-59cc8f26bc90", json!({}), json!([]), (true, false, true)),
+            ("56492e42-22ad-3911-6d72-59cc8f26bc90", json!({}), json!([]), (true, false, true)),
+            ("11111111-2222-3333-4444-555555555555", json!({}), json!([]), (false, true, false)),
+            (
+                "11111111-2222-3333-4444-555555555555",
+                json!({"vsphere-ccm.dev/vm": "?"}),
+                json!([]),
+                (false, true, false),
+            ),
+            (
+                "11111111-2222-3333-4444-555555555555",
+                json!({"vsphere-ccm.dev/vm": record}),
+                json!([]),
+                (true, false, true),
+            ),
+            ("11111111-2222-3333-4444-555555555555", json!({}), taint, (false, false, true)),
+            ("", json!({}), json!([]), (true, false, true)),
+        ] {
+            let facts = facts(json!({
+                "metadata": {"name": "n", "annotations": annotations},
+                "spec": {"providerID": "vsphere://422e4956-ad22-1139-6d72-59cc8f26bc90", "taints": taints},
+                "status": {"nodeInfo": {"systemUUID": system_uuid, "architecture": "", "bootID": "",
+                    "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "", "kubeletVersion": "",
+                    "machineID": "", "operatingSystem": "", "osImage": ""}}
+            }))
+            .unwrap();
+            let found = (facts.is_initialized, facts.is_disputed, facts.claim().is_some());
+            assert_eq!(found, expected, "{system_uuid} {annotations}");
         }
     }
 

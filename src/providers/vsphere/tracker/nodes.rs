@@ -1,5 +1,5 @@
-//! The tracked nodes, and ways to find them without looking at all: by a machine they need, by the UUID of their provider
-//! ID, by when they are due.
+//! The tracked nodes, and ways to find them without looking at all: by a machine they need, by the UUID that they claim, by
+//! when they are due.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -28,7 +28,7 @@ struct Entry {
 struct Index {
     /// The nodes that need a machine: it backs them, or it may.
     needing: HashMap<VmKey, Names>,
-    /// The initialised nodes by the UUID of their provider ID.
+    /// The nodes by the UUID that they claim.
     claiming: HashMap<BiosUuid, Names>,
     due: BTreeSet<(Instant, String)>,
     /// How many nodes' machines are looked for again although they are known.
@@ -72,7 +72,7 @@ impl Place {
         Self {
             needs: tracked.needs(),
             due: [tracked.search_at, tracked.decide_at, tracked.look_at].into_iter().flatten().min(),
-            claim: tracked.facts.provider_id.clone().filter(|_| tracked.facts.is_initialized),
+            claim: tracked.facts.claim().cloned(),
             is_looked_for: tracked.look_at.is_some(),
         }
     }
@@ -102,10 +102,18 @@ impl Nodes {
         self.index.needing.get(vm).into_iter().flat_map(Names::iter)
     }
 
-    /// The initialised nodes whose provider ID names a machine with this UUID.
+    /// The nodes that claim a machine with this UUID.
     pub(super) fn claiming(&self, uuid: &BiosUuid) -> impl Iterator<Item = &String> {
         let claiming = &self.index.claiming;
         claiming.get(uuid).into_iter().chain(claiming.get(&uuid.byte_swapped())).flat_map(Names::iter)
+    }
+
+    /// The other nodes that may claim this node's machine.
+    pub(super) fn rivals(&self, name: &str) -> BTreeSet<String> {
+        let Some(Entry { tracked, place }) = self.nodes.get(name) else { return BTreeSet::new() };
+        let claiming = place.claim.iter().flat_map(|uuid| self.claiming(uuid));
+        let backed = tracked.vm().into_iter().flat_map(|vm| self.needing(vm));
+        claiming.chain(backed).filter(|other| *other != name).cloned().collect()
     }
 
     /// The nodes without a machine that may have one of this node's when it is gone.
@@ -225,10 +233,11 @@ mod tests {
     }
 
     #[test]
-    fn a_node_claims_the_machine_of_its_provider_id_while_it_is_initialised() {
+    fn a_node_claims_the_machine_of_its_provider_id_unless_that_is_disputed() {
         let uuid: BiosUuid = "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap();
-        let claims = |is_initialized: bool| {
-            let facts = NodeFacts { provider_id: Some(uuid.clone()), is_initialized, ..NodeFacts::default() };
+        let claims = |is_claimed: bool| {
+            let (provider_id, is_disputed) = (Some(uuid.clone()), !is_claimed);
+            let facts = NodeFacts { provider_id, has_provider_id: true, is_disputed, ..NodeFacts::default() };
             Tracked::new(Seen::default(), facts)
         };
         let mut nodes = Nodes::default();
@@ -239,6 +248,7 @@ mod tests {
         assert_eq!(claiming(&nodes, &uuid.byte_swapped()), ["a"], "in the other byte order");
         nodes.put("b", claims(true));
         assert_eq!(claiming(&nodes, &uuid), ["a", "b"]);
+        assert_eq!(nodes.rivals("a"), BTreeSet::from(["b".to_owned()]));
         nodes.put("a", claims(false));
         nodes.forget("b");
         assert_eq!(claiming(&nodes, &uuid), [""; 0]);

@@ -251,7 +251,7 @@ fn choose(question: &Question<'_>, candidates: Vec<Candidate<'_>>) -> Decision {
 /// The one match is taken when every vCenter answered, when something besides the UUID speaks for it, or when the
 /// silent ones were waited for long enough.
 fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> Decision {
-    if let Some(unknown) = taken_already(question, candidate) {
+    if let Some(unknown) = disputed(question, candidate).or_else(|| taken_already(question, candidate)) {
         return Decision::Unresolved(unknown);
     }
     if let Some(unknown) = recorded_vcenter_unanswered(question, candidate) {
@@ -316,21 +316,36 @@ fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &Candidate<'_
     Some(unanswered(unheard, message))
 }
 
-/// A machine backs one node. A node that is initialised keeps its own, whatever others say; one that is not waits until
-/// the other one is gone.
+/// A machine backs one node. One that is not initialised and does not have it waits until the other one is gone. Whether
+/// one that is initialised has it is looked at once it is bound.
 fn taken_already(question: &Question<'_>, candidate: &Candidate<'_>) -> Option<Unknown> {
     if question.node.is_initialized {
         return None;
     }
     let taken = (question.taken)(&candidate.key)?;
-    Some(Unknown::new(
-        reason::VMBacksAnotherNode,
-        format!(
-            "{} {taken}; if that Node is an earlier name of this machine, delete it; if it has a machine of its own, give \
-             each its own BIOS UUID (uuid.bios)",
-            candidate.describe()
-        ),
-    ))
+    Some(backs_another(&candidate.describe(), &taken))
+}
+
+/// Why a node gets nothing of a machine that is another node's: `how` is a clause.
+pub fn backs_another(machine: &str, how: &str) -> Unknown {
+    let message = format!(
+        "{machine} {how}; if that Node is an earlier name of this machine, delete it; if it has a machine of its own, give \
+         each its own BIOS UUID (uuid.bios)"
+    );
+    Unknown::disputed(reason::VMBacksAnotherNode, message)
+}
+
+/// A node that came with the provider ID of this machine, and says that it runs on another one, stays as it is.
+fn disputed(question: &Question<'_>, candidate: &Candidate<'_>) -> Option<Unknown> {
+    let node = question.node;
+    let (own, system_uuid) = node.provider_id.as_ref().zip(node.system_uuid.as_ref()).filter(|_| node.is_disputed)?;
+    let message = format!(
+        "the provider ID has the UUID {own} of {}, but the node's systemUUID is {system_uuid}, and nothing on the Node shows \
+         that this program initialized it; if the provider ID is wrong, delete the Node and restart its kubelet without \
+         --provider-id; if it is right, add the taint node.cloudprovider.kubernetes.io/uninitialized to the Node once",
+        candidate.describe()
+    );
+    Some(Unknown::disputed(reason::ProviderIDMismatch, message))
 }
 
 /// Whether the VM of `old` joined again as `new`: the kubelet of `old` is silent, both nodes report the UUID of the VM, and

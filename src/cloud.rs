@@ -26,6 +26,7 @@ pub use instances::{
     FoundBy, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2, Power, PowerState,
 };
 pub use load_balancer::{Handling, LoadBalancer, LoadBalancerFleet, NO_NODES, ServiceEvent};
+pub use node::usable_addresses::UsableAddresses;
 pub use permit::WritePermit;
 pub use presence::{AbsenceProof, Presence, Unknown};
 pub use reason::Reason;

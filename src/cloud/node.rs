@@ -2,6 +2,7 @@
 
 pub mod addresses;
 pub mod cached;
+pub mod usable_addresses;
 
 #[cfg(test)]
 mod tests;

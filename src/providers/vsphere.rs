@@ -37,6 +37,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -54,7 +55,9 @@ use self::tracker::describe::Rules;
 use self::tracker::slots::{Setup, Source};
 use crate::clients::http;
 use crate::cloud::login_ledger::{LoginLedger, LoginPolicy};
-use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, LoadBalancerFleet, Routes};
+use crate::cloud::{
+    CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, LoadBalancerFleet, Routes, UsableAddresses,
+};
 
 /// vCenter's single sign-on locks an account after about five rejections in three minutes.
 pub const LOGIN_POLICY: LoginPolicy =
@@ -123,6 +126,9 @@ struct Entry {
     stop: CancellationToken,
 }
 
+/// Which addresses in the status of a Node traffic may be sent to.
+pub type UsableAddressesOf = Arc<dyn Fn(&Node) -> UsableAddresses + Send + Sync>;
+
 /// Work that runs until `stop` is cancelled, then ends in order.
 pub struct Task {
     /// Its name, for logs.
@@ -164,7 +170,9 @@ impl Provider {
 
     /// The same with load balancers and routes on NSX, where the configuration has them.
     pub fn with_nsx(self, setup: parts::Setup) -> Self {
-        let nsx = Some(parts::Parts::new(setup, &self.stop));
+        let instances = Arc::clone(&self.instances);
+        let usable_addresses: UsableAddressesOf = Arc::new(move |node| instances.usable_addresses(node));
+        let nsx = Some(parts::Parts::new(setup, usable_addresses, &self.stop));
         Self { nsx, ..self }
     }
 

@@ -1,5 +1,7 @@
 //! Routes of the pod network on NSX: the built daemon between a fake vCenter and a fake NSX.
 
+mod machines;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

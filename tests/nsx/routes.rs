@@ -2,6 +2,7 @@
 
 mod clusters;
 mod faults;
+mod machines;
 mod realization;
 mod rules;
 mod vectors;

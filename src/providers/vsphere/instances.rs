@@ -4,6 +4,7 @@
 //! on the board is gone, and a power state that must not rest on the board. What is needed for the proof of absence is
 //! read anew for each such question; [`super::absence`] judges it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use super::tracker::slots::Setup;
 use super::twins::check_none_runs;
 use crate::cloud::node;
 use crate::cloud::{
-    InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown,
+    InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, UsableAddresses,
 };
 use crate::providers::vsphere::inventory::VcenterId;
 use crate::providers::vsphere::reason;
@@ -82,6 +83,22 @@ impl Instances {
             Some(Presence::Exists(vm)) if vm.uuid.is_some() && !vm.has_uuid(&uuid) => pending(),
             // Not what is known of another node with this UUID: the machine may be that one's alone.
             presence => presence.unwrap_or_else(pending),
+        }
+    }
+
+    /// Which addresses in the status of a Node traffic may be sent to: those that its machine was seen with last. Of a Node that is
+    /// not vSphere's, or without a provider ID and that every vCenter says not to have, the status alone counts.
+    pub fn usable_addresses(&self, node: &Node) -> UsableAddresses {
+        let provider_id = node::provider_id(node);
+        if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
+            return UsableAddresses::All;
+        }
+        match self.find(node) {
+            Presence::Exists(vm) if !vm.addresses.is_empty() => UsableAddresses::Only(BTreeSet::clone(&vm.addresses)),
+            Presence::Unknown(unknown) if provider_id.is_empty() && unknown.reason == reason::VMNotFound => {
+                UsableAddresses::All
+            }
+            _ => UsableAddresses::Unknown,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::providers::vsphere::load_balancer::RequestedAddresses;
 use crate::providers::vsphere::load_balancer::orphans::Policy;
 use crate::providers::vsphere::load_balancer::{self, LoadBalancers, backend};
 use crate::providers::vsphere::routes::{Adoption, Routes};
-use crate::providers::vsphere::{BuildError, Task};
+use crate::providers::vsphere::{BuildError, Task, UsableAddressesOf};
 
 /// How NSX is reached, and what it has to log in with. Implemented by `app`, which knows the files.
 pub trait ConnectNsx: Send + Sync {
@@ -78,6 +78,7 @@ pub(in crate::providers::vsphere) enum RoutesPart {
 /// The parts in force.
 pub struct Parts {
     setup: Setup,
+    usable_addresses: UsableAddressesOf,
     connected: Mutex<Option<Connected>>,
     routes: watch::Sender<RoutesPart>,
     balancers: watch::Sender<Option<Arc<LoadBalancers>>>,
@@ -113,9 +114,9 @@ pub struct NsxReport {
 
 impl Parts {
     /// Nothing is configured. Everything ends with `stop`.
-    pub fn new(setup: Setup, stop: &CancellationToken) -> Self {
+    pub fn new(setup: Setup, usable_addresses: UsableAddressesOf, stop: &CancellationToken) -> Self {
         let (routes, balancers) = (watch::Sender::new(RoutesPart::Unavailable), watch::Sender::new(None));
-        Self { setup, connected: Mutex::default(), routes, balancers, stop: stop.clone() }
+        Self { setup, usable_addresses, connected: Mutex::default(), routes, balancers, stop: stop.clone() }
     }
 
     /// Works by this configuration from now on. A connection that is configured as before keeps its login; another one is
@@ -198,7 +199,8 @@ impl Parts {
                 connected.router = Some(router.clone());
                 let Setup { adoption, nodes, live, .. } = &self.setup;
                 let (client, nodes, live) = (connected.client.clone(), Arc::clone(nodes), Arc::clone(live));
-                RoutesPart::Served(Arc::new(Routes::new(client, router, *adoption, nodes, live)))
+                let routes = Routes::new(client, router, *adoption, nodes, live);
+                RoutesPart::Served(Arc::new(routes.with_usable_addresses(Arc::clone(&self.usable_addresses))))
             }
             (Part::Used(_) | Part::Refused, _) => RoutesPart::Unavailable,
         };

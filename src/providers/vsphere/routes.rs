@@ -26,7 +26,8 @@ use tracing::{info, warn};
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::{self, Client, Kind, Object, Priority, Write};
 use crate::cloud::node::{self, addresses};
-use crate::cloud::{ClusterReads, Error, LiveReads, Route, WritePermit};
+use crate::cloud::{ClusterReads, Error, LiveReads, Route, UsableAddresses, WritePermit};
+use crate::providers::vsphere::UsableAddressesOf;
 use crate::providers::vsphere::nsx::cluster_uid::ClusterUid;
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 use crate::providers::vsphere::nsx::{failed, permit as permit_of};
@@ -67,6 +68,7 @@ pub struct Routes {
     router: String,
     adoption: Adoption,
     nodes: Arc<dyn ClusterReads>,
+    usable_addresses: UsableAddressesOf,
     uid: ClusterUid,
     known: Mutex<Known>,
     held: AtomicUsize,
@@ -155,7 +157,26 @@ impl Routes {
         live: Arc<dyn LiveReads>,
     ) -> Self {
         let (router, known, held) = (router.into(), Mutex::default(), AtomicUsize::new(0));
-        Self { client, router, adoption, nodes, uid: ClusterUid::new(live, WITHOUT_UID), known, held }
+        let (uid, usable_addresses) = (ClusterUid::new(live, WITHOUT_UID), Arc::new(|_: &Node| UsableAddresses::All));
+        Self { client, router, adoption, nodes, usable_addresses, uid, known, held }
+    }
+
+    /// Lets only those addresses of Nodes count.
+    #[must_use]
+    pub fn with_usable_addresses(mut self, usable_addresses: UsableAddressesOf) -> Self {
+        self.usable_addresses = usable_addresses;
+        self
+    }
+
+    /// The addresses of a Node that count.
+    fn addresses_of(&self, node: &Node) -> Vec<NodeAddress> {
+        let usable = (self.usable_addresses)(node);
+        usable.of(node).filter(|one| one.is_confirmed).map(|one| one.entry.clone()).collect()
+    }
+
+    /// Whether there is a Node of this name, and nothing is known of its machine.
+    fn is_unknown(&self, name: &str) -> bool {
+        self.nodes.node(name).is_some_and(|node| (self.usable_addresses)(&node) == UsableAddresses::Unknown)
     }
 
     fn path(&self, id: &str) -> String {
@@ -187,7 +208,7 @@ impl Routes {
     }
 
     fn judge(&self, cluster_name: &str, uid: Option<&str>, object: &Object, listed: &Listed) -> Ownership {
-        let of_node = |name: &str| self.nodes.node(name).map(|node| ips(&node)).unwrap_or_default();
+        let of_node = |name: &str| self.nodes.node(name).map(|node| ips(&self.addresses_of(&node))).unwrap_or_default();
         let known = self.known.lock();
         let is_node = |uid: &str| known.nodes.contains_key(uid);
         let cluster = Cluster { name: cluster_name, uid, is_node: &is_node, addresses: &of_node };
@@ -293,6 +314,33 @@ impl Routes {
         }
     }
 
+    /// Where a route to this network of the Node leads to.
+    fn next_hop(&self, node: &Node, network: &IpNet) -> Result<IpAddr, Error> {
+        if let Some(hop) = static_route::next_hop(&self.addresses_of(node), network) {
+            return Ok(hop);
+        }
+        let (name, family) = (node::name(node), if network.addr().is_ipv4() { "IPv4" } else { "IPv6" });
+        let available: Vec<String> = ips(addresses::of(node)).iter().map(IpAddr::to_string).collect();
+        let available = available.join(", ");
+        if static_route::next_hop(addresses::of(node), network).is_none() {
+            return Err(Error::Invalid {
+                reason: reason::NoNextHop,
+                message: format!(
+                    "node {name} has no {family} address that others can reach (its addresses: {available})"
+                ),
+            });
+        }
+        // The provider may see it later, which changes no Node.
+        Err(Error::Failed {
+            reason: reason::NoNextHop,
+            message: format!(
+                "no {family} address of node {name} is known to be one of its machine (the addresses in its status: \
+                 {available}); no route leads to an address that vCenter does not report for the machine"
+            ),
+            after: None,
+        })
+    }
+
     /// As the controller sees a route of ours to this Node. One that has to be written again is shown without addresses.
     fn shown(&self, target: &str, listed: &Listed, object: &Object, cluster_name: &str) -> Route {
         let uid = self.uid.known();
@@ -302,7 +350,7 @@ impl Routes {
         let hop = node
             .as_ref()
             .zip(network)
-            .and_then(|(node, network)| static_route::next_hop(addresses::of(node), &network));
+            .and_then(|(node, network)| static_route::next_hop(&self.addresses_of(node), &network));
         let leads_there = match hop {
             // Without an address it keeps the one that it had.
             None => true,
@@ -369,6 +417,8 @@ impl crate::cloud::Routes for Routes {
             };
             match self.judge(cluster_name, uid.as_deref(), object, &listed) {
                 Ownership::Foreign => {}
+                // Its next hop may show whose it is as soon as its machine is known.
+                Ownership::Held if self.is_unknown(&listed.node) => {}
                 Ownership::Held => drop(held.insert(listed.id)),
                 Ownership::Ours => {
                     let Some(target) = self.target(cluster_name, object, &listed) else {
@@ -408,14 +458,7 @@ impl crate::cloud::Routes for Routes {
         let network = parse_network_sloppy(destination_cidr)
             .ok_or_else(|| invalid(format!("{destination_cidr:?} is not a network")))?;
         let node = self.nodes.node(target_node).ok_or_else(|| invalid(format!("node {target_node} is not here")))?;
-        let hop = static_route::next_hop(addresses::of(&node), &network).ok_or_else(|| {
-            let family = if network.addr().is_ipv4() { "IPv4" } else { "IPv6" };
-            let available: Vec<String> = ips(&node).iter().map(IpAddr::to_string).collect();
-            invalid(format!(
-                "node {target_node} has no {family} address that others can reach (its addresses: {})",
-                available.join(", ")
-            ))
-        })?;
+        let hop = self.next_hop(&node, &network)?;
         let (own, key) = (static_route::id(name_hint, destination_cidr), (target_node.clone(), network));
         let known = self.known.lock().ids.get(&key).cloned().filter(|known| *known != own);
         let id = match known {
@@ -502,8 +545,6 @@ fn is_to_be_read(kind: &Kind) -> bool {
     matches!(kind, Kind::Conflict | Kind::Unknown | Kind::NotFound)
 }
 
-/// All addresses of a Node.
-fn ips(node: &Node) -> Vec<IpAddr> {
-    let parse = |address: &NodeAddress| parse_ip(&address.address);
-    node::addresses::of(node).iter().filter_map(parse).collect()
+fn ips(addresses: &[NodeAddress]) -> Vec<IpAddr> {
+    addresses.iter().filter_map(|address| parse_ip(&address.address)).collect()
 }

@@ -9,10 +9,11 @@ use ccm::clients::http::{self, TlsSettings, TlsTrust};
 use ccm::clients::nsx::{Client, Kind, LogIn, Login, NoLogin, Pace, Scheme, Timeouts};
 use ccm::cloud::{
     AbsenceProof, ClusterEvents, ClusterReads, Error, LiveReads, NodeChange, Presence, Reason, Route, Routes as _,
-    Unknown, WritePermit, reason,
+    Unknown, UsableAddresses, WritePermit, reason,
 };
 use ccm::controllers::route::plan::{Changes, Verdict, plan};
 use ccm::controllers::route::pod_networks::Refused;
+use ccm::providers::vsphere::UsableAddressesOf;
 use ccm::providers::vsphere::routes::{Adoption, Routes};
 use futures::StreamExt as _;
 use futures::future::join_all;
@@ -34,6 +35,8 @@ pub const UID_2: &str = "a4775ec4-8b68-42ea-86fc-d17390e4c373";
 /// The Nodes of a cluster that exists only here, and what identifies it.
 pub struct Cluster {
     nodes: Mutex<BTreeMap<String, Arc<Node>>>,
+    /// Which addresses of the Node of this name count, if not all.
+    usable: Mutex<BTreeMap<String, UsableAddresses>>,
     /// By namespace and name.
     pub services: Mutex<BTreeMap<String, Service>>,
     /// Those that only the API server has, not the cache.
@@ -51,6 +54,7 @@ impl Cluster {
     pub fn new(uid: Option<&'static str>) -> Arc<Self> {
         Arc::new(Self {
             nodes: Mutex::default(),
+            usable: Mutex::default(),
             services: Mutex::default(),
             hidden: Mutex::default(),
             uid,
@@ -62,6 +66,20 @@ impl Cluster {
 
     pub fn put(&self, node: Node) {
         self.nodes.lock().unwrap().insert(node.metadata.name.clone().unwrap(), Arc::new(node));
+    }
+
+    /// What vCenter says of the Node's machine from now on.
+    pub fn set_usable(&self, name: &str, usable: UsableAddresses) {
+        self.usable.lock().unwrap().insert(name.to_owned(), usable);
+    }
+
+    /// For the parts of the provider.
+    pub fn usable(self: &Arc<Self>) -> UsableAddressesOf {
+        let cluster = Arc::clone(self);
+        Arc::new(move |node| {
+            let usable = cluster.usable.lock().unwrap();
+            usable.get(node.metadata.name.as_deref().unwrap()).cloned().unwrap_or_default()
+        })
     }
 
     pub fn remove(&self, name: &str) {
@@ -223,6 +241,7 @@ impl World {
     fn new(fake: Arc<FakeNsx>, cluster: Arc<Cluster>, router: &str, adoption: Adoption, timeouts: Timeouts) -> Self {
         let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
         let routes = Routes::new(client(&fake, timeouts), router, adoption, nodes, live);
+        let routes = routes.with_usable_addresses(cluster.usable());
         Self { fake, cluster, routes, router: router.to_owned(), timeouts }
     }
 

@@ -1,6 +1,7 @@
 //! The outcome per node, from which the contract is answered without waiting.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -57,6 +58,8 @@ pub struct BoundVm {
     pub location: Arc<Location>,
     /// Its BIOS UUID in vCenter's byte order.
     pub uuid: Option<BiosUuid>,
+    /// The addresses that its guest reports, beside link-local ones and the like.
+    pub addresses: Arc<BTreeSet<IpAddr>>,
     /// What the node is told, or why it cannot be told yet. Its doubt and the record of its place are set when it is read.
     pub metadata: Presence<InstanceMetadata>,
     /// Its power state, and since when it is proven.
@@ -159,6 +162,7 @@ mod tests {
                 vcenter: 0.into(),
                 location: Arc::default(),
                 uuid: None,
+                addresses: Arc::default(),
                 metadata: Presence::Exists(metadata),
                 power: Presence::Unknown(Unknown::new(reason::PowerStateUnknown, "")),
                 is_live: true,

@@ -316,6 +316,7 @@ impl Tracker {
             vcenter: vm.vcenter,
             location: Arc::clone(&tracked.last_observation.as_ref()?.location),
             uuid: record.bios_uuid.clone(),
+            addresses: Arc::new(candidate_ips(&record.nics).map(|ip| ip.to_canonical()).collect()),
             metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, beside)
                 .map(|metadata| InstanceMetadata { found_by, topology_labels, earlier_name, ..metadata })
                 .into(),

@@ -1,0 +1,78 @@
+//! Which addresses of a Node traffic may be sent to. A kubelet writes the addresses in the status of its Node, and could name
+//! those of another machine.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{Node, NodeAddress};
+
+use super::addresses;
+use crate::base::addresses::parse_ip;
+
+/// What the cloud says of the addresses in `Node.status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum UsableAddresses {
+    /// It does not know the Node: they count as they are.
+    #[default]
+    All,
+    /// These are on the Node's machine; others do not count. Of a family that has none here, nothing is known.
+    Only(BTreeSet<IpAddr>),
+    /// Nothing is known of the machine, or of its addresses, at the moment: what leads to the Node stays, and nothing is added.
+    Unknown,
+}
+
+/// An address in the status of a Node.
+#[derive(Clone, Copy, Debug)]
+pub struct Usable<'a> {
+    /// The entry of the status.
+    pub entry: &'a NodeAddress,
+    /// The address.
+    pub ip: IpAddr,
+    /// Whether it counts; if not, what leads there already stays.
+    pub is_confirmed: bool,
+}
+
+impl UsableAddresses {
+    /// The addresses of this Node's status that count, or may, in the order there.
+    pub fn of<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = Usable<'a>> {
+        addresses::of(node).iter().filter_map(|entry| {
+            let ip = parse_ip(&entry.address)?;
+            Some(Usable { entry, ip, is_confirmed: self.confirms(ip)? })
+        })
+    }
+
+    /// Whether the address counts; none if it is not the Node's.
+    fn confirms(&self, ip: IpAddr) -> Option<bool> {
+        match self {
+            Self::All => Some(true),
+            Self::Unknown => Some(false),
+            Self::Only(known) if known.contains(&ip.to_canonical()) => Some(true),
+            Self::Only(known) => known.iter().all(|one| one.is_ipv4() != ip.to_canonical().is_ipv4()).then_some(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_addresses_that_are_on_the_machine_count() {
+        let all = ["10.0.0.1", "10.0.0.9", "fd00::9", "n"];
+        let entries: Vec<_> = all.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
+        let node: Node = serde_json::from_value(json!({"status": {"addresses": entries}})).unwrap();
+        let only = |known: &[&str]| UsableAddresses::Only(known.iter().map(|ip| ip.parse().unwrap()).collect());
+        for (usable, expected) in [
+            (UsableAddresses::All, &[("10.0.0.1", true), ("10.0.0.9", true), ("fd00::9", true)][..]),
+            (UsableAddresses::Unknown, &[("10.0.0.1", false), ("10.0.0.9", false), ("fd00::9", false)]),
+            // Of the other family nothing is known.
+            (only(&["10.0.0.1", "10.0.0.2"]), &[("10.0.0.1", true), ("fd00::9", false)]),
+            (only(&["10.0.0.1", "fd00::1"]), &[("10.0.0.1", true)]),
+            (only(&["10.0.0.2", "fd00::9"]), &[("fd00::9", true)]),
+        ] {
+            let found: Vec<_> = usable.of(&node).map(|one| (one.entry.address.as_str(), one.is_confirmed)).collect();
+            assert_eq!(found, expected, "{usable:?}");
+        }
+    }
+}

@@ -46,7 +46,7 @@ fn ips<const N: usize>(addresses: [&str; N]) -> Vec<IpAddr> {
     addresses.map(|address| address.parse().unwrap()).into()
 }
 
-fn tag<'a>(object: &'a Value, scope: &str) -> Option<&'a str> {
+pub(super) fn tag<'a>(object: &'a Value, scope: &str) -> Option<&'a str> {
     let tags = object["tags"].as_array()?;
     tags.iter().find(|tag| tag["scope"] == scope)?["tag"].as_str()
 }

@@ -3,11 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ccm::cloud::LoadBalancerFleet as _;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 use support::fake_nsx::Model;
 use support::fake_nsx::go::GoBalancer;
 
+use super::dual_stack::tag;
 use super::world::*;
 use crate::world::advance;
 
@@ -206,4 +208,54 @@ async fn what_a_service_of_another_process_needs_is_not_held() {
     reading(&world).await;
     assert_eq!(world.held(), 8, "virtual server, pool, monitor and address of two Services");
     assert_eq!(world.counted(), [1, 4, 4, 4, 4]);
+}
+
+/// An administrator uses the address of a load balancer for a virtual server of his own.
+#[tokio::test]
+async fn an_address_that_somebody_else_uses_stays_reserved_until_he_does_not() {
+    let mut world = World::start(Some(UID)).await;
+    let all = services(&world, &["ns/gone", "ns/stays"]).await;
+    let (gone, stays) = (&all[0], &all[1]);
+    let server =
+        world.objects("lb-virtual-servers").into_iter().find(|one| tag(one, "service") == Some("ns/gone")).unwrap();
+    let by_hand = "/infra/lb-virtual-servers/by-hand";
+    let body = json!({
+        "display_name": "by hand", "ip_address": server["ip_address"], "ports": ["8443"],
+        "application_profile_path": server["application_profile_path"], "lb_service_path": server["lb_service_path"],
+    });
+    world.fake.put_by_hand("admin", by_hand, body);
+    world.restart();
+    world.ensure(stays).await.unwrap();
+    let of_gone = |world: &World| {
+        let all = world.objects("ip-allocations");
+        all.into_iter().filter(|one| tag(one, "service") == Some("ns/gone")).count()
+    };
+    // The Service goes, its address does not.
+    world.delete(gone).await.unwrap();
+    world.cluster.services.lock().unwrap().remove("ns/gone");
+    assert_eq!(of_gone(&world), 1);
+    let servers = world.objects("lb-virtual-servers");
+    assert!(servers.iter().all(|one| tag(one, "service") != Some("ns/gone")), "{servers:?}");
+    let (reason, message) = world.balancers.remark(gone).unwrap();
+    assert_eq!(reason.to_string(), "AddressNotReleased");
+    let address = server["ip_address"].as_str().unwrap();
+    assert!(message.contains(address) && message.contains(by_hand), "{message}");
+    // Nor by the clean-up, which does not try it again and again.
+    let seen = world.fake.history().len();
+    for _ in 0..3 {
+        reading(&world).await;
+        advance(APART).await;
+    }
+    assert_eq!(world.history(seen), []);
+    assert_eq!(world.balancers.counts().unwrap().orphans, 0);
+    assert!(world.fake.delete_by_hand("admin", by_hand));
+    reading(&world).await;
+    advance(APART).await;
+    reading(&world).await;
+    support::eventually("it is released", crate::world::SOON, async || match of_gone(&world) {
+        0 => Ok(()),
+        count => Err(count),
+    })
+    .await;
+    assert_eq!(world.handed_back(&[stays]), Vec::<String>::new());
 }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use super::layout::{GROUPS, Kind, Layout, PERSISTENCE_PROFILES};
 use super::objects::{Allocation, Group, LbService, Marks, Monitor, Objects, PersistenceProfile, Pool, VirtualServer};
+use crate::base::addresses::parse_ip;
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 
@@ -20,6 +21,8 @@ pub struct Contents {
     without_service: Vec<(Box<str>, Option<Box<str>>)>,
     /// Virtual servers of others, by the path of their load balancer service.
     others: BTreeMap<Box<str>, usize>,
+    /// The addresses of those, each with the path of one.
+    others_addresses: BTreeMap<IpAddr, Box<str>>,
 }
 
 /// Which load balancer service the virtual servers run on.
@@ -83,7 +86,11 @@ impl Contents {
             Kind::VirtualServer => match VirtualServer::read(object, layout) {
                 Some(server) => insert(&mut self.of(&server.marks.service).servers, server, |one| &one.marks.path),
                 None if object.is_marked_for_delete() => {}
-                None => *self.others.entry(object.text("lb_service_path").into()).or_default() += 1,
+                None => {
+                    *self.others.entry(object.text("lb_service_path").into()).or_default() += 1;
+                    let address = parse_ip(object.text("ip_address"));
+                    self.others_addresses.extend(address.map(|address| (address, object.path().into())));
+                }
             },
             Kind::Pool => {
                 if let Some(pool) = Pool::read(object, layout) {
@@ -122,6 +129,28 @@ impl Contents {
         };
         let mut others = self.services.iter().filter(|(other, _)| ***other != *service);
         others.find(|(_, objects)| has_it(objects)).map(|(other, _)| other.clone())
+    }
+
+    /// A virtual server with this address that is not one of `own`, whoever made it.
+    pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
+        let all = self.services.values().flat_map(|objects| &objects.servers);
+        let is_own = |server: &VirtualServer| own.iter().any(|one| one.marks.path == server.marks.path);
+        let mut others = all.filter(|server| server.address == Some(address) && !is_own(server));
+        let known = others.next().map(|server| server.marks.path.clone());
+        known.or_else(|| self.others_addresses.get(&address).cloned())
+    }
+
+    /// Whether nothing is left of a Service but addresses that virtual servers of others have.
+    pub fn has_only_addresses_of_others(&self, service: &str) -> bool {
+        let Some(objects) = self.services.get(service) else { return false };
+        let is_used =
+            |one: &Allocation| one.address.is_some_and(|address| self.other_server_on(address, &[]).is_some());
+        objects.marks().count() == objects.allocations.len() && objects.allocations.iter().all(is_used)
+    }
+
+    /// Whether there are virtual servers of others.
+    pub fn has_other_servers(&self) -> bool {
+        !self.others_addresses.is_empty()
     }
 
     /// Adds what was read of other pools of addresses: allocations.

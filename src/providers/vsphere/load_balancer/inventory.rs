@@ -32,7 +32,7 @@ use super::backend::{Change, Configured, Full, Names, Suitability, Usage};
 use super::contents::merge::{Before, Merged, Read, merge};
 use super::contents::{Contents, Selection, Unusable};
 use super::layout::Layout;
-use super::objects::{LbService, Objects};
+use super::objects::{LbService, Objects, VirtualServer};
 use super::realized::{Rollout, Teardown};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason, ServiceEvent, WritePermit};
@@ -477,6 +477,16 @@ impl Inventory {
         self.state.lock().contents.user_of(service, address)
     }
 
+    /// A virtual server with this address that is not one of `own`, whoever made it.
+    pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
+        self.state.lock().contents.other_server_on(address, own)
+    }
+
+    /// Whether there are virtual servers of others.
+    pub fn has_other_servers(&self) -> bool {
+        self.state.lock().contents.has_other_servers()
+    }
+
     /// The Service is needed: a later deletion is another one.
     pub fn is_needed(&self, service: &str) {
         self.state.lock().deleted.remove(service);
@@ -705,7 +715,9 @@ impl Inventory {
     pub fn suspects(&self, uid: &str, is_here: &dyn Fn(&str) -> bool) -> (BTreeSet<Box<str>>, usize) {
         let state = self.state.lock();
         let with_objects = state.contents.services_of(uid);
-        let is_open = |service: &&str| !is_here(service) && !state.busy.contains(*service);
+        let is_open = |service: &&str| {
+            !is_here(service) && !state.busy.contains(*service) && !state.contents.has_only_addresses_of_others(service)
+        };
         let suspects = with_objects.iter().copied().filter(is_open).map(Into::into).collect();
         (suspects, with_objects.len())
     }

@@ -80,9 +80,16 @@ pub struct Known<'a> {
     /// not there, or is not ours. And of allocations that it has read in vain, and of virtual servers whose address it has tried
     /// to reserve.
     pub read: &'a BTreeSet<Box<str>>,
+    /// Of the addresses of allocations, those that virtual servers have which are neither `ours` nor `held`.
+    pub elsewhere: &'a BTreeSet<IpAddr>,
 }
 
 impl Known<'_> {
+    /// Whether the address of an allocation is in use by a virtual server of somebody else.
+    pub fn is_used_elsewhere(&self, allocation: &Allocation) -> bool {
+        allocation.address.is_some_and(|address| self.elsewhere.contains(&address))
+    }
+
     /// Whether a virtual server has the address of an allocation; of one that was not read, whether it may.
     pub fn has_server_on(&self, allocation: &Allocation) -> bool {
         let mut servers = self.ours.servers.iter().chain(&self.held.servers);
@@ -445,7 +452,9 @@ fn surplus_address<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     }
     // One whose address is not known yet may never get one: it comes last.
     let is_read = |allocation: &&Allocation| allocation.address.is_some() && allocation.address != address;
-    let is_free = |allocation: &&Allocation| is_read(allocation) && !known.has_server_on(allocation);
+    let is_free = |allocation: &&Allocation| {
+        is_read(allocation) && !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation)
+    };
     let free = ours.allocations.iter().find(is_free);
     free.map(Step::Release).or_else(|| unread(known).map(|allocation| Step::ReadAddress { allocation }))
 }
@@ -463,7 +472,7 @@ fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     // While a virtual server is there, it shows whose pools and monitors are.
     let marks = || mark_with_address(wanted, known).or_else(|| mark(wanted, known));
     let marks = if ours.servers.is_empty() { None } else { marks() };
-    let is_free = |allocation: &&Allocation| !known.has_server_on(allocation);
+    let is_free = |allocation: &&Allocation| !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation);
     // The pool shows whose it is.
     let is_shown = |allocation: &&Allocation| is_free(allocation) && has_tagged_pool(allocation, known);
     let read = || references::read_for_deletion(wanted, known);

@@ -68,6 +68,8 @@ pub(super) struct Seen {
     pub(super) lb_service: Result<Option<LbService>, Unusable>,
     /// See [`ServiceCall::read`].
     read: BTreeSet<Box<str>>,
+    /// See [`Known::elsewhere`].
+    pub(super) elsewhere: BTreeSet<IpAddr>,
 }
 
 /// One load balancer of the Service: it has one for each family.
@@ -84,7 +86,8 @@ impl Target {
     pub(super) fn known<'a>(&'a self, seen: &'a Seen) -> Known<'a> {
         let Self { ours, layout, .. } = self;
         let lb_service = seen.lb_service.as_ref().ok().and_then(Option::as_ref);
-        Known { ours, held: &seen.judged.held, lb_service, layout, read: &seen.read }
+        let Seen { judged: Judged { held, .. }, read, elsewhere, .. } = seen;
+        Known { ours, held, lb_service, layout, read, elsewhere }
     }
 
     /// The address that it has.
@@ -217,7 +220,10 @@ fn observe(
         nodes,
     };
     let judged = judge(&of.inventory.of_service(key), &facts);
-    Seen { judged, lb_service, read: BTreeSet::new() }
+    let own: Vec<VirtualServer> = judged.ours.servers.iter().chain(&judged.held.servers).cloned().collect();
+    let reserved = judged.ours.allocations.iter().filter_map(|allocation| allocation.address);
+    let elsewhere = reserved.filter(|address| of.inventory.other_server_on(*address, &own).is_some()).collect();
+    Seen { judged, lb_service, read: BTreeSet::new(), elsewhere }
 }
 
 /// The moment of the last answer about a Service is noted also when the call is given up.

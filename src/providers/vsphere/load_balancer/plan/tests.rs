@@ -56,6 +56,7 @@ fn lb_service() -> LbService {
 
 static NOTHING: LazyLock<Objects> = LazyLock::new(Objects::default);
 static NO_PATHS: BTreeSet<Box<str>> = BTreeSet::new();
+static NO_ADDRESSES: BTreeSet<IpAddr> = BTreeSet::new();
 
 static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     cluster: "c".to_owned(),
@@ -69,7 +70,7 @@ static SECOND_LAYOUT: LazyLock<Layout> = LazyLock::new(|| LAYOUT.of(SECOND));
 
 /// With nothing held.
 fn known<'a>(ours: &'a Objects, lb_service: Option<&'a LbService>) -> Known<'a> {
-    Known { ours, held: &NOTHING, lb_service, layout: &LAYOUT, read: &NO_PATHS }
+    Known { ours, held: &NOTHING, lb_service, layout: &LAYOUT, read: &NO_PATHS, elsewhere: &NO_ADDRESSES }
 }
 
 /// Of a Service with one load balancer.

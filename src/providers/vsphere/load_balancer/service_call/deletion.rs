@@ -21,9 +21,9 @@ use crate::providers::vsphere::reason;
 
 /// The allocations whose addresses decide whether they are released: those that only a virtual server, while it is there,
 /// shows to be ours, and those that a virtual server of others may have.
-fn undecided(seen: &Seen) -> Vec<Allocation> {
+fn undecided(seen: &Seen, has_other_servers: bool) -> Vec<Allocation> {
     let Judged { ours, held, unread } = &seen.judged;
-    let may_be_used = |one: &&Allocation| one.address.is_none() && !held.servers.is_empty();
+    let may_be_used = |one: &&Allocation| one.address.is_none() && (!held.servers.is_empty() || has_other_servers);
     unread.iter().chain(ours.allocations.iter().filter(may_be_used)).cloned().collect()
 }
 
@@ -48,7 +48,8 @@ impl ServiceCall<'_> {
         for _ in 0..self.most_steps() {
             let seen = self.observe();
             self.note_pools(&seen);
-            if self.read_one(&undecided(&seen), self.lacks_address(&seen)).await? {
+            let open = undecided(&seen, self.inventory().has_other_servers());
+            if self.read_one(&open, self.lacks_address(&seen)).await? {
                 continue;
             }
             let balancers = asked.balancers(&seen.judged.ours);
@@ -132,13 +133,43 @@ impl ServiceCall<'_> {
         let left = self.inventory().left_in_effect(&self.key);
         self.inventory().forget(&self.key);
         self.remark_left(&left);
+        self.remark_kept(seen);
         Ok(())
+    }
+
+    /// Whether this is an address that a virtual server of somebody else has: it stays reserved.
+    fn is_kept(&self, seen: &Seen, path: &str) -> bool {
+        let Judged { ours, .. } = &seen.judged;
+        let is_used = |one: &Allocation| one.address.is_some_and(|address| seen.elsewhere.contains(&address));
+        ours.allocations.iter().any(|one| *one.marks.path == *path && is_used(one))
+    }
+
+    /// Says which addresses stay reserved, and why.
+    fn remark_kept(&self, seen: &Seen) {
+        let kept: Vec<String> = seen
+            .elsewhere
+            .iter()
+            .filter_map(|address| Some((address, self.inventory().other_server_on(*address, &[])?)))
+            .map(|(address, server)| format!("{address}, which the virtual server {server} has"))
+            .collect();
+        if kept.is_empty() {
+            return;
+        }
+        let message = format!(
+            "the load balancer is deleted, and its address stays reserved in NSX, because it is in use: {}. It is released \
+             when no virtual server has it",
+            kept.join("; ")
+        );
+        warn!(service = self.key, "{message}");
+        if self.uid().is_some() {
+            self.inventory().remark(&self.key, reason::AddressNotReleased, Some(message));
+        }
     }
 
     /// Whether something is left that is the Service's. A virtual server with its address is held while the configuration names
     /// another load balancer service.
     fn check_left(&self, seen: &Seen) -> Result<(), Error> {
-        let left: Vec<&str> = seen.judged.ours.paths().collect();
+        let left: Vec<&str> = seen.judged.ours.paths().filter(|path| !self.is_kept(seen, path)).collect();
         if self.misplaced(seen).is_some() {
             self.check_lb_service(seen)?;
         }

@@ -12,7 +12,7 @@ use crate::base::addresses::parse_ip;
 /// What the cloud says of the addresses in `Node.status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UsableAddresses {
-    /// It does not know the Node: they count as they are.
+    /// It does not know the Node: all of them are used.
     #[default]
     All,
     /// These are on the Node's machine; others do not count. Of a family that has none here, nothing is known.

@@ -81,7 +81,7 @@ impl Instances {
         match presence {
             // A machine whose UUID cannot be read was bound by an earlier one; its metadata says what is missing.
             Some(Presence::Exists(vm)) if vm.uuid.is_some() && !vm.has_uuid(&uuid) => pending(),
-            // Not what is known of another node with this UUID: the machine may be that one's alone.
+            // What is known of another node with this UUID is not used: the machine may back that node only.
             presence => presence.unwrap_or_else(pending),
         }
     }

@@ -341,7 +341,7 @@ fn config_wrong(message: String) -> Error {
     Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
 }
 
-/// No address can be reserved. The pause is random within a minute, so that nobody is the next one to ask by having asked first.
+/// No address can be reserved. The pause is random within a minute, so that the first Service to ask is not the next one to ask.
 fn address_unavailable(message: String) -> Error {
     let after = LATER + Duration::from_secs(60).mul_f64(fastrand::f64());
     Error::Exhausted { reason: reason::AddressUnavailable, message, after }

@@ -83,7 +83,7 @@ reasons! {
     LoadBalancerAdoptedAsIs,
     /// Nothing reserves the address of a load balancer, and this program cannot do it.
     AddressNotReserved,
-    /// The address of a load balancer that is deleted stays reserved: a virtual server of somebody else has it.
+    /// The address of a load balancer that is deleted stays reserved: a virtual server of another owner has it.
     AddressNotReleased,
     /// Another client has edited the address of a virtual server, and it stays so.
     LoadBalancerAddressEdited,

@@ -131,7 +131,7 @@ impl Contents {
         others.find(|(_, objects)| has_it(objects)).map(|(other, _)| other.clone())
     }
 
-    /// A virtual server with this address that is not one of `own`, whoever made it.
+    /// Another virtual server with this address than those of `own`, of this program or not.
     pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
         let all = self.services.values().flat_map(|objects| &objects.servers);
         let is_own = |server: &VirtualServer| own.iter().any(|one| one.marks.path == server.marks.path);

@@ -477,7 +477,7 @@ impl Inventory {
         self.state.lock().contents.user_of(service, address)
     }
 
-    /// A virtual server with this address that is not one of `own`, whoever made it.
+    /// Another virtual server with this address than those of `own`, of this program or not.
     pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
         self.state.lock().contents.other_server_on(address, own)
     }

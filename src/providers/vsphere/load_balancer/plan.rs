@@ -85,7 +85,7 @@ pub struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Whether the address of an allocation is in use by a virtual server of somebody else.
+    /// Whether the address of an allocation is in use by a virtual server of another owner.
     pub fn is_used_elsewhere(&self, allocation: &Allocation) -> bool {
         allocation.address.is_some_and(|address| self.elsewhere.contains(&address))
     }

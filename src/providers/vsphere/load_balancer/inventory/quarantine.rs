@@ -1,5 +1,5 @@
 //! Pure: addresses that Services have released lately. For ten minutes only Services of the same namespace get one of them by
-//! `spec.loadBalancerIP`: clients may still use it, and would reach the Service of somebody else.
+//! `spec.loadBalancerIP`: clients may still use it, and would reach the Service of another tenant.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

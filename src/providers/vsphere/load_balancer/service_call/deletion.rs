@@ -137,7 +137,7 @@ impl ServiceCall<'_> {
         Ok(())
     }
 
-    /// Whether this is an address that a virtual server of somebody else has: it stays reserved.
+    /// Whether this is an address that a virtual server of another owner has: it stays reserved.
     fn is_kept(&self, seen: &Seen, path: &str) -> bool {
         let Judged { ours, .. } = &seen.judged;
         let is_used = |one: &Allocation| one.address.is_some_and(|address| seen.elsewhere.contains(&address));

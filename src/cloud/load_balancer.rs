@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use std::sync::Arc;
 
 use super::error::Error;
+use super::node::usable_addresses::UsableAddresses;
 use super::permit::WritePermit;
 use super::reason::Reason;
 
@@ -94,6 +95,11 @@ pub trait LoadBalancerFleet: LoadBalancer {
     /// one family of addresses. None if it does. No I/O.
     fn without_nodes(&self, _service: &Service, nodes: &[Arc<Node>]) -> Option<String> {
         nodes.is_empty().then(|| NO_NODES.to_owned())
+    }
+
+    /// Which addresses of a Node load balancers send traffic to. A change is announced as one of the instance. No I/O.
+    fn usable_addresses(&self, _node: &Node) -> UsableAddresses {
+        UsableAddresses::All
     }
 
     /// Whether the address of a load balancer that the Service does not report is to be written to it before the load

@@ -28,6 +28,7 @@ use crate::cloud::service;
 use crate::controllers::Context;
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
+use crate::controllers::instances::Instances;
 use crate::controllers::reasons::Reasons;
 use crate::controllers::retry::Retry;
 use crate::kubernetes::stores::{Nodes, Services};
@@ -84,14 +85,15 @@ pub fn controller(context: Context, services: Services, nodes: Nodes, settings: 
             Arc::new(nodes.clone()),
             Arc::new(Announcements::of(Arc::clone(&provider))),
         ],
-        instances: None,
+        // Without instances the addresses in the status of Nodes count.
+        instances: Instances::of(Arc::clone(&provider)).ok(),
         series: metrics.series(),
     };
     let reasons = Arc::new(Reasons::new(metrics.held.clone()));
     let recorder = recorder.for_component("service-controller");
     Controller::new(spec, move || Sync {
         services: services.clone(),
-        targets: Targets::new(nodes.clone()),
+        targets: Targets::new(nodes.clone(), Arc::clone(&provider)),
         api: ServiceApi::new(write.clone(), settings.selector.clone()),
         recorder: recorder.clone(),
         provider: Arc::clone(&provider),
@@ -117,7 +119,7 @@ impl Reconciler for Sync {
                 self.records.announced(Some(&key));
                 vec![key]
             }
-            Event::Object(_, node) => match self.targets.observe(&node) {
+            Event::Object(_, node) | Event::Instance(node) => match self.targets.observe(&node) {
                 TargetChange::Nothing => Vec::new(),
                 TargetChange::Changed => {
                     self.rounds.nodes_changed();
@@ -151,7 +153,11 @@ impl Reconciler for Sync {
                 }
                 self.all_keys()
             }
-            Event::Instance(_) | Event::AllInstances => Vec::new(),
+            Event::AllInstances => {
+                self.targets.observe_all();
+                self.rounds.nodes_changed();
+                Vec::new()
+            }
         }
     }
 

@@ -32,6 +32,7 @@ impl Site {
         let server = ApiServer::dual_stack().await;
         let cluster = Cluster::on(&server).await;
         let vcenter = FakeVcenter::start(cluster.model(0..1)).await;
+        vcenter.change_vm(&cluster.name(0), |vm| vm.ips(&["10.0.0.1", "fd00::1"]));
         let model = Model::small().user(ACCOUNT.0, ACCOUNT.1);
         let range = [("2001:db8::5", "2001:db8::68")];
         let nsx = FakeNsx::start(model.ip_pool("p6", "pool6", "2001:db8::/64", &range)).await;

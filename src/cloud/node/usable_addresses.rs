@@ -19,6 +19,8 @@ pub enum UsableAddresses {
     Only(BTreeSet<IpAddr>),
     /// Nothing is known of the machine, or of its addresses, at the moment: what leads to the Node stays, and nothing is added.
     Unknown,
+    /// The same, and the answer is under way.
+    Pending,
 }
 
 /// An address in the status of a Node.
@@ -45,7 +47,7 @@ impl UsableAddresses {
     fn confirms(&self, ip: IpAddr) -> Option<bool> {
         match self {
             Self::All => Some(true),
-            Self::Unknown => Some(false),
+            Self::Unknown | Self::Pending => Some(false),
             Self::Only(known) if known.contains(&ip.to_canonical()) => Some(true),
             Self::Only(known) => known.iter().all(|one| one.is_ipv4() != ip.to_canonical().is_ipv4()).then_some(false),
         }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Node;
 
 use crate::base::go_flags::parse_bool;
-use crate::cloud::node;
+use crate::cloud::node::usable_addresses::Usable;
+use crate::cloud::{UsableAddresses, node};
 
 /// Keeps a Node out of load balancers.
 pub const LABEL_EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -26,20 +27,29 @@ pub fn is_target(node: &Node) -> bool {
 pub struct NodeSet(BTreeMap<String, String>);
 
 impl NodeSet {
-    /// Of those `nodes` that are targets.
-    pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Self {
+    /// Of those `nodes` that are targets, each with its addresses that count.
+    pub fn of<'a>(nodes: impl IntoIterator<Item = (&'a Node, UsableAddresses)>) -> Self {
         let mut set = Self::default();
-        nodes.into_iter().for_each(|node| set.put(node::name(node), Some(node)));
+        nodes.into_iter().for_each(|(node, usable)| set.put(node::name(node), Some((node, usable))));
         set
     }
 
     /// Whether the set is another one when the Node of this name is `node`, or there is none.
-    pub fn differs_in(&self, name: &str, node: Option<&Node>) -> bool {
+    pub fn differs_in(&self, name: &str, node: Option<(&Node, UsableAddresses)>) -> bool {
         self.0.get(name) != node.and_then(value).as_ref()
     }
 
+    /// Whether load balancers had other Nodes or addresses with `before`. That an address is found on its machine, or no longer,
+    /// is no such difference: what a load balancer has stays while nothing is known of the machine.
+    pub fn leads_elsewhere(&self, before: &Self) -> bool {
+        let known = |set: &Self| -> Vec<_> {
+            set.0.iter().map(|(name, value)| (name.clone(), value.replace(UNCONFIRMED, "\n"))).collect()
+        };
+        self != before && known(self) != known(before)
+    }
+
     /// The Node of this name is `node`, or there is none.
-    pub fn put(&mut self, name: &str, node: Option<&Node>) {
+    pub fn put(&mut self, name: &str, node: Option<(&Node, UsableAddresses)>) {
         match node.and_then(value) {
             Some(value) => drop(self.0.insert(name.to_owned(), value)),
             None => drop(self.0.remove(name)),
@@ -52,12 +62,14 @@ impl NodeSet {
     }
 }
 
+/// In front of an address while nothing is known of the machine.
+const UNCONFIRMED: &str = "\n?";
+
 /// What counts of a Node beside its name; nothing if it is no target.
-fn value(node: &Node) -> Option<String> {
-    let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+fn value((node, usable): (&Node, UsableAddresses)) -> Option<String> {
     let mut value = node::provider_id(node).to_owned();
-    for address in addresses {
-        value.extend(["\n", &address.type_, "=", &address.address]);
+    for Usable { entry, is_confirmed, .. } in usable.of(node) {
+        value.extend([if is_confirmed { "\n" } else { UNCONFIRMED }, &entry.type_, "=", &entry.address]);
     }
     is_target(node).then_some(value)
 }
@@ -67,6 +79,15 @@ mod tests {
     use super::*;
     use crate::cloud::node::{Readiness, readiness};
     use serde_json::{Value, json};
+
+    /// All addresses of a Node count.
+    fn all(node: &Node) -> (&Node, UsableAddresses) {
+        (node, UsableAddresses::All)
+    }
+
+    fn set_of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> NodeSet {
+        NodeSet::of(nodes.into_iter().map(all))
+    }
 
     /// A ready Node, changed by `change`.
     fn node(name: &str, change: impl FnOnce(&mut Value)) -> Node {
@@ -103,7 +124,7 @@ mod tests {
     /// Whether the load balancers are updated when n2 of n1, n2, n3 changes so.
     fn updates(before: impl FnOnce(&mut Value), after: impl FnOnce(&mut Value)) -> bool {
         let others = [node("n1", same), node("n3", same)];
-        let of = |n2: &Node| NodeSet::of(others.iter().chain([n2]));
+        let of = |n2: &Node| set_of(others.iter().chain([n2]));
         of(&node("n2", before)) != of(&node("n2", after))
     }
 
@@ -111,8 +132,8 @@ mod tests {
     #[test]
     fn the_stable_set_changes_as_in_the_go_program() {
         let (n1, n2, n3) = (node("n1", same), node("n2", same), node("n3", same));
-        assert_eq!(NodeSet::of([&n1, &n2, &n3]), NodeSet::of([&n3, &n2, &n1]), "S-50");
-        assert_ne!(NodeSet::of([&n1, &n2]), NodeSet::of([&n1, &n2, &n3]), "S-51, S-57");
+        assert_eq!(set_of([&n1, &n2, &n3]), set_of([&n3, &n2, &n1]), "S-50");
+        assert_ne!(set_of([&n1, &n2]), set_of([&n1, &n2, &n3]), "S-51, S-57");
         assert!(!updates(same, ready("False")), "S-53");
         assert!(!updates(ready("False"), same), "S-55");
         assert!(updates(same, taint(TAINT_TO_BE_DELETED)), "S-54");
@@ -121,8 +142,8 @@ mod tests {
         assert!(!updates(same, taint("other")), "S-59");
         assert!(updates(id("cumulus/0"), id("cumulus/1")), "S-70");
         assert!(!updates(id("pid"), id("pid")), "S-71");
-        assert_ne!(NodeSet::of([&n1, &n2]), NodeSet::of([&n1, &n3]), "S-72");
-        assert!(NodeSet::of([&node("n", deleted)]).is_empty() && !NodeSet::of([&n1]).is_empty());
+        assert_ne!(set_of([&n1, &n2]), set_of([&n1, &n3]), "S-72");
+        assert!(set_of([&node("n", deleted)]).is_empty() && !set_of([&n1]).is_empty());
         let address =
             |node: &mut Value| node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "192.0.2.1"}]);
         assert!(updates(same, address), "beyond the Go program: load balancers forward to addresses");
@@ -131,7 +152,7 @@ mod tests {
     #[test]
     fn a_set_that_follows_single_nodes_equals_a_new_one() {
         let (n1, n2) = (node("n1", same), node("n2", same));
-        let mut set = NodeSet::of([&n1]);
+        let mut set = set_of([&n1]);
         for (case, name, after, expected) in [
             ("the same", "n1", Some(node("n1", ready("False"))), false),
             ("another provider ID", "n1", Some(node("n1", id("other"))), true),
@@ -140,9 +161,9 @@ mod tests {
             ("still none", "n2", None, false),
             ("gone", "n1", None, true),
         ] {
-            assert_eq!(set.differs_in(name, after.as_ref()), expected, "{case}");
-            set.put(name, after.as_ref());
-            assert!(!set.differs_in(name, after.as_ref()), "{case}");
+            assert_eq!(set.differs_in(name, after.as_ref().map(all)), expected, "{case}");
+            set.put(name, after.as_ref().map(all));
+            assert!(!set.differs_in(name, after.as_ref().map(all)), "{case}");
         }
         assert_eq!(set, NodeSet::default());
     }
@@ -157,7 +178,7 @@ mod tests {
             let mut value = json!({"metadata": {"name": "n2"}, "spec": {"providerID": "providerID"}});
             first(&mut value);
             second(&mut value);
-            NodeSet::of([&serde_json::from_value::<Node>(value).unwrap()])
+            set_of([&serde_json::from_value::<Node>(value).unwrap()])
         };
         for (case, expected, found) in [
             ("S-80: nothing", false, updates(same, same)),
@@ -219,6 +240,31 @@ mod tests {
             ("S-105", node("n", taint(TAINT_TO_BE_DELETED)), false),
         ] {
             assert_eq!(is_full(&node), expected, "{case}: {node:?}");
+        }
+    }
+
+    #[test]
+    fn the_addresses_that_count_are_compared_and_whether_they_are_known() {
+        let addresses = |all: &[&str]| {
+            let all: Vec<_> = all.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
+            node("n", |node| node["status"]["addresses"] = json!(all))
+        };
+        let (own, forged) = (addresses(&["10.0.0.1"]), addresses(&["10.0.0.9", "10.0.0.1"]));
+        let only = || UsableAddresses::Only(["10.0.0.1".parse().unwrap()].into());
+        let set = |node, usable| NodeSet::of([(node, usable)]);
+        assert_eq!(set(&own, only()), set(&forged, only()));
+        assert_eq!(set(&own, only()), set(&own, UsableAddresses::All));
+        assert_ne!(set(&own, only()), set(&own, UsableAddresses::Unknown));
+        assert_ne!(set(&own, UsableAddresses::All), set(&forged, UsableAddresses::All));
+        for (before, elsewhere) in [
+            (set(&own, only()), false),
+            (set(&own, UsableAddresses::Unknown), false),
+            (set(&forged, only()), false),
+            (set(&forged, UsableAddresses::All), true),
+            (set(&forged, UsableAddresses::Unknown), true),
+            (NodeSet::default(), true),
+        ] {
+            assert_eq!(set(&own, only()).leads_elsewhere(&before), elsewhere, "{before:?}");
         }
     }
 }

@@ -270,7 +270,7 @@ impl Records {
         self.change(key, |record| {
             is_news = match &record.backends {
                 Backends::Unknown => false,
-                Backends::Uncertain(before) | Backends::Known(before) => before != set,
+                Backends::Uncertain(before) | Backends::Known(before) => set.leads_elsewhere(before),
             };
             (record.backends, record.node_failure, record.nodes_held) = (Backends::Known(Arc::clone(set)), None, None);
         });
@@ -497,7 +497,7 @@ mod tests {
 
     fn set(name: &str) -> Arc<NodeSet> {
         let node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-        Arc::new(NodeSet::of([&node]))
+        Arc::new(NodeSet::of([(&node, crate::cloud::UsableAddresses::All)]))
     }
 
     fn held(retry: Retry) -> Held {

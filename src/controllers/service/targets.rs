@@ -9,13 +9,15 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::damping::{Damping, Verdict};
+use super::fleet::fleet_of;
 use super::node_set::{NodeSet, is_target};
-use crate::cloud::node;
+use crate::cloud::{CloudProvider, UsableAddresses, node};
 use crate::kubernetes::stores::Nodes;
 
 /// The targets of one term.
 pub(super) struct Targets {
     store: Nodes,
+    provider: Arc<dyn CloudProvider>,
     state: Mutex<State>,
 }
 
@@ -76,8 +78,14 @@ fn is_gone(node: Option<&Node>) -> bool {
 }
 
 impl Targets {
-    pub(super) fn new(store: Nodes) -> Self {
-        Self { store, state: Mutex::default() }
+    pub(super) fn new(store: Nodes, provider: Arc<dyn CloudProvider>) -> Self {
+        Self { store, provider, state: Mutex::default() }
+    }
+
+    /// The Node with its addresses that count.
+    fn with_usable<'n>(&self, node: &'n Node) -> (&'n Node, UsableAddresses) {
+        let fleet = fleet_of(&*self.provider);
+        (node, fleet.map_or_else(UsableAddresses::default, |fleet| fleet.usable_addresses(node)))
     }
 
     /// Whether the Nodes are known.
@@ -92,7 +100,8 @@ impl Targets {
         let State { set, damping, shown, .. } = &mut *state;
         // `observe_all` follows.
         let Some(set) = set else { return TargetChange::Nothing };
-        if !set.differs_in(name, node.as_deref()) {
+        let usable = || node.as_deref().map(|node| self.with_usable(node));
+        if !set.differs_in(name, usable()) {
             return TargetChange::Nothing;
         }
         match &node {
@@ -107,7 +116,7 @@ impl Targets {
             }
         }
         let was_empty = set.is_empty();
-        Arc::make_mut(set).put(name, node.as_deref());
+        Arc::make_mut(set).put(name, usable());
         if was_empty { TargetChange::NoLongerEmpty } else { TargetChange::Changed }
     }
 
@@ -119,8 +128,9 @@ impl Targets {
             shown.remove(&name);
             // How it is from now on is how it is seen in the next pause, which its next change begins.
             if let Some(node) = self.store.get(&name) {
-                if let Some(set) = set.as_mut().filter(|set| set.differs_in(&name, Some(&node))) {
-                    Arc::make_mut(set).put(&name, Some(&node));
+                let usable = || Some(self.with_usable(&node));
+                if let Some(set) = set.as_mut().filter(|set| set.differs_in(&name, usable())) {
+                    Arc::make_mut(set).put(&name, usable());
                 }
                 shown.insert(name, node);
             }
@@ -141,7 +151,7 @@ impl Targets {
         let pausing = self.state.lock().pausing();
         for node in self.store.list() {
             let node = seen(node, &pausing);
-            set.put(node::name(&node), Some(&node));
+            set.put(node::name(&node), Some(self.with_usable(&node)));
         }
         let mut state = self.state.lock();
         // Keeps the pointer of an equal set, which makes comparisons cheap.
@@ -168,7 +178,7 @@ impl Targets {
         }
         let nodes = self.store.list().map(|node| seen(node, &pausing));
         let nodes: Vec<Arc<Node>> = nodes.filter(|node| is_target(node)).collect();
-        let set = NodeSet::of(nodes.iter().map(|node| &**node));
+        let set = NodeSet::of(nodes.iter().map(|node| self.with_usable(node)));
         let set = current.filter(|current| **current == set).unwrap_or_else(|| Arc::new(set));
         let list = Arc::new(TargetList { set, nodes });
         self.state.lock().list = Arc::downgrade(&list);

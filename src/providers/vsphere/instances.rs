@@ -98,6 +98,7 @@ impl Instances {
             Presence::Unknown(unknown) if provider_id.is_empty() && unknown.reason == reason::VMNotFound => {
                 UsableAddresses::All
             }
+            Presence::Unknown(unknown) if unknown.is_passing => UsableAddresses::Pending,
             _ => UsableAddresses::Unknown,
         }
     }

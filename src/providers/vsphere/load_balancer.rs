@@ -42,8 +42,10 @@ use self::cleanup::Cleanup;
 use self::contents::Selection;
 use self::inventory::Inventory;
 use self::layout::{Layout, Protocol};
+use self::members::Member;
 use self::orphans::Policy;
 use self::service_call::ServiceCall;
+use super::UsableAddressesOf;
 use super::addresses::IpFamily;
 use super::config::{self, Class, Pool, Profile};
 use super::nsx::Leads;
@@ -53,7 +55,7 @@ use super::routes::Adoption;
 use crate::cloud::service::ANNOTATION_SOURCE_RANGES;
 use crate::cloud::{
     ClusterEvents, ClusterReads, Error, Handling, LiveReads, LoadBalancer, LoadBalancerFleet, NO_NODES, Reason,
-    ServiceEvent, WritePermit,
+    ServiceEvent, UsableAddresses, WritePermit,
 };
 
 /// What does not work without the UID of the cluster.
@@ -79,6 +81,7 @@ pub struct LoadBalancers {
     requested_addresses: RequestedAddresses,
     cleanup: Cleanup,
     nodes: Arc<dyn ClusterReads>,
+    usable_addresses: UsableAddressesOf,
     uid: ClusterUid,
 }
 
@@ -129,7 +132,18 @@ impl LoadBalancers {
         let Settings { adoption, orphans, requested_addresses } = settings;
         let cleanup = Cleanup::new(orphans, Arc::clone(&live));
         let (cluster, inventory, uid) = (cluster.into(), Inventory::new(leads), ClusterUid::new(live, WITHOUT_UID));
-        Self { config, cluster, backend, inventory, adoption, requested_addresses, cleanup, nodes, uid }
+        Self {
+            config,
+            cluster,
+            backend,
+            inventory,
+            adoption,
+            requested_addresses,
+            cleanup,
+            nodes,
+            usable_addresses: Arc::new(|_| UsableAddresses::All),
+            uid,
+        }
     }
 
     /// Reports what concerns the whole cluster there, beside the log.
@@ -137,6 +151,18 @@ impl LoadBalancers {
     pub fn with_events(mut self, events: Arc<dyn ClusterEvents>) -> Self {
         self.cleanup.events = Some(events);
         self
+    }
+
+    /// Lets only those addresses of Nodes count.
+    #[must_use]
+    pub fn with_usable_addresses(mut self, usable_addresses: UsableAddressesOf) -> Self {
+        self.usable_addresses = usable_addresses;
+        self
+    }
+
+    /// The members of pools of this family.
+    fn members(&self, nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
+        members::of_nodes(nodes, family, |node| (self.usable_addresses)(node))
     }
 
     /// Reads what there is whenever a sync asks for it, and now and then. Ends with `stop`.
@@ -318,8 +344,12 @@ impl LoadBalancerFleet for LoadBalancers {
             return Some(NO_NODES.to_owned());
         }
         let mut families = self.inventory.families(&service_call::key_of(service)).into_iter();
-        let family = families.find(|family| members::of_nodes(nodes, *family).is_empty())?;
+        let family = families.find(|family| self.members(nodes, *family).is_empty())?;
         Some(format!("{NO_NODES}: none has an internal {} address", family.as_str()))
+    }
+
+    fn usable_addresses(&self, node: &Node) -> UsableAddresses {
+        (self.usable_addresses)(node)
     }
 
     fn needs_address_before_deletion(&self) -> bool {

@@ -172,6 +172,7 @@ impl Parts {
         let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
         let (config, cluster, leads) = (wanted.clone(), cluster.as_str(), leads.clone());
         let balancers = LoadBalancers::new(config, cluster, settings, backend, nodes, live, leads);
+        let balancers = balancers.with_usable_addresses(Arc::clone(&self.usable_addresses));
         let balancers = Arc::new(balancers.with_events(Arc::clone(events)));
         let stop = connected.stop.child_token();
         if let Some((_, before)) = connected.balancers.replace((Arc::clone(&balancers), stop.clone())) {

@@ -176,7 +176,9 @@ impl Routes {
 
     /// Whether there is a Node of this name, and nothing is known of its machine.
     fn is_unknown(&self, name: &str) -> bool {
-        self.nodes.node(name).is_some_and(|node| (self.usable_addresses)(&node) == UsableAddresses::Unknown)
+        self.nodes.node(name).is_some_and(|node| {
+            matches!((self.usable_addresses)(&node), UsableAddresses::Unknown | UsableAddresses::Pending)
+        })
     }
 
     fn path(&self, id: &str) -> String {

@@ -1,11 +1,16 @@
-//! A kubelet gives its Node the address of another machine: no route leads there. A take-over while vCenter is away writes nothing.
+//! A kubelet gives its Node the address of another machine: routes and load balancers do not lead there, and a take-over while
+//! vCenter is away writes nothing.
 
-use k8s_openapi::api::core::v1::Node;
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use support::{Daemon, eventually};
 
-use super::{CLUSTER_CIDR, NOT_CREATED, ROUTE_SECTION, Site, USERS, route};
+use super::{BALANCER_SECTION, CLUSTER_CIDR, NOT_CREATED, ROUTE_SECTION, Site, USERS, route};
+use crate::admin::{Admin, token};
 use crate::cluster::{LIMIT, ip};
 
 /// Of a machine that is no node.
@@ -21,35 +26,80 @@ async fn report(site: &Site, number: usize, addresses: &[&str]) {
     nodes.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
 }
 
+async fn wait_for_members(site: &Site, expected: &[String], daemon: &Daemon) {
+    let expected: BTreeSet<&str> = expected.iter().map(String::as_str).collect();
+    eventually(&format!("the pool has the members {expected:?}"), LIMIT, async || {
+        let pools = site.nsx.objects_below("/infra/lb-pools");
+        let members = pools.iter().flat_map(|pool| pool["members"].as_array().cloned().unwrap_or_default());
+        let members: Vec<Value> = members.map(|member| member["ip_address"].clone()).collect();
+        match members.iter().filter_map(Value::as_str).collect::<BTreeSet<_>>() == expected && !pools.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{members:?}\n{}", daemon.output().tail(30))),
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
-async fn no_route_leads_to_an_address_that_no_machine_has_and_a_silent_vcenter_changes_nothing() {
+async fn an_address_that_no_machine_has_leads_nowhere_and_a_silent_vcenter_changes_nothing() {
     let site = Site::new(0..3).await;
-    let config = site.file("all.conf", &format!("{}{ROUTE_SECTION}", site.with_nsx(USERS[0])));
-    let mut first = site.start(&config, &[CLUSTER_CIDR]);
+    let config = site.file("all.conf", &format!("{}{ROUTE_SECTION}{BALANCER_SECTION}", site.with_nsx(USERS[0])));
+    let selector = format!("--service-selector={}", site.cluster.labels());
+    let mut first = site.start(&config, &[CLUSTER_CIDR, &selector]);
     first.wait_for_line("became leader", LIMIT).await;
     for number in 0..2 {
         site.join(number, &[]).await;
     }
     site.cluster.wait_until_initialised(0..2, &first).await;
+    let labels = site.cluster.labels();
+    let (label, value) = labels.split_once('=').unwrap();
+    let service = json!({
+        "metadata": {"name": site.cluster.pool(), "labels": {label: value}},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+    });
+    let services = Api::<Service>::namespaced(site.cluster.client.clone(), "default");
+    services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap();
     site.wait_for_routes(&[route(0), route(1)], &first).await;
+    wait_for_members(&site, &[ip(0), ip(1)], &first).await;
     assert_eq!(first.stop(LIMIT).await.code(), Some(0));
 
     // Nobody writes the addresses of Nodes but their kubelets, and vCenter is away.
     site.vcenter.stop_listening().await;
-    let seen = site.nsx.history().len();
-    let mut second = site.start(&config, &[CLUSTER_CIDR, "--controllers=route"]);
+    let (seen, admin, token) = (site.nsx.history().len(), Admin::new(), token(&site.cluster).await);
+    let flags = [CLUSTER_CIDR, &selector, "--controllers=route,service", &admin.flag()];
+    let mut second = site.start(&config, &flags);
     second.wait_for_line("became leader", LIMIT).await;
-    report(&site, 0, &[FORGED, &ip(0)]).await;
+    eventually("the load balancer is looked after", LIMIT, async || {
+        match admin.sum("vsphere_ccm_load_balancers ", &token, &mut second).await {
+            1.0 => Ok(()),
+            count => Err(format!("{count}\n{}", second.output().tail(30))),
+        }
+    })
+    .await;
     site.join(2, &[]).await;
-    report(&site, 2, &[FORGED, &ip(2)]).await;
-    // Its pass has looked at the others, too.
+    report(&site, 2, &[&ip(2)]).await;
     site.wait_for_condition(2, NOT_CREATED, &second).await;
     assert!(site.nsx.written_from(seen).is_empty(), "{:#?}", site.nsx.written_from(seen));
-    assert!(second.output().find("no IPv4 address of node").is_some(), "{}", second.output().tail(30));
 
+    // Beside its own address.
+    report(&site, 0, &[FORGED, &ip(0)]).await;
     site.vcenter.resume_listening().await;
+    site.wait_for_routes(&[route(0), route(1), route(2)], &second).await;
+    wait_for_members(&site, &[ip(0), ip(1), ip(2)], &second).await;
+    // In place of it: the Node alone has the damage.
+    report(&site, 0, &[FORGED]).await;
+    wait_for_members(&site, &[ip(1), ip(2)], &second).await;
+    report(&site, 0, &[&ip(0)]).await;
+    wait_for_members(&site, &[ip(0), ip(1), ip(2)], &second).await;
     site.wait_for_routes(&[route(0), route(1), route(2)], &second).await;
     let written = format!("{:?}", site.nsx.written_from(seen));
     assert!(!written.contains(FORGED), "{written}");
+
+    services.delete(site.cluster.pool(), &DeleteParams::default()).await.unwrap();
+    eventually("the Service is gone", LIMIT, async || match services.get_opt(site.cluster.pool()).await.unwrap() {
+        None => Ok(()),
+        Some(_) => Err(second.output().tail(30)),
+    })
+    .await;
     assert_eq!(second.stop(LIMIT).await.code(), Some(0));
 }

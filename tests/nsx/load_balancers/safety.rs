@@ -9,7 +9,7 @@ use support::fake_nsx::{Behaviour, Deletion, Model, Realization, Side, Trouble};
 
 use super::world::*;
 use crate::routes::world::node;
-use ccm::cloud::Error;
+use ccm::cloud::{Error, UsableAddresses};
 use ccm::providers::vsphere::config::{Class, LoadBalancers as Config};
 
 const ADDRESS: &str = "192.0.2.77";
@@ -403,4 +403,101 @@ async fn a_new_port_is_not_created_on_another_load_balancer_service() {
     world.restart_as_configured(config());
     world.ensure(&two).await.unwrap();
     assert_eq!(world.objects("lb-virtual-servers").len(), 2);
+}
+
+fn only(address: &str) -> UsableAddresses {
+    UsableAddresses::Only([address.parse().unwrap()].into())
+}
+
+fn members(world: &World) -> Vec<Vec<String>> {
+    let pools = world.objects("lb-pools");
+    pools.iter().map(|pool| World::members(pool).into_iter().collect()).collect()
+}
+
+/// A kubelet writes the addresses of its Node, and vCenter says which of them its machine has.
+#[tokio::test]
+async fn members_are_addresses_that_are_on_the_machine() {
+    let world = World::start(Some(UID)).await;
+    let forged = [("InternalIP", "10.0.0.99"), ("InternalIP", "10.0.0.2")];
+    world.cluster.put(node("n2", "uid-2", &[], &forged));
+    world.cluster.set_usable("n1", only("10.0.0.1"));
+    world.cluster.set_usable("n2", only("10.0.0.2"));
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    assert_eq!(members(&world), [["10.0.0.1", "10.0.0.2"]]);
+    let seen = world.fake.history().len();
+    world.update(&[&one]).await.remove(0).unwrap();
+    assert!(world.history(seen).is_empty());
+    world.cluster.set_usable("n2", only("10.0.0.3"));
+    world.update(&[&one]).await.remove(0).unwrap();
+    assert_eq!(members(&world), [["10.0.0.1"]]);
+}
+
+/// As after a take-over while vCenter is away.
+#[tokio::test]
+async fn of_a_node_whose_machine_is_not_known_the_pool_keeps_the_member_and_gets_none() {
+    let mut world = World::start(Some(UID)).await;
+    let one = adopted(&world);
+    let before = members(&world);
+    assert_eq!(before, [["10.0.0.1", "10.0.0.2"]]);
+    world.cluster.put(node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.3")]));
+    for name in ["n1", "n2", "n3"] {
+        world.cluster.set_usable(name, UsableAddresses::Unknown);
+    }
+    world.restart();
+    let seen = world.fake.history().len();
+    let one = world.ensured(&one).await;
+    world.update(&[&one]).await.remove(0).unwrap();
+    assert!(world.history(seen).is_empty(), "nothing is written");
+    // A Node that is gone goes, also now.
+    world.cluster.remove("n2");
+    world.update(&[&one]).await.remove(0).unwrap();
+    assert_eq!(members(&world), [["10.0.0.1"]]);
+    world.cluster.set_usable("n3", only("10.0.0.3"));
+    world.update(&[&one]).await.remove(0).unwrap();
+    assert_eq!(members(&world), [["10.0.0.1", "10.0.0.3"]]);
+}
+
+/// Without an address in the status of the Service the members show whose a virtual server of the Go program is.
+#[tokio::test]
+async fn whose_a_virtual_server_is_waits_until_the_machines_of_its_members_are_known() {
+    let world = World::start(Some(UID)).await;
+    GoBalancer::new(NAME, "ns/s", ADDRESS.parse().unwrap()).put(&world.fake, "go");
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    world.cluster.set_usable("n1", UsableAddresses::Unknown);
+    let seen = world.fake.history().len();
+    world.waits_for("the machine of node n1 may show", async || world.try_ensure(&one).await).await;
+    assert!(world.history(seen).is_empty(), "nothing is created beside it");
+    world.cluster.set_usable("n1", only("10.0.0.1"));
+    assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [ADDRESS.parse::<std::net::IpAddr>().unwrap()]);
+    assert!(world.history(seen).is_empty());
+}
+
+/// The same where the deletion has to know it.
+#[tokio::test]
+async fn a_deletion_waits_until_the_machines_of_members_are_known() {
+    let world = World::start(Some(UID)).await;
+    GoBalancer::new(NAME, "ns/s", ADDRESS.parse().unwrap()).put(&world.fake, "go");
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    world.cluster.set_usable("n2", UsableAddresses::Unknown);
+    world.waits_for("the machine of node n2 may show", async || world.try_delete(&one).await).await;
+    assert!(!world.objects("lb-virtual-servers").is_empty());
+    world.cluster.set_usable("n2", only("10.0.0.2"));
+    world.delete(&one).await.unwrap();
+    assert!(world.objects("lb-virtual-servers").is_empty());
+}
+
+/// A Node that has just joined: its machine is known in a moment, and NSX is written to once.
+#[tokio::test]
+async fn nothing_is_created_while_the_machine_of_a_node_is_looked_up() {
+    let world = World::start(Some(UID)).await;
+    world.cluster.set_usable("n2", UsableAddresses::Pending);
+    let one = service("ns/s", &[("TCP", 80, 30080)]);
+    let pause =
+        world.waits_for("the machine of node n2 is being looked up", async || world.try_ensure(&one).await).await;
+    assert_eq!(pause, Duration::from_secs(1));
+    assert!(world.objects("lb-pools").is_empty());
+    // An answer that is not under way does not hold up the others.
+    world.cluster.set_usable("n2", UsableAddresses::Unknown);
+    world.ensured(&one).await;
+    assert_eq!(members(&world), [["10.0.0.1"]]);
 }

@@ -173,6 +173,7 @@ impl World {
             live,
             Leads::new(vec![leads.subscribe()]),
         );
+        let balancers = balancers.with_usable_addresses(cluster.usable());
         let balancers = Arc::new(balancers.with_events(Arc::clone(&cluster) as Arc<dyn ClusterEvents>));
         let stop = CancellationToken::new();
         let (runs, until) = (Arc::clone(&balancers), stop.clone());
@@ -254,6 +255,16 @@ impl World {
             }
         }
         panic!("the call does not end");
+    }
+
+    /// For how long the call wants to wait for `what`, once NSX is read.
+    pub async fn waits_for<T>(&self, what: &str, mut call: impl AsyncFnMut() -> Result<T, Error>) -> Duration {
+        let waits = self.repeated(async || match call().await {
+            Ok(_) => panic!("the call does not wait for {what}"),
+            Err(Error::Pending { message, after, .. }) if message.contains(what) => Ok(after),
+            Err(other) => Err(other),
+        });
+        waits.await.unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Completes when this Service is announced from now on, which takes no longer than this.

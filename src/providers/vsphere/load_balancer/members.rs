@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::base::addresses::parse_ip;
 use crate::clients::nsx::Object;
+use crate::cloud::UsableAddresses;
 use crate::cloud::node::{self, addresses};
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
@@ -24,17 +25,26 @@ pub struct Member {
     pub node: String,
     /// Its address.
     pub address: IpAddr,
+    /// Whether it is known to be the Node's. If not, a pool that has it keeps it, and others do not get it.
+    pub is_confirmed: bool,
 }
 
-/// The first internal address of this family of each Node, sorted by name. A Node without one is left out.
-pub fn of_nodes(nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
-    let member = |node: &Arc<Node>| {
-        let internal = addresses::of(node).iter().filter(|address| address.type_ == addresses::INTERNAL_IP);
-        let address =
-            internal.filter_map(|address| parse_ip(&address.address)).find(|ip| IpFamily::of(*ip) == family)?;
-        Some(Member { node: node::name(node).to_owned(), address })
-    };
-    let mut members: Vec<Member> = nodes.iter().filter_map(member).collect();
+/// The first internal address of this family of each Node that counts, sorted by name. Of a Node of which nothing is known at the
+/// moment, all that may. A Node without one is left out.
+pub fn of_nodes(nodes: &[Arc<Node>], family: IpFamily, usable: impl Fn(&Node) -> UsableAddresses) -> Vec<Member> {
+    let mut members = Vec::new();
+    for node in nodes {
+        let usable = usable(node);
+        let internal = usable.of(node).filter(|one| one.entry.type_ == addresses::INTERNAL_IP);
+        let of_family = internal.filter(|one| IpFamily::of(one.ip) == family);
+        let mut of_node: Vec<Member> = of_family
+            .map(|one| Member { node: node::name(node).to_owned(), address: one.ip, is_confirmed: one.is_confirmed })
+            .collect();
+        if of_node.iter().any(|member| member.is_confirmed) {
+            of_node.truncate(1);
+        }
+        members.append(&mut of_node);
+    }
     members.sort();
     members
 }
@@ -44,15 +54,21 @@ pub fn addresses_of(members: &[Value]) -> BTreeSet<IpAddr> {
     members.iter().filter_map(address_of).collect()
 }
 
-/// Whether a pool with these members leads to the wanted ones and to no others.
+/// Whether a pool with these members leads to the wanted ones and to no others but those that may stay.
 pub fn are_equal(addresses: &BTreeSet<IpAddr>, wanted: &[Member]) -> bool {
-    *addresses == wanted.iter().map(|member| member.address).collect()
+    let all: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
+    addresses.is_subset(&all) && confirmed(wanted).is_subset(addresses)
+}
+
+/// The addresses that a pool gets if it does not have them.
+fn confirmed(wanted: &[Member]) -> BTreeSet<IpAddr> {
+    wanted.iter().filter(|member| member.is_confirmed).map(|member| member.address).collect()
 }
 
 /// The members that a pool with these is to have.
 pub fn merged(existing: &[Value], wanted: &[Member], cluster: &str) -> Vec<Value> {
-    let mut missing: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
-    let wants = missing.clone();
+    let mut missing = confirmed(wanted);
+    let wants: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
     let mut members = Vec::new();
     for member in existing {
         if let Some(address) = address_of(member).filter(|address| wants.contains(address)) {
@@ -87,9 +103,10 @@ pub fn set(pool: &mut Object, wanted: &[Member], cluster: &str) -> bool {
 /// [`merged`]. `None` also if none stays: a pool is not emptied unless it is to be empty.
 pub fn staying(pool: &Object, wanted: &[Member]) -> Option<usize> {
     let existing = addresses_of(pool.0.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default());
-    let wanted: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
-    let count = existing.intersection(&wanted).count();
-    (count > 0 && count < existing.len() && count < wanted.len()).then_some(count)
+    let stays = |address: &&IpAddr| wanted.iter().any(|member| member.address == **address);
+    let count = existing.iter().filter(stays).count();
+    let gets_others = !confirmed(wanted).is_subset(&existing);
+    (count > 0 && count < existing.len() && gets_others).then_some(count)
 }
 
 fn address_of(member: &Value) -> Option<IpAddr> {
@@ -103,7 +120,7 @@ mod tests {
     use super::*;
 
     fn member(node: &str, address: &str) -> Member {
-        Member { node: node.to_owned(), address: address.parse().unwrap() }
+        Member { node: node.to_owned(), address: address.parse().unwrap(), is_confirmed: true }
     }
 
     fn node(name: &str, internal: &[&str]) -> Arc<Node> {
@@ -116,8 +133,33 @@ mod tests {
     fn l_26_members_are_sorted_and_of_the_family_of_the_address() {
         let nodes =
             [node("n2", &["10.0.0.2", "10.0.0.3"]), node("n3", &["fd00::3"]), node("n1", &["fd00::1", "10.0.0.1"])];
-        assert_eq!(of_nodes(&nodes, IpFamily::V4), [member("n1", "10.0.0.1"), member("n2", "10.0.0.2")]);
-        assert_eq!(of_nodes(&nodes, IpFamily::V6), [member("n1", "fd00::1"), member("n3", "fd00::3")]);
+        let of_nodes = |family| of_nodes(&nodes, family, |_| UsableAddresses::All);
+        assert_eq!(of_nodes(IpFamily::V4), [member("n1", "10.0.0.1"), member("n2", "10.0.0.2")]);
+        assert_eq!(of_nodes(IpFamily::V6), [member("n1", "fd00::1"), member("n3", "fd00::3")]);
+    }
+
+    #[test]
+    fn of_a_node_whose_machine_is_not_known_a_pool_keeps_what_it_has_and_gets_nothing() {
+        let nodes = [node("n1", &["10.0.0.1"]), node("n2", &["10.0.0.9", "10.0.0.2"]), node("n3", &["10.0.0.3"])];
+        let usable = |node: &Node| match node::name(node) {
+            "n2" => UsableAddresses::Only(["10.0.0.2".parse().unwrap()].into()),
+            "n3" => UsableAddresses::Unknown,
+            _ => UsableAddresses::All,
+        };
+        let wanted = of_nodes(&nodes, IpFamily::V4, usable);
+        let unconfirmed = Member { is_confirmed: false, ..member("n3", "10.0.0.3") };
+        assert_eq!(wanted, [member("n1", "10.0.0.1"), member("n2", "10.0.0.2"), unconfirmed]);
+        for (existing, expected) in [
+            (&["10.0.0.1", "10.0.0.2", "10.0.0.3"][..], &["10.0.0.1", "10.0.0.2", "10.0.0.3"][..]),
+            (&["10.0.0.1", "10.0.0.2"], &["10.0.0.1", "10.0.0.2"]),
+            (&["10.0.0.3", "10.0.0.9"], &["10.0.0.1", "10.0.0.2", "10.0.0.3"]),
+            (&[], &["10.0.0.1", "10.0.0.2"]),
+        ] {
+            let members: Vec<Value> = existing.iter().map(|address| json!({"ip_address": address})).collect();
+            let merged = addresses_of(&merged(&members, &wanted, "c"));
+            assert_eq!(merged, expected.iter().map(|ip| ip.parse().unwrap()).collect(), "{existing:?}");
+            assert_eq!(are_equal(&addresses_of(&members), &wanted), merged == addresses_of(&members), "{existing:?}");
+        }
     }
 
     #[test]

@@ -266,6 +266,23 @@ pub enum Step<'a> {
 }
 
 impl Step<'_> {
+    /// Whether it creates an object.
+    pub fn is_creation(&self) -> bool {
+        use Step::{
+            Allocate, CreateGroup, CreateLbService, CreateMonitor, CreatePersistenceProfile, CreatePool, CreateServer,
+        };
+        matches!(
+            self,
+            CreateMonitor { .. }
+                | CreatePool { .. }
+                | CreateGroup { .. }
+                | CreatePersistenceProfile { .. }
+                | Allocate { .. }
+                | CreateLbService
+                | CreateServer { .. }
+        )
+    }
+
     /// Whether it deletes an object.
     pub fn is_deletion(&self) -> bool {
         use Step::{DeleteGroup, DeleteMonitor, DeletePersistenceProfile, DeletePool, DeleteServer, Release};

@@ -10,6 +10,7 @@ pub(super) use deletion::delete_lb_service;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use super::{LoadBalancers, config_wrong, families, status, wanted};
 use crate::base::addresses::parse_ip;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::realization::Reservation;
-use crate::cloud::{Error, Reason, WritePermit, node, service};
+use crate::cloud::{Error, Reason, UsableAddresses, WritePermit, node, service};
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::reason;
 
@@ -189,13 +190,14 @@ fn ingress_of(service: &Service) -> Vec<IpAddr> {
     service::ingress(service).iter().filter_map(|ingress| ingress.ip.as_deref().and_then(parse_ip)).collect()
 }
 
-/// The addresses of all Nodes; they decide only where the Service reports no address.
+/// The addresses of all Nodes that count; they decide only where the Service reports no address.
 fn nodes_of(of: &LoadBalancers, ingress: &[IpAddr]) -> BTreeSet<IpAddr> {
     if !ingress.is_empty() {
         return BTreeSet::new();
     }
     let addresses = |node: &Node| -> Vec<IpAddr> {
-        node::addresses::of(node).iter().filter_map(|address| parse_ip(&address.address)).collect()
+        let usable = (of.usable_addresses)(node);
+        usable.of(node).filter(|one| one.is_confirmed).map(|one| one.ip).collect()
     };
     of.nodes.nodes().flat_map(|node| addresses(&node)).collect()
 }
@@ -273,6 +275,16 @@ impl<'a> ServiceCall<'a> {
         Seen { read: self.read.lock().clone(), ..seen }
     }
 
+    /// [`Self::observe`], for a call that writes.
+    ///
+    /// # Errors
+    /// [`Error::Pending`] while the owner of a virtual server depends on a Node whose machine is not known.
+    pub(super) fn observe_with_nodes(&self) -> Result<Seen, Error> {
+        let seen = self.observe();
+        self.check_nodes_are_known(&seen)?;
+        Ok(seen)
+    }
+
     /// Whether the Service is on the load balancer service that the configuration names.
     ///
     /// # Errors
@@ -308,6 +320,47 @@ impl<'a> ServiceCall<'a> {
             |server: &&VirtualServer| server.address.is_some_and(|address| self.ingress.contains(&address));
         let is_ours = |address| ours.servers.iter().any(|server| server.address == address);
         held.servers.iter().filter(is_reported).find(|server| !is_ours(server.address))
+    }
+
+    /// Whether what is held may be the Service's by the addresses of Nodes whose machines are not known yet.
+    ///
+    /// # Errors
+    /// [`Error::Pending`], until they are.
+    fn check_nodes_are_known(&self, seen: &Seen) -> Result<(), Error> {
+        let Judged { held, .. } = &seen.judged;
+        if !self.ingress.is_empty() || held.servers.is_empty() {
+            return Ok(());
+        }
+        let is_led_to = |address: IpAddr| held.pools.iter().any(|pool| pool.members.contains(&address));
+        let mut nodes = self.of.nodes.nodes();
+        let unknown = nodes.find(|node| {
+            let usable = (self.of.usable_addresses)(node);
+            usable.of(node).any(|one| !one.is_confirmed && is_led_to(one.ip))
+        });
+        match unknown {
+            None => Ok(()),
+            Some(node) => {
+                let node = node::name(&node);
+                Err(self.wait(&format!("the machine of node {node} may show whose a virtual server is"), SOON))
+            }
+        }
+    }
+
+    /// Nothing is created without the members that it is to have, if they are known in a moment.
+    ///
+    /// # Errors
+    /// [`Error::Pending`] while the machine of a Node is looked up.
+    pub(super) fn check_nodes_are_looked_up(&self, step: &Step<'_>, nodes: &[Arc<Node>]) -> Result<(), Error> {
+        if !step.is_creation() {
+            return Ok(());
+        }
+        match nodes.iter().find(|node| (self.of.usable_addresses)(node) == UsableAddresses::Pending) {
+            None => Ok(()),
+            Some(node) => {
+                let node = node::name(node);
+                Err(self.wait(&format!("the machine of node {node} is being looked up"), Duration::from_secs(1)))
+            }
+        }
     }
 
     pub(super) fn uid(&self) -> Option<&str> {

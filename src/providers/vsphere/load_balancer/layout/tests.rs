@@ -44,7 +44,11 @@ fn server(layout: &Layout) -> Value {
 }
 
 fn pool(layout: &Layout, is_snat_disabled: bool, monitor: Option<&str>) -> Value {
-    let member = |node: &str, address: &str| Member { node: node.to_owned(), address: address.parse().unwrap() };
+    let member = |node: &str, address: &str| Member {
+        node: node.to_owned(),
+        address: address.parse().unwrap(),
+        is_confirmed: true,
+    };
     let members = [member("n1", "10.0.0.1"), member("n2", "10.0.0.2")];
     let facts = PoolFacts { port: HTTP, address_pool: "p1", members: &members, monitor, is_snat_disabled };
     body(layout.pool(&OWNER, &facts))

@@ -29,7 +29,8 @@ fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> Wanted {
         let profile = if port.protocol == Protocol::Tcp { "/tcp" } else { "/udp" };
         WantedPort { port: *port, node_port: *node_port, profile: profile.to_owned() }
     };
-    let member = |last: &u8| Member { node: format!("n{last}"), address: IpAddr::from([10, 0, 0, *last]) };
+    let member =
+        |last: &u8| Member { node: format!("n{last}"), address: IpAddr::from([10, 0, 0, *last]), is_confirmed: true };
     Wanted {
         ports: ports.iter().map(port).collect(),
         members: nodes.iter().map(member).collect(),

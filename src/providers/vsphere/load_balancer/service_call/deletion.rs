@@ -46,7 +46,7 @@ impl ServiceCall<'_> {
         let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool: false };
         let mut steps = Steps::begin();
         for _ in 0..self.most_steps() {
-            let seen = self.observe();
+            let seen = self.observe_with_nodes()?;
             self.note_pools(&seen);
             let open = undecided(&seen, self.inventory().has_other_servers());
             if self.read_one(&open, self.lacks_address(&seen)).await? {

@@ -19,7 +19,7 @@ use crate::providers::vsphere::load_balancer::inventory::{Claimed, Creating, Nee
 use crate::providers::vsphere::load_balancer::layout::{Port, Protocol};
 use crate::providers::vsphere::load_balancer::objects::{Allocation, Objects, VirtualServer};
 use crate::providers::vsphere::load_balancer::plan::{self, Step, Wanted, WantedPort};
-use crate::providers::vsphere::load_balancer::{LATER, config_wrong, families, members, status, wanted};
+use crate::providers::vsphere::load_balancer::{LATER, config_wrong, families, status, wanted};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::routes::Adoption;
 
@@ -59,7 +59,7 @@ impl<'a> ServiceCall<'a> {
         self.inventory().is_needed(&self.key);
         let (mut progress, mut steps) = (Progress::default(), Steps::begin());
         for _ in 0..self.most_steps() {
-            let seen = self.observe();
+            let seen = self.observe_with_nodes()?;
             self.check_lb_service(&seen).map_err(|error| self.unless_outdated(error))?;
             if self.read_next(&seen).await? {
                 continue;
@@ -83,6 +83,7 @@ impl<'a> ServiceCall<'a> {
                 };
             };
             steps.check_time()?;
+            self.check_nodes_are_looked_up(&step, nodes)?;
             match self.advance(&asked, &seen, (target, &step), &mut progress).await {
                 Ok(()) => {}
                 Err(error @ (Error::NotLeader | Error::Pending { .. })) => return Err(error),
@@ -122,7 +123,7 @@ impl<'a> ServiceCall<'a> {
             self.remark_left(&self.inventory().left_in_effect(&self.key));
         }
         let which = target.balancer.second;
-        if is_creation(step) {
+        if step.is_creation() {
             self.check_gateway(seen, target, step)?;
             self.check_creation(asked, seen, target, progress).await?;
         }
@@ -257,7 +258,7 @@ impl<'a> ServiceCall<'a> {
     /// One reading may miss objects: of a Service that has an address nothing is created, and no address is released, before
     /// a second one has missed them, too.
     fn check_missed(&self, step: &Step<'_>) -> Result<(), Error> {
-        let may_exist = is_creation(step) && !self.ingress.is_empty();
+        let may_exist = step.is_creation() && !self.ingress.is_empty();
         let matters = may_exist || matches!(step, Step::Release(_));
         if matters { self.check_twice() } else { Ok(()) }
     }
@@ -533,7 +534,7 @@ impl<'a> ServiceCall<'a> {
         nodes: &[Arc<Node>],
     ) -> Result<Target, Error> {
         let family = target.balancer.family;
-        let members = members::of_nodes(nodes, family);
+        let members = self.of.members(nodes, family);
         target.wanted.ports = ports.to_vec();
         target.wanted.features = wanted::features_of(self.service, self.of.rules(), family)?;
         target.wanted.adopts_fully = self.of.adoption == Adoption::Full;
@@ -641,19 +642,6 @@ fn adopted_as_is(ignored: &[&str]) -> String {
         "the load balancer was made by another program: ports and Nodes are kept up to date, but these settings of the Service \
          are not applied: {}. To apply them to all such load balancers, set --nsx-adopt=full",
         ignored.join(", ")
-    )
-}
-
-fn is_creation(step: &Step<'_>) -> bool {
-    matches!(
-        step,
-        Step::CreateMonitor { .. }
-            | Step::CreatePool { .. }
-            | Step::CreateGroup { .. }
-            | Step::CreatePersistenceProfile { .. }
-            | Step::Allocate { .. }
-            | Step::CreateLbService
-            | Step::CreateServer { .. }
     )
 }
 

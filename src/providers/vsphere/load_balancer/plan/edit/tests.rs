@@ -25,7 +25,7 @@ fn edited(step: &Step<'_>, mut before: Value) -> Value {
         before[member] = value;
     }
     let mut object = Object(serde_json::from_value(before).unwrap());
-    let node = Member { node: "n".to_owned(), address: "10.0.0.1".parse().unwrap() };
+    let node = Member { node: "n".to_owned(), address: "10.0.0.1".parse().unwrap(), is_confirmed: true };
     step.edit(&mut object, &layout(), &[node]);
     let mut after = Value::Object(object.0);
     assert_eq!(after["other"], "kept");

@@ -93,11 +93,11 @@ impl Instances {
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
             return UsableAddresses::All;
         }
+        if provider_id.is_empty() && self.view(node).is_some_and(|view| view.is_in_none) {
+            return UsableAddresses::All;
+        }
         match self.find(node) {
             Presence::Exists(vm) if !vm.addresses.is_empty() => UsableAddresses::Only(BTreeSet::clone(&vm.addresses)),
-            Presence::Unknown(unknown) if provider_id.is_empty() && unknown.reason == reason::VMNotFound => {
-                UsableAddresses::All
-            }
             Presence::Unknown(unknown) if unknown.is_passing => UsableAddresses::Pending,
             _ => UsableAddresses::Unknown,
         }
@@ -303,6 +303,8 @@ impl InstanceEvents for Instances {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     #[test]
@@ -320,6 +322,47 @@ mod tests {
             let doubt = doubt(live, was_live, "vm-1");
             let told = doubt.map(|doubt| (doubt.reason, doubt.is_passing, doubt.retry_after));
             assert_eq!(told, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_addresses_of_the_status_count_alone_only_where_no_vcenter_can_say_more() {
+        const OWN: &str = "vsphere://4221c3a7-0000-1111-2222-333344445555";
+        let uuid: BiosUuid = OWN.trim_start_matches("vsphere://").parse().unwrap();
+        let known = BTreeSet::from(["10.0.0.1".parse().unwrap()]);
+        let vm = |addresses: &BTreeSet<IpAddr>| {
+            Presence::Exists(Arc::new(BoundVm {
+                vcenter: 0.into(),
+                location: Arc::default(),
+                uuid: Some(uuid.clone()),
+                addresses: Arc::new(addresses.clone()),
+                metadata: Presence::Exists(InstanceMetadata::default()),
+                power: Presence::Unknown(Unknown::new(reason::PowerStateUnknown, "")),
+                is_live: true,
+            }))
+        };
+        let not_found = || Presence::Unknown(Unknown::new(reason::VMNotFound, ""));
+        let pending = || Presence::Unknown(Unknown::passing(reason::LookupPending, ""));
+        for (case, provider_id, view, expected) in [
+            ("not looked at yet", "", None, UsableAddresses::Pending),
+            ("being looked up", OWN, Some((pending(), false)), UsableAddresses::Pending),
+            ("found", OWN, Some((vm(&known), false)), UsableAddresses::Only(known.clone())),
+            ("found, not initialised", "", Some((vm(&known), false)), UsableAddresses::Only(known.clone())),
+            ("no guest address", OWN, Some((vm(&BTreeSet::new()), false)), UsableAddresses::Unknown),
+            ("in no vCenter", "", Some((not_found(), true)), UsableAddresses::All),
+            ("in no vCenter by now", OWN, Some((not_found(), true)), UsableAddresses::Unknown),
+            ("a match that may not be taken", "", Some((not_found(), false)), UsableAddresses::Unknown),
+            ("of another provider", "aws:///a/i-1", None, UsableAddresses::All),
+        ] {
+            let board = Arc::new(Board::default());
+            if let Some((presence, is_in_none)) = view {
+                board.set("n", View { uid: "u".into(), presence, is_in_none, last_observation: None });
+            }
+            let instances = Instances::new(board, watch::channel(Arc::default()).1, false);
+            let mut node = Node::default();
+            (node.metadata.name, node.metadata.uid) = (Some("n".to_owned()), Some("u".to_owned()));
+            node.spec.get_or_insert_default().provider_id = Some(provider_id.to_owned());
+            assert_eq!(instances.usable_addresses(&node), expected, "{case}");
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct View {
     pub uid: Arc<str>,
     /// The node's machine.
     pub presence: Presence<Arc<BoundVm>>,
+    /// Every vCenter answered, and none has a machine for the node.
+    pub is_in_none: bool,
     /// Where the machine was seen last, if it was. It stays when the machine is not found any more.
     pub last_observation: Option<LastObservation>,
 }
@@ -108,7 +110,9 @@ impl Board {
                 return;
             }
             let new_notes = view.new_notes(known.map(Arc::as_ref));
-            let is_news = known.is_none_or(|known| known.uid != view.uid || known.presence != view.presence);
+            let is_news = known.is_none_or(|known| {
+                (&known.uid, &known.presence, known.is_in_none) != (&view.uid, &view.presence, view.is_in_none)
+            });
             views.insert(node.to_string(), Arc::new(view));
             if !is_news {
                 return;
@@ -147,7 +151,8 @@ mod tests {
     use crate::providers::vsphere::reason;
 
     fn view(reason: Reason) -> View {
-        View { uid: "u".into(), presence: Presence::Unknown(Unknown::new(reason, "")), last_observation: None }
+        let presence = Presence::Unknown(Unknown::new(reason, ""));
+        View { uid: "u".into(), presence, is_in_none: false, last_observation: None }
     }
 
     #[test]

@@ -116,6 +116,8 @@ pub enum Decision {
     SearchByName,
     /// There is no machine for this node that may be taken.
     Unresolved(Unknown),
+    /// Every vCenter answered, and none has a machine that matches, not even one that may not be taken.
+    InNone(Unknown),
 }
 
 struct Candidate<'a> {

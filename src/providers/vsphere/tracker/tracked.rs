@@ -305,6 +305,8 @@ pub(super) enum NextSearch {
     Now,
     /// After a pause; this is what is known until then.
     Later(Unknown),
+    /// The same of a node that no vCenter has a machine for.
+    LaterInNone(Unknown),
     /// An answer is under way.
     Waiting(Unknown),
 }

@@ -106,7 +106,7 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
     set_aside.extend(gone);
     let aside = if set_aside.is_empty() { String::new() } else { format!("; {}", listed(&set_aside)) };
     let places: Vec<String> = question.vcenters.iter().map(place).collect();
-    Decision::Unresolved(Unknown::new(
+    let unknown = Unknown::new(
         reason::VMNotFound,
         format!(
             "no virtual machine with {} in {}{aside}; check that the machine exists there, that the account may read \
@@ -114,7 +114,8 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
             looked_for(node, question.asked_by_name),
             listed(&places)
         ),
-    ))
+    );
+    if set_aside.is_empty() { Decision::InNone(unknown) } else { Decision::Unresolved(unknown) }
 }
 
 /// Some of these vCenters did not answer.

@@ -92,12 +92,21 @@ pub struct Unknown {
     pub is_passing: bool,
     /// The machine is another Node's, or may be: people have to hear of this on a Node that works, too.
     pub is_disputed: bool,
+    /// Where the instance was until it was seen to leave, to be put on record in place of an older place.
+    pub last_record: Option<String>,
 }
 
 impl Unknown {
     /// An answer that waits for an announced change.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), retry_after: None, is_passing: false, is_disputed: false }
+        Self {
+            reason,
+            message: message.into(),
+            retry_after: None,
+            is_passing: false,
+            is_disputed: false,
+            last_record: None,
+        }
     }
 
     /// An answer that is on its way.

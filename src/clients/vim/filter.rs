@@ -129,7 +129,7 @@ impl FilterSpec {
 
     /// The virtual machines of a view (a `ListView`) with [`VIRTUAL_MACHINE_PATHS`], and every
     /// ancestor of theirs, once: host, cluster, pools, vApps, folders, datacenter, each with `name` and `parent`; of
-    /// hosts also `runtime.connectionState`, of vApps also `parentFolder`.
+    /// hosts also `runtime.connectionState` and `runtime.inMaintenanceMode`, of vApps also `parentFolder`.
     pub fn for_view(view: &MoRef) -> Self {
         // A vApp has a pool or vApp as its parent, and, the outermost one, a folder besides. Both ways up stand beside
         // the members' own ways on, so that they are defined whatever a virtual machine lacks; from a virtual machine
@@ -150,7 +150,10 @@ impl FilterSpec {
         let properties = vec![
             // Servers unite the specs that fit an object; name and parent are repeated so as not to depend on it.
             PropertySpec::new("VirtualMachine", &VIRTUAL_MACHINE_PATHS),
-            PropertySpec::new("HostSystem", &["name", "parent", "runtime.connectionState"]),
+            PropertySpec::new(
+                "HostSystem",
+                &["name", "parent", "runtime.connectionState", "runtime.inMaintenanceMode"],
+            ),
             PropertySpec::new("VirtualApp", &["name", "parent", "parentFolder"]),
             PropertySpec::new("ManagedEntity", &["name", "parent"]),
         ];

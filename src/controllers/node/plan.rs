@@ -203,6 +203,8 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
         Presence::Absent(_) => changes.labels = labels::without_cloud(node),
         Presence::Unknown(unknown) => {
             changes.labels = labels::without_cloud(node);
+            let last = last_place(node, unknown).map(|record| (ANNOTATION_VM.to_owned(), record.clone()));
+            changes.annotations.extend(last);
             let held = Held::by(unknown, Next::Period);
             plan.outcome = Outcome::Held(match unknown.is_disputed {
                 true => Held { has_event: true, ..held },
@@ -291,13 +293,23 @@ pub fn has_moved(ours: &Ours) -> bool {
 }
 
 /// Whether an initialised node is to say anew at once which machine it is and where. That a Ready node's machine moved is
-/// no reason. Once nobody hears from the kubelet, the last place matters: it is part of the proof that the machine is
-/// gone.
+/// no reason, unless the place may go. Once nobody hears from the kubelet, the last place matters: it is part of the proof
+/// that the machine is gone.
 fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
     if metadata.record.is_empty() || node::provider_id(node).is_empty() || says(node, &metadata.record) {
         return false;
     }
-    node::annotation(node, ANNOTATION_VM).is_none() || !metadata.is_recorded || node::readiness(node) != Readiness::True
+    node::annotation(node, ANNOTATION_VM).is_none()
+        || !metadata.is_recorded
+        || metadata.place_may_go
+        || node::readiness(node) != Readiness::True
+}
+
+/// The last place of a machine that was seen to leave it. A place that the machine had before may outlast it, and would seem to
+/// prove that the machine is gone when it is its host that is.
+fn last_place<'u>(node: &Node, unknown: &'u Unknown) -> Option<&'u String> {
+    let is_recorded = node::annotation(node, ANNOTATION_VM).is_some() && !node::provider_id(node).is_empty();
+    unknown.last_record.as_ref().filter(|record| is_recorded && !says(node, record))
 }
 
 /// Why nothing that the cloud said is written: it may not be so any more, and whoever led before may have heard more than

@@ -274,14 +274,23 @@ impl InstancesV2 for Instances {
     }
 
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
-        self.find(node).and_then(|vm| {
+        let described = self.find(node).and_then(|vm| {
             let found = vm.metadata.clone();
             found.map(|metadata| InstanceMetadata {
                 record: vm.location.to_record(),
                 doubt: self.doubt(&vm),
                 ..metadata
             })
-        })
+        });
+        match described {
+            Presence::Unknown(unknown) => {
+                let view = self.view(node);
+                let last = view.as_ref().and_then(|view| view.last_observation.as_ref());
+                let last = last.filter(|last| last.is_watched_to_end).map(|last| last.location.to_record());
+                Presence::Unknown(Unknown { last_record: last, ..unknown })
+            }
+            other => other,
+        }
     }
 
     async fn confirm(&self) {

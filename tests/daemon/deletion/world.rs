@@ -192,6 +192,15 @@ impl World {
         record["host"].as_str().unwrap().to_owned()
     }
 
+    /// Waits until the record of this role's Node names this host.
+    pub async fn until_recorded(&self, role: Role, host: &str) {
+        eventually(&format!("{host} is recorded"), LIMIT, async || match self.recorded_host(role).await {
+            recorded if recorded == host => Ok(()),
+            recorded => Err(format!("{recorded}\n{}", self.tail())),
+        })
+        .await;
+    }
+
     pub async fn until_initialised(&self, number: usize) {
         let name = self.cluster.name(number);
         eventually(&format!("{name} is initialised"), LIMIT, async || {

@@ -1,11 +1,12 @@
 //! Where a machine was last known to be: what this process saw, what the Node records, and which of the two is newer.
 
+use ccm::cloud::{InstanceMetadata, Presence};
 use ccm::providers::vsphere::config::{self, Config};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Node;
-use support::{Machine, Model, Trouble};
+use support::{Machine, Model, Trouble, eventually};
 
-use super::{OTHER, Scene, one, with_record, without_record};
+use super::{OTHER, SOON, Scene, one, with_record, without_record};
 
 /// A host that no vCenter here knows.
 const GONE: &str = "host-9";
@@ -239,5 +240,54 @@ async fn after_a_restart_the_recorded_place_counts_and_what_left_with_its_host_i
     scene.fake().resume_listening().await;
     let message = scene.told(&node, "HostGone").await;
     assert!(message.contains("host-3"), "{message}");
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn the_place_of_a_machine_may_go_while_its_host_is_in_maintenance_mode_or_not_connected() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    let (fake, may_go) = (scene.fake(), |expected| move |found: &InstanceMetadata| found.place_may_go == expected);
+    scene.found_with(&node, may_go(false)).await;
+    fake.set_maintenance("host-2", true);
+    scene.found_with(&node, may_go(true)).await;
+    fake.set_maintenance("host-2", false);
+    scene.found_with(&node, may_go(false)).await;
+    fake.set_host_connection("host-2", "notResponding");
+    scene.found_with(&node, may_go(true)).await;
+    // A host that the account may not read says nothing.
+    fake.set_path_readable("HostSystem", "host-2", "runtime.connectionState", false);
+    scene.found_with(&node, may_go(false)).await;
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_that_was_seen_to_leave_is_recorded_where_it_was_last() {
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    let instances = scene.instances();
+    let last_record = async || match instances.instance_metadata(&node).await {
+        Presence::Unknown(unknown) => Ok(unknown.last_record),
+        other => Err(format!("{other:?}")),
+    };
+    scene.fake().migrate_vm("n", "host-3");
+    scene.found_with(&node, |metadata| metadata.record.contains("host-3")).await;
+    scene.fake().remove_host("host-3");
+    eventually("the last place is told", SOON, async || match last_record().await? {
+        Some(record) if record.contains("host-3") => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    scene.running.stop().await;
+
+    // What happens while nobody watches is not known.
+    let scene = Scene::start(vec![one()]).await;
+    let node = scene.initialised("n").await;
+    scene.lose_vcenter(&node).await;
+    scene.fake().remove_host("host-2");
+    scene.fake().resume_listening().await;
+    scene.unknown(&node, "VMNotFound").await;
+    let told = scene.instances().instance_metadata(&node).await;
+    assert!(matches!(&told, Presence::Unknown(unknown) if unknown.last_record.is_none()), "{told:?}");
     scene.running.stop().await;
 }

@@ -104,6 +104,7 @@ impl Mirror {
                 "name" => entity.name = text(change).map(decode_name).unwrap_or_default(),
                 "parent" => entity.parent = reference(change),
                 "runtime.connectionState" => entity.connection_state = text(change).map(String::from),
+                "runtime.inMaintenanceMode" => entity.is_in_maintenance = text(change) == Some("true"),
                 // A vApp that lies directly in another vApp has no folder; its pool is its parent.
                 "parentFolder" if entity.parent.is_none() => entity.parent = reference(change),
                 _ => {}

@@ -211,6 +211,8 @@ pub struct Entity {
     pub parent: Option<MoRef>,
     /// Of hosts: `runtime.connectionState`, as vCenter spells it.
     pub connection_state: Option<String>,
+    /// Of hosts: `runtime.inMaintenanceMode`.
+    pub is_in_maintenance: bool,
 }
 
 /// What is known of tags.
@@ -230,6 +232,15 @@ impl Snapshot {
         let is_host_connected = host.is_some_and(|host| host.connection_state.as_deref() == Some(CONNECTED));
         let is_proven = self.freshness == Freshness::Live && record.is_connected() && is_host_connected;
         record.power_state.filter(|_| is_proven)
+    }
+
+    /// Whether the host of this machine may be removed next: vCenter removes only hosts that are in maintenance mode or that it
+    /// does not hear from. A host that may not be read says nothing.
+    pub fn may_lose_host(&self, record: &VmRecord) -> bool {
+        let host = record.host.as_ref().and_then(|host| self.entities.get(host));
+        host.is_some_and(|host| {
+            host.is_in_maintenance || host.connection_state.as_deref().is_some_and(|state| state != CONNECTED)
+        })
     }
 
     /// Records the power states that are proven at this moment. A state that the previous snapshot, `before`, proves as

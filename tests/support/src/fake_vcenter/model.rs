@@ -144,7 +144,10 @@ impl Model {
             let host =
                 inventory.add("HostSystem", &format!("host-{number}"), &format!("host-{number}"), Some(&cluster));
             let connected = Val::Scalar("HostSystemConnectionState", "connected".to_owned());
-            inventory.change(&host).properties.insert("runtime.connectionState".to_owned(), connected);
+            let working = Val::Scalar("xsd:boolean", "false".to_owned());
+            let properties = &mut inventory.change(&host).properties;
+            properties.insert("runtime.connectionState".to_owned(), connected);
+            properties.insert("runtime.inMaintenanceMode".to_owned(), working);
         }
         Self {
             user: "ccm@vsphere.local".to_owned(),

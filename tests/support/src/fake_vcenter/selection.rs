@@ -62,7 +62,7 @@ const MACHINE_PATHS: [&str; 19] = [
 fn is_known(class: &str, path: &str) -> bool {
     match class {
         "VirtualMachine" => MACHINE_PATHS.contains(&path) || path.starts_with("config.extraConfig[\""),
-        "HostSystem" => ["name", "parent", "runtime.connectionState"].contains(&path),
+        "HostSystem" => ["name", "parent", "runtime.connectionState", "runtime.inMaintenanceMode"].contains(&path),
         "VirtualApp" => ["name", "parent", "parentFolder"].contains(&path),
         "SessionManager" => path == "currentSession",
         "Folder" => ["name", "parent", "childEntity"].contains(&path),

@@ -5,6 +5,7 @@
 //! | state | verb |
 //! |---|---|
 //! | its host does not answer vCenter | [`FakeVcenter::disconnect_host`] |
+//! | its host is in maintenance mode; the machine is off | [`FakeVcenter::set_maintenance`] |
 //! | its host was moved, the machine with it | [`FakeVcenter::move_host`] |
 //! | vCenter was restored from a backup that does not have it | [`FakeVcenter::restore_from_backup`] |
 //! | its host was taken out of the inventory, the machine with it | [`FakeVcenter::remove_host`] |
@@ -86,6 +87,15 @@ impl FakeVcenter {
         self.change(|world| {
             let host = world.inventory.named("HostSystem", host);
             set_host_connection(&mut world.inventory, &host, state);
+        });
+    }
+
+    /// A host has entered maintenance mode, or left it. vCenter lets it enter only when no machine runs on it.
+    pub fn set_maintenance(&self, host: &str, is_in_maintenance: bool) {
+        self.change(|world| {
+            let host = world.inventory.named("HostSystem", host);
+            let mode = Val::Scalar("xsd:boolean", is_in_maintenance.to_string());
+            world.inventory.change(&host).properties.insert("runtime.inMaintenanceMode".to_owned(), mode);
         });
     }
 

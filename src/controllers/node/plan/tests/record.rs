@@ -33,6 +33,18 @@ fn the_record_is_written_when_it_is_needed_and_not_at_every_move() {
         ("equal", node_with("", id, Some("vm-1 a"), no), machine("vm-1 a", true), Some("vm-1 a")),
         ("another machine", node_with("", id, Some("vm-1 a"), yes), machine("vm-2 a", false), Some("vm-2 a")),
         ("moved while Ready", node_with("", id, Some("vm-1 a"), yes), machine("vm-1 b", true), Some("vm-1 a")),
+        (
+            "moved while Ready, and the place may go",
+            node_with("", id, Some("vm-1 a"), yes),
+            InstanceMetadata { place_may_go: true, ..machine("vm-1 b", true) },
+            Some("vm-1 b"),
+        ),
+        (
+            "not moved, and the place may go",
+            node_with("", id, Some("vm-1 a"), yes),
+            InstanceMetadata { place_may_go: true, ..machine("vm-1 a", true) },
+            Some("vm-1 a"),
+        ),
         ("moved while not Ready", node_with("", id, Some("vm-1 a"), no), machine("vm-1 b", true), Some("vm-1 b")),
         (
             "moved, nobody heard from it",
@@ -109,5 +121,23 @@ fn a_machine_that_is_unknown_or_gone_leaves_the_record() {
     ] {
         let (plan, _) = run_on(node_with("", "fake://1", Some("vm-1 a"), None), instance, &Policy::default());
         assert_eq!(plan.actions, []);
+    }
+}
+
+#[test]
+fn the_record_follows_a_machine_to_the_place_that_it_was_seen_to_leave() {
+    let left = |record: &str| {
+        let unknown = Unknown::new(reason::CloudUnavailable, "left the inventory");
+        Presence::Unknown(Unknown { last_record: Some(record.into()), ..unknown })
+    };
+    for (case, recorded, id, last, expected) in [
+        ("elsewhere", Some("vm-1 a"), "fake://1", "vm-1 b", Some("vm-1 b")),
+        ("at the same place", Some("vm-1 a"), "fake://1", "vm-1 a", Some("vm-1 a")),
+        ("without a record", None, "fake://1", "vm-1 b", None),
+        ("without a provider ID", Some("vm-1 a"), "", "vm-1 b", Some("vm-1 a")),
+    ] {
+        let (plan, after) = run_on(node_with("", id, recorded, Some("True")), left(last), &Policy::default());
+        assert_eq!(node::annotation(&after, ANNOTATION_VM), expected, "{case}");
+        assert_eq!(plan.actions.len(), usize::from(recorded != expected), "{case}: {:?}", plan.actions);
     }
 }

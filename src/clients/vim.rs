@@ -84,6 +84,8 @@ struct Inner {
 /// What a connection learns. Never locked over an await.
 struct State {
     cookie: Option<SecretString>,
+    /// `UserSession.key` of the session that this client began.
+    session_key: Option<SecretString>,
     version: String,
     content: ServiceContent,
 }
@@ -96,8 +98,12 @@ impl Client {
 
     /// As [`Client::new`], with other time limits.
     pub fn with_timeouts(http: http::Client, timeouts: Timeouts) -> Self {
-        let state =
-            State { cookie: None, version: version::PREFERRED.to_owned(), content: ServiceContent::with_fixed_ids() };
+        let state = State {
+            cookie: None,
+            session_key: None,
+            version: version::PREFERRED.to_owned(),
+            content: ServiceContent::with_fixed_ids(),
+        };
         let prefix = format!("ccm-{:08x}", fastrand::u32(..));
         let inner = Inner { http, timeouts, prefix, calls: AtomicU64::new(0), state: Mutex::new(state) };
         Self { inner: Arc::new(inner) }

@@ -46,6 +46,11 @@ impl Error {
         self.has_kind(FaultKind::NotAuthenticated)
     }
 
+    /// The account may not do that.
+    pub fn is_no_permission(&self) -> bool {
+        self.has_kind(FaultKind::NoPermission)
+    }
+
     /// The credentials were rejected, or the password has expired. Never repeat this quickly: accounts get locked.
     pub fn is_invalid_login(&self) -> bool {
         self.has_kind(FaultKind::InvalidLogin) || self.has_kind(FaultKind::PasswordExpired)

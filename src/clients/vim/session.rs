@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::call::{Call, nothing, return_values};
+use super::call::{Call, nothing, return_value, return_values};
 use super::decode::{DecodeError, Decoder};
 use super::envelope::Body;
 use super::value::read_reference;
@@ -23,6 +23,10 @@ pub struct ServiceContent {
     pub search_index: MoRef,
     /// Logs in and out.
     pub session_manager: MoRef,
+    /// Knows who may do what; every vCenter tells it.
+    pub authorization_manager: Option<MoRef>,
+    /// The folder above all; every vCenter tells it.
+    pub root_folder: Option<MoRef>,
     /// Product and versions.
     pub about: AboutInfo,
 }
@@ -59,6 +63,8 @@ impl ServiceContent {
             view_manager: MoRef::new("ViewManager", "ViewManager"),
             search_index: MoRef::new("SearchIndex", "SearchIndex"),
             session_manager: MoRef::new("SessionManager", "SessionManager"),
+            authorization_manager: None,
+            root_folder: None,
             about: AboutInfo::default(),
         }
     }
@@ -142,16 +148,43 @@ impl Client {
         // The simulator answers InvalidLogin to a login that carries a live session's cookie, and nobody needs it.
         self.forget_session();
         let call = Call { method, timeout: self.inner.timeouts.login, repeatable: false };
-        let result = self.call(call, body, nothing).await;
-        if let Err(error) = &result {
-            if !matches!(error, Error::Fault { .. }) {
-                // What cannot be understood may have begun a session all the same. Best effort.
-                let _ = self.logout().await;
+        match self.call(call, body, read_session_key).await {
+            Ok(key) => {
+                self.state().session_key = key.map(SecretString::from);
+                Ok(())
             }
-            // Older servers hand out a cookie with a refusal; it is of no use.
-            self.forget_session();
+            Err(error) => {
+                if !matches!(error, Error::Fault { .. }) {
+                    // What cannot be understood may have begun a session all the same. Best effort.
+                    let _ = self.logout().await;
+                }
+                // Older servers hand out a cookie with a refusal; it is of no use.
+                self.forget_session();
+                Err(error)
+            }
         }
-        result
+    }
+
+    /// Whether the session holds this privilege on the root folder; none where the server does not say which session or folder
+    /// that is. Whether the privilege propagates to what is below, a server does not say.
+    ///
+    /// # Errors
+    /// The server does not answer, or not this session.
+    pub async fn has_privilege_on_root(&self, privilege: &str) -> Result<Option<bool>, Error> {
+        let ServiceContent { authorization_manager, root_folder, .. } = self.content();
+        let key = self.state().session_key.clone();
+        let (Some(manager), Some(root), Some(key)) = (authorization_manager, root_folder, key) else { return Ok(None) };
+        let mut body = Body::of(&manager);
+        body.reference("entity", &root);
+        body.text("sessionId", key.expose_secret());
+        body.text("privId", privilege);
+        let answer = |decoder: &mut Decoder<'_>| return_value(decoder, |decoder, _| decoder.text());
+        match self.read("HasPrivilegeOnEntity", body, answer).await {
+            Ok(answer) => Ok(answer.map(|text| matches!(text.trim(), "true" | "1"))),
+            // It may not even see the folder.
+            Err(error) if error.is_no_permission() => Ok(Some(false)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends the session and all that hangs on it: collectors, filters, views, waits. Takes at most 3 s. The cookie is
@@ -175,7 +208,8 @@ impl Client {
 
     /// Drops the cookie without telling the server.
     pub fn forget_session(&self) {
-        self.state().cookie = None;
+        let mut state = self.state();
+        (state.cookie, state.session_key) = (None, None);
     }
 
     /// Whether the server still knows the session. Reads `currentSession`, which needs no privilege at all, unlike
@@ -220,11 +254,28 @@ pub(super) fn read_content(decoder: &mut Decoder<'_>) -> Result<ServiceContent, 
             "viewManager" => content.view_manager = read_reference(decoder, &part)?,
             "searchIndex" => content.search_index = read_reference(decoder, &part)?,
             "sessionManager" => content.session_manager = read_reference(decoder, &part)?,
+            "authorizationManager" => content.authorization_manager = Some(read_reference(decoder, &part)?),
+            "rootFolder" => content.root_folder = Some(read_reference(decoder, &part)?),
             "about" => content.about = read_about(decoder)?,
             _ => decoder.skip()?,
         }
     }
     Ok(content)
+}
+
+/// `UserSession.key` of a login.
+fn read_session_key(decoder: &mut Decoder<'_>) -> Result<Option<String>, DecodeError> {
+    let keys = return_values(decoder, |decoder, _| {
+        let mut key = None;
+        while let Some(part) = decoder.next_child()? {
+            match part.name {
+                "key" => key = Some(decoder.text()?).filter(|key| !key.is_empty()),
+                _ => decoder.skip()?,
+            }
+        }
+        Ok(key)
+    })?;
+    Ok(keys.into_iter().flatten().next())
 }
 
 fn read_about(decoder: &mut Decoder<'_>) -> Result<AboutInfo, DecodeError> {

@@ -7,6 +7,8 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Taint;
 use support::{Fault, Machine, Model, Trouble};
 
+use crate::inventory::Log;
+
 use super::{OTHER, SWAPPED, Scene, UUID, address, machine, one, with_provider_id, with_record, without_record};
 use crate::world::node;
 
@@ -298,5 +300,26 @@ async fn w33_no_answer_half_an_answer_and_a_wrong_answer_are_never_absence() {
             scene.told(&node, "absent").await;
         }
     }
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn an_account_that_may_not_read_the_root_folder_is_told_once() {
+    Log::keep();
+    let told = || Log::text().matches("the account may not read the root folder").count();
+    let mut scene = Scene::start(vec![one()]).await;
+    let asked = |scene: &Scene| scene.fake().counts().of("HasPrivilegeOnEntity");
+    let node = scene.initialised("n").await;
+    assert_eq!((asked(&scene), told()), (1, 0));
+    scene.fake().set_readable("Folder", "Datacenters", false);
+    scene.restart(&node).await;
+    scene.told(&node, "exists").await;
+    assert_eq!((asked(&scene), told()), (2, 1));
+    // Another connection asks no more.
+    scene.fake().stop_listening().await;
+    scene.told(&node, "VCenterUnavailable").await;
+    scene.fake().resume_listening().await;
+    scene.told(&node, "exists").await;
+    assert_eq!((asked(&scene), told()), (2, 1));
     scene.running.stop().await;
 }

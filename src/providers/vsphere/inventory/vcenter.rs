@@ -6,13 +6,15 @@ pub mod reads;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::{debug, error, info, warn};
 
+use self::reads::READ_PRIVILEGE;
 use super::fence::Fence;
 use super::publisher::Publisher;
 use super::session::{Failure, Link, Pause, Rotation, Session, Use};
@@ -30,6 +32,8 @@ use crate::providers::vsphere::retry::PASSING;
 const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
 /// How long it may take until a snapshot is applied to all nodes.
 const APPLY_LIMIT: Duration = Duration::from_secs(2);
+/// How long vCenter may take to say what the account may read.
+const RIGHTS_LIMIT: Duration = Duration::from_secs(5);
 
 /// One vCenter. Shared by its actor ([`Vcenter::run`]) and by those who search and read.
 pub struct Vcenter {
@@ -38,6 +42,8 @@ pub struct Vcenter {
     publisher: Publisher,
     tag_retry: TagRetry,
     fence: Fence,
+    /// Whether the account was asked for what it may read.
+    has_asked_rights: AtomicBool,
 }
 
 impl Vcenter {
@@ -49,6 +55,7 @@ impl Vcenter {
             publisher: Publisher::default(),
             tag_retry: TagRetry::default(),
             fence: Fence::default(),
+            has_asked_rights: AtomicBool::new(false),
         })
     }
 
@@ -244,7 +251,29 @@ impl Vcenter {
         self.session.open().await?;
         let prepared = self.session.persist(|| self.prepare(self.session.soap())).await;
         clear_leftovers(&self.session.soap(), self.server()).await;
+        self.tell_rights().await;
         prepared.map(Prepared::begin)
+    }
+
+    /// Says once whether the account may miss machines. Nothing depends on the answer, so that a vCenter without one is left
+    /// alone.
+    async fn tell_rights(&self) {
+        if self.has_asked_rights.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (vcenter, soap) = (self.server(), self.session.soap());
+        match timeout(RIGHTS_LIMIT, soap.has_privilege_on_root(READ_PRIVILEGE)).await {
+            Ok(Ok(Some(false))) => info!(
+                vcenter,
+                "the account may not read the root folder, so that it may not see every folder. A VM that is unregistered and \
+                 registered again in a folder that the account cannot see looks like one that was destroyed, and its Node is \
+                 deleted once it is Ready=Unknown. Keep the VMs of Nodes where the account can read, or grant it the role \
+                 Read-only at the root folder with propagation"
+            ),
+            Ok(Ok(Some(true) | None)) => {}
+            Err(_) => debug!(vcenter, "what the account may read is not known: no answer in time"),
+            Ok(Err(error)) => debug!(vcenter, "what the account may read is not known: {}", chain(&error)),
+        }
     }
 
     fn prepare(&self, soap: Use<vim::Client>) -> impl Future<Output = Result<Prepared<'_>, Failure>> {

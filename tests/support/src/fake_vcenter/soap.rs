@@ -97,6 +97,15 @@ impl World {
                 members.extend(added);
                 Ok(all_returned(&unresolved))
             }
+            "HasPrivilegeOnEntity" => {
+                // A session that does not exist holds nothing; an account that may not even view the object gets a fault.
+                let is_own = call.text_of("sessionId") == session.key;
+                let entity = call.child("entity").map(Element::reference).unwrap_or_default();
+                let object = inventory.objects.get(&entity).ok_or_else(|| unknown(&entity))?;
+                let granted =
+                    call.all("privId").map(|_| format!("<returnval>{}</returnval>", is_own && object.is_readable));
+                Ok(granted.collect::<String>().into())
+            }
             "DestroyView" => session.views.remove(&this).map(|_| Done::default()).ok_or_else(|| unknown(&this)),
             _ => collect(session, call, &this, id, inventory),
         }
@@ -209,6 +218,7 @@ impl World {
             manager("viewManager", "ViewManager", "ViewManager"),
             format!("<about xsi:type=\"AboutInfo\">{about}</about>"),
             manager("setting", "OptionManager", "VpxSettings"),
+            manager("authorizationManager", "AuthorizationManager", "AuthorizationManager"),
             manager("sessionManager", "SessionManager", "SessionManager"),
             manager("eventManager", "EventManager", "EventManager"),
             manager("searchIndex", "SearchIndex", "SearchIndex"),

@@ -19,7 +19,7 @@ use crate::providers::vsphere::provider_id::BiosUuid;
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// What a read needs, where vCenter does not say.
-const READ_PRIVILEGE: &str = "System.Read";
+pub(super) const READ_PRIVILEGE: &str = "System.Read";
 
 /// The paths that say which machine an id names. Two carry the same UUID.
 const IDENTITY_PATHS: [&str; 3] = ["name", "config.uuid", "summary.config.uuid"];

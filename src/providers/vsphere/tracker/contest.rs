@@ -29,7 +29,10 @@ impl Grounds {
 /// Why the machine is the node `other`'s and not `node`'s; none if it is not. Of two nodes exactly one has it.
 pub fn grounds_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Option<Grounds> {
     let decide = |own: u8, its: u8, grounds: Grounds| (own != its).then(|| (its > own).then_some(grounds));
-    let is_called = |node: &NodeFacts| u8::from(node.is_called(&vm.host_name));
+    // The whole name says more than its first label, which nodes of other domains may have, too.
+    let is_called = |node: &NodeFacts| {
+        u8::from(node.is_called(&vm.host_name)) + u8::from(node.name.eq_ignore_ascii_case(&vm.host_name))
+    };
     let by_age = || (age(other) < age(node)).then_some(Grounds::Older);
     decide(is_called(node), is_called(other), Grounds::HostName)
         .or_else(|| decide(standing(node), standing(other), Grounds::Initialized))
@@ -68,6 +71,8 @@ mod tests {
         for (host_name, winner, loser, grounds) in [
             ("a", node("a", 9), initialised(node("b", 1)), Grounds::HostName),
             ("a.example.com", node("a", 9), initialised(node("b", 1)), Grounds::HostName),
+            ("a", node("a", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
+            ("A.example.com", node("a.example.com", 9), node("a", 1), Grounds::HostName),
             ("", initialised(node("a", 9)), node("b", 1), Grounds::Initialized),
             ("c", initialised(node("a", 9)), node("b", 1), Grounds::Initialized),
             ("c", node("a", 9), adoptable(node("b", 1)), Grounds::Initialized),

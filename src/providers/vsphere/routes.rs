@@ -419,8 +419,11 @@ impl crate::cloud::Routes for Routes {
             };
             match self.judge(cluster_name, uid.as_deref(), object, &listed) {
                 Ownership::Foreign => {}
-                // Its next hop may show whose it is as soon as its machine is known.
-                Ownership::Held if self.is_unknown(&listed.node) => {}
+                // Its next hop may show whose it is as soon as its machine is known. Until then no other one is made beside it; a
+                // change of it asks whose it is.
+                Ownership::Held if self.is_unknown(&listed.node) => {
+                    routes.push(self.shown(&listed.node, &listed, object, cluster_name));
+                }
                 Ownership::Held => drop(held.insert(listed.id)),
                 Ownership::Ours => {
                     let Some(target) = self.target(cluster_name, object, &listed) else {

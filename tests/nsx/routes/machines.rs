@@ -71,12 +71,24 @@ async fn a_route_is_not_a_clusters_by_an_address_that_its_node_has_not() {
     world.cluster.put(node("node1", UID_1, &[NETWORK], &forged));
     let theirs = world.path("0000_100.96.0.0_24");
     world.fake.put_by_hand("other", &theirs, of_go("node1", NETWORK, "172.50.0.99"));
-    for usable in [only(&["172.50.0.13"]), UsableAddresses::Unknown] {
-        world.cluster.set_usable("node1", usable.clone());
-        assert_eq!(world.list().await.len(), 0, "{usable:?}");
-        let held = ccm::cloud::Routes::held_routes(&world.routes);
-        assert_eq!(held, usize::from(usable != UsableAddresses::Unknown), "nothing is reported before it is known");
+    let held = |world: &World| ccm::cloud::Routes::held_routes(&world.routes);
+    world.cluster.set_usable("node1", only(&["172.50.0.13"]));
+    assert_eq!((world.list().await.len(), held(&world)), (0, 1));
+    // Before it is known, nothing is reported, and no second route is made.
+    for usable in [UsableAddresses::Unknown, UsableAddresses::Pending] {
+        world.cluster.set_usable("node1", usable);
+        assert_eq!((world.list().await.len(), held(&world)), (1, 0));
+        let seen = world.fake.history().len();
+        let outcomes = world.work(world.plan().await).await;
+        assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()), "the Node keeps its condition");
+        assert!(world.history(seen).is_empty());
     }
+    // Nor is it deleted, as it may be another cluster's.
+    world.cluster.put(node("node1", UID_1, &[], &forged));
+    let seen = world.fake.history().len();
+    world.work(world.plan().await).await;
+    assert!(world.history(seen).is_empty());
+    world.cluster.put(node("node1", UID_1, &[NETWORK], &forged));
     world.cluster.set_usable("node1", only(&["172.50.0.13", "172.50.0.99"]));
     assert_eq!(world.list().await.len(), 1);
     assert_eq!(world.object("0000_100.96.0.0_24")["tags"][0]["tag"], json!(NAME));

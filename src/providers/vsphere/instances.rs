@@ -284,10 +284,9 @@ impl InstancesV2 for Instances {
         });
         match described {
             Presence::Unknown(unknown) => {
-                let view = self.view(node);
-                let last = view.as_ref().and_then(|view| view.last_observation.as_ref());
-                let last = last.filter(|last| last.is_watched_to_end).map(|last| last.location.to_record());
-                Presence::Unknown(Unknown { last_record: last, ..unknown })
+                let last = self.view(node).and_then(|view| view.last_observation.clone());
+                let last = last.filter(|last| last.is_watched_to_end);
+                Presence::Unknown(Unknown { last_record: last.map(|last| last.location.to_record()), ..unknown })
             }
             other => other,
         }

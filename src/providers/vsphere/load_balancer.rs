@@ -19,6 +19,7 @@ pub mod families;
 mod inventory;
 pub mod layout;
 pub mod members;
+mod node_addresses;
 mod node_update;
 pub mod objects;
 pub mod orphans;
@@ -42,7 +43,7 @@ use self::cleanup::Cleanup;
 use self::contents::Selection;
 use self::inventory::Inventory;
 use self::layout::{Layout, Protocol};
-use self::members::Member;
+use self::node_addresses::NodeAddresses;
 use self::orphans::Policy;
 use self::service_call::ServiceCall;
 use super::UsableAddressesOf;
@@ -81,7 +82,7 @@ pub struct LoadBalancers {
     requested_addresses: RequestedAddresses,
     cleanup: Cleanup,
     nodes: Arc<dyn ClusterReads>,
-    usable_addresses: UsableAddressesOf,
+    node_addresses: NodeAddresses,
     uid: ClusterUid,
 }
 
@@ -141,7 +142,7 @@ impl LoadBalancers {
             requested_addresses,
             cleanup,
             nodes,
-            usable_addresses: Arc::new(|_| UsableAddresses::All),
+            node_addresses: NodeAddresses::new(Arc::new(|_| UsableAddresses::All)),
             uid,
         }
     }
@@ -156,13 +157,8 @@ impl LoadBalancers {
     /// Lets only those addresses of Nodes count.
     #[must_use]
     pub fn with_usable_addresses(mut self, usable_addresses: UsableAddressesOf) -> Self {
-        self.usable_addresses = usable_addresses;
+        self.node_addresses = NodeAddresses::new(usable_addresses);
         self
-    }
-
-    /// The members of pools of this family.
-    fn members(&self, nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
-        members::of_nodes(nodes, family, |node| (self.usable_addresses)(node))
     }
 
     /// Reads what there is whenever a sync asks for it, and now and then. Ends with `stop`.
@@ -344,12 +340,12 @@ impl LoadBalancerFleet for LoadBalancers {
             return Some(NO_NODES.to_owned());
         }
         let mut families = self.inventory.families(&service_call::key_of(service)).into_iter();
-        let family = families.find(|family| self.members(nodes, *family).is_empty())?;
+        let family = families.find(|family| self.node_addresses.members(nodes, *family).is_empty())?;
         Some(format!("{NO_NODES}: none has an internal {} address", family.as_str()))
     }
 
     fn usable_addresses(&self, node: &Node) -> UsableAddresses {
-        (self.usable_addresses)(node)
+        self.node_addresses.of(node)
     }
 
     fn needs_address_before_deletion(&self) -> bool {

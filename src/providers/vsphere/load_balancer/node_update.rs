@@ -36,8 +36,10 @@ pub(super) async fn update(
         Ok(uid) => of.layout(uid),
         Err(error) => return services.iter().map(|_| Err(repeated(&error))).collect(),
     };
-    let wanted =
-        Wanted { of_ipv4: of.members(nodes, IpFamily::V4).into(), of_ipv6: of.members(nodes, IpFamily::V6).into() };
+    let wanted = {
+        let members = |family| of.node_addresses.members(nodes, family).into();
+        Wanted { of_ipv4: members(IpFamily::V4), of_ipv6: members(IpFamily::V6) }
+    };
     let (mut results, mut updates, mut positions) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for (position, service) in services.iter().enumerate() {
         let call = ServiceCall::new(of, permit, service, layout.clone());

@@ -22,7 +22,7 @@ use super::backend::{Change, Parts, Request};
 use super::contents::{Selection, Unusable};
 use super::families::Balancer;
 use super::inventory::{Busy, Inventory, Need};
-use super::layout::{Kind, Layout, Owner, Port};
+use super::layout::{Kind, Layout, Owner, Port, is_name_based};
 use super::objects::{Allocation, LbService, Objects, VirtualServer};
 use super::ownership::{Facts, Judged, judge};
 use super::plan::{self, Known, Step, Wanted};
@@ -196,7 +196,7 @@ fn nodes_of(of: &LoadBalancers, ingress: &[IpAddr]) -> BTreeSet<IpAddr> {
         return BTreeSet::new();
     }
     let addresses = |node: &Node| -> Vec<IpAddr> {
-        let usable = (of.usable_addresses)(node);
+        let usable = of.node_addresses.of(node);
         usable.of(node).filter(|one| one.is_confirmed).map(|one| one.ip).collect()
     };
     of.nodes.nodes().flat_map(|node| addresses(&node)).collect()
@@ -327,16 +327,25 @@ impl<'a> ServiceCall<'a> {
     /// # Errors
     /// [`Error::Pending`], until they are.
     fn check_nodes_are_known(&self, seen: &Seen) -> Result<(), Error> {
-        let Judged { held, .. } = &seen.judged;
-        if !self.ingress.is_empty() || held.servers.is_empty() {
+        if !self.ingress.is_empty() || self.uid().is_none() {
             return Ok(());
         }
-        let is_led_to = |address: IpAddr| held.pools.iter().any(|pool| pool.members.contains(&address));
-        let mut nodes = self.of.nodes.nodes();
-        let unknown = nodes.find(|node| {
-            let usable = (self.of.usable_addresses)(node);
-            usable.of(node).any(|one| !one.is_confirmed && is_led_to(one.ip))
-        });
+        let Judged { held, .. } = &seen.judged;
+        let nodes = &self.of.nodes;
+        let unconfirmed = |node: &Node| -> Vec<IpAddr> {
+            let usable = self.of.node_addresses.of(node);
+            usable.of(node).filter(|one| !one.is_confirmed).map(|one| one.ip).collect()
+        };
+        let mut possible: BTreeSet<IpAddr> = nodes.nodes().flat_map(|node| unconfirmed(&node)).collect();
+        possible.extend(&self.nodes);
+        // See the test of ownership: a name-based id shows the Service, and all members have to be Nodes'.
+        let servers = held.servers.iter().filter(|server| !is_name_based(&server.marks.id));
+        let pools: Vec<_> = servers
+            .filter_map(|server| held.pools.iter().find(|pool| pool.marks.path == server.pool))
+            .filter(|pool| pool.members.is_subset(&possible) && !pool.members.is_subset(&self.nodes))
+            .collect();
+        let is_open = |address: &IpAddr| pools.iter().any(|pool| pool.members.contains(address));
+        let unknown = nodes.nodes().find(|node| !pools.is_empty() && unconfirmed(node).iter().any(is_open));
         match unknown {
             None => Ok(()),
             Some(node) => {
@@ -349,12 +358,13 @@ impl<'a> ServiceCall<'a> {
     /// Nothing is created without the members that it is to have, if they are known in a moment.
     ///
     /// # Errors
-    /// [`Error::Pending`] while the machine of a Node is looked up.
+    /// [`Error::Pending`] while the machine of a Node is looked up, for some seconds.
     pub(super) fn check_nodes_are_looked_up(&self, step: &Step<'_>, nodes: &[Arc<Node>]) -> Result<(), Error> {
         if !step.is_creation() {
             return Ok(());
         }
-        match nodes.iter().find(|node| (self.of.usable_addresses)(node) == UsableAddresses::Pending) {
+        let is_pending = |node: &&Arc<Node>| self.of.node_addresses.of(node) == UsableAddresses::Pending;
+        match nodes.iter().find(is_pending).filter(|_| self.of.node_addresses.may_wait()) {
             None => Ok(()),
             Some(node) => {
                 let node = node::name(node);
@@ -442,7 +452,7 @@ impl<'a> ServiceCall<'a> {
 
     /// One of the load balancers, as it is to be deleted.
     pub(super) fn deletion(&self, seen: &Seen, balancer: Balancer) -> Target {
-        let features = wanted::features_of(self.service, wanted::Rules::default(), balancer.family).unwrap_or_default();
+        let features = wanted::features_of(self.service, self.of.rules(), balancer.family).unwrap_or_default();
         let wanted = Wanted {
             ports: Vec::new(),
             members: Vec::new(),

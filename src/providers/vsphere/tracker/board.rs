@@ -111,7 +111,7 @@ impl Board {
             }
             let new_notes = view.new_notes(known.map(Arc::as_ref));
             let is_news = known.is_none_or(|known| {
-                (&known.uid, &known.presence, known.is_in_none) != (&view.uid, &view.presence, view.is_in_none)
+                known.uid != view.uid || known.presence != view.presence || known.is_in_none != view.is_in_none
             });
             views.insert(node.to_string(), Arc::new(view));
             if !is_news {

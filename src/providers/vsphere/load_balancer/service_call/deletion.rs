@@ -1,5 +1,6 @@
 //! Deletes the load balancer of a Service. Needs neither the class nor the pool of the configuration.
 
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::pools::check_absence;
@@ -41,7 +42,7 @@ fn is_optional(target: &Target, step: &Step<'_>) -> bool {
 
 impl ServiceCall<'_> {
     pub(in crate::providers::vsphere::load_balancer) async fn delete(mut self) -> Result<(), Error> {
-        self.inventory().begin_deletion(&self.key);
+        let began = self.inventory().begin_deletion(&self.key);
         self.check(Need::Any)?;
         let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool: false };
         let mut steps = Steps::begin();
@@ -69,9 +70,8 @@ impl ServiceCall<'_> {
             }
             let Some((target, step)) = next else { return self.end(&seen).await };
             steps.check_time()?;
-            // One reading may miss the virtual server that has the address.
-            if matches!(step, Step::Release(_)) && !self.inventory().was_complete(&self.key) {
-                self.check(Need::Second)?;
+            if matches!(step, Step::Release(_)) {
+                self.check_address_is_free(began)?;
             }
             if let Err(error) = self.perform(target, &step).await {
                 if let Step::Read { path, .. } = &step
@@ -99,6 +99,16 @@ impl ServiceCall<'_> {
             }
         }
         Err(self.endless(&steps))
+    }
+
+    /// Whether it is known since the deletion `began` which virtual servers have the address, also those of other owners.
+    fn check_address_is_free(&self, began: Instant) -> Result<(), Error> {
+        // One reading may miss the virtual server that has the address.
+        if !self.inventory().was_complete(&self.key) {
+            self.check(Need::Second)?;
+        }
+        // What is left of a vanished Service is deleted right after a reading.
+        if self.uid().is_some() { self.check(Need::After(began)) } else { Ok(()) }
     }
 
     /// An allocation that NSX refuses an address: no virtual server has it, whoever made that.

@@ -534,7 +534,7 @@ impl<'a> ServiceCall<'a> {
         nodes: &[Arc<Node>],
     ) -> Result<Target, Error> {
         let family = target.balancer.family;
-        let members = self.of.members(nodes, family);
+        let members = self.of.node_addresses.members(nodes, family);
         target.wanted.ports = ports.to_vec();
         target.wanted.features = wanted::features_of(self.service, self.of.rules(), family)?;
         target.wanted.adopts_fully = self.of.adoption == Adoption::Full;

@@ -4,6 +4,7 @@ mod addresses;
 mod leader_election;
 mod lifecycle;
 mod load_balancers;
+mod machines;
 mod nsx_login;
 mod routes;
 mod tenants;
@@ -14,5 +15,9 @@ use crate::Mutant;
 /// All of them.
 pub fn all() -> Vec<Mutant> {
     let of_nsx = [nsx_login::all(), routes::all(), addresses::all(), load_balancers::all(), tenants::all()];
-    [lifecycle::all(), vsphere::all(), leader_election::all()].into_iter().chain(of_nsx).flatten().collect()
+    [lifecycle::all(), vsphere::all(), machines::all(), leader_election::all()]
+        .into_iter()
+        .chain(of_nsx)
+        .flatten()
+        .collect()
 }

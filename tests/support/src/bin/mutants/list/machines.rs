@@ -1,0 +1,160 @@
+//! Whose a machine is, which addresses of a Node are on its machine, and where it was last.
+
+use crate::{Mutant, Tests};
+
+const MEMBERS: &str = "src/providers/vsphere/load_balancer/members.rs";
+const NODE_ADDRESSES: &str = "src/providers/vsphere/load_balancer/node_addresses.rs";
+const SERVICE_CALL: &str = "src/providers/vsphere/load_balancer/service_call.rs";
+const DELETION: &str = "src/providers/vsphere/load_balancer/service_call/deletion.rs";
+const QUARANTINE: &str = "src/providers/vsphere/load_balancer/inventory/quarantine.rs";
+const RECORDS: &str = "src/controllers/service/records.rs";
+const ROUTES: &str = "src/providers/vsphere/routes.rs";
+const CONTEST: &str = "src/providers/vsphere/tracker/contest.rs";
+const EVALUATE: &str = "src/providers/vsphere/tracker/evaluate.rs";
+const INSTANCES: &str = "src/providers/vsphere/instances.rs";
+const SNAPSHOT: &str = "src/providers/vsphere/inventory/snapshot.rs";
+const VCENTER: &str = "src/providers/vsphere/inventory/vcenter.rs";
+const NODE_PLAN: &str = "src/controllers/node/plan.rs";
+
+/// Load balancers on NSX, without a server.
+const UNIT: Tests = &[&["--lib", "--", "load_balancer::"]];
+/// The same, on a fake NSX.
+const BALANCERS: Tests = &[&["--test", "nsx", "--", "load_balancers::safety", "load_balancers::orphans"]];
+/// Routes on a fake NSX.
+const ON_NSX: Tests = &[&["--test", "nsx", "--", "routes::machines"]];
+/// The whole program on a real API server.
+const ADOPTED: Tests = &[&["--test", "daemon", "--", "load_balancers::adopted"]];
+/// The look-up without a server.
+const LOOK_UP: Tests = &[&["--lib", "--", "contest", "instances::"]];
+/// The same, on a fake vCenter.
+const CLAIMS: Tests = &[&["--test", "vcenter", "--", "outcomes::claims"]];
+const LAST_PLACE: Tests = &[&["--test", "vcenter", "--", "outcomes::last_place"]];
+const RIGHTS: Tests = &[&["--test", "vcenter", "--", "outcomes::absence::an_account"]];
+/// The decisions of the node controller.
+const PLAN: Tests = &[&["--lib", "--", "controllers::node::plan"]];
+
+pub fn all() -> Vec<Mutant> {
+    let mut all = of_load_balancers();
+    all.extend(of_the_look_up());
+    all.extend(of_the_last_place());
+    all
+}
+
+fn of_load_balancers() -> Vec<Mutant> {
+    vec![
+        Mutant::new(
+            "machines-member-without-machine",
+            MEMBERS,
+            ("wanted.iter().filter(|member| member.is_confirmed).map(", "wanted.iter().map("),
+            UNIT,
+        ),
+        Mutant::new(
+            "machines-member-of-a-node-that-is-gone",
+            NODE_ADDRESSES,
+            ("member.is_confirmed || !is_of_another(member)", "member.is_confirmed || !is_of_another(member) || true"),
+            UNIT,
+        ),
+        Mutant::new(
+            "machines-creation-waits-without-end",
+            SERVICE_CALL,
+            (
+                ".filter(|_| self.of.node_addresses.may_wait())",
+                ".filter(|_| self.of.node_addresses.may_wait() || true)",
+            ),
+            BALANCERS,
+        ),
+        Mutant::new(
+            "machines-owner-by-what-is-not-known",
+            SERVICE_CALL,
+            ("        self.check_nodes_are_known(&seen)?;\n", ""),
+            BALANCERS,
+        ),
+        Mutant::new(
+            "machines-release-after-an-old-listing",
+            DELETION,
+            ("if self.uid().is_some() { self.check(Need::After(began)) } else { Ok(()) }", "Ok(drop(began))"),
+            BALANCERS,
+        ),
+        Mutant::new(
+            "machines-released-address-for-all",
+            QUARANTINE,
+            ("**namespace != *namespace_of(service)", "false"),
+            UNIT,
+        ),
+        Mutant::new(
+            "machines-event-without-a-change",
+            RECORDS,
+            ("set.leads_elsewhere(before),", "set != before,"),
+            ADOPTED,
+        ),
+        Mutant::new(
+            "machines-route-to-any-address",
+            ROUTES,
+            ("usable.of(node).filter(|one| one.is_confirmed).map(", "usable.of(node).map("),
+            ON_NSX,
+        ),
+        Mutant::new(
+            "machines-second-route-before-it-is-known",
+            ROUTES,
+            ("routes.push(self.shown(&listed.node, &listed, object, cluster_name));", ""),
+            ON_NSX,
+        ),
+    ]
+}
+
+fn of_the_look_up() -> Vec<Mutant> {
+    vec![
+        Mutant::new(
+            "machines-first-label-is-the-name",
+            CONTEST,
+            (" + u8::from(node.name.eq_ignore_ascii_case(&vm.host_name))", ""),
+            LOOK_UP,
+        ),
+        Mutant::new("machines-age-before-standing", CONTEST, ("_ if node.is_initialized => 2,", ""), LOOK_UP),
+        Mutant::new(
+            "machines-of-every-claimant",
+            EVALUATE,
+            ("match self.held_by_another(tracked) {", "match self.held_by_another(tracked).filter(|_| false) {"),
+            CLAIMS,
+        ),
+        Mutant::new(
+            "machines-status-counts-where-nothing-is-known",
+            INSTANCES,
+            ("is_some_and(|view| view.is_in_none)", "is_some()"),
+            LOOK_UP,
+        ),
+    ]
+}
+
+fn of_the_last_place() -> Vec<Mutant> {
+    vec![
+        Mutant::new(
+            "machines-record-before-the-host-goes",
+            NODE_PLAN,
+            ("        || metadata.place_may_go\n", ""),
+            PLAN,
+        ),
+        Mutant::new(
+            "machines-record-of-what-left",
+            NODE_PLAN,
+            ("            changes.annotations.extend(last);\n", "            drop(last);\n"),
+            PLAN,
+        ),
+        Mutant::new("machines-maintenance-mode", SNAPSHOT, ("host.is_in_maintenance || ", ""), LAST_PLACE),
+        Mutant::new(
+            "machines-left-unwatched",
+            INSTANCES,
+            ("last.filter(|last| last.is_watched_to_end)", "last.filter(|_| true)"),
+            LAST_PLACE,
+        ),
+        Mutant::new(
+            "machines-rights-with-each-connection",
+            VCENTER,
+            (
+                "self.has_asked_rights.swap(true, Ordering::Relaxed)",
+                "self.has_asked_rights.swap(false, Ordering::Relaxed)",
+            ),
+            RIGHTS,
+        ),
+    ]
+}

@@ -112,7 +112,24 @@ fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::Service;
+    use kube::core::Status;
     use serde_json::json;
+
+    #[test]
+    fn a_write_that_is_not_taken_has_the_reason_that_the_pages_name() {
+        let refused = |code: u16, reason: &str| {
+            let status = Status { code, reason: reason.to_owned(), ..Status::default() };
+            CallError::Refused("update node n".to_owned(), Box::new(status))
+        };
+        for (error, expected) in [
+            (refused(409, "Conflict"), "WriteConflict"),
+            (refused(403, "Forbidden"), "WriteRefused"),
+            (refused(422, "Invalid"), "WriteRefused"),
+            (CallError::TimedOut("update node n".to_owned(), CALL_LIMIT), "APIServerUnavailable"),
+        ] {
+            assert_eq!(reason_of(&error).as_str(), expected, "{error}");
+        }
+    }
 
     #[test]
     fn events_name_objects_with_their_kind_and_namespace() {

@@ -33,6 +33,15 @@ async fn what_may_be_another_programs_is_left_alone() {
     let declined = run.api().get("declined").await.unwrap();
     assert!(!has_finalizer(&declined) && run.events("declined").await.is_empty());
     assert_eq!(run.cloud.load_balancers().len(), 1);
+    // Their owner has a minute to remove them.
+    for name in ["class", "class-then-ip", "ip"] {
+        eventually(&format!("an Event on {name}"), LIMIT * 2, async || match run.events(name).await.as_slice() {
+            [reason] if reason == "SyncLoadBalancerFailed" => Ok(()),
+            events => Err(format!("{events:?}")),
+        })
+        .await;
+        assert!(has_finalizer(&run.api().get(name).await.unwrap()), "{name}");
+    }
 }
 
 /// As the Go program left it: the API server had no `managedFields` then, or they were removed.

@@ -213,7 +213,7 @@ async fn what_a_service_of_another_process_needs_is_not_held() {
 /// An administrator uses the address of a load balancer for a virtual server of his own.
 #[tokio::test]
 async fn an_address_that_somebody_else_uses_stays_reserved_until_he_does_not() {
-    let world = World::start(Some(UID)).await;
+    let mut world = World::start(Some(UID)).await;
     let all = services(&world, &["ns/gone", "ns/stays"]).await;
     let (gone, stays) = (&all[0], &all[1]);
     let server =
@@ -223,8 +223,9 @@ async fn an_address_that_somebody_else_uses_stays_reserved_until_he_does_not() {
         "display_name": "by hand", "ip_address": server["ip_address"], "ports": ["8443"],
         "application_profile_path": server["application_profile_path"], "lb_service_path": server["lb_service_path"],
     });
-    // What was listed before does not have it.
     world.fake.put_by_hand("admin", by_hand, body);
+    world.restart();
+    world.ensure(stays).await.unwrap();
     let of_gone = |world: &World| {
         let all = world.objects("ip-allocations");
         all.into_iter().filter(|one| tag(one, "service") == Some("ns/gone")).count()

@@ -9,7 +9,6 @@
 //! A pool of addresses that this account may not list delays no other Service: the objects known in it stay, and it is
 //! *unread* ([`Inventory::unread`]).
 
-mod deletions;
 mod quarantine;
 mod readings;
 mod realized;
@@ -27,7 +26,6 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tracing::warn;
 
-use self::deletions::Deletion;
 use self::quarantine::Quarantine;
 use super::RECENT;
 use super::backend::{Change, Configured, Full, Names, Suitability, Usage};
@@ -140,8 +138,9 @@ struct State {
     room: Option<Room>,
     /// What the configuration names, and when that was looked up.
     configured: BTreeMap<Configured, (Suitability, Instant)>,
-    /// Services that are being deleted, and not needed since.
-    deleted: BTreeMap<Box<str>, Deletion>,
+    /// Services that are being deleted, and not needed since; and which of their addresses this process has released, with none
+    /// for one that was not known.
+    deleted: BTreeMap<Box<str>, Vec<Option<IpAddr>>>,
     /// The addresses that Services ask for and are reserving.
     claimed: Vec<Claim>,
     /// The addresses that Services have released lately.
@@ -430,6 +429,31 @@ impl Inventory {
         now
     }
 
+    /// A deletion of this Service begins, or goes on. Its first look is no earlier than the last answer that is noted: another
+    /// process may have looked after the Service since.
+    pub fn begin_deletion(&self, service: &str) {
+        let mut state = self.state.lock();
+        if !state.deleted.contains_key(service) {
+            state.deleted.insert(service.into(), Vec::new());
+            state.answered.insert(service.into(), Instant::now());
+        }
+    }
+
+    /// Notes that this process has released an address of this Service, whose deletion has begun. If it is not known, it is one
+    /// that the Service reports.
+    pub fn note_release(&self, service: &str, address: Option<IpAddr>, reported: &[IpAddr]) {
+        let mut state = self.state.lock();
+        state.deleted.entry(service.into()).or_default().push(address);
+        for one in reported.iter().filter(|_| address.is_none()) {
+            state.quarantine.enter(*one, service, Instant::now().into_std());
+        }
+    }
+
+    /// What it has released since.
+    pub fn released(&self, service: &str) -> Vec<Option<IpAddr>> {
+        self.state.lock().deleted.get(service).cloned().unwrap_or_default()
+    }
+
     /// Claims the address of a pool for a Service that asks for it, or says which Service has claimed it.
     pub fn claim_address(&self, service: &str, pool: &str, address: IpAddr) -> Result<Claimed<'_>, Box<str>> {
         let mut state = self.state.lock();
@@ -461,6 +485,11 @@ impl Inventory {
     /// Whether there are virtual servers of others.
     pub fn has_other_servers(&self) -> bool {
         self.state.lock().contents.has_other_servers()
+    }
+
+    /// The Service is needed: a later deletion is another one.
+    pub fn is_needed(&self, service: &str) {
+        self.state.lock().deleted.remove(service);
     }
 
     /// Whether load balancers can use what the configuration names, if that was looked up: in this term, or, if they cannot,

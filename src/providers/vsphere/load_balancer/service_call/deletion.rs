@@ -1,6 +1,5 @@
 //! Deletes the load balancer of a Service. Needs neither the class nor the pool of the configuration.
 
-use tokio::time::Instant;
 use tracing::warn;
 
 use super::pools::check_absence;
@@ -42,7 +41,7 @@ fn is_optional(target: &Target, step: &Step<'_>) -> bool {
 
 impl ServiceCall<'_> {
     pub(in crate::providers::vsphere::load_balancer) async fn delete(mut self) -> Result<(), Error> {
-        let began = self.inventory().begin_deletion(&self.key);
+        self.inventory().begin_deletion(&self.key);
         self.check(Need::Any)?;
         let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool: false };
         let mut steps = Steps::begin();
@@ -70,8 +69,9 @@ impl ServiceCall<'_> {
             }
             let Some((target, step)) = next else { return self.end(&seen).await };
             steps.check_time()?;
-            if matches!(step, Step::Release(_)) {
-                self.check_address_is_free(began)?;
+            // One reading may miss the virtual server that has the address.
+            if matches!(step, Step::Release(_)) && !self.inventory().was_complete(&self.key) {
+                self.check(Need::Second)?;
             }
             if let Err(error) = self.perform(target, &step).await {
                 if let Step::Read { path, .. } = &step
@@ -99,16 +99,6 @@ impl ServiceCall<'_> {
             }
         }
         Err(self.endless(&steps))
-    }
-
-    /// Whether it is known since the deletion `began` which virtual servers have the address, also those of other owners.
-    fn check_address_is_free(&self, began: Instant) -> Result<(), Error> {
-        // One reading may miss the virtual server that has the address.
-        if !self.inventory().was_complete(&self.key) {
-            self.check(Need::Second)?;
-        }
-        // What is left of a vanished Service is deleted right after a reading.
-        if self.uid().is_some() { self.check(Need::After(began)) } else { Ok(()) }
     }
 
     /// An allocation that NSX refuses an address: no virtual server has it, whoever made that.

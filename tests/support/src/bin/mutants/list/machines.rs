@@ -5,7 +5,6 @@ use crate::{Mutant, Tests};
 const MEMBERS: &str = "src/providers/vsphere/load_balancer/members.rs";
 const NODE_ADDRESSES: &str = "src/providers/vsphere/load_balancer/node_addresses.rs";
 const SERVICE_CALL: &str = "src/providers/vsphere/load_balancer/service_call.rs";
-const DELETION: &str = "src/providers/vsphere/load_balancer/service_call/deletion.rs";
 const QUARANTINE: &str = "src/providers/vsphere/load_balancer/inventory/quarantine.rs";
 const RECORDS: &str = "src/controllers/service/records.rs";
 const ROUTES: &str = "src/providers/vsphere/routes.rs";
@@ -67,12 +66,6 @@ fn of_load_balancers() -> Vec<Mutant> {
             "machines-owner-by-what-is-not-known",
             SERVICE_CALL,
             ("        self.check_nodes_are_known(&seen)?;\n", ""),
-            BALANCERS,
-        ),
-        Mutant::new(
-            "machines-release-after-an-old-listing",
-            DELETION,
-            ("if self.uid().is_some() { self.check(Need::After(began)) } else { Ok(()) }", "Ok(drop(began))"),
             BALANCERS,
         ),
         Mutant::new(

@@ -157,14 +157,19 @@ impl Records {
         by_key.get(key).is_some_and(|record| record.uid.is_some() && record.uid != service.metadata.uid)
     }
 
-    /// Begins a sync of the Service. Creates its record.
+    /// Begins a sync of the Service. What the provider announces from now on is not part of it, also not of an attempt after a
+    /// conflict, which uses the result of an earlier call.
+    pub(super) fn begin_sync(&self, key: &str) {
+        self.change(key, |record| record.seen_announcements = record.announcements);
+    }
+
+    /// Begins an attempt of a sync of the Service. Creates its record.
     pub(super) fn start(&self, key: &str, service: &Service) -> Start {
         let mut by_key = self.by_key.lock();
         let record = by_key.entry(key.to_owned()).or_default();
         if record.uid.is_none() {
             record.uid = service.metadata.uid.clone();
         }
-        record.seen_announcements = record.announcements;
         let ensured = record.ensured.clone();
         Start {
             record: ServiceRecord {
@@ -521,9 +526,12 @@ mod tests {
         let (records, inputs) = ensured(&set("a"));
         assert_eq!(records.start(KEY, &service()).record.ensured.as_ref(), Some(&inputs));
         records.begin_change(KEY, None);
+        records.begin_sync(KEY);
         let start = records.start(KEY, &service());
         assert_eq!((start.record.ensured.as_ref(), start.ensured.as_ref()), (None, Some(&inputs)));
         records.announced(None);
+        // The attempt after a conflict.
+        records.start(KEY, &service());
         records.ensured(KEY, inputs.clone());
         assert_eq!(records.start(KEY, &service()).record.ensured, None, "it was announced during the call");
     }
@@ -533,6 +541,7 @@ mod tests {
         let (records, inputs) = ensured(&set("a"));
         let after = Duration::from_secs(42);
         let fail = || {
+            records.begin_sync(KEY);
             records.start(KEY, &service());
             drop(records.claim(KEY, Some(&inputs), &set("a")).unwrap_or_else(|delay| panic!("{delay:?}")));
             records.synced(KEY, Some(&held(Retry::After(after))))
@@ -541,6 +550,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(records.claim(KEY, Some(&inputs), &set("a")).err(), Some(Duration::from_secs(40)));
         tokio::time::advance(Duration::from_secs(40)).await;
+        records.begin_sync(KEY);
         records.start(KEY, &service());
         let claim = records.claim(KEY, Some(&inputs), &set("a")).unwrap();
         assert!(claim.is_some() && records.claim(KEY, Some(&inputs), &set("a")).unwrap().is_none(), "one at a time");

@@ -86,6 +86,7 @@ impl Sync {
     /// balancer of a deleted Service would be created and deleted in turn otherwise.
     async fn sync_present(&self, fleet: &dyn LoadBalancerFleet, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
         let (mut service, mut ensured) = (Arc::clone(&cached), None);
+        self.records.begin_sync(key);
         if self.records.is_outdated(key, &cached) {
             let Live::Selected(live) = self.api.read(&cached).await? else { return Ok(()) };
             service = Arc::new(reduced(*live));

@@ -178,6 +178,8 @@ async fn a_service_that_is_synced_during_a_round_gets_no_second_update() {
     run.wait("b is ensured", "b", |service| !ingress(service).is_empty()).await;
     run.wait_for_nodes(&["n1", "n2", "n3"].map(|name| run.node_name(name))).await;
     run.wait_for_event("a", "UpdatedLoadBalancer").await;
+    // It is written after the address.
+    run.wait_for_event("b", "EnsuredLoadBalancer").await;
     assert_eq!(run.events("b").await, ["EnsuredLoadBalancer", "EnsuringLoadBalancer"], "S-124");
 }
 
@@ -244,6 +246,21 @@ async fn an_announcement_about_all_ensures_each_again() {
     assert_eq!(run.metric(&format!("vsphere_ccm_load_balancers_held{{reason=\"{}\"}}", reason::NoPermission)), 1.0);
     let events = run.events("b").await;
     assert_eq!(events, ["EnsuredLoadBalancer", "EnsuringLoadBalancer"], "nothing changed");
+}
+
+/// The Service changes while its load balancer is ensured, so that the API server does not take the status at first.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_announcement_is_not_lost_when_a_write_conflicts() {
+    let run = Run::start(&Memory::default()).await;
+    run.with_node("n1").await;
+    run.cloud.set_call_latency(Duration::from_secs(2));
+    run.create("a", json!({}), spec("TCP")).await;
+    run.wait_for_calls(Call::EnsureLoadBalancer, 1).await;
+    run.cloud.set_call_latency(Duration::ZERO);
+    run.patch("a", json!({"metadata": {"labels": {"changed": "meanwhile"}}})).await;
+    run.cloud.announce_service(ServiceEvent::Service { namespace: run.namespace.clone(), name: "a".into() });
+    run.wait("it has its address", "a", |service| !ingress(service).is_empty()).await;
+    run.wait_for_calls(Call::EnsureLoadBalancer, 2).await;
 }
 
 /// What the cloud refused once is not what it gets with other Nodes.

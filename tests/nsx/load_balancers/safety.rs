@@ -465,7 +465,7 @@ async fn whose_a_virtual_server_is_waits_until_the_machines_of_its_members_are_k
     let one = service("ns/s", &[("TCP", 80, 30080)]);
     world.cluster.set_usable("n1", UsableAddresses::Unknown);
     let seen = world.fake.history().len();
-    world.waits_for("the machine of node n1 may show", async || world.try_ensure(&one).await).await;
+    world.waits_for("the machine of node n1 is not known yet", async || world.try_ensure(&one).await).await;
     assert!(world.history(seen).is_empty(), "nothing is created beside it");
     world.cluster.set_usable("n1", only("10.0.0.1"));
     assert_eq!(addresses(&world.ensure(&one).await.unwrap()), [ADDRESS.parse::<std::net::IpAddr>().unwrap()]);
@@ -479,7 +479,7 @@ async fn a_deletion_waits_until_the_machines_of_members_are_known() {
     GoBalancer::new(NAME, "ns/s", ADDRESS.parse().unwrap()).put(&world.fake, "go");
     let one = service("ns/s", &[("TCP", 80, 30080)]);
     world.cluster.set_usable("n2", UsableAddresses::Unknown);
-    world.waits_for("the machine of node n2 may show", async || world.try_delete(&one).await).await;
+    world.waits_for("the machine of node n2 is not known yet", async || world.try_delete(&one).await).await;
     assert!(!world.objects("lb-virtual-servers").is_empty());
     world.cluster.set_usable("n2", only("10.0.0.2"));
     world.delete(&one).await.unwrap();

@@ -22,7 +22,7 @@ use super::backend::{Change, Parts, Request};
 use super::contents::{Selection, Unusable};
 use super::families::Balancer;
 use super::inventory::{Busy, Inventory, Need};
-use super::layout::{Kind, Layout, Owner, Port, is_name_based};
+use super::layout::{Kind, Layout, Owner, Port};
 use super::objects::{Allocation, LbService, Objects, VirtualServer};
 use super::ownership::{Facts, Judged, judge};
 use super::plan::{self, Known, Step, Wanted};
@@ -322,35 +322,39 @@ impl<'a> ServiceCall<'a> {
         held.servers.iter().filter(is_reported).find(|server| !is_ours(server.address))
     }
 
-    /// Whether what is held may be the Service's by the addresses of Nodes whose machines are not known yet.
+    /// Whether all virtual servers that are the Service's by the addresses of Nodes are known to be.
     ///
     /// # Errors
-    /// [`Error::Pending`], until they are.
+    /// [`Error::Pending`] while one would be if the machines of Nodes, which are not known yet, had these addresses.
     fn check_nodes_are_known(&self, seen: &Seen) -> Result<(), Error> {
-        if !self.ingress.is_empty() || self.uid().is_none() {
+        if !self.ingress.is_empty() {
             return Ok(());
         }
-        let Judged { held, .. } = &seen.judged;
-        let nodes = &self.of.nodes;
         let unconfirmed = |node: &Node| -> Vec<IpAddr> {
             let usable = self.of.node_addresses.of(node);
             usable.of(node).filter(|one| !one.is_confirmed).map(|one| one.ip).collect()
         };
-        let mut possible: BTreeSet<IpAddr> = nodes.nodes().flat_map(|node| unconfirmed(&node)).collect();
+        let nodes = || self.of.nodes.nodes();
+        let mut possible: BTreeSet<IpAddr> = nodes().flat_map(|node| unconfirmed(&node)).collect();
+        if possible.is_empty() {
+            return Ok(());
+        }
         possible.extend(&self.nodes);
-        // See the test of ownership: a name-based id shows the Service, and all members have to be Nodes'.
-        let servers = held.servers.iter().filter(|server| !is_name_based(&server.marks.id));
-        let pools: Vec<_> = servers
-            .filter_map(|server| held.pools.iter().find(|pool| pool.marks.path == server.pool))
-            .filter(|pool| pool.members.is_subset(&possible) && !pool.members.is_subset(&self.nodes))
-            .collect();
-        let is_open = |address: &IpAddr| pools.iter().any(|pool| pool.members.contains(address));
-        let unknown = nodes.nodes().find(|node| !pools.is_empty() && unconfirmed(node).iter().any(is_open));
+        let Self { of, service, layout, key, ingress, .. } = self;
+        let if_confirmed = observe(of, service, layout, key, ingress, &possible).judged.ours;
+        if if_confirmed.servers.len() == seen.judged.ours.servers.len() {
+            return Ok(());
+        }
+        let is_member = |address: &IpAddr| if_confirmed.pools.iter().any(|pool| pool.members.contains(address));
+        let unknown = nodes().find(|node| unconfirmed(node).iter().any(is_member));
         match unknown {
             None => Ok(()),
             Some(node) => {
                 let node = node::name(&node);
-                Err(self.wait(&format!("the machine of node {node} may show whose a virtual server is"), SOON))
+                let what = format!(
+                    "the machine of node {node} is not known yet, and decides which virtual servers are the Service's"
+                );
+                Err(self.wait(&what, SOON))
             }
         }
     }

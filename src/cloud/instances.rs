@@ -33,8 +33,8 @@ pub struct InstanceMetadata {
     pub record: String,
     /// Whether the node's record names this instance already, be it at another place.
     pub is_recorded: bool,
-    /// Whether the place of the instance may soon be no more, so that the record follows it at once.
-    pub place_may_go: bool,
+    /// Whether the record is to follow the instance at once, because its place may be removed soon.
+    pub is_record_urgent: bool,
     /// The node that this machine backs under an earlier name, if the node that is asked about is being initialised: it
     /// hears of that.
     pub earlier_name: Option<String>,

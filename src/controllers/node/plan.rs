@@ -292,21 +292,21 @@ pub fn has_moved(ours: &Ours) -> bool {
     is_recorded && is_ready && is_elsewhere && metadata.doubt.is_none() && !node::provider_id(node).is_empty()
 }
 
-/// Whether an initialised node is to say anew at once which machine it is and where. That a Ready node's machine moved is
-/// no reason, unless the place may go. Once nobody hears from the kubelet, the last place matters: it is part of the proof
-/// that the machine is gone.
+/// Whether the record of an initialised node is to be written at once. A Ready node whose machine moved can wait, unless the
+/// cloud says that the record is urgent. For a node that is not Ready the last place matters: it is part of the proof that the
+/// machine is gone.
 fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
     if metadata.record.is_empty() || node::provider_id(node).is_empty() || says(node, &metadata.record) {
         return false;
     }
     node::annotation(node, ANNOTATION_VM).is_none()
         || !metadata.is_recorded
-        || metadata.place_may_go
+        || metadata.is_record_urgent
         || node::readiness(node) != Readiness::True
 }
 
-/// The last place of a machine that was seen to leave it. A place that the machine had before may outlast it, and would seem to
-/// prove that the machine is gone when it is its host that is.
+/// The place that the machine was seen to leave, if the node records another one. With an older place on record, such as a host
+/// that still answers, the machine would count as gone although it was removed together with its last host.
 fn last_place<'u>(node: &Node, unknown: &'u Unknown) -> Option<&'u String> {
     let is_recorded = node::annotation(node, ANNOTATION_VM).is_some() && !node::provider_id(node).is_empty();
     unknown.last_record.as_ref().filter(|record| is_recorded && !says(node, record))

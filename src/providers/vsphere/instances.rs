@@ -93,7 +93,7 @@ impl Instances {
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
             return UsableAddresses::All;
         }
-        if provider_id.is_empty() && self.view(node).is_some_and(|view| view.is_in_none) {
+        if provider_id.is_empty() && self.view(node).is_some_and(|view| view.has_no_match) {
             return UsableAddresses::All;
         }
         match self.find(node) {
@@ -357,14 +357,14 @@ mod tests {
             ("found", OWN, Some((vm(&known), false)), UsableAddresses::Only(known.clone())),
             ("found, not initialised", "", Some((vm(&known), false)), UsableAddresses::Only(known.clone())),
             ("no guest address", OWN, Some((vm(&BTreeSet::new()), false)), UsableAddresses::Unknown),
-            ("in no vCenter", "", Some((not_found(), true)), UsableAddresses::All),
-            ("in no vCenter by now", OWN, Some((not_found(), true)), UsableAddresses::Unknown),
+            ("no match", "", Some((not_found(), true)), UsableAddresses::All),
+            ("no match for a provider ID", OWN, Some((not_found(), true)), UsableAddresses::Unknown),
             ("a match that may not be taken", "", Some((not_found(), false)), UsableAddresses::Unknown),
             ("of another provider", "aws:///a/i-1", None, UsableAddresses::All),
         ] {
             let board = Arc::new(Board::default());
-            if let Some((presence, is_in_none)) = view {
-                board.set("n", View { uid: "u".into(), presence, is_in_none, last_observation: None });
+            if let Some((presence, has_no_match)) = view {
+                board.set("n", View { uid: "u".into(), presence, has_no_match, last_observation: None });
             }
             let instances = Instances::new(board, watch::channel(Arc::default()).1, false);
             let mut node = Node::default();

@@ -296,7 +296,7 @@ fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
         });
         match decision {
             Decision::Bind { vm, .. } => vm.id.to_string(),
-            Decision::Unresolved(unknown) | Decision::InNone(unknown) => format!("!{}", unknown.reason),
+            Decision::Unresolved(unknown) | Decision::NoMatch(unknown) => format!("!{}", unknown.reason),
             other => panic!("{other:?}"),
         }
     };

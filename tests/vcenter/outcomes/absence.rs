@@ -306,7 +306,7 @@ async fn w33_no_answer_half_an_answer_and_a_wrong_answer_are_never_absence() {
 #[tokio::test]
 async fn an_account_that_may_not_read_the_root_folder_is_told_once() {
     Log::keep();
-    let told = || Log::text().matches("the account may not read the root folder").count();
+    let told = || Log::text().matches("the account has no System.Read on the root folder").count();
     let mut scene = Scene::start(vec![one()]).await;
     let asked = |scene: &Scene| scene.fake().counts().of("HasPrivilegeOnEntity");
     let node = scene.initialised("n").await;

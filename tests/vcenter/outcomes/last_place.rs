@@ -244,20 +244,21 @@ async fn after_a_restart_the_recorded_place_counts_and_what_left_with_its_host_i
 }
 
 #[tokio::test]
-async fn the_place_of_a_machine_may_go_while_its_host_is_in_maintenance_mode_or_not_connected() {
+async fn the_record_is_urgent_while_the_host_is_in_maintenance_mode_or_not_connected() {
     let scene = Scene::start(vec![one()]).await;
     let node = scene.initialised("n").await;
-    let (fake, may_go) = (scene.fake(), |expected| move |found: &InstanceMetadata| found.place_may_go == expected);
-    scene.found_with(&node, may_go(false)).await;
+    let (fake, is_urgent) =
+        (scene.fake(), |expected| move |found: &InstanceMetadata| found.is_record_urgent == expected);
+    scene.found_with(&node, is_urgent(false)).await;
     fake.set_maintenance("host-2", true);
-    scene.found_with(&node, may_go(true)).await;
+    scene.found_with(&node, is_urgent(true)).await;
     fake.set_maintenance("host-2", false);
-    scene.found_with(&node, may_go(false)).await;
+    scene.found_with(&node, is_urgent(false)).await;
     fake.set_host_connection("host-2", "notResponding");
-    scene.found_with(&node, may_go(true)).await;
+    scene.found_with(&node, is_urgent(true)).await;
     // A host that the account may not read says nothing.
     fake.set_path_readable("HostSystem", "host-2", "runtime.connectionState", false);
-    scene.found_with(&node, may_go(false)).await;
+    scene.found_with(&node, is_urgent(false)).await;
     scene.running.stop().await;
 }
 

@@ -110,8 +110,12 @@ impl Mirror {
                 _ => {}
             }
         }
-        if update.missing.iter().any(|missing| missing.path == "runtime.connectionState") {
-            entity.connection_state = None;
+        for missing in &update.missing {
+            match missing.path.as_str() {
+                "runtime.connectionState" => entity.connection_state = None,
+                "runtime.inMaintenanceMode" => entity.is_in_maintenance = false,
+                _ => {}
+            }
         }
         if known != Some(&entity) {
             touched.objects |= known.is_none();

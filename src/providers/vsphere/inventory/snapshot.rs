@@ -236,7 +236,7 @@ impl Snapshot {
 
     /// Whether the host of this machine may be removed next: vCenter removes only hosts that are in maintenance mode or that it
     /// does not hear from. A host that may not be read says nothing.
-    pub fn may_lose_host(&self, record: &VmRecord) -> bool {
+    pub fn may_host_be_removed(&self, record: &VmRecord) -> bool {
         let host = record.host.as_ref().and_then(|host| self.entities.get(host));
         host.is_some_and(|host| {
             host.is_in_maintenance || host.connection_state.as_deref().is_some_and(|state| state != CONNECTED)

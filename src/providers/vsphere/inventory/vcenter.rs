@@ -255,8 +255,7 @@ impl Vcenter {
         prepared.map(Prepared::begin)
     }
 
-    /// Says once whether the account may miss machines. Nothing depends on the answer, so that a vCenter without one is left
-    /// alone.
+    /// Logs once if the account may not see every folder. Nothing else depends on the answer, so a failure is not repeated.
     async fn tell_rights(&self) {
         if self.has_asked_rights.swap(true, Ordering::Relaxed) {
             return;
@@ -265,10 +264,10 @@ impl Vcenter {
         match timeout(RIGHTS_LIMIT, soap.has_privilege_on_root(READ_PRIVILEGE)).await {
             Ok(Ok(Some(false))) => info!(
                 vcenter,
-                "the account may not read the root folder, so that it may not see every folder. A VM that is unregistered and \
-                 registered again in a folder that the account cannot see looks like one that was destroyed, and its Node is \
-                 deleted once it is Ready=Unknown. Keep the VMs of Nodes where the account can read, or grant it the role \
-                 Read-only at the root folder with propagation"
+                "the account has no System.Read on the root folder, so it may not see every folder. If a VM is registered again in \
+                 a folder that the account cannot see, it looks destroyed, and its Node is deleted once the Node is Ready=Unknown. \
+                 Keep the VMs of Nodes in folders that the account can read, or grant it the role Read-only on the root folder, \
+                 with propagation"
             ),
             Ok(Ok(Some(true) | None)) => {}
             Err(_) => debug!(vcenter, "what the account may read is not known: no answer in time"),

@@ -66,11 +66,9 @@ impl NodeAddresses {
     /// Whether a creation waits for a machine that is being looked up.
     pub fn may_wait(&self) -> bool {
         let wait_began = &mut self.state.lock().wait_began;
-        let began = *wait_began.get_or_insert_with(Instant::now);
-        if began.elapsed() > BETWEEN_WAITS {
-            *wait_began = Some(Instant::now());
-        }
-        wait_began.is_some_and(|began| began.elapsed() < LONGEST_WAIT)
+        let began = wait_began.filter(|began| began.elapsed() <= BETWEEN_WAITS).unwrap_or_else(Instant::now);
+        *wait_began = Some(began);
+        began.elapsed() < LONGEST_WAIT
     }
 }
 

@@ -27,8 +27,8 @@ pub struct View {
     pub uid: Arc<str>,
     /// The node's machine.
     pub presence: Presence<Arc<BoundVm>>,
-    /// Every vCenter answered, and none has a machine for the node.
-    pub is_in_none: bool,
+    /// Every vCenter answered, and none has a machine that matches the node.
+    pub has_no_match: bool,
     /// Where the machine was seen last, if it was. It stays when the machine is not found any more.
     pub last_observation: Option<LastObservation>,
 }
@@ -111,7 +111,7 @@ impl Board {
             }
             let new_notes = view.new_notes(known.map(Arc::as_ref));
             let is_news = known.is_none_or(|known| {
-                known.uid != view.uid || known.presence != view.presence || known.is_in_none != view.is_in_none
+                known.uid != view.uid || known.presence != view.presence || known.has_no_match != view.has_no_match
             });
             views.insert(node.to_string(), Arc::new(view));
             if !is_news {
@@ -152,7 +152,7 @@ mod tests {
 
     fn view(reason: Reason) -> View {
         let presence = Presence::Unknown(Unknown::new(reason, ""));
-        View { uid: "u".into(), presence, is_in_none: false, last_observation: None }
+        View { uid: "u".into(), presence, has_no_match: false, last_observation: None }
     }
 
     #[test]

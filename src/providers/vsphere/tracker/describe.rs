@@ -113,7 +113,7 @@ pub fn describe(
         zone,
         region,
         is_recorded: facts.recorded.as_ref().is_some_and(|recorded| recorded.is(&snapshot.instance_uuid, &vm.id)),
-        place_may_go: snapshot.may_lose_host(record),
+        is_record_urgent: snapshot.may_host_be_removed(record),
         pending: silent.or(zone_pending.map(of_node)),
         notes: notes.iter().map(|note| about(note)).collect(),
         ..InstanceMetadata::default()

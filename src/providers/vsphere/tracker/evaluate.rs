@@ -61,7 +61,7 @@ impl Tracker {
                     Presence::Unknown(Unknown::new(reason::VMNotFound, message))
                 }
             },
-            (None, NextSearch::Later(unknown) | NextSearch::LaterInNone(unknown) | NextSearch::Waiting(unknown)) => {
+            (None, NextSearch::Later(unknown) | NextSearch::NoMatch(unknown) | NextSearch::Waiting(unknown)) => {
                 Presence::Unknown(tracked.lost.as_ref().map_or_else(|| unknown.clone(), |lost| lost.unknown(unknown)))
             }
             (None, NextSearch::Now | NextSearch::None) => {
@@ -71,7 +71,7 @@ impl Tracker {
         let view = View {
             uid: tracked.facts.uid.clone(),
             presence,
-            is_in_none: matches!(next_search, NextSearch::LaterInNone(_)) && tracked.lost.is_none(),
+            has_no_match: matches!(next_search, NextSearch::NoMatch(_)) && tracked.lost.is_none(),
             last_observation: tracked.last_observation.clone(),
         };
         self.board.set(name, view);
@@ -117,11 +117,11 @@ impl Tracker {
                 tracked.decide_at = tracked.end_of_family_wait(family_wait, now);
             }
             match next_search {
-                NextSearch::Later(_) | NextSearch::LaterInNone(_) if tracked.search_at.is_none() => {
+                NextSearch::Later(_) | NextSearch::NoMatch(_) if tracked.search_at.is_none() => {
                     let pause = tracked.pauses.next_pause(&SEARCH_BACKOFF, fastrand::f64());
                     tracked.search_at = Some(now + pause);
                 }
-                NextSearch::Later(_) | NextSearch::LaterInNone(_) | NextSearch::Waiting(_) | NextSearch::Now => {}
+                NextSearch::Later(_) | NextSearch::NoMatch(_) | NextSearch::Waiting(_) | NextSearch::Now => {}
                 NextSearch::None => tracked.search_at = None,
             }
             tracked.is_running = is_running;
@@ -176,7 +176,7 @@ impl Tracker {
             Decision::Reading(unknown) => self.wait_for_reading(name, unknown),
             Decision::Unresolved(unknown) if unknown.is_passing => NextSearch::Waiting(unknown),
             Decision::Unresolved(unknown) => NextSearch::Later(unknown),
-            Decision::InNone(unknown) => NextSearch::LaterInNone(unknown),
+            Decision::NoMatch(unknown) => NextSearch::NoMatch(unknown),
         }
     }
 

@@ -117,7 +117,7 @@ pub enum Decision {
     /// There is no machine for this node that may be taken.
     Unresolved(Unknown),
     /// Every vCenter answered, and none has a machine that matches, not even one that may not be taken.
-    InNone(Unknown),
+    NoMatch(Unknown),
 }
 
 struct Candidate<'a> {

@@ -305,8 +305,8 @@ pub(super) enum NextSearch {
     Now,
     /// After a pause; this is what is known until then.
     Later(Unknown),
-    /// The same of a node that no vCenter has a machine for.
-    LaterInNone(Unknown),
+    /// The same, when every vCenter answered and none has a machine that matches the node.
+    NoMatch(Unknown),
     /// An answer is under way.
     Waiting(Unknown),
 }

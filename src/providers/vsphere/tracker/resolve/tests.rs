@@ -151,7 +151,7 @@ fn told(decision: &Decision) -> String {
         Decision::Wait(unknown) => format!("wait {}", unknown.reason),
         Decision::SearchByName => "by name".to_string(),
         Decision::Unresolved(unknown) => unknown.reason.to_string(),
-        Decision::InNone(unknown) => format!("{} in none", unknown.reason),
+        Decision::NoMatch(unknown) => format!("{}, no match", unknown.reason),
     }
 }
 
@@ -438,12 +438,12 @@ fn the_name_is_asked_for_only_when_every_vcenter_said_none() {
             extra(),
             "VCenterUnavailable",
         ),
-        ("asked by name, none", vec![Vc::none()], Extra { asked_by_name: true, ..extra() }, "VMNotFound in none"),
+        ("asked by name, none", vec![Vc::none()], Extra { asked_by_name: true, ..extra() }, "VMNotFound, no match"),
         (
             "a node with a provider ID is never matched by name",
             vec![Vc::none()],
             Extra { node: Some(with_provider_id), ..extra() },
-            "VMNotFound in none",
+            "VMNotFound, no match",
         ),
     ] {
         assert_eq!(told(&decide(&vcenters, &extra)), expected, "{name}");
@@ -610,7 +610,7 @@ fn a_provider_id_that_names_no_machine_is_told_with_the_nodes_own_machine_and_th
             "NoPermission",
             vec!["Folder:group-v3"],
         ),
-        ("neither is there", vec![Vc::none()], extra(), "VMNotFound in none", vec![UUID]),
+        ("neither is there", vec![Vc::none()], extra(), "VMNotFound, no match", vec![UUID]),
     ] {
         let decision = decide(&vcenters, &extra);
         assert_eq!(told(&decision), expected, "{name}");
@@ -623,7 +623,7 @@ fn a_provider_id_that_names_no_machine_is_told_with_the_nodes_own_machine_and_th
 /// The message of a node that has no machine.
 fn message(decision: Decision) -> String {
     match decision {
-        Decision::Unresolved(unknown) | Decision::InNone(unknown) => unknown.message,
+        Decision::Unresolved(unknown) | Decision::NoMatch(unknown) => unknown.message,
         other => panic!("{other:?}"),
     }
 }
@@ -655,7 +655,7 @@ fn a_message_names_every_match_and_every_place_but_no_more_than_ten_of_a_kind() 
 
 #[test]
 fn w47_a_reason_names_what_was_looked_at_and_what_helps() {
-    let Decision::InNone(unknown) = decide(&[Vc::none()], &Extra { asked_by_name: true, ..Extra::default() }) else {
+    let Decision::NoMatch(unknown) = decide(&[Vc::none()], &Extra { asked_by_name: true, ..Extra::default() }) else {
         panic!("in no vCenter")
     };
     for part in [

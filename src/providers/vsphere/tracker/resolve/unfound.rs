@@ -115,7 +115,7 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
             listed(&places)
         ),
     );
-    if set_aside.is_empty() { Decision::InNone(unknown) } else { Decision::Unresolved(unknown) }
+    if set_aside.is_empty() { Decision::NoMatch(unknown) } else { Decision::Unresolved(unknown) }
 }
 
 /// Some of these vCenters did not answer.

@@ -113,7 +113,7 @@ fn of_the_look_up() -> Vec<Mutant> {
         Mutant::new(
             "machines-status-counts-where-nothing-is-known",
             INSTANCES,
-            ("is_some_and(|view| view.is_in_none)", "is_some()"),
+            ("is_some_and(|view| view.has_no_match)", "is_some()"),
             LOOK_UP,
         ),
     ]
@@ -124,7 +124,7 @@ fn of_the_last_place() -> Vec<Mutant> {
         Mutant::new(
             "machines-record-before-the-host-goes",
             NODE_PLAN,
-            ("        || metadata.place_may_go\n", ""),
+            ("        || metadata.is_record_urgent\n", ""),
             PLAN,
         ),
         Mutant::new(

@@ -39,8 +39,8 @@ impl NodeSet {
         self.0.get(name) != node.and_then(value).as_ref()
     }
 
-    /// Whether load balancers had other Nodes or addresses with `before`. That an address is found on its machine, or no longer,
-    /// is no such difference: what a load balancer has stays while nothing is known of the machine.
+    /// Whether load balancers with the set `before` send traffic elsewhere. Whether an address is confirmed makes no difference:
+    /// a load balancer keeps what it has while nothing is known of the machine.
     pub fn leads_elsewhere(&self, before: &Self) -> bool {
         let known = |set: &Self| -> Vec<_> {
             set.0.iter().map(|(name, value)| (name.clone(), value.replace(UNCONFIRMED, "\n"))).collect()
@@ -62,7 +62,7 @@ impl NodeSet {
     }
 }
 
-/// In front of an address while nothing is known of the machine.
+/// Stands before an address that is not confirmed.
 const UNCONFIRMED: &str = "\n?";
 
 /// What counts of a Node beside its name; nothing if it is no target.

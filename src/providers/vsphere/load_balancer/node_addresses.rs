@@ -16,8 +16,8 @@ use crate::providers::vsphere::addresses::IpFamily;
 
 /// How long creations wait for the machines of Nodes that are being looked up.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// How long after the beginning of such a wait the next one may begin. In between nothing waits: a Node that changes without end
-/// holds up no Service.
+/// The least time between the beginnings of two such waits. After the first wait nothing waits until then, so that a Node that
+/// changes all the time does not hold up Services.
 const BETWEEN_WAITS: Duration = Duration::from_secs(300);
 /// How many addresses are remembered for each Node behind the load balancers.
 const MOST_FOR_EACH: usize = 4;
@@ -37,12 +37,12 @@ struct State {
 }
 
 impl NodeAddresses {
-    /// Those of `usable`.
+    /// Asks `usable` which addresses of a Node count.
     pub fn new(usable: UsableAddressesOf) -> Self {
         Self { usable, state: Mutex::default() }
     }
 
-    /// Those of this Node.
+    /// Which addresses of this Node count.
     pub fn of(&self, node: &Node) -> UsableAddresses {
         (self.usable)(node)
     }

@@ -29,14 +29,20 @@ impl Grounds {
 /// Why the machine is the node `other`'s and not `node`'s; none if it is not. Of two nodes exactly one has it.
 pub fn grounds_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Option<Grounds> {
     let decide = |own: u8, its: u8, grounds: Grounds| (own != its).then(|| (its > own).then_some(grounds));
-    // The whole name says more than its first label, which nodes of other domains may have, too.
-    let is_called = |node: &NodeFacts| {
-        u8::from(node.is_called(&vm.host_name)) + u8::from(node.name.eq_ignore_ascii_case(&vm.host_name))
-    };
     let by_age = || (age(other) < age(node)).then_some(Grounds::Older);
-    decide(is_called(node), is_called(other), Grounds::HostName)
+    decide(called(node, &vm.host_name), called(other, &vm.host_name), Grounds::HostName)
         .or_else(|| decide(standing(node), standing(other), Grounds::Initialized))
         .unwrap_or_else(by_age)
+}
+
+/// How much speaks for the name. A node of another domain has the same first label, or one of a domain that the guest does not
+/// report. A node without domain is called like its guest whatever the domain of that.
+fn called(node: &NodeFacts, host_name: &str) -> u8 {
+    let is_whole = !node.name.contains('.') || node.name.eq_ignore_ascii_case(host_name);
+    match node.is_called(host_name) {
+        true => 1 + u8::from(is_whole),
+        false => 0,
+    }
 }
 
 /// One that nobody initialises, without provider ID and taint, stands behind one that waits for it.
@@ -72,7 +78,12 @@ mod tests {
             ("a", node("a", 9), initialised(node("b", 1)), Grounds::HostName),
             ("a.example.com", node("a", 9), initialised(node("b", 1)), Grounds::HostName),
             ("a", node("a", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
-            ("A.example.com", node("a.example.com", 9), node("a", 1), Grounds::HostName),
+            ("A.example.com", node("a.example.com", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
+            ("a.example.com", node("a", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
+            // Both are called so.
+            ("A.example.com", initialised(node("a", 9)), node("a.example.com", 1), Grounds::Initialized),
+            ("A.example.com", initialised(node("a.example.com", 9)), node("a", 1), Grounds::Initialized),
+            ("a.example.com", node("a", 1), node("a.example.com", 9), Grounds::Older),
             ("", initialised(node("a", 9)), node("b", 1), Grounds::Initialized),
             ("c", initialised(node("a", 9)), node("b", 1), Grounds::Initialized),
             ("c", node("a", 9), adoptable(node("b", 1)), Grounds::Initialized),

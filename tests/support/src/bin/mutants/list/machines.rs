@@ -100,7 +100,7 @@ fn of_the_look_up() -> Vec<Mutant> {
         Mutant::new(
             "machines-first-label-is-the-name",
             CONTEST,
-            (" + u8::from(node.name.eq_ignore_ascii_case(&vm.host_name))", ""),
+            ("true => 1 + u8::from(is_whole),", "true => 1,"),
             LOOK_UP,
         ),
         Mutant::new("machines-age-before-standing", CONTEST, ("_ if node.is_initialized => 2,", ""), LOOK_UP),

@@ -244,6 +244,7 @@ impl LoadBalancers {
     async fn call<'a>(&'a self, permit: &'a WritePermit, service: &'a Service) -> Result<ServiceCall<'a>, Error> {
         permit.check()?;
         self.inventory.begin(permit);
+        self.node_addresses.begin(permit);
         let uid = self.uid.read().await?;
         ServiceCall::new(self, permit, service, self.layout(uid)).claimed()
     }

@@ -4,8 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ccm::cloud::LoadBalancerFleet as _;
+use ccm::providers::vsphere::load_balancer::orphans::Policy;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
+use support::Log;
 use support::fake_nsx::Model;
 use support::fake_nsx::go::GoBalancer;
 
@@ -136,6 +138,33 @@ async fn when_many_are_left_over_at_once_none_goes_at_first() {
     let (reason, message) = &warnings[0];
     assert_eq!(reason, "ManyOrphanedLoadBalancers");
     assert!(message.contains("does not show 6 of") && message.contains("--nsx-orphans=report"), "{message}");
+}
+
+/// The switch of an operator who has restored the API server.
+#[tokio::test]
+async fn the_flag_keeps_what_is_left_of_vanished_services() {
+    let log = Log::keep();
+    for (policy, name, lines) in [(Policy::Report, "ns/gone-and-reported", 1), (Policy::Off, "ns/gone-and-kept", 0)] {
+        let mut world = World::start(Some(UID)).await;
+        let stays = services(&world, &[name, "ns/stays"]).await.pop().unwrap();
+        world.cluster.services.lock().unwrap().remove(name);
+        world.restart_with_orphans(policy);
+        world.ensure(&stays).await.unwrap();
+        let before = world.counted();
+        for _ in 0..3 {
+            advance(APART).await;
+            reading(&world).await;
+        }
+        let told = || log.lines("orphaned load balancer").iter().filter(|line| line.contains(name)).count();
+        support::eventually("the log names it", crate::world::SOON, async || match told() {
+            count if count == lines => Ok(()),
+            count => Err(count),
+        })
+        .await;
+        advance(APART).await;
+        reading(&world).await;
+        assert_eq!((world.counted(), told()), (before, lines), "{policy:?}");
+    }
 }
 
 /// What fails keeps no other one, is said together with the others, and is tried less and less often.

@@ -503,3 +503,54 @@ async fn nothing_is_created_while_the_machine_of_a_node_is_looked_up() {
     world.ensured(&one).await;
     assert_eq!(members(&world), [["10.0.0.1"]]);
 }
+
+/// Another process led meanwhile, and the address of a Node that it deleted went to the machine of another one.
+#[tokio::test]
+async fn whose_an_address_was_in_an_earlier_term_does_not_count() {
+    let mut world = World::start(Some(UID)).await;
+    world.cluster.set_usable("n1", only("10.0.0.1"));
+    world.cluster.set_usable("n2", only("10.0.0.2"));
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    world.cluster.remove("n2");
+    world.cluster.put(node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.2")]));
+    for name in ["n1", "n3"] {
+        world.cluster.set_usable(name, UsableAddresses::Unknown);
+    }
+    world.begin_next_term();
+    let one = world.ensured(&one).await;
+    world.update(&[&one]).await.remove(0).unwrap();
+    assert_eq!(members(&world), [["10.0.0.1", "10.0.0.2"]]);
+}
+
+/// Another cluster, or an administrator, has taken over what the last reading showed as this cluster's.
+#[tokio::test]
+async fn what_became_another_owners_since_the_last_reading_is_neither_changed_nor_deleted() {
+    let kinds = ["lb-virtual-servers", "lb-pools", "lb-monitor-profiles", "ip-allocations"];
+    for act in ["delete", "other port", "other nodes"] {
+        let world = World::start(Some(UID)).await;
+        let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+        let paths = kinds.map(|kind| world.objects(kind)[0]["path"].as_str().unwrap().to_owned());
+        for path in &paths {
+            world.fake.change_by_hand("admin", path, |object| {
+                let tags = object["tags"].as_array_mut().unwrap();
+                tags.iter_mut().find(|tag| tag["scope"] == "cluster-uid").unwrap()["tag"] = "another".into();
+            });
+        }
+        let seen = world.fake.history().len();
+        match act {
+            "delete" => drop(world.delete(&one).await),
+            "other port" => {
+                let other = service("ns/s", &[("TCP", 81, 30081)]);
+                let status = one.status.clone().and_then(|status| status.load_balancer).unwrap();
+                drop(world.ensure(&with_status(other, status)).await);
+            }
+            _ => {
+                world.cluster.remove("n2");
+                drop(world.update(&[&one]).await);
+            }
+        }
+        let written = world.history(seen);
+        let is_one = |version: &&support::fake_nsx::ObjectVersion| paths.contains(&version.path);
+        assert_eq!(written.iter().filter(is_one).count(), 0, "{act}: {written:?}");
+    }
+}

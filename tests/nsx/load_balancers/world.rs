@@ -55,12 +55,18 @@ pub struct World {
 struct Flags {
     batches: bool,
     adoption: Adoption,
+    orphans: Policy,
     requested_addresses: RequestedAddresses,
 }
 
 impl Default for Flags {
     fn default() -> Self {
-        Self { batches: true, adoption: Adoption::AsIs, requested_addresses: RequestedAddresses::Honored }
+        Self {
+            batches: true,
+            adoption: Adoption::AsIs,
+            orphans: Policy::Delete,
+            requested_addresses: RequestedAddresses::Honored,
+        }
     }
 }
 
@@ -160,14 +166,14 @@ impl World {
     }
 
     fn of(fake: Arc<FakeNsx>, cluster: Arc<Cluster>, name: &str, config: Config, flags: Flags) -> Self {
-        let Flags { batches, adoption, requested_addresses } = flags;
+        let Flags { batches, adoption, orphans, requested_addresses } = flags;
         let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
         let backend = Arc::new(backend::Nsx::new(client(&fake, Timeouts::default()), batches));
         let leads = watch::Sender::new(true);
         let balancers = LoadBalancers::new(
             config.clone(),
             name,
-            Settings { adoption, orphans: Policy::Delete, requested_addresses },
+            Settings { adoption, orphans, requested_addresses },
             backend,
             nodes,
             live,
@@ -221,6 +227,17 @@ impl World {
     /// The same with `--nsx-load-balancer-ip=off`.
     pub fn restart_ignoring_requested_addresses(&mut self) {
         self.restart_as(Flags { requested_addresses: RequestedAddresses::Ignored, ..Flags::default() });
+    }
+
+    /// The same with this value of `--nsx-orphans`.
+    pub fn restart_with_orphans(&mut self, orphans: Policy) {
+        self.restart_as(Flags { orphans, ..Flags::default() });
+    }
+
+    /// The term ends, and the same process leads again.
+    pub fn begin_next_term(&mut self) {
+        self.is_leader.store(false, Ordering::SeqCst);
+        self.is_leader = Arc::new(AtomicBool::new(true));
     }
 
     fn restart_as(&mut self, flags: Flags) {

@@ -31,7 +31,11 @@ pub struct Member {
 
 /// The first internal address of this family of each Node that counts, sorted by name. Of a Node of which nothing is known at the
 /// moment, all that may. A Node without one is left out.
-pub fn of_nodes(nodes: &[Arc<Node>], family: IpFamily, usable: impl Fn(&Node) -> UsableAddresses) -> Vec<Member> {
+pub fn of_nodes<'n>(
+    nodes: &'n [Arc<Node>],
+    family: IpFamily,
+    mut usable: impl FnMut(&'n Node) -> UsableAddresses,
+) -> Vec<Member> {
     let mut members = Vec::new();
     for node in nodes {
         let usable = usable(node);

@@ -32,6 +32,7 @@ pub(super) async fn update(
     nodes: &[Arc<Node>],
 ) -> Vec<Result<(), Error>> {
     of.inventory.begin(permit);
+    of.node_addresses.begin(permit);
     let layout = match of.uid.read().await {
         Ok(uid) => of.layout(uid),
         Err(error) => return services.iter().map(|_| Err(repeated(&error))).collect(),

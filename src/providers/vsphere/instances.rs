@@ -19,7 +19,7 @@ use super::absence::{self, Case, Place, Testimony};
 use super::inventory::Vcenter;
 use super::inventory::reads::Read;
 use super::inventory::snapshot::{self, Proven};
-use super::last_place::last_places;
+use super::last_place::{last_places, place_to_record};
 use super::location::Location;
 use super::provider_id::{self, BiosUuid};
 use super::tracker::board::{Board, BoundVm, View};
@@ -159,7 +159,7 @@ impl Instances {
         };
         let setup = Arc::clone(&self.setup.borrow());
         let view = self.view(node);
-        let recorded = node::annotation(node, node::ANNOTATION_VM).and_then(Location::parse).map(Arc::new);
+        let recorded = Location::recorded_on(node);
         let last = last_places(view.as_ref().and_then(|view| view.last_observation.as_ref()), recorded);
         let ask = setup.sources.values().map(|source| testimony(&source.vcenter, uuids, &last.places));
         let testimonies = join_all(ask).await;
@@ -284,9 +284,10 @@ impl InstancesV2 for Instances {
         });
         match described {
             Presence::Unknown(unknown) => {
-                let last = self.view(node).and_then(|view| view.last_observation.clone());
-                let last = last.filter(|last| last.is_watched_to_end);
-                Presence::Unknown(Unknown { last_record: last.map(|last| last.location.to_record()), ..unknown })
+                let (view, recorded) = (self.view(node), Location::recorded_on(node));
+                let last =
+                    view.as_ref().and_then(|view| place_to_record(view.last_observation.as_ref(), recorded.as_ref()));
+                Presence::Unknown(Unknown { last_record: last.map(Location::to_record), ..unknown })
             }
             other => other,
         }

@@ -50,6 +50,16 @@ pub fn last_places(last_observation: Option<&LastObservation>, recorded: Option<
     })
 }
 
+/// The place that the machine was seen to leave, for the record of the Node, which records `recorded` now. None if another one
+/// was recorded since: whoever leads may have seen the machine elsewhere.
+pub fn place_to_record<'a>(
+    last_observation: Option<&'a LastObservation>,
+    recorded: Option<&Arc<Location>>,
+) -> Option<&'a Location> {
+    let LastObservation { location, recorded: before, is_watched_to_end } = last_observation?;
+    (*is_watched_to_end && before.as_ref() == recorded).then_some(location)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +92,9 @@ mod tests {
             let last = last_places(last_observation.as_ref(), recorded.map(at));
             let expected = places.iter().map(|host| at(host)).collect::<Vec<_>>();
             assert_eq!((last.places, last.are_known), (expected, are_known), "{case}");
+            let told = place_to_record(last_observation.as_ref(), recorded.map(at).as_ref());
+            let is_told = ["watched, the record is old", "watched, no record"].contains(&case);
+            assert_eq!(told.is_some(), is_told, "{case}");
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Node;
+
 use crate::clients::vim::MoRef;
+use crate::cloud::node;
 use crate::providers::vsphere::inventory::snapshot::{Snapshot, VmRecord};
 
 /// Where a virtual machine was last known to be. Managed object ids mean something in one vCenter only.
@@ -65,6 +68,11 @@ impl Location {
             pool: field("pool").map(|id| MoRef::new(pool_class(&id), id)),
             datacenter: object("datacenter", "Datacenter"),
         })
+    }
+
+    /// What the Node records; none without a record that can be read.
+    pub fn recorded_on(node: &Node) -> Option<Arc<Self>> {
+        node::annotation(node, node::ANNOTATION_VM).and_then(Self::parse).map(Arc::new)
     }
 
     /// Whether it names this machine.

@@ -267,18 +267,21 @@ async fn a_machine_that_was_seen_to_leave_is_recorded_where_it_was_last() {
     let scene = Scene::start(vec![one()]).await;
     let node = scene.initialised("n").await;
     let instances = scene.instances();
-    let last_record = async || match instances.instance_metadata(&node).await {
+    let last_record_of = async |node: &Node| match instances.instance_metadata(node).await {
         Presence::Unknown(unknown) => Ok(unknown.last_record),
         other => Err(format!("{other:?}")),
     };
     scene.fake().migrate_vm("n", "host-3");
     scene.found_with(&node, |metadata| metadata.record.contains("host-3")).await;
     scene.fake().remove_host("host-3");
-    eventually("the last place is told", SOON, async || match last_record().await? {
+    eventually("the last place is told", SOON, async || match last_record_of(&node).await? {
         Some(record) if record.contains("host-3") => Ok(()),
         other => Err(format!("{other:?}")),
     })
     .await;
+    // Another leader has recorded since where it sees the machine.
+    let elsewhere = scene.recorded_on(&node, "host-1");
+    assert_eq!(last_record_of(&elsewhere).await, Ok(None));
     scene.running.stop().await;
 
     // What happens while nobody watches is not known.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 
-use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
+use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, Readiness, addresses};
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::provider_id::{self, BiosUuid};
 
@@ -87,7 +87,7 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         .and_then(|text| addresses::parse_provided_node_ips(text).ok())
         .unwrap_or_default();
     let parsed = provider_id::parse_provider_id(provider_id).ok();
-    let recorded = node::annotation(node, ANNOTATION_VM).and_then(Location::parse).map(Arc::new);
+    let recorded = Location::recorded_on(node);
     let is_settled = parsed.is_some() && !node::is_uninitialized(node);
     let facts = NodeFacts {
         name: node::name(node).to_string(),

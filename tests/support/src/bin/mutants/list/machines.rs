@@ -10,6 +10,7 @@ const RECORDS: &str = "src/controllers/service/records.rs";
 const ROUTES: &str = "src/providers/vsphere/routes.rs";
 const CONTEST: &str = "src/providers/vsphere/tracker/contest.rs";
 const EVALUATE: &str = "src/providers/vsphere/tracker/evaluate.rs";
+const LAST: &str = "src/providers/vsphere/last_place.rs";
 const INSTANCES: &str = "src/providers/vsphere/instances.rs";
 const SNAPSHOT: &str = "src/providers/vsphere/inventory/snapshot.rs";
 const VCENTER: &str = "src/providers/vsphere/inventory/vcenter.rs";
@@ -136,8 +137,8 @@ fn of_the_last_place() -> Vec<Mutant> {
         Mutant::new("machines-maintenance-mode", SNAPSHOT, ("host.is_in_maintenance || ", ""), LAST_PLACE),
         Mutant::new(
             "machines-left-unwatched",
-            INSTANCES,
-            ("last.filter(|last| last.is_watched_to_end)", "last.filter(|_| true)"),
+            LAST,
+            ("*is_watched_to_end && before.as_ref() == recorded", "before.as_ref() == recorded"),
             LAST_PLACE,
         ),
         Mutant::new(

@@ -220,7 +220,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "instances-record-is-used",
             INSTANCES,
-            ("node::annotation(node, node::ANNOTATION_VM).and_then(Location::parse).map(Arc::new)", "None"),
+            ("let recorded = Location::recorded_on(node);", "let recorded = None;"),
             OUTCOMES,
         ),
         Mutant::new(

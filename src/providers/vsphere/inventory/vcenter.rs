@@ -42,8 +42,8 @@ pub struct Vcenter {
     publisher: Publisher,
     tag_retry: TagRetry,
     fence: Fence,
-    /// Whether the account was asked for what it may read.
-    has_asked_rights: AtomicBool,
+    /// Whether vCenter has answered what the account may read.
+    has_answered_rights: AtomicBool,
 }
 
 impl Vcenter {
@@ -55,7 +55,7 @@ impl Vcenter {
             publisher: Publisher::default(),
             tag_retry: TagRetry::default(),
             fence: Fence::default(),
-            has_asked_rights: AtomicBool::new(false),
+            has_answered_rights: AtomicBool::new(false),
         })
     }
 
@@ -251,17 +251,21 @@ impl Vcenter {
         self.session.open().await?;
         let prepared = self.session.persist(|| self.prepare(self.session.soap())).await;
         clear_leftovers(&self.session.soap(), self.server()).await;
-        self.tell_rights().await;
+        if prepared.is_ok() {
+            self.tell_rights().await;
+        }
         prepared.map(Prepared::begin)
     }
 
-    /// Logs once if the account may not see every folder. Nothing else depends on the answer, so a failure is not repeated.
+    /// Logs once if the account may not see every folder. Without an answer, the next session asks again.
     async fn tell_rights(&self) {
-        if self.has_asked_rights.swap(true, Ordering::Relaxed) {
+        if self.has_answered_rights.load(Ordering::Relaxed) {
             return;
         }
         let (vcenter, soap) = (self.server(), self.session.soap());
-        match timeout(RIGHTS_LIMIT, soap.has_privilege_on_root(READ_PRIVILEGE)).await {
+        let answer = timeout(RIGHTS_LIMIT, soap.has_privilege_on_root(READ_PRIVILEGE)).await;
+        self.has_answered_rights.store(matches!(answer, Ok(Ok(_))), Ordering::Relaxed);
+        match answer {
             Ok(Ok(Some(false))) => info!(
                 vcenter,
                 "the account has no System.Read on the root folder, so it may not see every folder. If a VM is registered again in \

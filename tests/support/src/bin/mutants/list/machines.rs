@@ -144,10 +144,7 @@ fn of_the_last_place() -> Vec<Mutant> {
         Mutant::new(
             "machines-rights-with-each-connection",
             VCENTER,
-            (
-                "self.has_asked_rights.swap(true, Ordering::Relaxed)",
-                "self.has_asked_rights.swap(false, Ordering::Relaxed)",
-            ),
+            ("if self.has_answered_rights.load(Ordering::Relaxed)", "if false"),
             RIGHTS,
         ),
     ]

@@ -1,5 +1,6 @@
 //! A service controller with Services and Nodes of its own, at work or step by step.
 
+use ccm::cloud::node;
 use ccm::controllers::Context;
 use ccm::controllers::driver::{Controller, Reconciler};
 use ccm::controllers::service::{self, Settings};
@@ -231,6 +232,19 @@ impl Run {
     pub async fn patch_node(&self, name: &str, patch: Value) {
         let nodes = Api::<Node>::all(self.client.clone());
         nodes.patch(&self.node_name(name), &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Gives the Node this address and waits until the controller knows it.
+    pub async fn set_address(&self, name: &str, address: &str) {
+        let nodes = Api::<Node>::all(self.client.clone());
+        let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
+        let name = self.node_name(name);
+        nodes.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        eventually("the address is known", LIMIT, async || match self.nodes.get(&name) {
+            Some(node) if !node::addresses::of(&node).is_empty() => Ok(()),
+            node => Err(format!("{node:?}")),
+        })
+        .await;
     }
 
     /// Takes the Node out of load balancers.

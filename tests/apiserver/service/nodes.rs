@@ -1,6 +1,6 @@
 //! The Nodes behind load balancers.
 
-use ccm::cloud::{Error, ServiceEvent, reason};
+use ccm::cloud::{Error, InstanceEvent, ServiceEvent, UsableAddresses, reason};
 use doubles::memory::{Call, Memory};
 use serde_json::json;
 use std::time::Duration;
@@ -261,6 +261,26 @@ async fn an_announcement_is_not_lost_when_a_write_conflicts() {
     run.cloud.announce_service(ServiceEvent::Service { namespace: run.namespace.clone(), name: "a".into() });
     run.wait("it has its address", "a", |service| !ingress(service).is_empty()).await;
     run.wait_for_calls(Call::EnsureLoadBalancer, 2).await;
+}
+
+/// The provider says which addresses count, also while the Node stays as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_about_the_addresses_of_one_node_or_of_all_is_a_change_of_the_nodes() {
+    let run = Run::start(&Memory::default()).await;
+    run.with_node("n1").await;
+    run.set_address("n1", "192.0.2.1").await;
+    run.create_ensured(&["a"]).await;
+    run.with_node("n2").await;
+    let names = [run.node_name("n1"), run.node_name("n2")];
+    run.wait_for_nodes(&names).await;
+    let before = run.cloud.count(Call::UpdateNodes);
+    let other = UsableAddresses::Only(["192.0.2.9".parse().unwrap()].into());
+    run.cloud.set_usable_addresses(other);
+    run.cloud.announce(InstanceEvent::All);
+    run.wait_for_calls(Call::UpdateNodes, before + 1).await;
+    run.cloud.set_usable_addresses(UsableAddresses::All);
+    run.cloud.announce(InstanceEvent::Node(names[0].clone()));
+    run.wait_for_calls(Call::UpdateNodes, before + 2).await;
 }
 
 /// What the cloud refused once is not what it gets with other Nodes.

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 use ccm::cloud::{
     CloudProvider, Clusters, Error, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2,
-    LoadBalancer, LoadBalancerFleet, PowerState, Route, Routes, ServiceEvent, Unknown, WritePermit, Zones,
+    LoadBalancer, LoadBalancerFleet, PowerState, Route, Routes, ServiceEvent, Unknown, UsableAddresses, WritePermit,
+    Zones,
 };
 
 pub use calls::Call;
@@ -99,6 +100,8 @@ struct State {
     balancers: Balancers,
     deletes_by_half: bool,
     needs_address: bool,
+    /// Of every Node.
+    usable_addresses: UsableAddresses,
     /// Each with its cluster.
     routes: Vec<(String, Route)>,
     counts: BTreeMap<Call, usize>,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::calls::Call;
 use super::{Memory, stream_of};
-use ccm::cloud::{Error, Handling, LoadBalancer, LoadBalancerFleet, ServiceEvent, WritePermit, node};
+use ccm::cloud::{Error, Handling, LoadBalancer, LoadBalancerFleet, ServiceEvent, UsableAddresses, WritePermit, node};
 
 /// How the annotations begin that this provider reads.
 pub const ANNOTATION_PREFIX: &str = "loadbalancer.vsphere-ccm.dev/memory-";
@@ -85,6 +85,11 @@ impl Memory {
     /// Needs the address of a load balancer in its Service before it is deleted, or no longer.
     pub fn set_needs_address(&self, needs_address: bool) {
         self.lock().needs_address = needs_address;
+    }
+
+    /// Which addresses of every Node load balancers send traffic to from now on. Announces nothing.
+    pub fn set_usable_addresses(&self, usable: UsableAddresses) {
+        self.lock().usable_addresses = usable;
     }
 
     /// Takes the load balancers away, as a reload may, or gives them back.
@@ -227,6 +232,10 @@ impl LoadBalancerFleet for Memory {
 
     fn annotation_prefixes(&self) -> &[&str] {
         &[ANNOTATION_PREFIX]
+    }
+
+    fn usable_addresses(&self, _node: &Node) -> UsableAddresses {
+        self.lock().usable_addresses.clone()
     }
 
     fn needs_address_before_deletion(&self) -> bool {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::layout::{GROUPS, MonitorType, Owner, PERSISTENCE_PROFILES};
 use super::*;
+use crate::clients::nsx::Tag;
 use crate::providers::vsphere::addresses::IpFamily;
 use crate::providers::vsphere::nsx::tags::Tags;
 
@@ -146,6 +147,24 @@ fn virtual_servers_of_others_are_counted() {
         (Kind::VirtualServer, server("v", Some("ns/s"), "/l")),
     ]);
     assert_eq!((contents.servers_on("/l"), contents.servers_on("/m")), (3, 0));
+}
+
+/// Whoever it belongs to: nobody, another Service or a Service of another cluster.
+#[test]
+fn a_virtual_server_of_another_owner_has_an_address() {
+    let address: IpAddr = "192.0.2.5".parse().unwrap();
+    let mut without_tags = server("v", Some("ns/s"), "/l");
+    without_tags.set_tags([]);
+    let mut of_another_cluster = server("v", Some("ns/s"), "/l");
+    of_another_cluster.set_tags([("cluster", "d"), ("service", "ns/s")].map(|(scope, tag)| Tag { scope, tag }));
+    for other in [without_tags, of_another_cluster, server("v", Some("ns/other"), "/l")] {
+        let contents = contents(&[(Kind::VirtualServer, other)]);
+        let found = contents.other_server_on(address, &contents.of_service("ns/s").servers);
+        assert_eq!(found.as_deref(), Some("/infra/lb-virtual-servers/v"), "{contents:?}");
+        assert_eq!(contents.other_server_on("192.0.2.6".parse().unwrap(), &[]), None);
+    }
+    let contents = contents(&[(Kind::VirtualServer, server("v", Some("ns/s"), "/l"))]);
+    assert_eq!(contents.other_server_on(address, &contents.of_service("ns/s").servers), None, "its own");
 }
 
 #[test]

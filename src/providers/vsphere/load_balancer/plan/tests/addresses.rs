@@ -115,6 +115,18 @@ fn an_address_that_nothing_reserves_is_reserved_once_in_a_sync() {
 }
 
 #[test]
+fn an_address_beyond_the_first_is_released_unless_another_owner_uses_it() {
+    let (mut world, one) = served();
+    let marks = world.marks(Kind::Allocation, None);
+    let second = Allocation { marks, address: Some(ip(9)), ..world.objects.allocations[0].clone() };
+    world.objects.allocations.push(second);
+    assert_eq!(next_of(&one, &world, &NOTHING), Some(Step::Release(&world.objects.allocations[1])));
+    let elsewhere = [ip(9)].into();
+    let used = Known { elsewhere: &elsewhere, ..known(&world.objects, world.lb_service.as_ref()) };
+    assert_eq!(next_for(&one, used), None);
+}
+
+#[test]
 fn addresses_are_doubtful_by_family() {
     let (mut world, _) = served();
     let v6 = IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]);

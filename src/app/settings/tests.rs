@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::app::options::{self, Asked, PROGRAM};
-use crate::app::settings::vsphere::CloudConfigFile;
+use crate::app::settings::vsphere::{CloudConfigFile, NsxSettings};
 use crate::clients::http::TlsTrust;
+use crate::providers::vsphere::load_balancer::RequestedAddresses;
+use crate::providers::vsphere::load_balancer::orphans::Policy;
+use crate::providers::vsphere::routes::Adoption;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -207,6 +210,36 @@ pub(in crate::app) fn settled_in(variables: &[(&str, &str)], arguments: &[&str])
     match options::parse(all.map(OsString::from)) {
         Ok(Asked::Run(options)) => settle(&options, &MadeUp, &Environment::new(variables)),
         other => panic!("{arguments:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn what_the_flags_say_of_nsx() {
+    let nsx = |flags: &[&str]| vsphere(flags).nsx;
+    let NsxSettings { calls_per_second, adoption, orphans, requested_addresses, batches } = nsx(&[]);
+    assert_eq!((calls_per_second, adoption, orphans), (80, Adoption::AsIs, Policy::Delete));
+    assert_eq!((requested_addresses, batches), (RequestedAddresses::Honored, true));
+    for (flag, adoption) in [("as-is", Adoption::AsIs), ("full", Adoption::Full)] {
+        assert_eq!(nsx(&[&format!("--nsx-adopt={flag}")]).adoption, adoption, "{flag}");
+    }
+    for (flag, orphans) in [("delete", Policy::Delete), ("report", Policy::Report), ("off", Policy::Off)] {
+        assert_eq!(nsx(&[&format!("--nsx-orphans={flag}")]).orphans, orphans, "{flag}");
+    }
+    for (flag, requested) in [("on", RequestedAddresses::Honored), ("off", RequestedAddresses::Ignored)] {
+        assert_eq!(nsx(&[&format!("--nsx-load-balancer-ip={flag}")]).requested_addresses, requested, "{flag}");
+    }
+    for rate in [1, 1000] {
+        assert_eq!(nsx(&[&format!("--nsx-requests-per-second={rate}")]).calls_per_second, rate);
+    }
+    for (flag, expected) in [
+        ("--nsx-adopt=Full", "as-is or full"),
+        ("--nsx-orphans=keep", "delete, report or off"),
+        ("--nsx-load-balancer-ip=true", "on or off"),
+        ("--nsx-requests-per-second=0", "a whole number from 1 to 1000"),
+        ("--nsx-requests-per-second=1001", "a whole number from 1 to 1000"),
+    ] {
+        let text = settled(&[flag]).unwrap_err().to_string();
+        assert!(text.contains(&format!("{flag}: expected {expected}")), "{text}");
     }
 }
 

@@ -101,6 +101,13 @@ impl Error {
         Self { kind, request, target, cause: Cause::Other(message.into()) }
     }
 
+    /// A failure of this kind.
+    #[cfg(test)]
+    pub(crate) fn of_kind(kind: Kind) -> Self {
+        let request = FailedRequest { endpoint: "nsx:443".to_owned(), operation: "test" };
+        Self::other(kind, request, "GET /infra".to_owned(), "no")
+    }
+
     /// A stable word for metrics: what the network did, or what the answer means.
     pub fn reason(&self) -> &'static str {
         match &self.cause {

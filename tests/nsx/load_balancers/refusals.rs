@@ -353,6 +353,40 @@ async fn what_the_configuration_names_and_nsx_does_not_have_is_said_before_anyth
     }
 }
 
+/// The Go program takes the last one that it reads.
+#[tokio::test]
+async fn a_name_in_the_configuration_has_to_be_that_of_one_object() {
+    let named = |pool: &str, tcp: &str| {
+        let (pool, tcp) = (Some(Pool::Name(pool.to_owned())), Some(Profile::Name(tcp.to_owned())));
+        Config { common: Class { pool, tcp, ..config().common }, ..config() }
+    };
+    let profile = "default-tcp-lb-app-profile";
+    let twin = json!({"resource_type": "LBFastTcpProfile", "display_name": "twice"});
+    let model = Model::small()
+        .ip_pool("p2", "twice", "198.51.100.0/24", &[("198.51.100.5", "198.51.100.9")])
+        .ip_pool("p3", "twice", "203.0.113.0/24", &[("203.0.113.5", "203.0.113.9")])
+        .object("/infra/lb-app-profiles/a", twin.clone())
+        .object("/infra/lb-app-profiles/b", twin);
+    for (config, expected) in [
+        (named("none", profile), "the IP pool named \"none\" of the cloud config is not found in NSX"),
+        (
+            named("twice", profile),
+            "the IP pool named \"twice\" of the cloud config is not unique in NSX: 2 have the name",
+        ),
+        (named("pool1", "none"), "the TCP application profile named \"none\" of the cloud config is not found in NSX"),
+        (
+            named("pool1", "twice"),
+            "the TCP application profile named \"twice\" of the cloud config is not unique in NSX: 2 have the name",
+        ),
+    ] {
+        let world = World::with(model.clone(), Some(UID), config).await;
+        let error = world.ensure(&one()).await.unwrap_err();
+        assert_eq!((word(&error).as_str(), error.retry_after()), ("LoadBalancerConfigWrong", Some(LATER)), "{error}");
+        assert!(error.to_string().starts_with(expected), "{error}");
+        assert_eq!(world.counted(), [0; 5], "nothing is created");
+    }
+}
+
 /// An account may use what it may not read.
 #[tokio::test]
 async fn what_may_not_be_read_is_used() {

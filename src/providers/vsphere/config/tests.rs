@@ -86,6 +86,7 @@ fn the_vectors_of_the_go_program_hold() {
             "global: {secretName: n, secretNamespace: ns}\nvcenter: {a: {server: x, user: u, password: p}}",
             &["a -> x, u/p, secret ns/n"],
         ),
+        ("a user alone", "[Global]\nserver=s\nuser=u\nsecret-name=n\nsecret-namespace=ns\n", &["s -> s, secret ns/n"]),
         ("C25", "global: {server: s, secretName: n, secretNamespace: ns}", &["s -> s, secret ns/n"]),
         (
             "C30",
@@ -505,6 +506,11 @@ fn what_has_no_effect_is_told() {
             "C23",
             format!("[Global]\n{base}insecure-flag\n[VirtualCenter \"s\"]\ninsecure-flag = false\n"),
             "[VirtualCenter \"s\"] insecure-flag: no effect",
+        ),
+        (
+            "a user alone",
+            "[Global]\nserver = s\nuser = u\nsecret-name = n\nsecret-namespace = ns\n".to_owned(),
+            "f:3: [Global] user: ignored: user and password belong together, and a secret is used",
         ),
         (
             "kebab in YAML",

@@ -47,7 +47,32 @@ fn denial(code: Option<i64>, owner: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::denial;
+    use super::*;
+
+    #[test]
+    fn each_kind_of_failure_has_its_reason_and_its_pause() {
+        let (backoff, later) = (None, Some(NO_PERMISSION));
+        for (kind, expected, pause) in [
+            (Kind::Rejected, reason::NSXLoginRejected, backoff),
+            (Kind::NoPermission, reason::NSXNoPermission, later),
+            (Kind::MissingReference("/infra/x".to_owned()), reason::NSXObjectMissing, backoff),
+            (Kind::Busy, reason::NSXUnavailable, backoff),
+            (Kind::SessionOver, reason::NSXUnavailable, backoff),
+            (Kind::Unavailable, reason::NSXUnavailable, backoff),
+            (Kind::Unknown, reason::NSXUnavailable, backoff),
+            (Kind::NotFound, reason::NSXRefused, backoff),
+            (Kind::Referenced, reason::NSXRefused, backoff),
+            (Kind::MarkedForDeletion, reason::NSXRefused, backoff),
+            (Kind::Conflict, reason::NSXRefused, backoff),
+        ] {
+            let error = failed("create x", None, &nsx::Error::of_kind(kind.clone()));
+            assert_eq!((error.reason(), error.retry_after()), (expected, pause), "{kind:?}: {error}");
+            assert!(error.to_string().starts_with("create x: "), "{kind:?}: {error}");
+        }
+        let wrong = failed("create x", None, &nsx::Error::of_kind(Kind::BadRequest));
+        assert!(matches!(&wrong, Error::Invalid { reason: reason::NSXRefused, .. }), "{wrong}");
+        assert!(matches!(failed("create x", None, &nsx::Error::of_kind(Kind::NotPermitted)), Error::NotLeader));
+    }
 
     #[test]
     fn the_role_the_owner_and_the_license_are_told_apart() {

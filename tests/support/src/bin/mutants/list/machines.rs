@@ -3,9 +3,13 @@
 use crate::{Mutant, Tests};
 
 const MEMBERS: &str = "src/providers/vsphere/load_balancer/members.rs";
+const PLAN: &str = "src/providers/vsphere/load_balancer/plan.rs";
+const BALANCERS_RS: &str = "src/providers/vsphere/load_balancer.rs";
+const CONTENTS: &str = "src/providers/vsphere/load_balancer/contents.rs";
 const NODE_ADDRESSES: &str = "src/providers/vsphere/load_balancer/node_addresses.rs";
 const SERVICE_CALL: &str = "src/providers/vsphere/load_balancer/service_call.rs";
 const QUARANTINE: &str = "src/providers/vsphere/load_balancer/inventory/quarantine.rs";
+const SERVICES: &str = "src/controllers/service.rs";
 const RECORDS: &str = "src/controllers/service/records.rs";
 const ROUTES: &str = "src/providers/vsphere/routes.rs";
 const CONTEST: &str = "src/providers/vsphere/tracker/contest.rs";
@@ -31,10 +35,15 @@ const CLAIMS: Tests = &[&["--test", "vcenter", "--", "outcomes::claims"]];
 const LAST_PLACE: Tests = &[&["--test", "vcenter", "--", "outcomes::last_place"]];
 const RIGHTS: Tests = &[&["--test", "vcenter", "--", "outcomes::absence::an_account"]];
 /// The decisions of the node controller.
-const PLAN: Tests = &[&["--lib", "--", "controllers::node::plan"]];
+const NODES: Tests = &[&["--lib", "--", "controllers::node::plan"]];
+/// The service controller on a real API server.
+const ANSWERS: Tests = &[&["--test", "apiserver", "--", "service::nodes::an_answer"]];
+/// What the service controller remembers.
+const MEMORY: Tests = &[&["--lib", "--", "service::records"]];
 
 pub fn all() -> Vec<Mutant> {
     let mut all = of_load_balancers();
+    all.extend(of_changes());
     all.extend(of_the_look_up());
     all.extend(of_the_last_place());
     all
@@ -96,6 +105,59 @@ fn of_load_balancers() -> Vec<Mutant> {
     ]
 }
 
+fn of_changes() -> Vec<Mutant> {
+    vec![
+        Mutant::new(
+            "machines-address-by-the-word-of-a-kubelet",
+            NODE_ADDRESSES,
+            ("confirmed.into_iter().filter(|one| reported.contains(&*one.node))", "confirmed"),
+            UNIT,
+        ),
+        Mutant::new(
+            "machines-address-taken-over",
+            NODE_ADDRESSES,
+            ("!unconfirmed.contains(&(&**owner, *address))", "true"),
+            UNIT,
+        ),
+        Mutant::new(
+            "machines-addresses-of-an-earlier-term",
+            BALANCERS_RS,
+            ("        self.node_addresses.begin(permit);\n", ""),
+            BALANCERS,
+        ),
+        Mutant::new(
+            "machines-surplus-address-of-another",
+            PLAN,
+            (
+                "&& !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation)\n",
+                "&& !known.has_server_on(allocation)\n",
+            ),
+            UNIT,
+        ),
+        Mutant::new(
+            "machines-server-of-another-service",
+            CONTENTS,
+            ("server.address == Some(address) && !is_own(server)", "server.address == Some(address) && is_own(server)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "machines-announcement-before-a-conflict",
+            RECORDS,
+            (
+                "        let record = by_key.entry(key.to_owned()).or_default();\n        if record.uid.is_none() {",
+                "        let record = by_key.entry(key.to_owned()).or_default();\n        record.seen_announcements = record.announcements;\n        if record.uid.is_none() {",
+            ),
+            MEMORY,
+        ),
+        Mutant::new(
+            "machines-answers-about-all-nodes",
+            SERVICES,
+            ("Event::AllInstances => {\n                self.targets.observe_all();", "Event::AllInstances => {"),
+            ANSWERS,
+        ),
+    ]
+}
+
 fn of_the_look_up() -> Vec<Mutant> {
     vec![
         Mutant::new(
@@ -126,13 +188,19 @@ fn of_the_last_place() -> Vec<Mutant> {
             "machines-record-before-the-host-goes",
             NODE_PLAN,
             ("        || metadata.is_record_urgent\n", ""),
-            PLAN,
+            NODES,
         ),
         Mutant::new(
             "machines-record-of-what-left",
             NODE_PLAN,
             ("            changes.annotations.extend(last);\n", "            drop(last);\n"),
-            PLAN,
+            NODES,
+        ),
+        Mutant::new(
+            "machines-record-of-another-leader",
+            LAST,
+            ("*is_watched_to_end && before.as_ref() == recorded", "*is_watched_to_end"),
+            LAST_PLACE,
         ),
         Mutant::new("machines-maintenance-mode", SNAPSHOT, ("host.is_in_maintenance || ", ""), LAST_PLACE),
         Mutant::new(

@@ -94,5 +94,19 @@ mod tests {
         {
             assert!(text.lines().any(|have| have == line), "{line} in {text}");
         }
+        let built = text.lines().find(|line| line.starts_with("kubernetes_build_info{")).unwrap();
+        for label in [
+            "major",
+            "minor",
+            "git_version",
+            "git_commit",
+            "git_tree_state",
+            "build_date",
+            "go_version",
+            "compiler",
+            "platform",
+        ] {
+            assert!(built.contains(&format!("{label}=\"")), "{label} in {built}");
+        }
     }
 }

@@ -110,7 +110,7 @@ async fn over_tls(
 #[tokio::test]
 async fn probes_are_open_and_everything_else_needs_a_valid_token() {
     let server = served().await;
-    let cases: [(&str, &str, Option<&str>, u16, &str); 16] = [
+    let cases: [(&str, &str, Option<&str>, u16, &str); 19] = [
         ("GET", "/healthz", None, 200, "ok"),
         ("GET", "/livez?verbose", None, 200, "[+]ping ok\nlivez check passed\n"),
         ("GET", "/readyz", Some("Bearer bad"), 200, "ok"),
@@ -127,6 +127,10 @@ async fn probes_are_open_and_everything_else_needs_a_valid_token() {
         ("GET", "/metrics", Some("Bearer panic"), 500, "This request caused a panic."),
         ("PATCH", "/other", Some("Bearer good"), 404, "404 page not found"),
         ("GET", "/other", Some("Bearer good"), 404, "404 page not found"),
+        // Only names of checks may have escapes.
+        ("GET", "/%68ealthz", None, 403, "forbidden: User \"system:anonymous\" cannot get path \"/%68ealthz\""),
+        ("GET", "/metric%73", None, 403, "forbidden: User \"system:anonymous\" cannot get path \"/metric%73\""),
+        ("GET", "/metric%73", Some("Bearer good"), 404, "404 page not found"),
     ];
     let client = client(&server);
     for (method, path, authorization, status, text) in cases {

@@ -45,6 +45,28 @@ async fn missing_rights_are_told_once_with_what_to_grant() {
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }
 
+/// The certificate is one of the authority that the API server publishes.
+#[tokio::test]
+async fn where_a_file_names_the_authorities_of_clients_those_of_the_api_server_are_not_believed() {
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..1)).await;
+    let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
+    let own = rcgen::generate_simple_self_signed(vec!["other".to_owned()]).unwrap();
+    let path = cluster.folder().join(format!("{}.ca", cluster.pool()));
+    std::fs::write(&path, own.cert.pem()).unwrap();
+    let client = ApiServer::shared().await.administrator_pem();
+    let flag = format!("--client-ca-file={}", path.display());
+    for (flags, expected) in [(vec![], 200), (vec![flag.as_str()], 401)] {
+        let identity = reqwest::Identity::from_pem(client.as_bytes()).unwrap();
+        let admin = Admin::with(|builder| builder.identity(identity));
+        let port = admin.flag();
+        let mut daemon = cluster.start(&config, &[&[port.as_str()], &flags[..]].concat());
+        let (status, text) = admin.get("/metrics", None, &mut daemon).await;
+        assert_eq!(status, expected, "{flags:?}: {text}");
+        assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
+    }
+}
+
 /// An API server that is away is no reason to end, whatever it would say.
 #[tokio::test]
 async fn an_api_server_that_is_away_at_the_start_is_waited_for() {

@@ -22,8 +22,13 @@ pub struct Admin {
 impl Admin {
     /// A port that is free now.
     pub fn new() -> Self {
+        Self::with(|builder| builder)
+    }
+
+    /// The same, where `prepare` makes the client.
+    pub fn with(prepare: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Self {
         support::api_server::install_crypto();
-        let builder = reqwest::Client::builder().no_proxy().timeout(super::cluster::LIMIT);
+        let builder = prepare(reqwest::Client::builder().no_proxy().timeout(super::cluster::LIMIT));
         // The certificate is made by the daemon at its start.
         let http = builder.tls_danger_accept_invalid_certs(true).build().unwrap();
         Self { port: support::api_server::free_port(), http, is_served: AtomicBool::new(false) }

@@ -478,6 +478,7 @@ async fn load_balancers_come_and_go_with_the_section_of_the_file() {
             daemon.wait_for_line("task ended", LIMIT).await;
         }
     }
+    assert!(site.nsx.requests().is_empty(), "there is no Service");
     assert_eq!(daemon.stop(LIMIT).await.code(), Some(0));
 }
 

@@ -383,6 +383,22 @@ async fn from_8_0_3_0_on_the_soap_session_is_the_rest_session_and_a_server_that_
     }
 }
 
+/// A server whose SOAP session is no REST session.
+#[tokio::test(start_paused = true)]
+async fn rest_logs_in_with_the_pair_that_soap_accepted() {
+    let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
+    let both = Offer::Ready(vec![from_file("wrong"), from_secret(RIGHT, "1")]);
+    let offers = watch::Sender::new(Arc::new(both));
+    let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::new(MemoryStore::default())));
+    replica.until_live(10 * MINUTE).await;
+    pass(10 * MINUTE).await;
+    assert_eq!((server.accepted(Interface::Soap), server.accepted(Interface::Rest)), (1, 1));
+    let logins = server.logins();
+    let rejected: Vec<_> = logins.iter().filter(|login| !login.is_accepted).map(|login| login.interface).collect();
+    assert_eq!(rejected, [Interface::Soap]);
+    replica.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_credentials_no_login_is_made_and_the_state_says_what_is_missing() {
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");

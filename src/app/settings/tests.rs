@@ -358,6 +358,14 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
             "--leader-elect-lease-duration=10s: expected more than --leader-elect-renew-deadline (10s)",
         ),
         (
+            &[
+                "--leader-elect-lease-duration=500ms",
+                "--leader-elect-renew-deadline=300ms",
+                "--leader-elect-retry-period=100ms",
+            ],
+            "--leader-elect-lease-duration=500ms: expected at least 1s",
+        ),
+        (
             &["--leader-elect-retry-period=9s"],
             "--leader-elect-renew-deadline=10s: expected more than 1.2 times --leader-elect-retry-period (9s)",
         ),

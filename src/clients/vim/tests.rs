@@ -14,6 +14,15 @@ use super::updates::{Page, read_page, read_update_set};
 use super::version::read_offered;
 use super::{GuestNic, MoRef, UpdateKind, UpdateSet, Value, user_agent};
 
+/// As `docs/compatibility.md` has them.
+#[test]
+fn calls_have_limits() {
+    let super::Timeouts { call, login, .. } = super::Timeouts::default();
+    assert_eq!([call, login], [30, 60].map(Duration::from_secs));
+    let settings = crate::clients::http::Settings::new("vc", 443, Default::default(), "test");
+    assert_eq!(settings.connect_timeout, Duration::from_secs(10));
+}
+
 /// An envelope as vCenter 8 writes it.
 fn envelope(method: &str, content: &str) -> String {
     format!(

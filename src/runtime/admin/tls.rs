@@ -145,4 +145,18 @@ mod tests {
         assert_eq!(verified(4, 100).unwrap_err().to_string(), "unexpected error: the client's chain is too long");
         assert!(verified(3, 4096).is_ok() && verified(3, 4097).is_err());
     }
+
+    #[test]
+    fn sessions_are_not_resumed() {
+        #[derive(Debug)]
+        struct NoCertificate;
+        impl ResolvesServerCert for NoCertificate {
+            fn resolve(&self, _: rustls::server::ClientHello<'_>) -> Option<Arc<rustls::sign::CertifiedKey>> {
+                None
+            }
+        }
+        let config = server_config(&TlsRules::default(), true, Arc::new(NoCertificate)).unwrap();
+        assert!(!config.session_storage.can_cache() && !config.ticketer.enabled());
+        assert_eq!(config.send_tls13_tickets, 0);
+    }
 }

@@ -123,6 +123,13 @@ impl ApiServer {
         self.write_kubeconfig(&self.authority.kubeconfig(&self.url(), "admin", Some("system:masters")))
     }
 
+    /// The certificate and the key of an administrator, as PEM.
+    #[must_use]
+    pub fn administrator_pem(&self) -> String {
+        let (certificate, key) = self.authority.client("admin", Some("system:masters"));
+        certificate + &key
+    }
+
     /// A file with the kubeconfig of this user, an administrator as well (group `system:masters`).
     #[must_use]
     pub fn kubeconfig_of_administrator(&self, user: &str) -> PathBuf {

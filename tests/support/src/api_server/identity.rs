@@ -61,15 +61,20 @@ impl Authority {
         (parameters.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    /// A kubeconfig with a client certificate of this user, in this group if one is given.
-    pub fn kubeconfig(&self, server: &str, user: &str, group: Option<&str>) -> String {
+    /// The certificate and the key of a client that is this user, in this group if one is given.
+    pub fn client(&self, user: &str, group: Option<&str>) -> (String, String) {
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
         parameters.distinguished_name.push(DnType::CommonName, user);
         if let Some(group) = group {
             parameters.distinguished_name.push(DnType::OrganizationName, group);
         }
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let (certificate, key) = self.sign(&parameters);
+        self.sign(&parameters)
+    }
+
+    /// A kubeconfig with a client certificate of this user, in this group if one is given.
+    pub fn kubeconfig(&self, server: &str, user: &str, group: Option<&str>) -> String {
+        let (certificate, key) = self.client(user, group);
         let user = json!({
             "client-certificate-data": STANDARD.encode(certificate),
             "client-key-data": STANDARD.encode(key),

@@ -273,3 +273,23 @@ fn is_call_refused(error: &client::Error) -> bool {
 fn of_pool(object: &Object, error: &client::Error) -> Error {
     failed(&format!("change the pool {}", object.path()), Some(object.created_by()), error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_has_so_many_pools_and_so_many_bytes() {
+        let mut batch = Batch::default();
+        assert!(!batch.is_full_with(MOST_BYTES + 1), "a pool that is larger goes alone");
+        let object = || Object(serde_json::Map::new());
+        batch.add(object(), MOST_BYTES - 100);
+        assert!(!batch.is_full_with(100) && batch.is_full_with(101));
+        let mut batch = Batch::default();
+        for _ in 0..50 {
+            assert!(!batch.is_full_with(1));
+            batch.add(object(), 1);
+        }
+        assert!(batch.is_full_with(1));
+    }
+}

@@ -257,7 +257,7 @@ impl Vcenter {
         prepared.map(Prepared::begin)
     }
 
-    /// Logs once if the account may not see every folder. Without an answer, the next session asks again.
+    /// Logs once if the account may not see every folder. Without an answer, the next connection asks again.
     async fn tell_rights(&self) {
         if self.has_answered_rights.load(Ordering::Relaxed) {
             return;

@@ -19,8 +19,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// The least time between the beginnings of two such waits. After the first wait nothing waits until then, so that a Node that
 /// changes all the time does not hold up Services.
 const BETWEEN_WAITS: Duration = Duration::from_secs(300);
-/// How many addresses are remembered for each Node behind the load balancers.
+/// For how many Nodes it is remembered what vCenter reported, for each Node behind the load balancers.
 const MOST_FOR_EACH: usize = 4;
+/// How many addresses of a Node are remembered.
+const MOST_ADDRESSES: usize = 64;
 
 /// The addresses of Nodes that count.
 pub struct NodeAddresses {
@@ -32,8 +34,8 @@ pub struct NodeAddresses {
 struct State {
     /// Of the term.
     permit: Option<WritePermit>,
-    /// The Node whose machine had this address when that was known last.
-    owners: BTreeMap<IpAddr, Box<str>>,
+    /// What vCenter reported last for the machines of Nodes, also of Nodes that are gone, by the name of the Node.
+    reported: BTreeMap<Box<str>, BTreeSet<IpAddr>>,
     /// When the last wait began.
     wait_began: Option<Instant>,
 }
@@ -57,33 +59,32 @@ impl NodeAddresses {
         }
     }
 
-    /// The members of pools of this family. An address that the machine of another Node had does not stay for a Node whose machine
-    /// is not known: its kubelet could keep deleted Nodes in the pools.
+    /// The members of pools of this family. An address that vCenter reported for other Nodes and never for this one does not stay
+    /// for a Node whose machine is not known: its kubelet could keep the addresses of deleted Nodes in the pools.
     ///
-    /// Only what vCenter reports makes an address that of a Node, and the Node keeps it while nothing is known of its machine.
-    /// Otherwise another kubelet or guest could claim the address for a moment, and so have it removed.
+    /// A Node for which it was reported keeps it, whoever claims it meanwhile. What only a kubelet says counts for nobody, so that
+    /// no kubelet can have an address of another Node removed.
     pub fn members(&self, nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
-        let mut reported = BTreeSet::new();
-        let mut members = members::of_nodes(nodes, family, |node| {
-            let usable = self.of(node);
-            if matches!(usable, UsableAddresses::Only(_)) {
-                reported.insert(node::name(node));
+        let reported = &mut self.state.lock().reported;
+        if reported.len() > nodes.len() * MOST_FOR_EACH {
+            let present: BTreeSet<&str> = nodes.iter().map(|one| node::name(one)).collect();
+            reported.retain(|name, _| present.contains(&**name));
+        }
+        let mut members = members::of_nodes(nodes, family, |one| {
+            let usable = self.of(one);
+            if let UsableAddresses::Only(known) = &usable {
+                note(reported, node::name(one), known);
             }
             usable
         });
-        let owners = &mut self.state.lock().owners;
-        if owners.len() > nodes.len() * MOST_FOR_EACH {
-            owners.retain(|address, _| members.iter().any(|member| member.address == *address));
+        if members.iter().all(|member| member.is_confirmed) {
+            return members;
         }
-        let (confirmed, unconfirmed): (Vec<&Member>, Vec<&Member>) = members.iter().partition(|one| one.is_confirmed);
-        let unconfirmed: BTreeSet<(&str, IpAddr)> = unconfirmed.iter().map(|one| (&*one.node, one.address)).collect();
-        for Member { node, address, .. } in confirmed.into_iter().filter(|one| reported.contains(&*one.node)) {
-            if owners.get(address).is_none_or(|owner| !unconfirmed.contains(&(&**owner, *address))) {
-                owners.insert(*address, node.as_str().into());
-            }
-        }
-        let is_of_another = |member: &Member| owners.get(&member.address).is_some_and(|owner| **owner != *member.node);
-        members.retain(|member| member.is_confirmed || !is_of_another(member));
+        let all: BTreeSet<IpAddr> = reported.values().flatten().copied().collect();
+        let has = |Member { node, address, .. }: &Member| {
+            reported.get(node.as_str()).is_some_and(|addresses| addresses.contains(address))
+        };
+        members.retain(|member| member.is_confirmed || !all.contains(&member.address) || has(member));
         members
     }
 
@@ -93,6 +94,13 @@ impl NodeAddresses {
         let began = wait_began.filter(|began| began.elapsed() <= BETWEEN_WAITS).unwrap_or_else(Instant::now);
         *wait_began = Some(began);
         began.elapsed() < LONGEST_WAIT
+    }
+}
+
+fn note(reported: &mut BTreeMap<Box<str>, BTreeSet<IpAddr>>, name: &str, known: &BTreeSet<IpAddr>) {
+    let known = || known.iter().take(MOST_ADDRESSES);
+    if !reported.get(name).is_some_and(|before| before.iter().eq(known())) {
+        reported.insert(name.into(), known().copied().collect());
     }
 }
 
@@ -150,17 +158,36 @@ mod tests {
         members(&addresses, &[node("foreign", &["10.0.0.1"]), victim()]);
         assert_eq!(members(&addresses, &[node("foreign", &[]), victim()]), ["victim 10.0.0.1"]);
 
-        // The machine of the victim had it.
-        let (addresses, known) = with(&[("guest", only("10.0.0.1")), ("victim", only("10.0.0.1"))]);
-        members(&addresses, &[victim()]);
-        known.lock().remove("victim");
-        members(&addresses, &[node("guest", &["10.0.0.1"]), victim()]);
-        assert_eq!(members(&addresses, &[node("guest", &[]), victim()]), ["victim 10.0.0.1"]);
-        // It has another one by now.
-        known.lock().insert("victim".to_owned(), only("10.0.0.2"));
-        members(&addresses, &[node("guest", &["10.0.0.1"]), victim()]);
-        known.lock().remove("victim");
-        assert_eq!(members(&addresses, &[victim()]), Vec::<String>::new());
+        // The machine of the victim had it, before the other one or after it, and at the same time.
+        for other in ["another", "zealous"] {
+            for is_before in [false, true] {
+                let (addresses, known) = with(&[(other, only("10.0.0.1")), ("victim", only("10.0.0.1"))]);
+                if is_before {
+                    members(&addresses, &[node(other, &["10.0.0.1"])]);
+                }
+                members(&addresses, &[node(other, &["10.0.0.1"]), victim()]);
+                for name in ["victim", other] {
+                    known.lock().remove(name);
+                    members(&addresses, &[node(other, &["10.0.0.1"]), victim()]);
+                }
+                assert_eq!(members(&addresses, &[node(other, &[]), victim()]), ["victim 10.0.0.1"], "{other}");
+                assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"], "{other}");
+                // It has another one by now, and the other Node is gone.
+                known.lock().insert("victim".to_owned(), only("10.0.0.2"));
+                members(&addresses, &[victim()]);
+                known.lock().remove("victim");
+                assert_eq!(members(&addresses, &[victim()]), Vec::<String>::new(), "{other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_claim_that_is_taken_back_leaves_nothing() {
+        let (addresses, known) = with(&[("other", only("10.0.0.1"))]);
+        let both = || [node("other", &["10.0.0.1"]), node("victim", &["10.0.0.1"])];
+        assert_eq!(members(&addresses, &both()), ["other 10.0.0.1"]);
+        known.lock().insert("other".to_owned(), only("10.0.0.7"));
+        assert_eq!(members(&addresses, &both()), ["victim 10.0.0.1"]);
     }
 
     #[test]
@@ -182,14 +209,14 @@ mod tests {
 
     #[test]
     fn what_is_remembered_has_a_limit() {
-        let usable = |one: &Node| {
-            UsableAddresses::Only(node::addresses::of(one).iter().filter_map(|one| one.address.parse().ok()).collect())
-        };
-        let addresses = NodeAddresses::new(Arc::new(usable));
-        for last in 0..200 {
-            addresses.members(&[node("a", &[&format!("10.0.0.{last}")])], IpFamily::V4);
+        let many = |_: &Node| UsableAddresses::Only((0..200).map(|last| IpAddr::from([10, 0, 0, last])).collect());
+        let addresses = NodeAddresses::new(Arc::new(many));
+        for number in 0..200 {
+            addresses.members(&[node(&format!("n{number}"), &["10.0.0.1"])], IpFamily::V4);
         }
-        assert!(addresses.state.lock().owners.len() <= MOST_FOR_EACH + 1);
+        let reported = &addresses.state.lock().reported;
+        assert!(reported.len() <= MOST_FOR_EACH + 1);
+        assert!(reported.values().all(|known| known.len() == MOST_ADDRESSES));
     }
 
     #[tokio::test(start_paused = true)]

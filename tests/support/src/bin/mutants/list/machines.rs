@@ -60,7 +60,7 @@ fn of_load_balancers() -> Vec<Mutant> {
         Mutant::new(
             "machines-member-of-a-node-that-is-gone",
             NODE_ADDRESSES,
-            ("member.is_confirmed || !is_of_another(member)", "member.is_confirmed || !is_of_another(member) || true"),
+            ("member.is_confirmed || !all.contains(&member.address) ||", "true ||"),
             UNIT,
         ),
         Mutant::new(
@@ -108,15 +108,18 @@ fn of_load_balancers() -> Vec<Mutant> {
 fn of_changes() -> Vec<Mutant> {
     vec![
         Mutant::new(
-            "machines-address-by-the-word-of-a-kubelet",
+            "machines-address-taken-over",
             NODE_ADDRESSES,
-            ("confirmed.into_iter().filter(|one| reported.contains(&*one.node))", "confirmed"),
+            ("!all.contains(&member.address) || has(member)", "!all.contains(&member.address)"),
             UNIT,
         ),
         Mutant::new(
-            "machines-address-taken-over",
+            "machines-claim-that-stays",
             NODE_ADDRESSES,
-            ("!unconfirmed.contains(&(&**owner, *address))", "true"),
+            (
+                "if !reported.get(name).is_some_and(|before| before.iter().eq(known())) {",
+                "if !reported.contains_key(name) {",
+            ),
             UNIT,
         ),
         Mutant::new(

@@ -77,10 +77,10 @@ pub struct Settings {
 /// # Errors
 /// All mistakes, each with where it is, what was written and what is expected.
 pub fn settle(options: &Options, files: &dyn Files, environment: &Environment) -> Result<Settings, Mistakes> {
-    let mut check = Check { options, files, environment, mistakes: Vec::new() };
+    let mut check = Check { options, files, environment, mistakes: Vec::new(), warnings: Vec::new() };
     match (check.settings(), check.mistakes) {
         (Some(settings), mistakes) if mistakes.is_empty() => Ok(settings),
-        (_, mistakes) => Err(Mistakes(mistakes)),
+        (_, found) => Err(Mistakes { found, warnings: check.warnings }),
     }
 }
 
@@ -88,7 +88,8 @@ pub fn settle(options: &Options, files: &dyn Files, environment: &Environment) -
 /// [`settle`], and the log is the default one until then.
 pub fn of_the_log(options: &Options) -> logging::Settings {
     let environment = Environment::default();
-    let mut check = Check { options, files: &SystemFiles, environment: &environment, mistakes: Vec::new() };
+    let mut check =
+        Check { options, files: &SystemFiles, environment: &environment, mistakes: Vec::new(), warnings: Vec::new() };
     let logging = check.logging();
     if check.mistakes.is_empty() { logging } else { logging::Settings::default() }
 }
@@ -103,21 +104,27 @@ pub struct Mistake {
     pub why: String,
 }
 
-/// All that is wrong; at least one.
+/// All that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistakes(pub Vec<Mistake>);
+pub struct Mistakes {
+    /// At least one.
+    pub found: Vec<Mistake>,
+    /// What is odd about the same file; often the cause.
+    pub warnings: Vec<String>,
+}
 
 impl std::error::Error for Mistakes {}
 
 impl fmt::Display for Mistakes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_slice() {
+        match self.found.as_slice() {
             [only] => write!(formatter, "invalid configuration: {only}"),
             all => {
                 write!(formatter, "{} configuration errors:", all.len())?;
                 all.iter().try_for_each(|mistake| write!(formatter, "\n  {mistake}"))
             }
-        }
+        }?;
+        self.warnings.iter().try_for_each(|warning| write!(formatter, "\n  warning: {warning}"))
     }
 }
 
@@ -127,6 +134,8 @@ struct Check<'a> {
     files: &'a dyn Files,
     environment: &'a Environment,
     mistakes: Vec<Mistake>,
+    /// What is odd about the files.
+    warnings: Vec<String>,
 }
 
 impl<'a> Check<'a> {

@@ -8,6 +8,24 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     matches_from(&pattern, &name)
 }
 
+/// Whether the pattern is one.
+pub fn is_well_formed(pattern: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    let mut rest = pattern.as_slice();
+    loop {
+        rest = match rest {
+            [] => return true,
+            ['\\', _, rest @ ..] => rest,
+            ['\\'] => return false,
+            ['[', '^', class @ ..] | ['[', class @ ..] => match in_class(class, '/') {
+                Some((_, rest)) => rest,
+                None => return false,
+            },
+            [_, rest @ ..] => rest,
+        };
+    }
+}
+
 /// The last `*` that was passed is where a mismatch goes back to, so that the time is at most the product of the
 /// lengths.
 fn matches_from(pattern: &[char], name: &[char]) -> bool {
@@ -140,6 +158,16 @@ mod tests {
         ("a/b[", "x", false),
         ("*x", "xxx", true),
     ];
+
+    /// Those for which Go has `ErrBadPattern`.
+    const MALFORMED: &[&str] = &["[]a]", "[-]", "[x-]", "[-x]", "\\", "[a-b-c]", "[", "[^", "[^bc", "a[", "a/b["];
+
+    #[test]
+    fn a_pattern_is_malformed_where_go_says_so() {
+        for (pattern, ..) in OF_GO {
+            assert_eq!(is_well_formed(pattern), !MALFORMED.contains(pattern), "{pattern}");
+        }
+    }
 
     /// The outcomes are those of Go's `filepath.Match`.
     const OTHERS: &[(&str, &str, bool)] = &[

@@ -72,6 +72,8 @@ pub(crate) struct Entry {
     pub line: usize,
     /// What belongs to it.
     pub node: Node,
+    /// Whether it comes from another map, by `<<`.
+    pub is_merged: bool,
 }
 
 /// Why a text is not read as YAML, with the line, from 1.
@@ -251,7 +253,7 @@ impl Builder {
                 match std::mem::replace(key, Key::Expected) {
                     Key::Expected => *key = key_of(node),
                     Key::Merge => merge_into(entries, node)?,
-                    Key::Read { key, line } => entries.push(Entry { key, line, node }),
+                    Key::Read { key, line } => entries.push(Entry { key, line, node, is_merged: false }),
                     Key::Complex => {}
                 }
             }
@@ -293,12 +295,13 @@ fn key_of(node: Node) -> Key {
 /// are put in from behind.
 fn merge_into(entries: &mut Vec<Entry>, node: Node) -> Result<(), YamlError> {
     let no_map = YamlError::Syntax(node.line);
+    let marked = |entry| Entry { is_merged: true, ..entry };
     match node.value {
-        Value::Map(merged) => entries.extend(merged),
+        Value::Map(merged) => entries.extend(merged.into_iter().map(marked)),
         Value::List(maps) => {
             for map in maps.into_iter().rev() {
                 let Value::Map(merged) = map.value else { return Err(no_map) };
-                entries.extend(merged);
+                entries.extend(merged.into_iter().map(marked));
             }
         }
         Value::Null | Value::Scalar { .. } => return Err(no_map),

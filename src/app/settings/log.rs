@@ -84,8 +84,13 @@ mod tests {
         let program = std::iter::once("vsphere-cloud-controller-manager").chain(arguments.iter().copied());
         let Ok(Asked::Run(options)) = options::parse(program.map(Into::into)) else { panic!("{arguments:?}") };
         let environment = Environment::default();
-        let mut check =
-            Check { options: &options, files: &SystemFiles, environment: &environment, mistakes: Vec::new() };
+        let mut check = Check {
+            options: &options,
+            files: &SystemFiles,
+            environment: &environment,
+            mistakes: Vec::new(),
+            warnings: Vec::new(),
+        };
         let settings = check.logging();
         if check.mistakes.is_empty() { Ok(settings) } else { Err(check.mistakes) }
     }

@@ -21,6 +21,8 @@ impl Files for MadeUp {
         let content = match path.to_str() {
             Some("/etc/vsphere.conf") => CONFIG,
             Some("/etc/empty.conf") => " \n",
+            Some("/etc/utf-16.conf") => "[\0G\0",
+            Some("/etc/plural.yaml") => "vcenters: {a: {server: s}}\n",
             Some("/etc/kubeconfig") => "",
             Some("/etc/two.conf") => TWO_VCENTERS,
             Some("/etc/unverified.conf") => UNVERIFIED,
@@ -317,6 +319,16 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
     let cases: &[(&[&str], &str)] = &[
         (&["--cloud-config="], "--cloud-config: required (path of vsphere.conf)"),
         (&["--cloud-config=/gone"], "--cloud-config=/gone: cannot be read: entity not found"),
+        (
+            &["--cloud-config=/etc/utf-16.conf"],
+            "--cloud-config=/etc/utf-16.conf: the file is text in UTF-16: save it as UTF-8",
+        ),
+        // What is odd is often the cause.
+        (
+            &["--cloud-config=/etc/plural.yaml"],
+            "/etc/plural.yaml: no vCenter is defined: expected server in the section Global, or an entry for a vCenter\n  \
+             warning: /etc/plural.yaml:1: vcenters: unknown section, ignored; did you mean vcenter?",
+        ),
         (&["--cloud-config=/etc/empty.conf"], "--cloud-config=/etc/empty.conf: the file is empty"),
         (
             &["--cloud-provider=aws"],
@@ -393,7 +405,7 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
     ];
     for (arguments, expected) in cases {
         let mistakes = settled(arguments).unwrap_err();
-        assert_eq!(mistakes.0.len(), 1, "{arguments:?}: {mistakes}");
+        assert_eq!(mistakes.found.len(), 1, "{arguments:?}: {mistakes}");
         let text = mistakes.to_string();
         assert!(text.starts_with(&format!("invalid configuration: {expected}")), "{arguments:?}: {text}");
     }

@@ -110,6 +110,9 @@ impl CloudConfigFile {
     /// All mistakes in one go, none of which repeats what is in a file. Where all of them are mistakes of parts, they are
     /// no error: see [`CloudConfig::refused`].
     pub fn check(&self, content: &[u8], files: &dyn Files) -> Result<CloudConfig, Mistakes> {
+        if matches!(content, [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..]) {
+            return Err(self.mistake("the file is text in UTF-16: save it as UTF-8"));
+        }
         let text = std::str::from_utf8(content).map_err(|_| self.mistake("the file is not text in UTF-8"))?;
         if text.trim().is_empty() {
             return Err(self.mistake("the file is empty"));
@@ -117,8 +120,10 @@ impl CloudConfigFile {
         let file = self.path.display().to_string();
         let is_directory = |path: &Path| files.is_directory(path);
         let mistake = |problem: ConfigProblem| Mistake { place: problem.place(), why: problem.expected };
-        let parsed = config::parse_within(text, &file, &self.environment, &is_directory)
-            .map_err(|errors| Mistakes(errors.0.into_iter().map(mistake).collect()))?;
+        let told = |warnings: &[ConfigProblem]| warnings.iter().map(ToString::to_string).collect();
+        let parsed = config::parse_within(text, &file, &self.environment, &is_directory).map_err(|errors| {
+            Mistakes { warnings: told(&errors.warnings), found: errors.mistakes.into_iter().map(mistake).collect() }
+        })?;
         let (mut config, mut tls) = (parsed.config, BTreeMap::new());
         let mut mistakes = self.set_ipv6_pools(&mut config);
         for vcenter in &config.vcenters {
@@ -143,7 +148,7 @@ impl CloudConfigFile {
             true => Ok(CloudConfig { config, oddities: parsed.warnings, tls, nsx_tls, refused }),
             false => {
                 mistakes.extend(refused.into_iter().map(|(_, mistake)| mistake));
-                Err(Mistakes(mistakes))
+                Err(Mistakes { found: mistakes, warnings: told(&parsed.warnings) })
             }
         }
     }
@@ -166,7 +171,8 @@ impl CloudConfigFile {
     }
 
     fn mistake(&self, why: impl Into<String>) -> Mistakes {
-        Mistakes(vec![Mistake { place: format!("--cloud-config={}", self.path.display()), why: why.into() }])
+        let found = vec![Mistake { place: format!("--cloud-config={}", self.path.display()), why: why.into() }];
+        Mistakes { found, warnings: Vec::new() }
     }
 }
 
@@ -178,7 +184,10 @@ impl CloudConfig {
     pub fn without_refused_parts(self) -> Result<Self, Mistakes> {
         match self.refused.is_empty() {
             true => Ok(self),
-            false => Err(Mistakes(self.refused.into_iter().map(|(_, mistake)| mistake).collect())),
+            false => Err(Mistakes {
+                found: self.refused.into_iter().map(|(_, mistake)| mistake).collect(),
+                warnings: self.oddities.iter().map(ToString::to_string).collect(),
+            }),
         }
     }
 
@@ -239,7 +248,11 @@ impl Check<'_> {
         };
         let file = CloudConfigFile { path: PathBuf::from(path), environment: self.environment.clone(), ipv6_pools };
         let (outcome, seen) = file.read(self.files);
-        let cloud_config = Arc::new(outcome.map_err(|Mistakes(found)| self.mistakes.extend(found)).ok()?);
+        let refuse = |Mistakes { found, warnings }| {
+            self.mistakes.extend(found);
+            self.warnings.extend(warnings);
+        };
+        let cloud_config = Arc::new(outcome.map_err(refuse).ok()?);
         let options = Options {
             file: path.to_owned(),
             tag_poll,

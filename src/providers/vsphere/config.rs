@@ -17,6 +17,7 @@ mod problems;
 mod routes;
 mod sizes;
 mod sources;
+mod traps;
 mod values;
 mod yaml;
 
@@ -82,6 +83,13 @@ pub fn parse_within(
         let line = text.split('\0').next().map(|before| before.matches('\n').count() + 1);
         report.mistake(line, "expected text: there is a NUL character");
     }
+    // Editors of Windows write this mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if let Some(line) = traps::line_of_shell(text) {
+        report
+            .mistake(Some(line), "these are variables of a shell, such as govc reads: expected [Section] or section:");
+        return Err(report.into_errors());
+    }
     let dialect = Dialect::of(text);
     let mut raw = match dialect {
         Dialect::Yaml => yaml::read(text, &mut report),
@@ -90,6 +98,7 @@ pub fn parse_within(
     if !sizes::are_lists_short(&raw, &mut report) {
         raw = RawFile::new(dialect);
     }
+    traps::tell_placeholders(&raw, &mut report);
     let environment = environment::read(environment, &raw, &mut report);
     let config = merge::merge(&raw, &environment, is_directory, &mut report);
     let Findings { warnings, refused } = report.finish()?;

@@ -12,20 +12,20 @@ const MOST_TOLD: usize = 32_000;
 /// `vsphere.conf`: what is told of it is bounded, and repeats no password.
 pub fn vsphere_conf(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let (told, shown) = match config::parse(&text, "f") {
+    let (told, shown, lists) = match config::parse(&text, "f") {
         Ok(parsed) => {
             assert!(!parsed.config.vcenters.is_empty(), "a configuration without a vCenter is taken");
             let keys: std::collections::BTreeSet<_> = parsed.config.vcenters.iter().map(|one| &one.key).collect();
             assert_eq!(keys.len(), parsed.config.vcenters.len(), "two vCenters have one name");
-            (parsed.warnings.clone(), format!("{parsed:?}"))
+            (parsed.warnings.clone(), format!("{parsed:?}"), 1)
         }
         Err(errors) => {
-            assert!(!errors.0.is_empty(), "nothing is wrong with what is refused");
-            (errors.0.clone(), format!("{errors:?} {errors}"))
+            assert!(!errors.mistakes.is_empty(), "nothing is wrong with what is refused");
+            ([errors.mistakes.clone(), errors.warnings.clone()].concat(), format!("{errors:?} {errors}"), 2)
         }
     };
     let words: usize = told.iter().map(|problem| problem.to_string().len()).sum();
-    assert!(told.len() <= 101 && words < MOST_TOLD, "{} problems in {words} bytes", told.len());
+    assert!(told.len() <= lists * 101 && words < lists * MOST_TOLD, "{} problems in {words} bytes", told.len());
     if is_password(&text) {
         hides_secret(&shown);
         told.iter().for_each(|problem| hides_secret(&problem.to_string()));

@@ -47,7 +47,7 @@ pub fn flags(bytes: &[u8]) {
             let again = settle(&options, &Same(files), &environment);
             assert_eq!(settled.is_ok(), again.is_ok(), "the same flags are judged in two ways");
             if let Err(mistakes) = settled {
-                assert!(!mistakes.0.is_empty(), "nothing is wrong with what is refused");
+                assert!(!mistakes.found.is_empty(), "nothing is wrong with what is refused");
                 let told = mistakes.to_string();
                 assert!(told.len() <= most, "{} bytes are told of {}", told.len(), bytes.len());
                 if !files.contains(SECRET) && is_in_user_part(flags) {

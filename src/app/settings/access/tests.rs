@@ -50,7 +50,8 @@ fn settled_with(files: &dyn Files, flags: &[&str]) -> Result<(Authentication, Au
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].iter().chain(flags).map(OsString::from);
     let Ok(Asked::Run(options)) = options::parse(all) else { panic!("{flags:?}") };
     let environment = Environment::new(std::iter::empty::<(OsString, OsString)>());
-    let mut check = Check { options: &options, files, environment: &environment, mistakes: Vec::new() };
+    let mut check =
+        Check { options: &options, files, environment: &environment, mistakes: Vec::new(), warnings: Vec::new() };
     let settled = (check.authentication(), check.authorization());
     if check.mistakes.is_empty() { Ok(settled) } else { Err(check.mistakes) }
 }

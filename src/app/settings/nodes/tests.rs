@@ -171,7 +171,7 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
     for (flag, value, expected) in cases {
         let mistakes = settled(&[&format!("{flag}={value}")]).unwrap_err();
         let text = mistakes.to_string();
-        assert_eq!(mistakes.0.len(), 1, "{flag}={value}: {text}");
+        assert_eq!(mistakes.found.len(), 1, "{flag}={value}: {text}");
         assert!(text.starts_with(&format!("invalid configuration: {flag}={value}: {expected}")), "{text}");
     }
 }

@@ -28,9 +28,23 @@ pub(super) enum Item {
         key: String,
         /// The value, unquoted; nothing where there is no `=`. Wiped from memory when it is dropped.
         value: Option<Zeroizing<String>>,
+        /// What ends the value, and whether a part of it is in quotes.
+        end: End,
+        is_quoted: bool,
         /// The line, from 1.
         line: usize,
     },
+}
+
+/// What ends a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The line, or a comment behind quotes.
+    Line,
+    /// A comment: `;` or `#` behind a blank.
+    Comment,
+    /// `;` or `#` behind any other character, which perhaps belongs to the value.
+    Cut,
 }
 
 /// A mistake and where it is.
@@ -148,19 +162,20 @@ impl Scanner<'_> {
         let line = self.line;
         let key = self.identifier("expected a key")?;
         self.skip_blanks();
-        let value = match self.peek() {
+        let (value, end, is_quoted) = match self.peek() {
             Some('=') => {
                 self.bump();
-                Some(self.value()?)
+                let (text, end, is_quoted) = self.value()?;
+                (Some(text), end, is_quoted)
             }
-            None | Some('\n' | ';' | '#') => None,
+            None | Some('\n' | ';' | '#') => (None, End::Line, false),
             Some(c) if c.is_alphanumeric() || matches!(c, '"' | '[' | ']' | '-') => {
                 return Err(self.error("expected '='"));
             }
             Some(_) => return Err(self.error(ILLEGAL)),
         };
         self.end_of_line()?;
-        Ok(Item::Variable { key, value, line })
+        Ok(Item::Variable { key, value, end, is_quoted, line })
     }
 
     /// A letter, then letters, digits and `-`.
@@ -178,19 +193,26 @@ impl Scanner<'_> {
     }
 
     /// Quoted and unquoted pieces, put together; blanks around the whole are dropped, those in quotes kept.
-    fn value(&mut self) -> Result<Zeroizing<String>, SyntaxError> {
+    fn value(&mut self) -> Result<(Zeroizing<String>, End, bool), SyntaxError> {
         self.skip_blanks();
         let mut text = Zeroizing::new(String::new());
         // The length up to which trailing blanks belong to the value.
         let mut kept = 0;
-        let mut quoted = false;
-        loop {
-            match self.peek() {
+        let (mut quoted, mut is_quoted) = (false, false);
+        // What came last, and last before blanks.
+        let (mut last, mut last_visible) = (None, None);
+        let end = loop {
+            let next = self.peek();
+            match next {
                 None | Some('\n') if quoted => return Err(self.error(UNTERMINATED)),
-                None | Some('\n') => break,
-                Some(';' | '#') if !quoted => break,
+                None | Some('\n') => break End::Line,
+                Some(';' | '#') if !quoted => match (last, last_visible) {
+                    (_, None | Some('"')) => break End::Line,
+                    (last, visible) => break if last == visible { End::Cut } else { End::Comment },
+                },
                 Some('"') => {
                     quoted = !quoted;
+                    is_quoted = true;
                     self.bump();
                     kept = text.len();
                 }
@@ -207,9 +229,11 @@ impl Scanner<'_> {
                     }
                 }
             }
-        }
+            last = next;
+            last_visible = next.filter(|c| !is_blank(*c)).or(last_visible);
+        };
         text.truncate(kept);
-        Ok(text)
+        Ok((text, end, is_quoted))
     }
 
     /// In quotes `\\`, `\"`, `\n` and `\t`; outside a continued line or a quote.

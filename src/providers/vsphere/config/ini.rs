@@ -4,8 +4,9 @@ use zeroize::Zeroizing;
 
 use super::super::addresses::equal_fold;
 use super::fields::{Dialect, Key, Kind, Named, Plain, RawField, RawFile, RawSection, RawValue};
-use super::gcfg::{self, Item};
+use super::gcfg::{self, End, Item};
 use super::problems::Report;
+use super::traps;
 
 /// Reads the whole text. Mistakes go into the report; what is right is in the result all the same.
 pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
@@ -18,8 +19,9 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
     for item in items {
         match item {
             Item::Section { name, subsection, line } => section = enter(&mut file, &name, subsection, line, report),
-            Item::Variable { key, value, line } => {
+            Item::Variable { key, value, end, is_quoted, line } => {
                 if let Some(section) = &mut section {
+                    tell_traps(section, &key, value.as_ref(), (end, is_quoted), line, report);
                     add(section, &key, value, line, report);
                 }
             }
@@ -80,12 +82,28 @@ fn enter_named<'a>(
     sections.get_mut(index)
 }
 
+/// Warns of a value that may mean something else.
+fn tell_traps(
+    section: &RawSection,
+    written: &str,
+    value: Option<&Zeroizing<String>>,
+    (end, is_quoted): (End, bool),
+    line: usize,
+    report: &mut Report,
+) {
+    let (Some(key), Some(value)) = (section.find_key(written), value) else { return };
+    for odd in traps::of_ini(key, value, end, is_quoted) {
+        report.warn_within(section, line, key.0, odd);
+    }
+}
+
 fn add(section: &mut RawSection, written: &str, value: Option<Zeroizing<String>>, line: usize, report: &mut Report) {
     let Some(key) = section.find_key(written) else {
         // A line without a value is rather the rest of a broken one than a mistyped key.
         report.warn_of_unknown_key(line, section, value.map(|_| written));
         return;
     };
+    report.warn_of_second(section, line, key.0, section.line_of(key.0));
     let value = parse_value(key, value).unwrap_or_else(|expected| {
         report.mistake_within(section, line, Some(key.0), expected);
         RawValue::Mistake

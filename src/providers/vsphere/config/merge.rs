@@ -13,7 +13,8 @@ use super::problems::Report;
 use super::sizes::Total;
 use super::sources::{Defined, Sources};
 use super::values::{
-    checked_families, checked_networks, checked_port, checked_server, parse_thumbprints, tell_thumbprint,
+    checked_datacenters, checked_families, checked_networks, checked_port, checked_server, parse_thumbprints,
+    tell_thumbprint,
 };
 use super::{Config, Credentials, Vcenter, load_balancers, nsx, routes};
 
@@ -148,7 +149,6 @@ struct Settings {
 
 impl Settings {
     fn read(section: &RawSection, report: &mut Report) -> Self {
-        let strings = |name: &str| section.items(name).unwrap_or_default().into_iter().map(str::to_owned).collect();
         Self {
             server: checked_server(section, report),
             port: checked_port(section, report),
@@ -159,7 +159,7 @@ impl Settings {
                 .unwrap_or_default(),
             // What is wrong with them depends on who is verified by them.
             thumbprints: parse_thumbprints(section).unwrap_or_default(),
-            datacenters: strings("datacenters"),
+            datacenters: checked_datacenters(section, report),
             ip_families: checked_families(section, report),
         }
     }

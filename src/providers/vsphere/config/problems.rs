@@ -40,10 +40,16 @@ impl ConfigProblem {
     }
 }
 
-/// All mistakes of a configuration, in the order of the lines; at least one.
+/// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-pub struct ConfigErrors(pub Vec<ConfigProblem>);
+#[error("{}", .mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub struct ConfigErrors {
+    /// All mistakes, in the order of the lines; at least one.
+    pub mistakes: Vec<ConfigProblem>,
+    /// What is odd about the file, in the order of the lines: often the cause of a mistake, such as a section whose name is
+    /// mistyped.
+    pub warnings: Vec<ConfigProblem>,
+}
 
 /// Where mistakes and oddities are gathered while a file is read.
 pub(super) struct Report {
@@ -153,6 +159,24 @@ impl Report {
         self.warnings.push(None, self.place_at(section, key, odd));
     }
 
+    /// Something odd at a line of a section, which the section does not have yet.
+    pub fn warn_within(&mut self, section: &RawSection, line: usize, key: &str, odd: impl Into<String>) {
+        let key = section.shown_key(key);
+        self.warnings.push(None, place(&self.file, Some(line), Some(&section.shown), Some(&key), odd));
+    }
+
+    /// Something odd about the file, in this line.
+    pub fn warn_of_line(&mut self, line: usize, odd: &str) {
+        self.warnings.push(None, place(&self.file, Some(line), None, None, odd));
+    }
+
+    /// That the key has a value from before, in the line `first`, which does not count.
+    pub fn warn_of_second(&mut self, section: &RawSection, line: usize, key: &str, first: Option<usize>) {
+        if let Some(first) = first {
+            self.warn_within(section, line, key, format!("given twice: the value in line {first} is not used"));
+        }
+    }
+
     /// Something odd where the section is not read yet.
     pub fn warn_in(&mut self, line: usize, section: &str, key: Option<&str>, odd: impl Into<String>) {
         self.warnings.push(None, place(&self.file, Some(line), Some(section), key, odd));
@@ -186,18 +210,23 @@ impl Report {
 
     /// The mistakes, where there are some.
     pub fn into_errors(self) -> ConfigErrors {
-        ConfigErrors(self.problems.kept.into_iter().map(|(_, problem)| problem).collect())
+        let mistakes = self.problems.kept.into_iter().map(|(_, problem)| problem).collect();
+        ConfigErrors { mistakes, warnings: Vec::new() }
     }
 
     /// What is odd, and the mistakes of parts; or all mistakes, if one is not of a part.
     pub fn finish(mut self) -> Result<Findings, ConfigErrors> {
         let (problems, warnings) = (std::mem::take(&mut self.problems), std::mem::take(&mut self.warnings));
         let (problems, warnings) = (self.sorted(problems, "mistakes"), self.sorted(warnings, "oddities"));
+        let warnings = warnings.into_iter().map(|(_, problem)| problem).collect();
         if self.is_refused_as_a_whole {
-            return Err(ConfigErrors(problems.into_iter().map(|(_, problem)| problem).collect()));
+            return Err(ConfigErrors {
+                mistakes: problems.into_iter().map(|(_, problem)| problem).collect(),
+                warnings,
+            });
         }
         let refused = problems.into_iter().filter_map(|(part, problem)| Some((part?, problem))).collect();
-        Ok(Findings { warnings: warnings.into_iter().map(|(_, problem)| problem).collect(), refused })
+        Ok(Findings { warnings, refused })
     }
 
     /// In the order of the lines, and not without end.

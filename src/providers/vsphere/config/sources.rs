@@ -35,6 +35,8 @@ pub(super) struct Sources {
     is_stored: bool,
     /// Whether Global names, in the file, both a Secret and a directory, so that neither serves an entry.
     is_ambiguous: bool,
+    /// Why what Global names, in the file, serves no entry.
+    trouble: Option<String>,
     /// The Secret or directory of Global, after the variables.
     shared: Option<Credentials>,
     /// Whether an entry asked for what the variables say.
@@ -62,6 +64,10 @@ impl Pair {
         Self { user: self.user.clone().or(user), password: self.password.clone().or(password) }
     }
 
+    fn is_empty(&self) -> bool {
+        self.user.is_none() && self.password.is_none()
+    }
+
     fn inline(&self) -> Option<Credentials> {
         let (user, password) = (self.user.clone()?, self.password.clone()?);
         Some(Credentials::Inline { user, password })
@@ -85,6 +91,14 @@ impl Sources {
             variables: Pair::of(variables),
             is_stored,
             is_ambiguous: has_directory && is_named,
+            trouble: match has_directory && is_named {
+                true => Some(format!(
+                    "{} and {} in the section Global exclude each other: remove one of them",
+                    global.shown_key("secrets-directory"),
+                    global.shown_key("secret-name"),
+                )),
+                false => half_secret(global).map(|missing| format!("{missing} in the section Global")),
+            },
             shared,
             asked_variables: false,
         }
@@ -154,6 +168,12 @@ impl Sources {
             }
             return (stored, None);
         }
+        let of_global = || self.trouble.clone();
+        let trouble = of_global().filter(|_| self.is_ambiguous).or_else(|| half_secret(section)).or_else(of_global);
+        if let Some(trouble) = trouble.filter(|_| report.is_readable && pair.is_empty()) {
+            report.mistake_at(section, None, format!("no user and password: {trouble}"));
+            return (Credentials::Inline { user: String::new(), password: SecretString::from("") }, None);
+        }
         for (name, is_missing) in [("user", pair.user.is_none()), ("password", pair.password.is_none())] {
             if is_missing && report.is_readable && !section.is_mistake(name) {
                 let expected = format!("missing: expected a {name} here or in the section Global, or a secret");
@@ -168,6 +188,16 @@ impl Sources {
 fn secret(sections: &[&RawSection]) -> Option<Credentials> {
     let first = |key: &str| sections.iter().find_map(|section| section.text(key)).map(str::to_owned);
     Some(Credentials::Stored(Place::Secret { namespace: first("secret-namespace")?, name: first("secret-name")? }))
+}
+
+/// That a name has no namespace, or the reverse.
+fn half_secret(section: &RawSection) -> Option<String> {
+    let (given, missing) = match (section.text("secret-name"), section.text("secret-namespace")) {
+        (Some(_), None) => ("secret-name", "secret-namespace"),
+        (None, Some(_)) => ("secret-namespace", "secret-name"),
+        _ => return None,
+    };
+    Some(format!("{} needs {}", section.shown_key(given), section.shown_key(missing)))
 }
 
 /// Tells of a name without a namespace, or the reverse.

@@ -6,6 +6,7 @@ use super::super::addresses::IpFamily;
 use super::fields::RawSection;
 use super::problems::Report;
 use crate::base::addresses::parse_ip;
+use crate::base::glob;
 
 pub(super) fn checked_server(section: &RawSection, report: &mut Report) -> Option<String> {
     let (key, server) = match section.text("server") {
@@ -15,7 +16,7 @@ pub(super) fn checked_server(section: &RawSection, report: &mut Report) -> Optio
         None => return None,
     };
     let is_address = parse_ip(server.trim_start_matches('[').trim_end_matches(']')).is_some();
-    if !is_address && server.contains(|c: char| c.is_whitespace() || ":/?#@[]".contains(c)) {
+    if !is_address && server.contains(|c: char| !c.is_alphanumeric() && !"-._".contains(c)) {
         report.mistake_at(section, key, "expected a host name or IP address, without scheme, port and path");
     }
     section.text("server").map(str::to_owned)
@@ -37,8 +38,13 @@ pub(super) fn checked_port(section: &RawSection, report: &mut Report) -> Option<
 pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<String>> {
     let text = section.text("thumbprint").unwrap_or_default();
     let words = text.split(|c: char| c == ',' || c.is_whitespace());
-    let items = words.map(without_algorithm).filter(|item| !item.is_empty());
-    let thumbprints: Vec<_> = items.map(parse_thumbprint).collect::<Option<_>>()?;
+    let items: Vec<&str> = words.map(without_algorithm).filter(|item| !item.is_empty()).collect();
+    // A line as `govc about.cert -thumbprint` prints it.
+    let items = match items.as_slice() {
+        [host, thumbprint] if is_host_with_port(host) => std::slice::from_ref(thumbprint),
+        items => items,
+    };
+    let thumbprints: Vec<_> = items.iter().map(|item| parse_thumbprint(item)).collect::<Option<_>>()?;
     (!thumbprints.is_empty() || text.is_empty()).then_some(thumbprints)
 }
 
@@ -47,7 +53,7 @@ pub(super) fn tell_thumbprint(section: &RawSection, is_verified: bool, report: &
     if parse_thumbprints(section).is_some() {
         return;
     }
-    let expected = "expected the SHA-256 or SHA-1 of the certificate: 32 or 20 pairs of hex digits with colons; several are \
+    let expected = "expected the SHA-256 or SHA-1 of the certificate: 64 or 40 hex digits, with or without colons; several are \
                     separated by commas";
     if is_verified {
         report.mistake_at(section, Some("thumbprint"), expected);
@@ -55,6 +61,12 @@ pub(super) fn tell_thumbprint(section: &RawSection, is_verified: bool, report: &
         let odd = format!("{expected}. It has no effect, because insecure-flag is set");
         report.warn_at(section, Some("thumbprint"), odd);
     }
+}
+
+/// A certificate's digits have no port at their end: their last pair would be the port, but then `parse_thumbprint` takes them.
+fn is_host_with_port(word: &str) -> bool {
+    let port = word.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+    port.is_some_and(|port| port.parse::<u16>().is_ok()) && parse_thumbprint(word).is_none()
 }
 
 /// `openssl` writes `SHA256 Fingerprint=` in front, others `sha256:`.
@@ -76,6 +88,17 @@ fn parse_thumbprint(text: &str) -> Option<String> {
     }
     let pairs: Vec<String> = digits.chunks(2).map(|pair| pair.iter().collect()).collect();
     Some(pairs.join(":"))
+}
+
+/// Names, paths, patterns or ids of datacenters.
+pub(super) fn checked_datacenters(section: &RawSection, report: &mut Report) -> Vec<String> {
+    let items = section.items("datacenters").unwrap_or_default();
+    if let Some(index) = items.iter().position(|item| !glob::is_well_formed(item)) {
+        let expected =
+            format!("item {}: expected a name, or a pattern with closed brackets; \\[ is a bracket", index + 1);
+        report.mistake_at(section, Some("datacenters"), expected);
+    }
+    items.into_iter().map(str::to_owned).collect()
 }
 
 pub(super) fn checked_families(section: &RawSection, report: &mut Report) -> Vec<IpFamily> {

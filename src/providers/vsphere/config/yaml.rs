@@ -1,9 +1,12 @@
 //! The YAML dialect: what `yaml.v2` makes of sections, keys and values.
 
+use std::collections::BTreeMap;
+
 use zeroize::Zeroizing;
 
 use super::fields::{Dialect, Kind, Named, Plain, RawField, RawFile, RawSection, RawValue};
 use super::problems::Report;
+use super::traps;
 use crate::base::yaml::{Aliases, Entry, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Node, Value, YamlError, parse_document};
 
 /// Reads the first document. Mistakes go into the report; what is right is in the result all the same.
@@ -31,12 +34,19 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
         report.mistake(Some(document.line), "expected a mapping with global, vcenter, labels and nodes, or [Section]");
         return file;
     };
+    if let Some(expected) = traps::of_other_files(top) {
+        report.mistake(Some(document.line), expected);
+        return file;
+    }
+    if let Some(line) = traps::second_document(text) {
+        report.warn_of_line(line, "another document begins here: only the first one counts");
+    }
     for entry in top {
         let plain = Plain::ALL.into_iter().find(|which| which.yaml() == entry.key);
         let named = Named::ALL.into_iter().find(|which| which.yaml() == entry.key);
         match (plain, named) {
-            (Some(which), _) => read_section(file.plain_mut(which), entry, report),
-            (None, Some(which)) => read_named(file.named_mut(which), which, entry, report),
+            (Some(which), _) => read_section(file.plain_mut(which), entry, text, report),
+            (None, Some(which)) => read_named(file.named_mut(which), which, entry, text, report),
             (None, None) => report.warn_of_unknown_section(entry.line, &entry.key, Dialect::Yaml),
         }
     }
@@ -45,7 +55,7 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
 
 /// An entry that is there twice replaces the first, and a null replaces all, as in the Go program. A class that is null is
 /// empty, where that crashes.
-fn read_named(sections: &mut Vec<RawSection>, which: Named, all: &Entry, report: &mut Report) {
+fn read_named(sections: &mut Vec<RawSection>, which: Named, all: &Entry, text: &str, report: &mut Report) {
     if matches!(all.node.value, Value::Null) {
         sections.clear();
     }
@@ -64,15 +74,21 @@ fn read_named(sections: &mut Vec<RawSection>, which: Named, all: &Entry, report:
             return;
         }
         let mut section = RawSection::named(which, entry.key.clone(), Some(entry.line), Dialect::Yaml);
-        read_section(&mut section, entry, report);
+        read_section(&mut section, entry, text, report);
         match sections.iter_mut().find(|known| known.key == section.key) {
-            Some(known) => *known = section,
+            Some(known) => {
+                if let Some(first) = known.line.filter(|_| !entry.is_merged) {
+                    let odd = format!("given twice: the entry in line {first} is not used");
+                    report.warn_in(entry.line, &section.shown, None, odd);
+                }
+                *known = section;
+            }
             None => sections.push(section),
         }
     }
 }
 
-fn read_section(section: &mut RawSection, written: &Entry, report: &mut Report) {
+fn read_section(section: &mut RawSection, written: &Entry, text: &str, report: &mut Report) {
     section.line.get_or_insert(written.line);
     if matches!(written.node.value, Value::Null) {
         section.fields.clear();
@@ -81,17 +97,41 @@ fn read_section(section: &mut RawSection, written: &Entry, report: &mut Report) 
         report.mistake_within(section, written.line, None, "expected a mapping of keys to values");
         return;
     };
+    // What `<<` brings in may be given once more.
+    let mut lines: BTreeMap<&'static str, Option<usize>> =
+        section.fields.iter().map(|field| (field.name, field.line)).collect();
     for entry in fields {
         let Some((name, kind)) = section.find_key(&entry.key) else {
-            report.warn_of_unknown_key(entry.line, section, Some(&entry.key));
+            match section_named(&entry.key) {
+                Some(name) => {
+                    let odd = format!("ignored: `{name}` is inside `{}`: move it to the first column", section.shown);
+                    report.warn_in(entry.line, &section.shown, Some(name), odd);
+                }
+                None => report.warn_of_unknown_key(entry.line, section, Some(&entry.key)),
+            }
             continue;
         };
+        if !entry.is_merged {
+            let first = lines.insert(name, Some(entry.line)).flatten();
+            report.warn_of_second(section, entry.line, name, first);
+        }
+        if let Value::Scalar { text: value, plain: true } = &entry.node.value
+            && traps::is_cut_in_yaml(text, entry.line, name, value)
+        {
+            report.warn_within(section, entry.line, name, traps::CUT_IN_YAML);
+        }
         let value = parse_value(kind, &entry.node.value).unwrap_or_else(|expected| {
             report.mistake_within(section, entry.line, Some(name), expected);
             RawValue::Mistake
         });
         section.fields.push(RawField { name, line: Some(entry.line), value });
     }
+}
+
+/// The section of this name, whatever its case.
+fn section_named(written: &str) -> Option<&'static str> {
+    let names = Plain::ALL.map(Plain::yaml).into_iter().chain(Named::ALL.map(Named::yaml));
+    names.into_iter().find(|name| name.eq_ignore_ascii_case(written))
 }
 
 fn parse_value(kind: Kind, value: &Value) -> Result<RawValue, &'static str> {

@@ -433,7 +433,7 @@ fn mistakes_of_variables_are_told_by_name_together_with_those_of_the_file() {
         let text = format!("{more}{FILE}");
         let told: Vec<_> = match read(&text, variables, &[]) {
             Ok(_) => panic!("{variables:?}: accepted"),
-            Err(errors) => errors.0.iter().map(ToString::to_string).collect(),
+            Err(errors) => errors.mistakes.iter().map(ToString::to_string).collect(),
         };
         for part in *want {
             assert!(told.iter().any(|line| line.starts_with(part)), "{part} is missing in {told:?}");

@@ -69,7 +69,7 @@ const UNITS: &[&str] = &[
 fn told(text: &str) -> Vec<String> {
     match parse(text, "f") {
         Ok(parsed) => parsed.warnings.iter().map(ToString::to_string).collect(),
-        Err(errors) => errors.0.iter().map(ToString::to_string).collect(),
+        Err(errors) => errors.mistakes.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -211,7 +211,7 @@ fn messages_have_an_end() {
     // A mistake that is only counted refuses the file all the same, and mistakes of a part do not.
     let part = format!("[NSXT]\n{}", "insecure-flag = x\n".repeat(5000));
     let with = |rest: &str| parse(&format!("{part}[VirtualCenter \"a\"]\nuser = u\n{rest}"), "f");
-    assert_eq!(with("").unwrap_err().0.len(), 101);
+    assert_eq!(with("").unwrap_err().mistakes.len(), 101);
     let parsed = with("password = p\n").unwrap();
     assert!(parsed.config.nsx.is_refused() && parsed.refused.len() == 101 && parsed.config.vcenters.len() == 1);
 }

@@ -230,7 +230,9 @@ fn outcome(text: &str) -> Result<(String, Vec<String>, usize), Vec<String>> {
             Ok((format!("{:?}", parsed.config), told, parsed.warnings.len()))
         }
         Err(errors) => {
-            let mut told: Vec<_> = errors.0.iter().map(|problem| problem.expected.clone()).collect();
+            // Keys are spelled as in the dialect.
+            let spelled = |text: &str| text.replace('-', "").to_lowercase();
+            let mut told: Vec<_> = errors.mistakes.iter().map(|problem| spelled(&problem.expected)).collect();
             told.sort();
             Err(told)
         }

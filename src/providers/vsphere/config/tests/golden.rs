@@ -18,8 +18,8 @@ fn show(text: &str, file: &str) -> String {
     let parsed = match parse(text, file) {
         Ok(parsed) => parsed,
         Err(errors) => {
-            let lines: Vec<_> = errors.0.iter().map(|problem| format!("mistake: {problem}\n")).collect();
-            return lines.concat();
+            let mistakes = errors.mistakes.iter().map(|problem| format!("mistake: {problem}\n"));
+            return mistakes.chain(errors.warnings.iter().map(|odd| format!("warning: {odd}\n"))).collect();
         }
     };
     let mut shown = String::new();

@@ -1,0 +1,95 @@
+//! Pure: values that are valid and perhaps mean something else than their author thinks. They count as they are read, as in the
+//! Go program; a warning names the line and never the value.
+
+use super::fields::{Key, Kind, RawFile, RawValue};
+use super::gcfg::End;
+use super::problems::Report;
+use crate::base::yaml::Entry;
+
+/// Whether a cut value of this key is a login that is rejected.
+fn is_login(key: &str) -> bool {
+    matches!(key, "user" | "password" | "vmc-access-token")
+}
+
+const COMMENT: &str =
+    "the value ends where `;` or `#` begins a comment: write it in double quotes if they belong to it";
+
+/// What is odd about a value of an INI file.
+pub(super) fn of_ini((key, kind): Key, text: &str, end: End, is_quoted: bool) -> Vec<&'static str> {
+    let is_in = |open: char, close: char| text.len() > 1 && text.starts_with(open) && text.ends_with(close);
+    let mut odd = Vec::new();
+    if end == End::Cut || end == End::Comment && is_login(key) {
+        odd.push(COMMENT);
+    }
+    if is_in('\'', '\'') && !is_quoted {
+        odd.push("the single quotes belong to the value: write double quotes, or none");
+    }
+    if kind == Kind::List && is_in('[', ']') {
+        odd.push("the brackets belong to the value: INI files have lists without them, separated by commas");
+    }
+    odd
+}
+
+/// Whether a comment in the line cuts a value of a YAML file that was written without quotes. Only for logins: elsewhere a
+/// comment is one.
+pub(super) fn is_cut_in_yaml(file: &str, line: usize, key: &str, value: &str) -> bool {
+    let Some(written) = file.lines().nth(line.saturating_sub(1)).filter(|_| is_login(key) && !value.is_empty()) else {
+        return false;
+    };
+    let rests = written.match_indices(value).filter_map(|(at, found)| written.get(at + found.len()..));
+    rests.into_iter().any(|rest| rest.starts_with([' ', '\t']) && rest.trim_start().starts_with('#'))
+}
+
+/// Of a YAML file.
+pub(super) const CUT_IN_YAML: &str =
+    "the value ends where ` #` begins a comment: write it in quotes if that belongs to it";
+
+/// What is expected in place of a file of another kind.
+pub(super) fn of_other_files(top: &[Entry]) -> Option<&'static str> {
+    let has = |key: &str| top.iter().any(|entry| entry.key == key);
+    if has("apiVersion") && has("clusters") && has("users") {
+        return Some("this is a kubeconfig: expected a vsphere.conf, with global and vcenter");
+    }
+    let is_manifest = has("apiVersion") && has("kind");
+    is_manifest.then_some("this is a manifest: use the text below `data`")
+}
+
+/// The first line with content, if it sets a variable as `govc` reads it.
+pub(super) fn line_of_shell(file: &str) -> Option<usize> {
+    let is_content = |line: &&str| !line.is_empty() && !line.starts_with(['#', ';']);
+    let mut lines = file.lines().map(str::trim).enumerate();
+    let (at, line) = lines.find(|(_, line)| is_content(line))?;
+    (line.starts_with("export ") || line.starts_with("GOVC_")).then_some(at + 1)
+}
+
+/// The line in which a second document begins that has something in it.
+pub(super) fn second_document(file: &str) -> Option<usize> {
+    let is_marker = |line: &str| line == "---" || line.starts_with("--- ");
+    let is_content = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with(['#', '%']);
+    let lines = || file.lines().enumerate();
+    let (first, _) = lines().find(|(_, line)| is_content(line) && !is_marker(line))?;
+    let (marker, _) = lines().skip(first + 1).find(|(_, line)| is_marker(line))?;
+    lines().skip(marker + 1).any(|(_, line)| is_content(line)).then_some(marker + 1)
+}
+
+/// Warns of what a template, or a reader of an example, has not replaced.
+pub(super) fn tell_placeholders(raw: &RawFile, report: &mut Report) {
+    for section in raw.sections() {
+        for field in &section.fields {
+            let is_odd = match &field.value {
+                RawValue::Text(text) => is_placeholder(text),
+                RawValue::List(items) => items.iter().any(|item| is_placeholder(item)),
+                RawValue::Map(entries) => entries.iter().any(|(_, text)| is_placeholder(text)),
+                RawValue::Unset | RawValue::Flag(_) | RawValue::Number(_) | RawValue::Mistake => false,
+            };
+            if let (true, Some(line)) = (is_odd, field.line) {
+                report.warn_within(section, line, field.name, "this looks like a placeholder that was not replaced");
+            }
+        }
+    }
+}
+
+fn is_placeholder(text: &str) -> bool {
+    let has = |open: &str, close: &str| text.split_once(open).is_some_and(|(_, rest)| rest.contains(close));
+    has("${", "}") || has("{{", "}}") || text.trim().eq_ignore_ascii_case("change-me")
+}

@@ -39,9 +39,9 @@ pub(super) enum Item {
 /// What ends a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The line, or a comment behind quotes.
+    /// The line, or a comment behind a value in quotes.
     Line,
-    /// A comment: `;` or `#` behind a blank.
+    /// A comment: `;` or `#` behind a blank, or in place of a value.
     Comment,
     /// `;` or `#` behind any other character, which perhaps belongs to the value.
     Cut,
@@ -199,15 +199,16 @@ impl Scanner<'_> {
         // The length up to which trailing blanks belong to the value.
         let mut kept = 0;
         let (mut quoted, mut is_quoted) = (false, false);
-        // What came last, and last before blanks.
-        let (mut last, mut last_visible) = (None, None);
+        // What came first, what came last, and last before blanks.
+        let (first, mut last, mut last_visible) = (self.peek(), None, None);
         let end = loop {
             let next = self.peek();
             match next {
                 None | Some('\n') if quoted => return Err(self.error(UNTERMINATED)),
                 None | Some('\n') => break End::Line,
                 Some(';' | '#') if !quoted => match (last, last_visible) {
-                    (_, None | Some('"')) => break End::Line,
+                    (_, Some('"')) if first == Some('"') => break End::Line,
+                    (_, None) => break End::Comment,
                     (last, visible) => break if last == visible { End::Cut } else { End::Comment },
                 },
                 Some('"') => {

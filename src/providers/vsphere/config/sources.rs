@@ -170,13 +170,15 @@ impl Sources {
         }
         let of_global = || self.trouble.clone();
         let trouble = of_global().filter(|_| self.is_ambiguous).or_else(|| half_secret(section)).or_else(of_global);
-        if let Some(trouble) = trouble.filter(|_| report.is_readable && pair.is_empty()) {
+        if let Some(trouble) = trouble.as_ref().filter(|_| report.is_readable && pair.is_empty()) {
             report.mistake_at(section, None, format!("no user and password: {trouble}"));
             return (Credentials::Inline { user: String::new(), password: SecretString::from("") }, None);
         }
+        let besides = trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
         for (name, is_missing) in [("user", pair.user.is_none()), ("password", pair.password.is_none())] {
             if is_missing && report.is_readable && !section.is_mistake(name) {
-                let expected = format!("missing: expected a {name} here or in the section Global, or a secret");
+                let expected =
+                    format!("missing: expected a {name} here or in the section Global, or a secret{besides}");
                 report.mistake_at(section, Some(name), expected);
             }
         }

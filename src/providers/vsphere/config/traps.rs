@@ -1,7 +1,9 @@
 //! Pure: values that are valid and perhaps mean something else than their author thinks. They count as they are read, as in the
 //! Go program; a warning names the line and never the value.
 
-use super::fields::{Key, Kind, RawFile, RawValue};
+use std::collections::HashMap;
+
+use super::fields::{Key, Kind, Named, Plain, RawFile, RawValue};
 use super::gcfg::End;
 use super::problems::Report;
 use crate::base::yaml::Entry;
@@ -30,14 +32,32 @@ pub(super) fn of_ini((key, kind): Key, text: &str, end: End, is_quoted: bool) ->
     odd
 }
 
-/// Whether a comment in the line cuts a value of a YAML file that was written without quotes. Only for logins: elsewhere a
-/// comment is one.
-pub(super) fn is_cut_in_yaml(file: &str, line: usize, key: &str, value: &str) -> bool {
-    let Some(written) = file.lines().nth(line.saturating_sub(1)).filter(|_| is_login(key) && !value.is_empty()) else {
-        return false;
-    };
-    let rests = written.match_indices(value).filter_map(|(at, found)| written.get(at + found.len()..));
-    rests.into_iter().any(|rest| rest.starts_with([' ', '\t']) && rest.trim_start().starts_with('#'))
+/// The lines of a YAML file that may have a comment behind a value, by their numbers. So many, and no longer ones: each value of a
+/// login looks at its line.
+pub(super) struct Commented<'a>(HashMap<usize, &'a str>);
+
+impl<'a> Commented<'a> {
+    const MOST: usize = 1000;
+    const LONGEST: usize = 1000;
+
+    pub fn lines_of(file: &'a str) -> Self {
+        let lines = file.lines().enumerate().map(|(at, line)| (at + 1, line));
+        let has_comment = |line: &str| line.len() <= Self::LONGEST && (line.contains(" #") || line.contains("\t#"));
+        Self(lines.filter(|(_, line)| has_comment(line)).take(Self::MOST).collect())
+    }
+
+    /// Whether a comment cuts this value, which is written without quotes; an empty one is cut as a whole. Only for logins:
+    /// elsewhere a comment is one.
+    pub fn cuts(&self, line: usize, key: &str, value: &str) -> bool {
+        let Some(written) = self.0.get(&line).filter(|_| is_login(key)) else { return false };
+        let is_comment = |rest: &str| rest.starts_with([' ', '\t']) && rest.trim_start().starts_with('#');
+        match value {
+            "" => written.split_once(':').is_some_and(|(_, rest)| is_comment(rest)),
+            value => {
+                written.match_indices(value).filter_map(|(at, found)| written.get(at + found.len()..)).any(is_comment)
+            }
+        }
+    }
 }
 
 /// Of a YAML file.
@@ -47,6 +67,13 @@ pub(super) const CUT_IN_YAML: &str =
 /// What is expected in place of a file of another kind.
 pub(super) fn of_other_files(top: &[Entry]) -> Option<&'static str> {
     let has = |key: &str| top.iter().any(|entry| entry.key == key);
+    let names_section = |entry: &Entry| {
+        Plain::ALL.iter().any(|which| which.yaml() == entry.key)
+            || Named::ALL.iter().any(|which| which.yaml() == entry.key)
+    };
+    if top.iter().any(names_section) {
+        return None;
+    }
     if has("apiVersion") && has("clusters") && has("users") {
         return Some("this is a kubeconfig: expected a vsphere.conf, with global and vcenter");
     }
@@ -67,7 +94,7 @@ pub(super) fn second_document(file: &str) -> Option<usize> {
     let is_marker = |line: &str| line == "---" || line.starts_with("--- ");
     let is_content = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with(['#', '%']);
     let lines = || file.lines().enumerate();
-    let (first, _) = lines().find(|(_, line)| is_content(line) && !is_marker(line))?;
+    let (first, _) = lines().find(|(_, line)| is_content(line))?;
     let (marker, _) = lines().skip(first + 1).find(|(_, line)| is_marker(line))?;
     lines().skip(marker + 1).any(|(_, line)| is_content(line)).then_some(marker + 1)
 }

@@ -16,10 +16,15 @@ pub(super) fn checked_server(section: &RawSection, report: &mut Report) -> Optio
         None => return None,
     };
     let is_address = parse_ip(server.trim_start_matches('[').trim_end_matches(']')).is_some();
-    if !is_address && server.contains(|c: char| !c.is_alphanumeric() && !"-._".contains(c)) {
+    if !is_address && server.contains(|c: char| is_odd_in_a_host_name(c)) {
         report.mistake_at(section, key, "expected a host name or IP address, without scheme, port and path");
     }
     section.text("server").map(str::to_owned)
+}
+
+/// Of other scripts every letter is taken, with its marks: the resolver decides.
+fn is_odd_in_a_host_name(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || c.is_ascii() && !c.is_ascii_alphanumeric() && !"-._".contains(c)
 }
 
 pub(super) fn checked_port(section: &RawSection, report: &mut Report) -> Option<u16> {

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::fields::{Dialect, Kind, Named, Plain, RawField, RawFile, RawSection, RawValue};
 use super::problems::Report;
-use super::traps;
+use super::traps::{self, Commented};
 use crate::base::yaml::{Aliases, Entry, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Node, Value, YamlError, parse_document};
 
 /// Reads the first document. Mistakes go into the report; what is right is in the result all the same.
@@ -41,12 +41,21 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
     if let Some(line) = traps::second_document(text) {
         report.warn_of_line(line, "another document begins here: only the first one counts");
     }
+    let commented = Commented::lines_of(text);
     for entry in top {
         let plain = Plain::ALL.into_iter().find(|which| which.yaml() == entry.key);
         let named = Named::ALL.into_iter().find(|which| which.yaml() == entry.key);
         match (plain, named) {
-            (Some(which), _) => read_section(file.plain_mut(which), entry, text, report),
-            (None, Some(which)) => read_named(file.named_mut(which), which, entry, text, report),
+            (Some(which), _) => {
+                let section = file.plain_mut(which);
+                if let Some(first) = section.line.filter(|_| !entry.is_merged) {
+                    let odd =
+                        format!("given twice, first in line {first}: the keys of both count, unless this one is null");
+                    report.warn_in(entry.line, &section.shown, None, odd);
+                }
+                read_section(section, entry, &commented, report);
+            }
+            (None, Some(which)) => read_named(file.named_mut(which), which, entry, &commented, report),
             (None, None) => report.warn_of_unknown_section(entry.line, &entry.key, Dialect::Yaml),
         }
     }
@@ -55,7 +64,13 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
 
 /// An entry that is there twice replaces the first, and a null replaces all, as in the Go program. A class that is null is
 /// empty, where that crashes.
-fn read_named(sections: &mut Vec<RawSection>, which: Named, all: &Entry, text: &str, report: &mut Report) {
+fn read_named(
+    sections: &mut Vec<RawSection>,
+    which: Named,
+    all: &Entry,
+    commented: &Commented<'_>,
+    report: &mut Report,
+) {
     if matches!(all.node.value, Value::Null) {
         sections.clear();
     }
@@ -74,7 +89,7 @@ fn read_named(sections: &mut Vec<RawSection>, which: Named, all: &Entry, text: &
             return;
         }
         let mut section = RawSection::named(which, entry.key.clone(), Some(entry.line), Dialect::Yaml);
-        read_section(&mut section, entry, text, report);
+        read_section(&mut section, entry, commented, report);
         match sections.iter_mut().find(|known| known.key == section.key) {
             Some(known) => {
                 if let Some(first) = known.line.filter(|_| !entry.is_merged) {
@@ -88,7 +103,7 @@ fn read_named(sections: &mut Vec<RawSection>, which: Named, all: &Entry, text: &
     }
 }
 
-fn read_section(section: &mut RawSection, written: &Entry, text: &str, report: &mut Report) {
+fn read_section(section: &mut RawSection, written: &Entry, commented: &Commented<'_>, report: &mut Report) {
     section.line.get_or_insert(written.line);
     if matches!(written.node.value, Value::Null) {
         section.fields.clear();
@@ -115,9 +130,12 @@ fn read_section(section: &mut RawSection, written: &Entry, text: &str, report: &
             let first = lines.insert(name, Some(entry.line)).flatten();
             report.warn_of_second(section, entry.line, name, first);
         }
-        if let Value::Scalar { text: value, plain: true } = &entry.node.value
-            && traps::is_cut_in_yaml(text, entry.line, name, value)
-        {
+        let written = match &entry.node.value {
+            Value::Scalar { text, plain: true } => Some(text.as_str()),
+            Value::Null => Some(""),
+            _ => None,
+        };
+        if written.is_some_and(|value| commented.cuts(entry.node.line, name, value)) {
             report.warn_within(section, entry.line, name, traps::CUT_IN_YAML);
         }
         let value = parse_value(kind, &entry.node.value).unwrap_or_else(|expected| {

@@ -51,7 +51,7 @@ pub fn last_places(last_observation: Option<&LastObservation>, recorded: Option<
 }
 
 /// The place that the machine was seen to leave, for the record of the Node, which records `recorded` now. None if another one
-/// was recorded since: whoever leads may have seen the machine elsewhere.
+/// was recorded since: another leader may have seen the machine elsewhere.
 pub fn place_to_record<'a>(
     last_observation: Option<&'a LastObservation>,
     recorded: Option<&Arc<Location>>,

@@ -1,5 +1,5 @@
-//! Pure: values that are valid and perhaps mean something else than their author thinks. They count as they are read, as in the
-//! Go program; a warning names the line and never the value.
+//! Pure: valid values that often do not mean what their author intended. They are read as the Go program reads them; a warning
+//! names the line and never the value.
 
 use std::collections::HashMap;
 

@@ -149,7 +149,7 @@ fn virtual_servers_of_others_are_counted() {
     assert_eq!((contents.servers_on("/l"), contents.servers_on("/m")), (3, 0));
 }
 
-/// Whoever it belongs to: nobody, another Service or a Service of another cluster.
+/// Of no owner, of another Service, or of a Service of another cluster.
 #[test]
 fn a_virtual_server_of_another_owner_has_an_address() {
     let address: IpAddr = "192.0.2.5".parse().unwrap();

@@ -252,8 +252,30 @@ impl Round {
             self.site.wait_until_gone(&point.name(), &self.process).await;
         }
         let left = self.half_made();
-        assert_eq!(self.site.handed_back(&left).await, Vec::<String>::new());
+        eventually("the Go program can go on with all", LIMIT, async || match self.site.handed_back(&left).await {
+            none if none.is_empty() => Ok(()),
+            some => Err(format!("{some:#?}\n{}", self.process.daemon.output().tail(30))),
+        })
+        .await;
         self.process.wait_until_held(HELD * left.len()).await;
+    }
+
+    /// Waits until each new load balancer has its virtual servers, which are created last, and its Service the address. The metric
+    /// is not enough: it also counts load balancers that are about to be deleted.
+    async fn wait_until_created(&self) {
+        eventually("the new load balancers are created", LIMIT, async || {
+            let ends = self.ends().await;
+            let is_open = |point: &&Point| {
+                let (end, ports) = (&ends[&point.name()], point.case.work.ports().len());
+                end.addresses == 0 || end.objects.get("lb-virtual-servers") != Some(&ports)
+            };
+            let new = self.points.iter().filter(|point| point.case.work.is_new());
+            match new.filter(is_open).collect::<Vec<_>>() {
+                none if none.is_empty() => Ok(()),
+                some => Err(format!("{some:?}\n{}", self.process.daemon.output().tail(30))),
+            }
+        })
+        .await;
     }
 }
 
@@ -263,6 +285,7 @@ async fn wholes(knows_uid: bool) -> BTreeMap<Case, Whole> {
     let mut round = Round::prepare(points, knows_uid).await;
     let seen = round.site.nsx.history().len();
     round.act().await;
+    round.wait_until_created().await;
     round.wait_until_settled().await;
     let (history, mut ends) = (round.site.nsx.history(), round.ends().await);
     round.process.stop().await;

@@ -43,7 +43,7 @@ use self::cleanup::Cleanup;
 use self::contents::Selection;
 use self::inventory::Inventory;
 use self::layout::{Layout, Protocol};
-use self::node_addresses::NodeAddresses;
+use self::node_addresses::{HasNode, NodeAddresses};
 use self::orphans::Policy;
 use self::service_call::ServiceCall;
 use super::UsableAddressesOf;
@@ -132,19 +132,9 @@ impl LoadBalancers {
     ) -> Self {
         let Settings { adoption, orphans, requested_addresses } = settings;
         let cleanup = Cleanup::new(orphans, Arc::clone(&live));
+        let node_addresses = NodeAddresses::new(Arc::new(|_| UsableAddresses::All), has_node(&nodes));
         let (cluster, inventory, uid) = (cluster.into(), Inventory::new(leads), ClusterUid::new(live, WITHOUT_UID));
-        Self {
-            config,
-            cluster,
-            backend,
-            inventory,
-            adoption,
-            requested_addresses,
-            cleanup,
-            nodes,
-            node_addresses: NodeAddresses::new(Arc::new(|_| UsableAddresses::All)),
-            uid,
-        }
+        Self { config, cluster, backend, inventory, adoption, requested_addresses, cleanup, nodes, node_addresses, uid }
     }
 
     /// Reports what concerns the whole cluster there, beside the log.
@@ -157,7 +147,7 @@ impl LoadBalancers {
     /// Lets only those addresses of Nodes count.
     #[must_use]
     pub fn with_usable_addresses(mut self, usable_addresses: UsableAddressesOf) -> Self {
-        self.node_addresses = NodeAddresses::new(usable_addresses);
+        self.node_addresses = NodeAddresses::new(usable_addresses, has_node(&self.nodes));
         self
     }
 
@@ -356,6 +346,11 @@ impl LoadBalancerFleet for LoadBalancers {
     fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
         self.inventory.subscribe()
     }
+}
+
+fn has_node(nodes: &Arc<dyn ClusterReads>) -> HasNode {
+    let nodes = Arc::clone(nodes);
+    Box::new(move |name| nodes.node(name).is_some())
 }
 
 fn status(addresses: Vec<IpAddr>) -> LoadBalancerStatus {

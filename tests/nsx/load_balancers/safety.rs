@@ -522,6 +522,24 @@ async fn whose_an_address_was_in_an_earlier_term_does_not_count() {
     assert_eq!(members(&world), [["10.0.0.1", "10.0.0.2"]]);
 }
 
+/// The kubelet of a Node whose machine is not known claims the address of a Node that is there, and then of one that is gone.
+#[tokio::test]
+async fn a_node_whose_machine_is_not_known_keeps_no_address_of_a_node_that_is_gone() {
+    let world = World::start(Some(UID)).await;
+    world.cluster.set_usable("n1", only("10.0.0.1"));
+    world.cluster.set_usable("n2", only("10.0.0.2"));
+    let one = world.ensured(&service("ns/s", &[("TCP", 80, 30080)])).await;
+    world.cluster.put(node("n3", "uid-3", &[], &[("InternalIP", "10.0.0.2")]));
+    world.cluster.set_usable("n3", UsableAddresses::Unknown);
+    world.cluster.set_usable("n2", UsableAddresses::Unknown);
+    world.cluster.put(node("n2", "uid-2", &[], &[]));
+    world.update(&[&one]).await.remove(0).unwrap();
+    assert_eq!(members(&world), [["10.0.0.1", "10.0.0.2"]]);
+    world.cluster.remove("n2");
+    world.update(&[&one]).await.remove(0).unwrap();
+    assert_eq!(members(&world), [["10.0.0.1"]]);
+}
+
 /// Another cluster, or an administrator, has taken over what the last reading showed as this cluster's.
 #[tokio::test]
 async fn what_became_another_owners_since_the_last_reading_is_neither_changed_nor_deleted() {

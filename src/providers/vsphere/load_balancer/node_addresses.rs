@@ -21,12 +21,16 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const BETWEEN_WAITS: Duration = Duration::from_secs(300);
 /// For how many Nodes it is remembered what vCenter reported, for each Node behind the load balancers.
 const MOST_FOR_EACH: usize = 4;
-/// How many addresses of a Node are remembered.
+/// How many addresses of each family are remembered of a Node.
 const MOST_ADDRESSES: usize = 64;
+
+/// Whether the cluster has a Node of this name.
+pub type HasNode = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The addresses of Nodes that count.
 pub struct NodeAddresses {
     usable: UsableAddressesOf,
+    has_node: HasNode,
     state: Mutex<State>,
 }
 
@@ -42,8 +46,8 @@ struct State {
 
 impl NodeAddresses {
     /// Asks `usable` which addresses of a Node count.
-    pub fn new(usable: UsableAddressesOf) -> Self {
-        Self { usable, state: Mutex::default() }
+    pub fn new(usable: UsableAddressesOf, has_node: HasNode) -> Self {
+        Self { usable, has_node, state: Mutex::default() }
     }
 
     /// Which addresses of this Node count.
@@ -59,11 +63,11 @@ impl NodeAddresses {
         }
     }
 
-    /// The members of pools of this family. An address that vCenter reported for other Nodes and never for this one does not stay
-    /// for a Node whose machine is not known: its kubelet could keep the addresses of deleted Nodes in the pools.
+    /// The members of pools of this family. An address that vCenter reported for a Node that is gone, and never for this one, does
+    /// not stay for a Node whose machine is not known: its kubelet could keep the addresses of deleted Nodes in the pools.
     ///
-    /// A Node for which it was reported keeps it, whoever claims it meanwhile. What only a kubelet says counts for nobody, so that
-    /// no kubelet can have an address of another Node removed.
+    /// Of Nodes that are there, nothing takes an address from another one whose machine is not known: no kubelet and no guest can
+    /// have an address of another Node removed by claiming it for a while.
     pub fn members(&self, nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
         let reported = &mut self.state.lock().reported;
         if reported.len() > nodes.len() * MOST_FOR_EACH {
@@ -77,14 +81,18 @@ impl NodeAddresses {
             }
             usable
         });
-        if members.iter().all(|member| member.is_confirmed) {
-            return members;
-        }
-        let all: BTreeSet<IpAddr> = reported.values().flatten().copied().collect();
-        let has = |Member { node, address, .. }: &Member| {
+        let was_reported = |Member { node, address, .. }: &Member| {
             reported.get(node.as_str()).is_some_and(|addresses| addresses.contains(address))
         };
-        members.retain(|member| member.is_confirmed || !all.contains(&member.address) || has(member));
+        let is_claim = |member: &Member| !member.is_confirmed && !was_reported(member);
+        let claims: BTreeSet<IpAddr> = members.iter().filter(|one| is_claim(one)).map(|one| one.address).collect();
+        if claims.is_empty() {
+            return members;
+        }
+        let claimed = |addresses: &BTreeSet<IpAddr>| addresses.iter().any(|address| claims.contains(address));
+        let gone = reported.iter().filter(|(name, addresses)| claimed(addresses) && !(self.has_node)(name));
+        let of_gone: BTreeSet<IpAddr> = gone.flat_map(|(_, addresses)| addresses).copied().collect();
+        members.retain(|member| !(is_claim(member) && of_gone.contains(&member.address)));
         members
     }
 
@@ -97,11 +105,25 @@ impl NodeAddresses {
     }
 }
 
+/// Remembers what vCenter reports now. A family of which it reports nothing keeps what it reported before: while a guest starts,
+/// it has addresses of one family only.
 fn note(reported: &mut BTreeMap<Box<str>, BTreeSet<IpAddr>>, name: &str, known: &BTreeSet<IpAddr>) {
-    let known = || known.iter().take(MOST_ADDRESSES);
-    if !reported.get(name).is_some_and(|before| before.iter().eq(known())) {
-        reported.insert(name.into(), known().copied().collect());
+    let before = reported.get(name);
+    if before == Some(known) {
+        return;
     }
+    let now = [IpFamily::V4, IpFamily::V6].into_iter().flat_map(|family| {
+        let of_family = |addresses: &BTreeSet<IpAddr>| -> Vec<IpAddr> {
+            let all = addresses.iter().copied().filter(|address| IpFamily::of(*address) == family);
+            all.take(MOST_ADDRESSES).collect()
+        };
+        match of_family(known) {
+            none if none.is_empty() => before.map(of_family).unwrap_or_default(),
+            some => some,
+        }
+    });
+    let now = now.collect();
+    reported.insert(name.into(), now);
 }
 
 #[cfg(test)]
@@ -119,45 +141,78 @@ mod tests {
         )
     }
 
+    /// What is known of the addresses of Nodes, and which Nodes are gone.
+    #[derive(Default)]
+    struct Known {
+        usable: BTreeMap<String, UsableAddresses>,
+        gone: BTreeSet<String>,
+    }
+
     /// The addresses of all Nodes, of which this is known; of others nothing is.
-    fn with(known: &[(&str, UsableAddresses)]) -> (NodeAddresses, Arc<Mutex<BTreeMap<String, UsableAddresses>>>) {
-        let known: BTreeMap<_, _> = known.iter().map(|(name, usable)| ((*name).to_owned(), usable.clone())).collect();
-        let known = Arc::new(Mutex::new(known));
+    fn with(known: &[(&str, UsableAddresses)]) -> (NodeAddresses, Arc<Mutex<Known>>) {
+        let usable = known.iter().map(|(name, usable)| ((*name).to_owned(), usable.clone())).collect();
+        let known = Arc::new(Mutex::new(Known { usable, ..Known::default() }));
         let usable = {
             let known = Arc::clone(&known);
-            move |one: &Node| known.lock().get(node::name(one)).cloned().unwrap_or(UsableAddresses::Unknown)
+            move |one: &Node| known.lock().usable.get(node::name(one)).cloned().unwrap_or(UsableAddresses::Unknown)
         };
-        (NodeAddresses::new(Arc::new(usable)), known)
+        let has_node = {
+            let known = Arc::clone(&known);
+            move |name: &str| !known.lock().gone.contains(name)
+        };
+        (NodeAddresses::new(Arc::new(usable), Box::new(has_node)), known)
+    }
+
+    /// This Node is gone.
+    fn remove(known: &Mutex<Known>, name: &str) {
+        known.lock().gone.insert(name.to_owned());
     }
 
     fn only(address: &str) -> UsableAddresses {
         UsableAddresses::Only([address.parse().unwrap()].into())
     }
 
+    /// The IPv4 members.
     fn members(addresses: &NodeAddresses, nodes: &[Arc<Node>]) -> Vec<String> {
         let members = addresses.members(nodes, IpFamily::V4);
         members.iter().map(|member| format!("{} {}", member.node, member.address)).collect()
     }
 
     #[test]
-    fn an_address_of_another_node_does_not_stay_for_one_whose_machine_is_not_known() {
-        let (addresses, _) = with(&[("a", only("10.0.0.1")), ("b", only("10.0.0.1"))]);
+    fn an_address_of_a_node_that_is_gone_does_not_stay_for_one_whose_machine_is_not_known() {
+        let (addresses, known) = with(&[("a", only("10.0.0.1")), ("b", only("10.0.0.1"))]);
         let members = |nodes: &[Arc<Node>]| members(&addresses, nodes);
         let unknown = node("unknown", &["10.0.0.9", "10.0.0.1"]);
         assert_eq!(members(&[Arc::clone(&unknown)]), ["unknown 10.0.0.1", "unknown 10.0.0.9"]);
-        assert_eq!(members(&[node("a", &["10.0.0.1"]), Arc::clone(&unknown)]), ["a 10.0.0.1", "unknown 10.0.0.9"]);
-        assert_eq!(members(&[Arc::clone(&unknown)]), ["unknown 10.0.0.9"], "a is gone");
+        members(&[node("a", &["10.0.0.1"]), Arc::clone(&unknown)]);
+        remove(&known, "a");
+        assert_eq!(members(&[Arc::clone(&unknown)]), ["unknown 10.0.0.9"]);
         assert_eq!(members(&[node("b", &["10.0.0.1"]), unknown]), ["b 10.0.0.1", "unknown 10.0.0.9"]);
     }
 
     #[test]
-    fn another_kubelet_or_guest_that_claims_an_address_for_a_moment_removes_it_from_no_pool() {
+    fn a_node_that_is_there_takes_no_address_from_one_whose_machine_is_not_known() {
         let victim = || node("victim", &["10.0.0.1"]);
         // What no vCenter reports is the claim of a kubelet.
-        let (addresses, _) = with(&[("foreign", UsableAddresses::All)]);
+        let (addresses, known) = with(&[("foreign", UsableAddresses::All)]);
         members(&addresses, &[node("foreign", &["10.0.0.1"]), victim()]);
-        assert_eq!(members(&addresses, &[node("foreign", &[]), victim()]), ["victim 10.0.0.1"]);
+        remove(&known, "foreign");
+        assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"]);
 
+        // A guest claims it before vCenter has reported it for the victim. Then it reports nothing, or its Node is excluded.
+        let (addresses, known) = with(&[("other", only("10.0.0.1"))]);
+        assert_eq!(
+            members(&addresses, &[node("other", &["10.0.0.1"]), victim()]),
+            ["other 10.0.0.1", "victim 10.0.0.1"]
+        );
+        known.lock().usable.clear();
+        assert_eq!(members(&addresses, &[node("other", &[]), victim()]), ["victim 10.0.0.1"]);
+        assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"]);
+    }
+
+    #[test]
+    fn an_address_that_was_reported_for_a_node_stays_with_it() {
+        let victim = || node("victim", &["10.0.0.1"]);
         // The machine of the victim had it, before the other one or after it, and at the same time.
         for other in ["another", "zealous"] {
             for is_before in [false, true] {
@@ -167,27 +222,48 @@ mod tests {
                 }
                 members(&addresses, &[node(other, &["10.0.0.1"]), victim()]);
                 for name in ["victim", other] {
-                    known.lock().remove(name);
+                    known.lock().usable.remove(name);
                     members(&addresses, &[node(other, &["10.0.0.1"]), victim()]);
                 }
-                assert_eq!(members(&addresses, &[node(other, &[]), victim()]), ["victim 10.0.0.1"], "{other}");
+                remove(&known, other);
                 assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"], "{other}");
-                // It has another one by now, and the other Node is gone.
-                known.lock().insert("victim".to_owned(), only("10.0.0.2"));
+                // It has another one by now.
+                known.lock().usable.insert("victim".to_owned(), only("10.0.0.2"));
                 members(&addresses, &[victim()]);
-                known.lock().remove("victim");
+                known.lock().usable.remove("victim");
                 assert_eq!(members(&addresses, &[victim()]), Vec::<String>::new(), "{other}");
             }
         }
     }
 
     #[test]
+    fn a_family_that_is_not_reported_keeps_what_was() {
+        let (addresses, known) = with(&[("gone", only("10.0.0.1"))]);
+        members(&addresses, &[node("gone", &["10.0.0.1"])]);
+        remove(&known, "gone");
+        let heir = || node("heir", &["10.0.0.1", "fd00::1"]);
+        for reported in ["10.0.0.1", "fd00::1"] {
+            known.lock().usable.insert("heir".to_owned(), only(reported));
+            assert_eq!(members(&addresses, &[heir()]), ["heir 10.0.0.1"], "{reported}");
+        }
+        known.lock().usable.remove("heir");
+        assert_eq!(members(&addresses, &[heir()]), ["heir 10.0.0.1"], "nothing is reported");
+        // It is another machine's by now.
+        known.lock().usable.insert("heir".to_owned(), only("10.0.0.2"));
+        members(&addresses, &[heir()]);
+        known.lock().usable.insert("heir".to_owned(), only("fd00::1"));
+        assert_eq!(members(&addresses, &[heir()]), Vec::<String>::new());
+    }
+
+    #[test]
     fn a_claim_that_is_taken_back_leaves_nothing() {
         let (addresses, known) = with(&[("other", only("10.0.0.1"))]);
-        let both = || [node("other", &["10.0.0.1"]), node("victim", &["10.0.0.1"])];
-        assert_eq!(members(&addresses, &both()), ["other 10.0.0.1"]);
-        known.lock().insert("other".to_owned(), only("10.0.0.7"));
-        assert_eq!(members(&addresses, &both()), ["victim 10.0.0.1"]);
+        let victim = || node("victim", &["10.0.0.1"]);
+        members(&addresses, &[node("other", &["10.0.0.1"]), victim()]);
+        known.lock().usable.insert("other".to_owned(), only("10.0.0.7"));
+        members(&addresses, &[node("other", &["10.0.0.7"]), victim()]);
+        remove(&known, "other");
+        assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"]);
     }
 
     #[test]
@@ -196,10 +272,11 @@ mod tests {
             let (over, ended) = (over.clone(), over.clone());
             WritePermit::new(move || !over.is_cancelled(), move || ended.clone().cancelled_owned().boxed())
         };
-        let (addresses, _) = with(&[("old", only("10.0.0.1"))]);
+        let (addresses, known) = with(&[("old", only("10.0.0.1"))]);
         let over = CancellationToken::new();
         addresses.begin(&permit(&over));
         members(&addresses, &[node("old", &["10.0.0.1"])]);
+        remove(&known, "old");
         addresses.begin(&permit(&over));
         assert_eq!(members(&addresses, &[node("new", &["10.0.0.1"])]), Vec::<String>::new(), "in the same term");
         over.cancel();
@@ -209,19 +286,22 @@ mod tests {
 
     #[test]
     fn what_is_remembered_has_a_limit() {
-        let many = |_: &Node| UsableAddresses::Only((0..200).map(|last| IpAddr::from([10, 0, 0, last])).collect());
-        let addresses = NodeAddresses::new(Arc::new(many));
+        let many = |_: &Node| {
+            let v6 = (0..200).map(|last| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]));
+            UsableAddresses::Only((0..200).map(|last| IpAddr::from([10, 0, 0, last])).chain(v6).collect())
+        };
+        let addresses = NodeAddresses::new(Arc::new(many), Box::new(|_| false));
         for number in 0..200 {
             addresses.members(&[node(&format!("n{number}"), &["10.0.0.1"])], IpFamily::V4);
         }
         let reported = &addresses.state.lock().reported;
         assert!(reported.len() <= MOST_FOR_EACH + 1);
-        assert!(reported.values().all(|known| known.len() == MOST_ADDRESSES));
+        assert!(reported.values().all(|known| known.len() == 2 * MOST_ADDRESSES));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_node_that_is_looked_up_without_end_holds_up_nothing_for_long() {
-        let addresses = NodeAddresses::new(Arc::new(|_| UsableAddresses::Pending));
+        let addresses = NodeAddresses::new(Arc::new(|_| UsableAddresses::Pending), Box::new(|_| true));
         assert!(addresses.may_wait());
         advance(LONGEST_WAIT).await;
         for _ in 0..9 {

@@ -60,7 +60,7 @@ fn of_load_balancers() -> Vec<Mutant> {
         Mutant::new(
             "machines-member-of-a-node-that-is-gone",
             NODE_ADDRESSES,
-            ("member.is_confirmed || !all.contains(&member.address) ||", "true ||"),
+            ("is_claim(member) && of_gone.contains(&member.address)", "false"),
             UNIT,
         ),
         Mutant::new(
@@ -110,17 +110,32 @@ fn of_changes() -> Vec<Mutant> {
         Mutant::new(
             "machines-address-taken-over",
             NODE_ADDRESSES,
-            ("!all.contains(&member.address) || has(member)", "!all.contains(&member.address)"),
+            ("!member.is_confirmed && !was_reported(member)", "!member.is_confirmed"),
             UNIT,
         ),
         Mutant::new(
             "machines-claim-that-stays",
             NODE_ADDRESSES,
-            (
-                "if !reported.get(name).is_some_and(|before| before.iter().eq(known())) {",
-                "if !reported.contains_key(name) {",
-            ),
+            ("if before == Some(known) {", "if before.is_some() {"),
             UNIT,
+        ),
+        Mutant::new(
+            "machines-claim-of-a-node-that-is-there",
+            NODE_ADDRESSES,
+            ("claimed(addresses) && !(self.has_node)(name)", "claimed(addresses)"),
+            UNIT,
+        ),
+        Mutant::new(
+            "machines-family-that-is-not-reported",
+            NODE_ADDRESSES,
+            ("before.map(of_family).unwrap_or_default()", "Vec::new()"),
+            UNIT,
+        ),
+        Mutant::new(
+            "machines-every-node-is-there",
+            BALANCERS_RS,
+            ("nodes.node(name).is_some()", "nodes.node(name).is_some() || true"),
+            BALANCERS,
         ),
         Mutant::new(
             "machines-addresses-of-an-earlier-term",

@@ -202,6 +202,32 @@ async fn the_component_for_the_api_servers_address_works_with_every_workload() {
     }
 }
 
+/// Where routes are not there yet, where a node is short of memory, and on the nodes of each distribution.
+#[tokio::test]
+async fn as_a_deployment_the_pods_of_each_overlay_run_where_those_of_the_daemon_set_do() {
+    // As the DaemonSet controller adds them to pods on the node's network, but for those of nodes that are drained or gone.
+    let added = ["network-unavailable", "disk-pressure", "memory-pressure", "pid-pressure"]
+        .map(|key| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoSchedule"}));
+    for overlay in ["base", "kubeadm", "k3s", "rke2", "talos"] {
+        let of = async |name: &str, kind: &str| {
+            let workloads = ["DaemonSet", "Deployment"];
+            let objects = &form(name).await.objects;
+            let found: Vec<_> =
+                objects.iter().filter(|object| workloads.iter().any(|one| object["kind"] == *one)).collect();
+            assert!(found.len() == 1 && found[0]["kind"] == kind, "{name}");
+            found[0]["spec"]["template"].clone()
+        };
+        let name = if overlay == "base" { "base".to_owned() } else { format!("overlays/{overlay}") };
+        let mut expected = of(&name, "DaemonSet").await;
+        let deployment = of(&format!("{overlay}-with-deployment"), "Deployment").await;
+        let spec = &mut expected["spec"];
+        spec["tolerations"].as_array_mut().unwrap().extend(added.clone());
+        spec["affinity"]["podAntiAffinity"] = deployment["spec"]["affinity"]["podAntiAffinity"].clone();
+        assert!(spec["affinity"]["podAntiAffinity"].is_object(), "{overlay}");
+        assert_eq!(deployment, expected, "{overlay}");
+    }
+}
+
 /// An apply of an overlay must not put a sample over what an operator wrote.
 #[tokio::test]
 async fn no_form_but_the_sample_has_configuration_or_secrets() {

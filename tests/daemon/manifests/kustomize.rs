@@ -45,7 +45,7 @@ pub async fn form(name: &str) -> &'static Form {
     forms().await.iter().find(|form| form.name == name).unwrap_or_else(|| panic!("{name} cannot be applied"))
 }
 
-/// A copy of `manifests/`, with a folder of its own for each component beside each workload.
+/// A copy of `manifests/`, with a folder of its own for each component beside each workload, and for each overlay as a Deployment.
 pub struct Tree {
     folder: tempfile::TempDir,
 }
@@ -55,19 +55,33 @@ impl Tree {
     pub fn copy() -> Self {
         let tree = Self { folder: tempfile::tempdir().unwrap() };
         copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), tree.folder.path());
-        for component in std::fs::read_dir(tree.folder.path().join("components")).unwrap() {
-            let component = component.unwrap().file_name().into_string().unwrap();
+        for component in tree.folders_in("components") {
             for workload in ["base", "deployment"] {
-                let folder = tree.folder.path().join(format!("{workload}-with-{component}"));
-                std::fs::create_dir(&folder).unwrap();
-                let text = format!(
-                    "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n\
-                     resources: [../{workload}]\ncomponents: [../components/{component}]\n"
-                );
-                std::fs::write(folder.join("kustomization.yaml"), text).unwrap();
+                if (workload, component.as_str()) != ("deployment", "deployment") {
+                    tree.put_with_component(workload, workload, &component);
+                }
             }
         }
+        for overlay in tree.folders_in("overlays") {
+            tree.put_with_component(&overlay, &format!("overlays/{overlay}"), "deployment");
+        }
         tree
+    }
+
+    fn folders_in(&self, folder: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path().join(folder)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    /// Makes the folder `<name>-with-<component>`.
+    fn put_with_component(&self, name: &str, resource: &str, component: &str) {
+        let folder = self.folder.path().join(format!("{name}-with-{component}"));
+        std::fs::create_dir(&folder).unwrap();
+        let text = format!(
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n\
+             resources: [../{resource}]\ncomponents: [../components/{component}]\n"
+        );
+        std::fs::write(folder.join("kustomization.yaml"), text).unwrap();
     }
 
     /// The folders that can be applied, by their paths below `manifests/`.

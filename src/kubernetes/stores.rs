@@ -1,5 +1,6 @@
 //! The shared caches of the API server's objects: one watch a kind, whoever reads them.
 
+mod access_review;
 mod list_watch;
 mod packed;
 
@@ -68,8 +69,8 @@ pub fn watch_nodes(
     watch(client, selector)
 }
 
-/// Watches the Services `selector` chooses, as [`watch_nodes`] does. Where the API server refuses to list them (403), that is
-/// tried again every 5 minutes.
+/// Watches the Services `selector` chooses, as [`watch_nodes`] does. This program may lack the permission: the API server is asked
+/// first whether it has it, by SelfSubjectAccessReview, and again every 5 minutes while it has not.
 pub fn watch_services(
     client: Client,
     selector: Option<String>,

@@ -9,11 +9,11 @@ use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::Store;
 use super::packed::{Item, Object, Packed, Seen, Watched};
+use super::{Store, access_review};
 use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;
-use crate::kubernetes::call::{CallError, limited};
+use crate::kubernetes::call::limited;
 use crate::kubernetes::watch::{Ended, Event, EventStream, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget};
 
 /// `call_limit` holds for one page, too.
@@ -27,7 +27,7 @@ pub(super) const WORKED: Duration = Duration::from_secs(10);
 /// seldom enough where it can never be read.
 const RELIST: Duration = Duration::from_secs(60);
 
-/// The pause after a list that the API server forbids. Short at first: an API server that has just started forbids everything
+/// The pause after a list that the API server forbids, or would forbid. Short at first: an API server that has just started forbids everything
 /// until it has read its roles. Long later: the permission is missing.
 const FORBIDDEN: Backoff = Backoff::doubling(Duration::from_secs(2), PAUSE_FORBIDDEN);
 
@@ -64,12 +64,18 @@ struct Page<K> {
 
 impl<K: Watched> Rounds for ListWatch<K> {
     async fn round(&mut self) -> Result<Ended, Failure> {
+        if let Some(needed_by) = K::NEEDED_BY
+            && self.version.is_none()
+            && access_review::is_denied::<K>(&self.target.client).await
+        {
+            return Ok(self.forbidden("a SelfSubjectAccessReview denies it", needed_by).await);
+        }
         let outcome = self.list_and_watch().await;
         if let Err(Failure::Call(error)) = &outcome
             && error.is_forbidden()
             && let Some(needed_by) = K::NEEDED_BY
         {
-            return Ok(self.forbidden(error, needed_by).await);
+            return Ok(self.forbidden(&chain(error), needed_by).await);
         }
         let is_gone = match &outcome {
             Err(Failure::Call(error)) => error.code() == Some(410),
@@ -107,16 +113,11 @@ impl<K: Watched> ListWatch<K> {
     }
 
     /// The permission may be granted later.
-    async fn forbidden(&mut self, error: &CallError, needed_by: &str) -> Ended {
+    async fn forbidden(&mut self, error: &str, needed_by: &str) -> Ended {
         let again_in = self.refusals.next_pause(&FORBIDDEN, 0.0);
         if !self.store.set_refused(true) {
             let what = format!("no permission to list and watch {}: {needed_by}", self.target.shown);
-            tracing::warn!(
-                kind = self.target.shown,
-                ?again_in,
-                "{what}. Objects in the cache may be stale. {}",
-                chain(error)
-            );
+            tracing::warn!(kind = self.target.shown, ?again_in, "{what}. Objects in the cache may be stale. {error}");
         }
         // What happens meanwhile is not heard of.
         self.version = None;

@@ -28,11 +28,20 @@ enum Answer {
 struct Script {
     answers: Mutex<VecDeque<Answer>>,
     asked: Mutex<Vec<(Instant, String)>>,
+    /// Answers to SelfSubjectAccessReviews, the last one for all that follow; without one, all is allowed.
+    reviews: Mutex<VecDeque<Answer>>,
+    /// What they asked, as verb and resource.
+    reviewed: Mutex<Vec<(Instant, String)>>,
 }
 
 impl Script {
     fn of(answers: Vec<Answer>) -> Arc<Self> {
-        Arc::new(Self { answers: Mutex::new(answers.into()), asked: Mutex::default() })
+        Arc::new(Self { answers: Mutex::new(answers.into()), ..Self::default() })
+    }
+
+    /// The same, with answers to SelfSubjectAccessReviews.
+    fn with_reviews(answers: Vec<Answer>, reviews: Vec<Answer>) -> Arc<Self> {
+        Arc::new(Self { answers: Mutex::new(answers.into()), reviews: Mutex::new(reviews.into()), ..Self::default() })
     }
 
     fn client(self: &Arc<Self>) -> Client {
@@ -40,6 +49,9 @@ impl Script {
         let service = tower::service_fn(move |request: Request<Body>| {
             let script = script.clone();
             async move {
+                if request.uri().path() == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" {
+                    return Ok(script.review(request).await.respond());
+                }
                 script.asked.lock().unwrap().push((Instant::now(), request.uri().to_string()));
                 let answer = script.answers.lock().unwrap().pop_front();
                 match answer {
@@ -51,9 +63,34 @@ impl Script {
         Client::new(service, "default")
     }
 
+    async fn review(&self, request: Request<Body>) -> Answer {
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let review: Value = serde_json::from_slice(&body).unwrap();
+        let asked = &review["spec"]["resourceAttributes"];
+        let text = |key: &str| asked[key].as_str().unwrap_or_default().to_owned();
+        assert_eq!((text("group"), text("namespace")), Default::default());
+        self.reviewed.lock().unwrap().push((Instant::now(), format!("{} {}", text("verb"), text("resource"))));
+        let mut reviews = self.reviews.lock().unwrap();
+        match (reviews.len(), reviews.front()) {
+            (0, _) => review_says(json!({"allowed": true})),
+            (1, Some(Answer::Json(code, value))) => Answer::Json(*code, value.clone()),
+            _ => reviews.pop_front().unwrap(),
+        }
+    }
+
+    fn reviewed(&self) -> Vec<String> {
+        self.reviewed.lock().unwrap().iter().map(|(_, asked)| asked.clone()).collect()
+    }
+
     fn queries(&self) -> Vec<String> {
         self.asked.lock().unwrap().iter().map(|(_, uri)| uri.clone()).collect()
     }
+}
+
+/// A SelfSubjectAccessReview with this status.
+fn review_says(status: Value) -> Answer {
+    let (kind, version) = ("SelfSubjectAccessReview", "authorization.k8s.io/v1");
+    Answer::Json(201, json!({"kind": kind, "apiVersion": version, "spec": {}, "status": status}))
 }
 
 impl Answer {
@@ -509,5 +546,63 @@ async fn a_missing_permission_for_services_is_asked_for_again_and_is_no_failure(
     let (nodes, task) = start(&script);
     nodes.wait_until_ready().await;
     assert!(began.elapsed() < Duration::from_secs(60));
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_review_denies_is_not_listed_until_it_is_allowed() {
+    let denied = || review_says(json!({"allowed": false, "reason": "no rule"}));
+    let allowed = || review_says(json!({"allowed": true}));
+    let events = vec![event("ADDED", service("a", 1, "LoadBalancer")), list_end(2)];
+    // It has `list` at the third look, and `watch` at the fourth.
+    let reviews = vec![denied(), denied(), allowed(), denied(), allowed()];
+    let script = Script::with_reviews(vec![Answer::Watch(events, true)], reviews);
+    let (services, task) = watch_services(script.client(), None);
+    let task = tokio::spawn(task);
+    let began = Instant::now();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((services.is_ready(), services.is_refused()), (false, true));
+    services.wait_until_ready().await;
+    assert_eq!((services.keys(), services.is_refused()), (vec!["n/a".to_owned()], false));
+    assert_eq!((began.elapsed().as_secs(), script.queries().len()), (2 + 4 + 8, 1));
+    let (list, watch) = ("list services", "watch services");
+    assert_eq!(script.reviewed(), [list, list, list, watch, list, watch]);
+    task.abort();
+
+    // Without the permission nothing is listed, and the pauses grow to five minutes.
+    let script = Script::with_reviews(vec![], vec![denied()]);
+    let (services, task) = watch_services(script.client(), None);
+    let task = tokio::spawn(task);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(services.is_refused() && !services.is_ready());
+    assert_eq!((script.queries().len(), script.reviewed().len()), (0, 8 + (3600 - 254) / 300));
+    task.abort();
+}
+
+/// What does not answer the question decides nothing.
+#[tokio::test(start_paused = true)]
+async fn where_no_review_is_answered_the_list_is_tried() {
+    let failed = [
+        Answer::Json(403, failure(403)),
+        Answer::Json(404, failure(404)),
+        Answer::Json(500, failure(500)),
+        Answer::Json(201, json!({"spec": {}})),
+        Answer::Lines("no JSON".into()),
+        review_says(json!({"allowed": false, "evaluationError": "webhook: no answer"})),
+    ];
+    for answer in failed {
+        let list = Answer::Watch(vec![event("ADDED", service("a", 1, "LoadBalancer")), list_end(2)], true);
+        let script = Script::with_reviews(vec![list], vec![answer]);
+        let (services, task) = watch_services(script.client(), None);
+        let task = tokio::spawn(task);
+        services.wait_until_ready().await;
+        assert_eq!(services.keys(), ["n/a"]);
+        task.abort();
+    }
+    // Nodes are not asked about: without them nothing works.
+    let script = Script::of(vec![Answer::Watch(vec![list_end(2)], true)]);
+    let (nodes, task) = start(&script);
+    nodes.wait_until_ready().await;
+    assert_eq!(script.reviewed(), Vec::<String>::new());
     task.abort();
 }

@@ -1,0 +1,46 @@
+//! Asks the API server whether this account may list and watch objects, before it is tried: where the permission is optional, a
+//! refused list is no fault, and is not to count as one.
+
+use std::time::Duration;
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReviewStatus,
+};
+use kube::api::PostParams;
+use kube::{Api, Client, Resource};
+
+use crate::base::error_chain::chain;
+use crate::kubernetes::call::{CallError, limited};
+
+/// For one question.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Whether the API server says that this account lacks one of the verbs `list` and `watch` for all objects of the kind. Where it
+/// does not answer, or could not find out, nothing is denied: a list tells.
+pub(super) async fn is_denied<K: Resource<DynamicType = ()>>(client: &Client) -> bool {
+    for verb in ["list", "watch"] {
+        match ask::<K>(client, verb).await {
+            Ok(Some(status)) if !status.allowed && status.evaluation_error.is_none() => return true,
+            Ok(_) => {}
+            Err(error) => tracing::debug!(kind = %K::plural(&()), verb, "{}", chain(&error)),
+        }
+    }
+    false
+}
+
+async fn ask<K: Resource<DynamicType = ()>>(
+    client: &Client,
+    verb: &str,
+) -> Result<Option<SubjectAccessReviewStatus>, CallError> {
+    let attributes = ResourceAttributes {
+        group: Some(K::group(&()).into_owned()),
+        resource: Some(K::plural(&()).into_owned()),
+        verb: Some(verb.to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let (reviews, parameters) = (Api::all(client.clone()), PostParams::default());
+    let created = reviews.create(&parameters, &review);
+    Ok(limited("create a SelfSubjectAccessReview", LIMIT, created).await?.status)
+}

@@ -85,9 +85,8 @@ pub fn parse_within(
     }
     // Editors of Windows write this mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if let Some(line) = traps::line_of_shell(text) {
-        report
-            .mistake(Some(line), "these are variables of a shell, such as govc reads: expected [Section] or section:");
+    if let Some((line, expected)) = traps::of_other_texts(text) {
+        report.mistake(Some(line), expected);
         return Err(report.into_errors());
     }
     let dialect = Dialect::of(text);

@@ -172,6 +172,7 @@ impl Scanner<'_> {
             Some(c) if c.is_alphanumeric() || matches!(c, '"' | '[' | ']' | '-') => {
                 return Err(self.error("expected '='"));
             }
+            Some(':') => return Err(self.error(COLON)),
             Some(_) => return Err(self.error(ILLEGAL)),
         };
         self.end_of_line()?;
@@ -315,6 +316,7 @@ fn push(text: &mut Zeroizing<String>, c: char) {
 }
 
 const ILLEGAL: &str = "illegal character";
+const COLON: &str = "expected '=', not ':', between key and value";
 const UNTERMINATED: &str = "string not terminated";
 const ESCAPE: &str = r#"unknown escape sequence: in quotes write \\ for a backslash"#;
 const BACKSLASH: &str = r#"unquoted '\' must be followed by new line or double quote: write the value in double quotes, with \\ for a backslash"#;
@@ -396,7 +398,7 @@ mod tests {
             ("C18", "[Global]\n1user = g", (2, 1), ILLEGAL),
             ("byte order mark", "\u{feff}[s]", (1, 1), ILLEGAL),
             ("underscore", "[s]\nca_file = x", (2, 3), ILLEGAL),
-            ("colon", "[s]\nk: v", (2, 2), ILLEGAL),
+            ("colon", "[s]\nk: v", (2, 2), COLON),
             ("dot in a header", "[a.b]", (1, 3), "expected subsection name in double quotes or right bracket"),
             ("single quotes", "[a 'b']", (1, 4), "expected subsection name in double quotes or right bracket"),
             ("empty subsection", "[a \"\"]", (1, 4), "empty subsection name"),

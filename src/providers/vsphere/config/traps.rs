@@ -23,6 +23,9 @@ pub(super) fn of_ini((key, kind): Key, text: &str, end: End, is_quoted: bool) ->
     if end == End::Cut || end == End::Comment && is_login(key) {
         odd.push(COMMENT);
     }
+    if ends_with_line_break(key, text) {
+        odd.push(LINE_BREAK);
+    }
     if is_in('\'', '\'') && !is_quoted {
         odd.push("the single quotes belong to the value: write double quotes, or none");
     }
@@ -64,6 +67,15 @@ impl<'a> Commented<'a> {
 pub(super) const CUT_IN_YAML: &str =
     "the value ends where ` #` begins a comment: write it in quotes if that belongs to it";
 
+/// A block of lines in YAML ends so.
+pub(super) const LINE_BREAK: &str =
+    "the line break at the end belongs to the value: write `|-` in place of `|` in YAML, or leave `\\n` out";
+
+/// Whether this value of a login is rejected for its end.
+pub(super) fn ends_with_line_break(key: &str, value: &str) -> bool {
+    is_login(key) && value.ends_with('\n')
+}
+
 /// What is expected in place of a file of another kind.
 pub(super) fn of_other_files(top: &[Entry]) -> Option<&'static str> {
     let has = |key: &str| top.iter().any(|entry| entry.key == key);
@@ -81,12 +93,28 @@ pub(super) fn of_other_files(top: &[Entry]) -> Option<&'static str> {
     is_manifest.then_some("this is a manifest: use the text below `data`")
 }
 
-/// The first line with content, if it sets a variable as `govc` reads it.
-pub(super) fn line_of_shell(file: &str) -> Option<usize> {
+/// The first line with content, and what is expected in place of a text that is neither of the dialects.
+pub(super) fn of_other_texts(file: &str) -> Option<(usize, &'static str)> {
     let is_content = |line: &&str| !line.is_empty() && !line.starts_with(['#', ';']);
     let mut lines = file.lines().map(str::trim).enumerate();
     let (at, line) = lines.find(|(_, line)| is_content(line))?;
-    (line.starts_with("export ") || line.starts_with("GOVC_")).then_some(at + 1)
+    let expected = if ["export ", "GOVC_", "$env:"].iter().any(|begin| line.starts_with(begin)) {
+        "these are variables of a shell, such as govc reads: expected [Section] or section:"
+    } else if line.starts_with('<') {
+        "this is HTML or XML: expected [Section] or section:"
+    } else if is_base64(file) {
+        "this is base64, as below `data` of a Secret: expected the text that it encodes"
+    } else {
+        return None;
+    };
+    Some((at + 1, expected))
+}
+
+/// No file of a dialect is: it has a bracket or a colon.
+fn is_base64(file: &str) -> bool {
+    let digits = file.trim().trim_end_matches('=');
+    let is_digit = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/' || c.is_ascii_whitespace();
+    digits.len() >= 20 && digits.chars().all(is_digit)
 }
 
 /// The line in which a second document begins that has something in it.

@@ -22,9 +22,10 @@ pub(super) fn checked_server(section: &RawSection, report: &mut Report) -> Optio
     section.text("server").map(str::to_owned)
 }
 
-/// Of other scripts every letter is taken, with its marks: the resolver decides.
+/// Of other scripts every letter is taken, with its marks: the resolver decides. Quotes of a word processor are none.
 fn is_odd_in_a_host_name(c: char) -> bool {
-    c.is_whitespace() || c.is_control() || c.is_ascii() && !c.is_ascii_alphanumeric() && !"-._".contains(c)
+    let is_quote = matches!(c, '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}');
+    is_quote || c.is_whitespace() || c.is_control() || c.is_ascii() && !c.is_ascii_alphanumeric() && !"-._".contains(c)
 }
 
 pub(super) fn checked_port(section: &RawSection, report: &mut Report) -> Option<u16> {

@@ -138,6 +138,11 @@ fn read_section(section: &mut RawSection, written: &Entry, commented: &Commented
         if written.is_some_and(|value| commented.cuts(entry.node.line, name, value)) {
             report.warn_within(section, entry.line, name, traps::CUT_IN_YAML);
         }
+        if let Value::Scalar { text, .. } = &entry.node.value
+            && traps::ends_with_line_break(name, text)
+        {
+            report.warn_within(section, entry.line, name, traps::LINE_BREAK);
+        }
         let value = parse_value(kind, &entry.node.value).unwrap_or_else(|expected| {
             report.mistake_within(section, entry.line, Some(name), expected);
             RawValue::Mistake

@@ -109,6 +109,21 @@ fn files_have_the_settings_that_are_pinned() {
     assert!(is_update || inputs == outcomes, "an outcome without its file, or the reverse");
 }
 
+/// Files that mean something else than their authors intended, or nothing at all.
+#[test]
+fn no_trap_is_passed_over_in_silence() {
+    let entries = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let traps: Vec<String> = entries.filter(|name| name.starts_with("trap-") && !name.ends_with(".txt")).collect();
+    assert!(traps.len() >= 80, "{}", traps.len());
+    let silent = traps.into_iter().filter(|name| {
+        let text = std::fs::read_to_string(folder().join(name)).unwrap();
+        let is_told =
+            show(&text, name).lines().any(|line| line.starts_with("mistake") || line.starts_with("warning: "));
+        !is_told && !text.trim_start_matches('\u{feff}').starts_with("# No message: ")
+    });
+    assert_eq!(silent.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
 #[test]
 fn the_full_file_is_the_same_in_both_dialects() {
     let outcome = |name: &str| {

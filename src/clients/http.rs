@@ -38,6 +38,7 @@ pub use error::{Error, FailedRequest};
 pub use identity::ClientIdentity;
 pub use permit::Permit;
 pub use proxy::ProxySettings;
+pub use refusal::CertificateRefusal;
 pub use request::{Request, Response};
 pub use thumbprint::Thumbprint;
 pub use tls::{TlsSettings, TlsTrust};

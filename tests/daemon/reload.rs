@@ -144,7 +144,7 @@ async fn a_changed_configuration_is_in_force_without_dropping_what_is_known() {
     daemon.wait_for_line("changed: trust", LIMIT).await;
     // The wait under way ends as it began; a change ends it.
     first.set_ip(&cluster.name(1), "10.1.0.105").await;
-    daemon.wait_for_line("vCenter does not answer; what is known is kept", LIMIT).await;
+    daemon.wait_for_line("the certificate of vCenter is not accepted; what is known is kept", LIMIT).await;
     replace_file(&ca, first.ca_pem());
     follows(&cluster, &first, &daemon, "10.1.0.104").await;
     let counts = first.counts().await;

@@ -38,7 +38,7 @@ async fn certificates_that_the_tls_library_cannot_use_are_refused_even_when_pinn
         let vcenter = Vcenter::start(&Scenario::small().certificate(certificate, key)).await;
         for is_pinned in [false, true] {
             let error = attempt(&vcenter, ca_file, is_pinned).await.unwrap_err();
-            assert!(matches!(error, Error::Tls { .. }), "{name}: {error:?}");
+            assert!(matches!(error, Error::Certificate { .. }), "{name}: {error:?}");
             let text = error.to_string();
             for part in
                 [complaint, vcenter.sha256_thumbprint(), "the certificate has to be replaced; neither a CA file"]
@@ -54,7 +54,7 @@ async fn certificates_that_the_tls_library_cannot_use_are_refused_even_when_pinn
 async fn a_sha1_signature_is_refused_and_a_thumbprint_excuses_it() {
     let vcenter = Vcenter::start(&Scenario::small().certificate(SHA1.0, SHA1.1)).await;
     let error = attempt(&vcenter, AUTHORITY, false).await.unwrap_err();
-    assert!(matches!(error, Error::Tls { .. }), "{error:?}");
+    assert!(matches!(error, Error::Certificate { .. }), "{error:?}");
     assert!(error.to_string().contains("is signed in a way that is no longer trusted, such as SHA-1; "), "{error}");
     assert_eq!(attempt(&vcenter, AUTHORITY, true).await.unwrap(), 200);
 }

@@ -408,9 +408,12 @@ async fn without_credentials_no_login_is_made_and_the_state_says_what_is_missing
     let trouble = || replica.vcenter.snapshot().freshness.trouble().unwrap().to_owned();
     pass(10 * MINUTE).await;
     assert!(trouble().contains("was not read yet"), "{}", trouble());
+    let word = || replica.vcenter.snapshot().freshness.check().unwrap_err().reason.as_str();
+    assert_eq!(word(), "CredentialsMissing");
     offers.send_replace(Arc::new(Offer::Missing { why: "the Secret kube-system/vc has no vc.test.username".into() }));
     pass(10 * MINUTE).await;
     assert!(trouble().contains("has no vc.test.username"), "{}", trouble());
+    assert_eq!(word(), "CredentialsMissing");
     assert_eq!(server.logins().len(), 0);
     offers.send_replace(offer(&from_secret(RIGHT, "2")));
     replica.until_live(Duration::from_secs(5)).await;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use super::refusal::Refusal;
+use super::refusal::CertificateRefusal;
 use crate::base::error_chain::chain;
 
 /// The request that failed, as messages name it.
@@ -44,7 +44,10 @@ pub enum Error {
     /// system said.
     #[error("{0}: cannot connect through the proxy {1}: {2}")]
     Proxy(FailedRequest, String, String),
-    /// The TLS handshake failed or the server's certificate is not trusted: what is wrong, and what was presented.
+    /// The certificate of the server, or of the proxy on the way, is not accepted.
+    #[error("{0}: {1}")]
+    Certificate(FailedRequest, Box<CertificateRefusal>),
+    /// The TLS handshake failed: what is wrong.
     #[error("{0}: {1}")]
     Tls(FailedRequest, String),
     /// No complete answer within this time limit.
@@ -79,7 +82,7 @@ impl Error {
             Error::Resolve { .. } => "Resolve",
             Error::Connect { .. } => "Connect",
             Error::Proxy { .. } => "Proxy",
-            Error::Tls { .. } => "Tls",
+            Error::Certificate { .. } | Error::Tls { .. } => "Tls",
             Error::Timeout { .. } => "Timeout",
             Error::Status { .. } => "Status",
             Error::TooLarge { .. } | Error::TooManyValues { .. } => "TooLarge",
@@ -93,6 +96,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Error::Configuration { .. }
+            | Error::Certificate { .. }
             | Error::Tls { .. }
             | Error::TooLarge { .. }
             | Error::TooManyValues { .. }
@@ -115,8 +119,11 @@ impl Error {
         timeout: Duration,
         proxy: Option<&str>,
     ) -> Self {
-        if let Some(message) = tls_message(error) {
-            return Error::Tls(request, message);
+        if let Some(tls) = tls_error(error) {
+            return match refusal(tls) {
+                Some(refusal) => Error::Certificate(request, Box::new(refusal.clone())),
+                None => Error::Tls(request, format!("the TLS handshake failed: {tls}")),
+            };
         }
         if error.is_timeout() && !error.is_connect() {
             return Error::Timeout(request, timeout);
@@ -145,12 +152,12 @@ pub(super) fn chain_text(error: &reqwest::Error) -> String {
     error.source().map_or_else(|| error.to_string(), chain)
 }
 
-/// The text of a TLS failure somewhere in the chain; `io::Error` hides what it wraps from `source`.
-fn tls_message(error: &(dyn StdError + 'static)) -> Option<String> {
-    let mut next: Option<&(dyn StdError + 'static)> = Some(error);
+/// The TLS failure somewhere in the chain; `io::Error` hides what it wraps from `source`.
+fn tls_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e rustls::Error> {
+    let mut next: Option<&'e (dyn StdError + 'static)> = Some(error);
     while let Some(current) = next {
         if let Some(tls) = current.downcast_ref::<rustls::Error>() {
-            return Some(tls_text(tls));
+            return Some(tls);
         }
         next = match current.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(inner) => Some(inner),
@@ -160,11 +167,10 @@ fn tls_message(error: &(dyn StdError + 'static)) -> Option<String> {
     None
 }
 
-fn tls_text(error: &rustls::Error) -> String {
-    if let rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other)) = error
-        && let Some(refusal) = other.0.downcast_ref::<Refusal>()
-    {
-        return refusal.to_string();
+/// Why the certificate was refused, if that is the failure.
+fn refusal(error: &rustls::Error) -> Option<&CertificateRefusal> {
+    match error {
+        rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other)) => other.0.downcast_ref(),
+        _ => None,
     }
-    format!("the TLS handshake failed: {error}")
 }

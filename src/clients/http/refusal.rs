@@ -19,9 +19,16 @@ const DESCRIBED: usize = 4;
 const SHORTEST_RSA_KEY: usize = 2048;
 
 /// Why a certificate was refused; travels inside the TLS error to whoever reports it.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Refusal(String);
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct CertificateRefusal {
+    /// What is wrong, what was presented, and what an operator can do.
+    text: String,
+    /// Whether it is the certificate of the proxy on the way, and not that of the server.
+    pub is_of_proxy: bool,
+    /// The SHA-256 thumbprint of the server's certificate, where a configured thumbprint excuses what is wrong with it.
+    pub thumbprint: Option<Thumbprint>,
+}
 
 /// Whose certificate it is.
 pub(super) enum Peer {
@@ -79,11 +86,21 @@ impl Complaint {
             let _ = write!(text, " [{position}] {};", describe_certificate(certificate));
         }
         let _ = write!(text, " {}", self.remedy.text(peer));
-        TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Refusal(text)))))
+        let refusal = CertificateRefusal {
+            text,
+            is_of_proxy: matches!(peer, Peer::Proxy),
+            thumbprint: self.remedy.is_thumbprint(peer).then(|| Thumbprint::sha256_of(leaf)),
+        };
+        TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(refusal))))
     }
 }
 
 impl Remedy {
+    /// Whether a configured thumbprint excuses what is wrong.
+    fn is_thumbprint(self, peer: &Peer) -> bool {
+        matches!((self, peer), (Remedy::Trust | Remedy::Rename, Peer::Vcenter { .. }))
+    }
+
     fn text(self, peer: &Peer) -> String {
         match (self, peer) {
             (Remedy::Renew, _) => {

@@ -347,12 +347,12 @@ fn may_repeat(call: &Call<'_>, error: &Error) -> bool {
 
 fn not_answered(call: &Call<'_>, request: FailedRequest, error: http::Error) -> Error {
     use http::Error::{
-        Broken, Configuration, Connect, NotPermitted, PermitEnded, Proxy, Resolve, Status, Timeout, Tls, TooLarge,
-        TooManyValues,
+        Broken, Certificate, Configuration, Connect, NotPermitted, PermitEnded, Proxy, Resolve, Status, Timeout, Tls,
+        TooLarge, TooManyValues,
     };
     let kind = match &error {
         NotPermitted(..) | PermitEnded(..) => Kind::NotPermitted,
-        Configuration { .. } | Connect(..) | Proxy(..) | Resolve(..) | Tls(..) => Kind::Unavailable,
+        Configuration { .. } | Connect(..) | Proxy(..) | Resolve(..) | Certificate(..) | Tls(..) => Kind::Unavailable,
         Broken(..) | Status(..) | Timeout(..) | TooLarge(..) | TooManyValues(..) if call.permit.is_some() => {
             Kind::Unknown
         }

@@ -8,6 +8,7 @@ mod fence;
 mod leftovers;
 mod members;
 pub mod mirror;
+mod outage;
 mod publisher;
 pub mod scope;
 pub mod session;

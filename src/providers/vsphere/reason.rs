@@ -17,6 +17,8 @@ reasons! {
     VCenterUnavailable,
     /// A vCenter refuses the credentials.
     CredentialsRejected,
+    /// There are no credentials for a vCenter: the Secret or directory does not exist, has none for it, or was not read.
+    CredentialsMissing,
     /// The node's machine is on a vCenter that is not configured any more.
     VCenterNotConfigured,
     /// The guest has reported nothing: VMware Tools do not run, or have not reported yet.

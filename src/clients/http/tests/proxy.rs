@@ -177,7 +177,7 @@ async fn the_certificate_behind_a_proxy_is_judged_as_configured() {
                 let seen = client.certificate_source().certificate().unwrap();
                 assert_eq!(seen.sha256, Thumbprint::sha256_of(&server.certificate), "{name}");
             }
-            Err(error @ Error::Tls { .. }) if !is_accepted => {
+            Err(error @ Error::Certificate { .. }) if !is_accepted => {
                 assert!(
                     error.to_string().contains("the certificate of vcenter.test is not accepted"),
                     "{name}: {error}"
@@ -276,7 +276,11 @@ async fn a_proxy_over_tls_is_judged_by_the_ca_file_and_never_excused_by_a_thumbp
     let pinned = TlsSettings { thumbprints: vec![Thumbprint::sha256_of(&strange.chain[0])], ..trust_in(&authority) };
     let proxy = Proxy::start_with(Manner::Tunnel(server.port), Some(strange)).await;
     let pinned = client(pinned, https_proxy(format!("https://127.0.0.1:{}", proxy.port)));
-    let text = status(&pinned).await.unwrap_err().to_string();
+    let error = status(&pinned).await.unwrap_err();
+    let text = error.to_string();
+    let is_of_proxy =
+        matches!(error, Error::Certificate(_, refusal) if refusal.is_of_proxy && refusal.thumbprint.is_none());
+    assert!(is_of_proxy, "{text}");
     assert!(text.contains("the certificate of the proxy 127.0.0.1 is not accepted"), "{text}");
     assert!(text.contains("a thumbprint is for vCenter's own certificate") && !text.contains("govc"), "{text}");
     assert_eq!((proxy.asked().len(), pinned.certificate_source().certificate()), (0, None));

@@ -38,7 +38,7 @@ async fn new_trust_holds_at_once_also_in_clones_and_for_idle_connections() {
     assert_eq!(server.connections(), 1, "connections are kept");
     client.set_tls(trust_in(&stranger)).unwrap();
     let error = status(&clone).await.unwrap_err();
-    assert!(matches!(error, Error::Tls { .. }), "the idle connection was used again: {error:?}");
+    assert!(matches!(error, Error::Certificate { .. }), "the idle connection was used again: {error:?}");
     // The new authority beside the old one, as an operator rotates it.
     client.set_tls(trust_in(&format!("{stranger}{authority}"))).unwrap();
     assert_eq!(status(&clone).await.unwrap(), 200);
@@ -135,7 +135,7 @@ async fn a_thumbprint_goes_along_to_the_same_host_only() {
     let url = format!("https://127.0.0.1:{}", server.port);
     assert_eq!(status(&same.sibling(&url).unwrap()).await.unwrap(), 200);
     let error = status(&other.sibling(&url).unwrap()).await.unwrap_err();
-    assert!(matches!(error, Error::Tls { .. }), "{error:?}");
+    assert!(matches!(error, Error::Certificate { .. }), "{error:?}");
     let sibling = other.sibling(&url).unwrap();
     sibling.set_tls(pinned).unwrap();
     assert_eq!(status(&sibling).await.unwrap(), 200);

@@ -169,7 +169,7 @@ async fn certificates_are_judged_as_go_clients_do() {
         let result = attempt(&server, &setup.ca_file, pin, false).await;
         match (complaint, result) {
             (None, result) => assert_eq!(result.map_err(|error| error.to_string()), Ok(200), "{name}"),
-            (Some(complaint), Err(error @ Error::Tls { .. })) => {
+            (Some(complaint), Err(error @ Error::Certificate { .. })) => {
                 assert!(error.to_string().contains(complaint), "{name}: {error}");
                 assert!(!error.is_transient(), "{name}");
             }
@@ -244,7 +244,12 @@ async fn a_refusal_says_what_is_wrong_what_was_presented_and_what_mends_it() {
     ];
     for (name, setup, pin, expected) in cases {
         let server = TestServer::start_as(setup.identity, |_| Reply::json(200, "{}")).await;
-        let text = attempt(&server, &setup.ca_file, pin, false).await.unwrap_err().to_string();
+        let error = attempt(&server, &setup.ca_file, pin, false).await.unwrap_err();
+        let text = error.to_string();
+        let Error::Certificate(_, refusal) = error else { panic!("{name}: {error:?}") };
+        // What a configuration needs is told apart from the text, where it helps.
+        let thumbprint = expected.contains("configure one").then(|| Thumbprint::sha256_of(&server.certificate));
+        assert_eq!((refusal.thumbprint, refusal.is_of_proxy), (thumbprint, false), "{name}");
         let expected = format!("probe at 127.0.0.1:{{port}}: the certificate of 127.0.0.1 is not accepted: {expected}")
             .replace("{port}", &server.port.to_string())
             .replace("{sha256}", &Thumbprint::sha256_of(&server.certificate).to_string())

@@ -258,7 +258,7 @@ impl Session {
         }
         Err(last.unwrap_or_else(|| Failure {
             during: format!("logging in to vCenter {}", self.names.server),
-            source: Cause::Other(nothing.unwrap_or_else(|| "there are no credentials".to_owned())),
+            source: Cause::NoCredentials(nothing.unwrap_or_else(|| "there are no credentials".to_owned())),
             pause: Pause::UntilOffered,
         }))
     }

@@ -78,14 +78,15 @@ pub enum Freshness {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Trouble {
-    /// [`reason::CredentialsRejected`] where it refuses the login, else [`reason::VCenterUnavailable`].
+    /// The word for Nodes: [`reason::CredentialsRejected`] where it refuses the login, [`reason::CredentialsMissing`] where
+    /// there is nothing to log in with, else [`reason::VCenterUnavailable`].
     pub reason: Reason,
     /// The failure, in words.
     pub why: String,
 }
 
 impl Trouble {
-    /// No answer, and not because the login is refused.
+    /// No answer, for a reason that has no word of its own.
     pub fn unavailable(why: impl Into<String>) -> Self {
         Self { reason: reason::VCenterUnavailable, why: why.into() }
     }
@@ -113,9 +114,11 @@ impl Freshness {
         }
     }
 
-    /// Whether vCenter refuses the login.
-    pub fn is_refused(&self) -> bool {
-        self.check().is_err_and(|trouble| trouble.reason == reason::CredentialsRejected)
+    /// The word for Nodes where vCenter does not answer for a reason that an operator can name: the credentials are
+    /// rejected or missing.
+    pub fn own_reason(&self) -> Option<Reason> {
+        let reason = self.check().err()?.reason;
+        (reason != reason::VCenterUnavailable).then_some(reason)
     }
 }
 

@@ -16,6 +16,7 @@ use tracing::{debug, error, info, warn};
 
 use self::reads::READ_PRIVILEGE;
 use super::fence::Fence;
+use super::outage::Outage;
 use super::publisher::Publisher;
 use super::session::{Failure, Link, Pause, Rotation, Session, Use};
 use super::snapshot::{Freshness, Snapshot, Trouble};
@@ -24,9 +25,10 @@ use super::tags::{Settings, TagReader, TagRetry};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vim;
-use crate::providers::vsphere::reason;
 use crate::providers::vsphere::retry::PASSING;
 
+/// How each line about a vCenter that cannot be used ends.
+const KEPT: &str = "what is known is kept";
 /// How long vCenter may take to say whether all is as known. A client that waits for an answer that never comes gives it
 /// up within a part of this.
 const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
@@ -112,7 +114,7 @@ impl Vcenter {
         let is_late = timeout(CONFIRM_LIMIT, answered).await.is_err();
         if is_late && !self.fence.is_synced(request) {
             let why = format!("it did not say within {} s whether its inventory is as known", CONFIRM_LIMIT.as_secs());
-            warn!(vcenter = self.server(), reason = why, "vCenter does not answer; what is known is kept");
+            warn!(vcenter = self.server(), reason = why, "{}; {KEPT}", Outage::NoAnswer.headline());
             self.publisher.mark_stale(Trouble::unavailable(why));
             // The answer may come this very moment: another one takes it back.
             self.fence.request_sync();
@@ -341,15 +343,12 @@ impl Vcenter {
         if self.snapshot().freshness.trouble() == Some(reason.as_str()) {
             return;
         }
-        let vcenter = self.server();
-        if failure.source.is_invalid_login() {
-            error!(vcenter, reason, next_try = ?pause, "vCenter rejected the login; what is known is kept");
-        } else if failure.source.is_held() {
-            warn!(vcenter, reason, next_try = ?pause, "the login to vCenter is delayed; the last known inventory stays in use");
-        } else {
-            warn!(vcenter, reason, next_try = ?pause, "vCenter does not answer; what is known is kept");
+        let (vcenter, outage) = (self.server(), failure.source.outage());
+        let headline = outage.headline();
+        match outage {
+            Outage::LoginRejected => error!(vcenter, reason, next_try = ?pause, "{headline}; {KEPT}"),
+            _ => warn!(vcenter, reason, next_try = ?pause, "{headline}; {KEPT}"),
         }
-        let kind = if failure.source.is_refusal() { reason::CredentialsRejected } else { reason::VCenterUnavailable };
-        self.publisher.mark_stale(Trouble { reason: kind, why: reason });
+        self.publisher.mark_stale(outage.trouble(reason));
     }
 }

@@ -171,7 +171,8 @@ impl Session {
             }
             Login::SharedSession { url, token } => {
                 let late = |_| Err(format!("the token was not read within {} s", READ_LIMIT.as_secs()));
-                let token = timeout(READ_LIMIT, token.read()).await.unwrap_or_else(late).map_err(Cause::Other)?;
+                let token =
+                    timeout(READ_LIMIT, token.read()).await.unwrap_or_else(late).map_err(Cause::NoCredentials)?;
                 let ticket = session_manager::fetch_ticket(&self.http, url, &token).await?;
                 Ok(soap.clone_session(&ticket).await.map(drop)?)
             }
@@ -201,7 +202,7 @@ fn outcome(cause: &Cause) -> Outcome {
         Cause::Soap(vim::Error::Http(_) | vim::Error::Malformed { .. }) => Outcome::Unanswered,
         Cause::Token(error) => token_outcome(error),
         Cause::Ticket(_) => Outcome::Harmless,
-        Cause::Held { .. } | Cause::Other(_) => Outcome::Harmless,
+        Cause::Held { .. } | Cause::NoCredentials(_) | Cause::Other(_) => Outcome::Harmless,
     }
 }
 
@@ -228,9 +229,10 @@ fn token_outcome(error: &sts::Error) -> Outcome {
 
 /// Whether nobody has looked at the credentials: nothing has left this process, or a busy server said so.
 fn was_never_judged(error: &http::Error) -> bool {
-    use http::Error::{Configuration, Connect, Proxy, Resolve, Status, Tls};
+    use http::Error::{Certificate, Configuration, Connect, Proxy, Resolve, Status, Tls};
     match error {
-        Configuration { .. } | Resolve { .. } | Connect { .. } | Proxy { .. } | Tls { .. } => true,
+        Configuration { .. } | Resolve { .. } | Connect { .. } | Proxy { .. } => true,
+        Certificate { .. } | Tls { .. } => true,
         Status(_, status, _) => is_busy(*status),
         _ => false,
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::clients::{session_manager, sts, vapi, vim};
+use crate::providers::vsphere::inventory::outage::Outage;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,9 @@ pub(in super::super) enum Cause {
         /// Whether the server refused these credentials when they were tried last.
         was_rejected: bool,
     },
+    /// There is nothing to log in with: what is missing.
+    #[error("{0}")]
+    NoCredentials(String),
     /// Something that is no answer of this server.
     #[error("{0}")]
     Other(String),
@@ -35,18 +39,22 @@ impl Cause {
             Cause::Soap(error) => error.is_invalid_login(),
             Cause::Token(error) => error.is_invalid_login(),
             Cause::Ticket(error) => error.is_invalid_login(),
-            Cause::Held { .. } | Cause::Other(_) => false,
+            Cause::Held { .. } | Cause::NoCredentials(_) | Cause::Other(_) => false,
         }
     }
 
-    /// The server refuses the credentials, now or when they were tried last.
-    pub(in super::super) fn is_refusal(&self) -> bool {
-        matches!(self, Cause::Held { was_rejected: true, .. }) || self.is_invalid_login()
-    }
-
-    /// The login was not made.
-    pub(in super::super) fn is_held(&self) -> bool {
-        matches!(self, Cause::Held { .. })
+    /// What it means for those who use the vCenter.
+    pub(in super::super) fn outage(&self) -> Outage {
+        match self {
+            _ if self.is_invalid_login() => Outage::LoginRejected,
+            Cause::Soap(error) => Outage::of_soap(error),
+            Cause::Token(sts::Error::Http(error)) => Outage::of_http(error),
+            Cause::Token(_) => Outage::ErrorAnswered,
+            Cause::Ticket(_) => Outage::NoTicket,
+            Cause::Held { was_rejected, .. } => Outage::LoginDelayed { was_rejected: *was_rejected },
+            Cause::NoCredentials(_) => Outage::CredentialsMissing,
+            Cause::Other(_) => Outage::NoAnswer,
+        }
     }
 
     /// The session is gone.

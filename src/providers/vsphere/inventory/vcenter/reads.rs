@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Vcenter;
-use crate::base::error_chain::chain;
 use crate::clients::vim::{self, Fault, FaultKind, FilterSpec, MoRef, ObjectContent, Value, decode_name};
+use crate::providers::vsphere::inventory::outage::trouble_of;
 use crate::providers::vsphere::inventory::snapshot::Trouble;
 use crate::providers::vsphere::provider_id::BiosUuid;
 
@@ -186,7 +186,7 @@ impl Refusal {
             Refusal::Silent(trouble) => Read::Silent(trouble),
             Refusal::Failed(error) => match error.fault().and_then(|fault| denial(fault, None)) {
                 Some(denial) => Read::Denied(denial),
-                None => Read::Silent(Trouble::unavailable(chain(&error))),
+                None => Read::Silent(trouble_of(&error)),
             },
         }
     }

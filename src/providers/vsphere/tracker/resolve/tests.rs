@@ -75,6 +75,12 @@ impl Vc {
         Self { freshness: Freshness::Unreachable(trouble), ..Self::asked() }
     }
 
+    /// One that cannot be logged in to.
+    fn without_credentials() -> Self {
+        let trouble = Trouble { reason: reason::CredentialsMissing, why: "Secret ns/n: it does not exist".into() };
+        Self { freshness: Freshness::Unreachable(trouble), ..Self::asked() }
+    }
+
     fn asked() -> Self {
         Self { answer: Answer::Pending, ..Self::none() }
     }
@@ -425,6 +431,19 @@ fn the_name_is_asked_for_only_when_every_vcenter_said_none() {
         ("one is silent", vec![Vc::none(), Vc::silent()], extra(), "VCenterUnavailable"),
         ("one refuses the login", vec![Vc::none(), Vc::refused()], extra(), "CredentialsRejected"),
         ("one is silent, one refuses the login", vec![Vc::silent(), Vc::refused()], extra(), "CredentialsRejected"),
+        ("one has no credentials", vec![Vc::none(), Vc::without_credentials()], extra(), "CredentialsMissing"),
+        (
+            "one has no credentials, one refuses the login",
+            vec![Vc::without_credentials(), Vc::refused()],
+            extra(),
+            "CredentialsRejected",
+        ),
+        (
+            "one is silent, one has no credentials",
+            vec![Vc::silent(), Vc::without_credentials()],
+            extra(),
+            "CredentialsMissing",
+        ),
         ("one is asked", vec![Vc::none(), Vc::asked()], extra(), "LookupPending"),
         (
             "one is being connected to",

@@ -49,13 +49,17 @@ pub(super) fn why_unheard(asked: &Asked<'_>) -> String {
     format!("{} ({why})", asked.server)
 }
 
-/// The reason for which some of these vCenters did not answer: that of a rejected login, else that of a missing permission
+/// The reasons that say what an operator has to do, the most urgent first: each further login may lock the account.
+const OWN_REASONS: [Reason; 2] = [reason::CredentialsRejected, reason::CredentialsMissing];
+
+/// The reason for which some of these vCenters did not answer: one that says what to do, else that of a missing permission
 /// if no other vCenter is silent.
 pub(super) fn why_silent<'a>(vcenters: impl IntoIterator<Item = &'a Asked<'a>>) -> Reason {
     let silent: Vec<&Asked<'_>> = vcenters.into_iter().filter(|asked| !asked.answer.is_answered()).collect();
     let is_denied = |asked: &&Asked<'_>| matches!(asked.answer, Answer::Denied(_));
-    if silent.iter().any(|asked| asked.snapshot.freshness.is_refused()) {
-        reason::CredentialsRejected
+    let is_given = |word: &Reason| silent.iter().any(|asked| asked.snapshot.freshness.own_reason() == Some(*word));
+    if let Some(own) = OWN_REASONS.into_iter().find(is_given) {
+        own
     } else if !silent.is_empty() && silent.iter().all(is_denied) {
         reason::NoPermission
     } else {

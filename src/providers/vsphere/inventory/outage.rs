@@ -1,0 +1,176 @@
+//! Pure: what keeps a vCenter from being used: how its log line begins, the reason that Nodes get, and what they are told.
+
+use crate::base::error_chain::chain;
+use crate::clients::{http, vim};
+use crate::cloud::Reason;
+use crate::providers::vsphere::inventory::snapshot::Trouble;
+use crate::providers::vsphere::reason;
+
+/// What keeps a vCenter from being used, as far as an operator has to do something else about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outage {
+    /// The host name has no address.
+    NameNotResolved,
+    /// Nothing listens at the address and port.
+    ConnectionRefused,
+    /// The proxy on the way gives no connection.
+    ProxyFailed,
+    /// The certificate of the server is not accepted.
+    CertificateRejected,
+    /// The TLS handshake fails for another reason.
+    HandshakeFailed,
+    /// The settings of the connection cannot be used; nothing was sent.
+    NotConnectable,
+    /// There is nothing to log in with.
+    CredentialsMissing,
+    /// The server rejected the credentials.
+    LoginRejected,
+    /// The login has to wait.
+    LoginDelayed {
+        /// Whether the server rejected the same credentials before.
+        was_rejected: bool,
+    },
+    /// The session manager gives no ticket for a session.
+    NoTicket,
+    /// The server is something else than a vCenter.
+    NotVcenter,
+    /// The account lacks a permission without which nothing can be read.
+    PermissionDenied,
+    /// The server answers with an error, or with something that cannot be understood.
+    ErrorAnswered,
+    /// The server does not answer.
+    NoAnswer,
+}
+
+impl Outage {
+    /// Sorts an error of the HTTP layer.
+    pub(super) fn of_http(error: &http::Error) -> Self {
+        use http::Error as E;
+        match error {
+            E::Resolve(..) => Outage::NameNotResolved,
+            // The system's own words: the HTTP library has no type for this.
+            E::Connect(_, message) if message.contains("refused") => Outage::ConnectionRefused,
+            E::Proxy(..) => Outage::ProxyFailed,
+            E::Certificate(_, refusal) if refusal.is_of_proxy => Outage::ProxyFailed,
+            E::Certificate(..) => Outage::CertificateRejected,
+            E::Tls(..) => Outage::HandshakeFailed,
+            E::Configuration { .. } => Outage::NotConnectable,
+            // A page of another server. One that is overloaded or starting says so with one of the other codes.
+            E::Status(_, 200..=407 | 409..=428, _) => Outage::NotVcenter,
+            E::TooLarge(..) | E::TooManyValues(..) => Outage::ErrorAnswered,
+            E::Connect(..)
+            | E::Timeout(..)
+            | E::Status(..)
+            | E::Broken(..)
+            | E::NotPermitted(..)
+            | E::PermitEnded(..) => Outage::NoAnswer,
+        }
+    }
+
+    /// Sorts an error of the SOAP interface.
+    pub(super) fn of_soap(error: &vim::Error) -> Self {
+        match error {
+            _ if error.is_invalid_login() => Outage::LoginRejected,
+            _ if error.is_no_permission() => Outage::PermissionDenied,
+            vim::Error::Http(error) => Self::of_http(error),
+            vim::Error::NotVcenter(..) => Outage::NotVcenter,
+            vim::Error::Fault(..) | vim::Error::Malformed(..) => Outage::ErrorAnswered,
+        }
+    }
+
+    /// How the log line begins.
+    pub(super) fn headline(self) -> &'static str {
+        match self {
+            Outage::NameNotResolved => "the host name of vCenter cannot be resolved",
+            Outage::ConnectionRefused => "the connection to vCenter is refused",
+            Outage::ProxyFailed => "the proxy gives no connection to vCenter",
+            Outage::CertificateRejected => "the certificate of vCenter is not accepted",
+            Outage::HandshakeFailed => "the TLS handshake with vCenter fails",
+            Outage::NotConnectable => "the settings of the connection to vCenter cannot be used",
+            Outage::CredentialsMissing => "no credentials for vCenter",
+            Outage::LoginRejected => "vCenter rejected the login",
+            Outage::LoginDelayed { .. } => "the login to vCenter is delayed",
+            Outage::NoTicket => "the session manager gives no session for vCenter",
+            Outage::NotVcenter => "the server is not a vCenter",
+            Outage::PermissionDenied => "the account lacks a permission in vCenter",
+            Outage::ErrorAnswered => "vCenter answers with an error",
+            Outage::NoAnswer => "vCenter does not answer",
+        }
+    }
+
+    /// The reason that Nodes get which the vCenter may have the VMs of.
+    pub(super) fn reason(self) -> Reason {
+        match self {
+            Outage::CredentialsMissing => reason::CredentialsMissing,
+            Outage::LoginRejected | Outage::LoginDelayed { was_rejected: true } => reason::CredentialsRejected,
+            _ => reason::VCenterUnavailable,
+        }
+    }
+
+    /// The same with its words.
+    pub(super) fn trouble(self, why: String) -> Trouble {
+        Trouble { reason: self.reason(), why }
+    }
+}
+
+/// Why a call gave no answer.
+pub(super) fn trouble_of(error: &vim::Error) -> Trouble {
+    Outage::of_soap(error).trouble(chain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::http::{Error as E, FailedRequest};
+
+    fn request() -> FailedRequest {
+        FailedRequest { endpoint: "vc:443".to_owned(), operation: "RetrieveServiceContent" }
+    }
+
+    #[test]
+    fn the_headline_of_an_outage_is_its_cause() {
+        let status = |code| E::Status(request(), code, "text/html".to_owned());
+        for (case, error, headline) in [
+            (
+                "no such name",
+                E::Resolve(request(), "dns error".to_owned()),
+                "the host name of vCenter cannot be resolved",
+            ),
+            (
+                "nothing listens",
+                E::Connect(request(), "tcp connect error: Connection refused (os error 111)".to_owned()),
+                "the connection to vCenter is refused",
+            ),
+            ("no route", E::Connect(request(), "No route to host".to_owned()), "vCenter does not answer"),
+            (
+                "a proxy",
+                E::Proxy(request(), "http://p:1".to_owned(), "Connection refused".to_owned()),
+                "the proxy gives no connection to vCenter",
+            ),
+            ("no TLS", E::Tls(request(), "corrupt message".to_owned()), "the TLS handshake with vCenter fails"),
+            ("a web server", status(200), "the server is not a vCenter"),
+            ("a page that is not there", status(404), "the server is not a vCenter"),
+            ("starting", status(503), "vCenter does not answer"),
+            ("too many requests", status(429), "vCenter does not answer"),
+            ("late", E::Timeout(request(), std::time::Duration::from_secs(5)), "vCenter does not answer"),
+        ] {
+            let error = vim::Error::Http(error);
+            assert_eq!(Outage::of_soap(&error).headline(), headline, "{case}");
+            assert_eq!(trouble_of(&error).reason, reason::VCenterUnavailable, "{case}");
+        }
+        let esxi = vim::Error::NotVcenter("esx:443".to_owned(), "VMware ESXi (HostAgent)".to_owned());
+        assert_eq!(Outage::of_soap(&esxi).headline(), "the server is not a vCenter");
+    }
+
+    #[test]
+    fn missing_credentials_are_no_outage_of_vcenter() {
+        let missing = Outage::CredentialsMissing;
+        assert_eq!(
+            (missing.headline(), missing.reason().as_str()),
+            ("no credentials for vCenter", "CredentialsMissing")
+        );
+        for (was_rejected, word) in [(true, "CredentialsRejected"), (false, "VCenterUnavailable")] {
+            assert_eq!(Outage::LoginDelayed { was_rejected }.reason().as_str(), word);
+        }
+    }
+}

@@ -255,7 +255,8 @@ impl Provider {
     fn entry(&self, config: &Config, entry: &config::Vcenter) -> Result<Entry, String> {
         let http = self.connect.http(entry)?;
         let host = if entry.server.contains(':') { format!("[{}]", entry.server) } else { entry.server.clone() };
-        let names = Names { key: entry.key.clone(), server: format!("{host}:{}", entry.port) };
+        let server = format!("{host}:{}", entry.port);
+        let names = Names { key: entry.key.clone(), server, spelling: entry.spelling.clone() };
         let (offers, ledger) = (self.connect.offers(entry), Arc::clone(&self.ledger));
         let session =
             Session::new(http, offers, ledger, names, self.options.timeouts).with_probes(Arc::clone(&self.probes));

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use support::{Daemon, Vcenter};
+use k8s_openapi::api::core::v1::Node;
+use support::{Daemon, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT, until_it_answers, until_passed};
 
@@ -65,6 +66,56 @@ async fn a_wrong_password_a_wrong_thumbprint_and_a_refused_connection_are_each_t
     assert!(daemon.output().find(WRONG_PASSWORD).is_none());
     refused.resume_listening().await;
     until_it_answers(&daemon, &format!("127.0.0.1:{}", refused.port())).await;
+}
+
+/// The usual first start: nothing names the private authority yet, and the Nodes of a cluster wait.
+#[tokio::test]
+async fn a_certificate_of_a_private_authority_and_100_nodes_that_wait_make_few_lines() {
+    const NODES: usize = 100;
+    let cluster = Cluster::new().await;
+    let vcenter = Vcenter::start(&cluster.scenario(0..0)).await;
+    let trust = format!("ca-file = \"{}\"\n", vcenter.ca_file().display());
+    let section = vcenter.ini_section("private", "dc-1");
+    assert!(section.contains(&trust), "{section}");
+    cluster.register(0..NODES).await;
+    let daemon = cluster.start(&Cluster::zoned(&[section.replace(&trust, "")]), &["-v=0"]);
+    // Each Node says it in its condition, which comes after the log line.
+    eventually("every node says why it waits", LIMIT * 2, async || {
+        let nodes = cluster.nodes().await;
+        let is_told = |node: &&Node| {
+            let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+            conditions.iter().any(|condition| condition.reason.as_deref() == Some("VCenterCertificateRejected"))
+        };
+        match nodes.values().filter(is_told).count() {
+            NODES => Ok(()),
+            told => Err(format!("{told} of {}", nodes.len())),
+        }
+    })
+    .await;
+    let lines = daemon.output().lines();
+    let bytes: usize = lines.iter().map(|line| line.len() + 1).sum();
+    println!("{} lines, {bytes} bytes", lines.len());
+    let place = format!("127.0.0.1:{}", vcenter.port());
+    let of_nodes: Vec<_> = lines.iter().filter(|line| line.contains("cannot initialize node")).collect();
+    for line in &of_nodes {
+        assert!(line.contains(&format!("waiting for vCenter {place}: its certificate is not accepted")), "{line}");
+        assert!(
+            line.contains("VCenterCertificateRejected") && !line.contains("in the vCenters that answered"),
+            "{line}"
+        );
+    }
+    assert_eq!(of_nodes.len(), NODES, "once each");
+    assert!(lines.len() <= 120 && bytes <= 40_000, "{} lines, {bytes} bytes", lines.len());
+
+    let told = only_line(&daemon, vcenter.port());
+    println!("{told}");
+    let thumbprint = format!("thumbprint = {}", vcenter.sha256_thumbprint());
+    for part in
+        ["the certificate of vCenter is not accepted", "presented", "[VirtualCenter \\\"private\\\"]", &thumbprint]
+    {
+        assert!(told.contains(part), "{part} is missing in {told}");
+    }
+    assert_eq!(vcenter.counts().await.total, 0, "nothing is sent to a server that is not trusted");
 }
 
 /// The one line above information that is about the vCenter on this port.

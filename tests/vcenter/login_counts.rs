@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::kubernetes::login_ledger::Ledger;
+use ccm::providers::vsphere::config::Spelling;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin, SessionToken};
 use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
@@ -75,7 +76,7 @@ impl Replica {
         ledger: Arc<Ledger>,
         probes: Option<Arc<Semaphore>>,
     ) -> Self {
-        let names = Names { key: "vc".to_owned(), server: "vc.test:443".to_owned() };
+        let names = Names { key: "vc".to_owned(), server: "vc.test:443".to_owned(), spelling: Spelling::default() };
         let settings = Settings {
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: MINUTE,

@@ -150,7 +150,14 @@ impl Sync {
             }
         } else if !done.is_empty() {
             let all: Vec<_> = done.iter().map(|action| action.describe()).collect();
-            tracing::info!(node = name, "node updated: {}", all.join(", "));
+            let all = all.join(", ");
+            // Why a node waits has a line of its own, once for each change of the reason.
+            match &plan.outcome {
+                Outcome::Held(held) if plan.only_tells() && !held.is_quiet => {
+                    tracing::debug!(node = name, "node updated: {all}");
+                }
+                _ => tracing::info!(node = name, "node updated: {all}"),
+            }
         }
         if applied.refused.is_some() {
             return;

@@ -17,6 +17,7 @@ mod problems;
 mod routes;
 mod sizes;
 mod sources;
+mod spelling;
 mod traps;
 mod values;
 mod yaml;
@@ -38,6 +39,7 @@ pub use parts::{Part, PartName};
 pub use problems::{ConfigErrors, ConfigProblem};
 pub use routes::{Router, RouterKind, Routes};
 pub use sources::DEFAULT_DIRECTORY;
+pub use spelling::Spelling;
 
 use fields::{Dialect, RawFile};
 use problems::{Findings, Report};
@@ -155,6 +157,8 @@ impl Config {
 pub struct Vcenter {
     /// The name of the entry: the section name or map key; unique. The Go program calls it the tenant.
     pub key: String,
+    /// How messages name the entry.
+    pub spelling: Spelling,
     /// Host name or IP address, without scheme, port and path; also the key of its credentials inside Secrets.
     pub server: String,
     /// The TCP port.

@@ -123,7 +123,7 @@ impl Instances {
         let vcenter = self.vcenter(slot)?;
         vcenter.snapshot().freshness.check().map_err(|trouble| {
             let server = vcenter.server();
-            let message = format!("{server}, where the node's machine is, does not answer: {trouble}");
+            let message = format!("waiting for vCenter {server}, where the node's VM is: {trouble}");
             Unknown::new(trouble.reason, message)
         })
     }

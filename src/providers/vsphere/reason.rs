@@ -15,6 +15,8 @@ reasons! {
     ForeignProviderID,
     /// A vCenter does not answer.
     VCenterUnavailable,
+    /// The certificate of a vCenter is not accepted.
+    VCenterCertificateRejected,
     /// A vCenter refuses the credentials.
     CredentialsRejected,
     /// There are no credentials for a vCenter: the Secret or directory does not exist, has none for it, or was not read.

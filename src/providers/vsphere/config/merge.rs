@@ -16,7 +16,7 @@ use super::values::{
     checked_datacenters, checked_families, checked_networks, checked_port, checked_server, parse_thumbprints,
     tell_thumbprint,
 };
-use super::{Config, Credentials, Vcenter, load_balancers, nsx, routes};
+use super::{Config, Credentials, Spelling, Vcenter, load_balancers, nsx, routes};
 
 const DEFAULT_PORT: u16 = 443;
 
@@ -207,6 +207,7 @@ fn vcenter(
     }
     Vcenter {
         key: key.to_owned(),
+        spelling: Spelling::of(section),
         server,
         port: port.unwrap_or(DEFAULT_PORT),
         insecure,

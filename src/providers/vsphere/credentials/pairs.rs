@@ -346,10 +346,10 @@ pub(in crate::providers::vsphere) fn account(login: &Login) -> &str {
     }
 }
 
-/// Where a credential is from, for messages.
-pub(in crate::providers::vsphere) fn place(origin: &Origin, key: &str) -> String {
+/// Where a credential is from, for messages; `in_config` is the place in the cloud config.
+pub(in crate::providers::vsphere) fn place(origin: &Origin, in_config: impl FnOnce() -> String) -> String {
     match origin {
-        Origin::Config => format!("[VirtualCenter {key:?}] or [Global] in the cloud config"),
+        Origin::Config => in_config(),
         Origin::Directory { path } => format!("the directory {}", path.display()),
         Origin::Secret { namespace, name, .. } => format!("the Secret {namespace}/{name}"),
     }

@@ -101,21 +101,40 @@ impl Outage {
     /// The reason that Nodes get which the vCenter may have the VMs of.
     pub(super) fn reason(self) -> Reason {
         match self {
+            Outage::CertificateRejected => reason::VCenterCertificateRejected,
             Outage::CredentialsMissing => reason::CredentialsMissing,
             Outage::LoginRejected | Outage::LoginDelayed { was_rejected: true } => reason::CredentialsRejected,
             _ => reason::VCenterUnavailable,
         }
     }
 
-    /// The same with its words.
-    pub(super) fn trouble(self, why: String) -> Trouble {
-        Trouble { reason: self.reason(), why }
+    /// What Nodes that wait for the vCenter say of it: a few words where there are any, else `cause`. Each of them says it,
+    /// so that what the log line of the vCenter says at length is not repeated.
+    fn brief(self, cause: String) -> String {
+        let words = match self {
+            Outage::NameNotResolved => "its host name cannot be resolved",
+            Outage::ConnectionRefused => "the connection is refused",
+            Outage::CertificateRejected => {
+                "its certificate is not accepted; the log has one line about this vCenter that says why and how to accept it"
+            }
+            Outage::NotVcenter => "the server at this address is not a vCenter",
+            Outage::ProxyFailed => {
+                "the proxy gives no connection; the log has one line about this vCenter that says why"
+            }
+            _ => return cause,
+        };
+        words.to_owned()
+    }
+
+    /// The same with its words: all of them, and the cause alone.
+    pub(super) fn trouble(self, why: String, cause: String) -> Trouble {
+        Trouble { reason: self.reason(), why, brief: self.brief(cause) }
     }
 }
 
 /// Why a call gave no answer.
 pub(super) fn trouble_of(error: &vim::Error) -> Trouble {
-    Outage::of_soap(error).trouble(chain(error))
+    Outage::of_soap(error).trouble(chain(error), chain(error))
 }
 
 #[cfg(test)]
@@ -160,6 +179,21 @@ mod tests {
         }
         let esxi = vim::Error::NotVcenter("esx:443".to_owned(), "VMware ESXi (HostAgent)".to_owned());
         assert_eq!(Outage::of_soap(&esxi).headline(), "the server is not a vCenter");
+    }
+
+    #[test]
+    fn nodes_are_told_of_an_outage_in_a_few_words_or_with_its_cause() {
+        for (outage, told) in [
+            (Outage::ConnectionRefused, "the connection is refused"),
+            (Outage::NoAnswer, "cause"),
+            (Outage::CredentialsMissing, "cause"),
+        ] {
+            assert_eq!(outage.trouble("all".to_owned(), "cause".to_owned()).to_string(), told);
+        }
+        let rejected = Outage::CertificateRejected.trouble("x".repeat(1_000), "x".repeat(1_000));
+        assert_eq!(rejected.reason.as_str(), "VCenterCertificateRejected");
+        let told = rejected.to_string();
+        assert!(told.starts_with("its certificate is not accepted;") && told.len() < 120, "{told}");
     }
 
     #[test]

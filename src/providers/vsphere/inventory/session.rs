@@ -28,6 +28,7 @@ use crate::base::error_chain::chain;
 use crate::clients::{http, vapi, vim};
 use crate::cloud::login_ledger::LoginLedger;
 use crate::providers::vsphere::LOGIN_POLICY;
+use crate::providers::vsphere::config::Spelling;
 use crate::providers::vsphere::credentials::pairs::{Better, Interface, Moment, Pairs, place};
 use crate::providers::vsphere::credentials::{Credential, Offer, Offers};
 use crate::providers::vsphere::retry::PASSING;
@@ -51,6 +52,8 @@ pub struct Names {
     pub key: String,
     /// Host and port.
     pub server: String,
+    /// How its entry in the configuration is written.
+    pub spelling: Spelling,
 }
 
 /// Time limits of the calls of both protocols.
@@ -223,10 +226,10 @@ impl Session {
     }
 
     async fn connect(&self, link: &Link) -> Result<vim::ServiceContent, Failure> {
-        let Names { server, key } = &self.names;
+        let Names { server, spelling, .. } = &self.names;
         let doing = format!(
-            "connecting to vCenter {server}; expected is a vCenter Server at the server and port of [VirtualCenter \
-             {key:?}] or [Global] in the cloud config"
+            "connecting to vCenter {server}; expected is a vCenter Server at the server and port of {}",
+            spelling.place()
         );
         let content = link.soap.connect().await.map_err(failed(&doing))?;
         link.set_about(content.about.clone());
@@ -332,7 +335,8 @@ impl Session {
 
     /// Makes a link that [`Session::rotated`] has told the one in use; the old one is ended when nobody uses it.
     pub(super) fn adopt(&self, link: Arc<Link>) {
-        let place = link.credential().map(|credential| place(&credential.origin, &self.names.key));
+        let place =
+            link.credential().map(|credential| place(&credential.origin, || self.names.spelling.credentials_place()));
         let before = {
             let mut state = self.state.lock();
             state.coming = None;

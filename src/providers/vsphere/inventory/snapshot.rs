@@ -76,19 +76,21 @@ pub enum Freshness {
 
 /// Why a vCenter does not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
+#[error("{brief}")]
 pub struct Trouble {
-    /// The word for Nodes: [`reason::CredentialsRejected`] where it refuses the login, [`reason::CredentialsMissing`] where
-    /// there is nothing to log in with, else [`reason::VCenterUnavailable`].
+    /// The word for Nodes: [`reason::VCenterUnavailable`], or one that says what an operator has to do.
     pub reason: Reason,
-    /// The failure, in words.
+    /// The failure with all that the log line of the vCenter says.
     pub why: String,
+    /// The failure as each Node says it that waits for the vCenter.
+    pub brief: String,
 }
 
 impl Trouble {
     /// No answer, for a reason that has no word of its own.
     pub fn unavailable(why: impl Into<String>) -> Self {
-        Self { reason: reason::VCenterUnavailable, why: why.into() }
+        let why = why.into();
+        Self { reason: reason::VCenterUnavailable, brief: why.clone(), why }
     }
 }
 
@@ -99,6 +101,14 @@ impl Freshness {
             Freshness::Live => None,
             Freshness::Never => Some("not connected yet"),
             Freshness::Unreachable(trouble) | Freshness::Stale { trouble, .. } => Some(&trouble.why),
+        }
+    }
+
+    /// The same as Nodes say it.
+    pub fn brief(&self) -> Option<&str> {
+        match self {
+            Freshness::Unreachable(trouble) | Freshness::Stale { trouble, .. } => Some(&trouble.brief),
+            Freshness::Live | Freshness::Never => self.trouble(),
         }
     }
 
@@ -115,7 +125,7 @@ impl Freshness {
     }
 
     /// The word for Nodes where vCenter does not answer for a reason that an operator can name: the credentials are
-    /// rejected or missing.
+    /// rejected or missing, or the certificate is not accepted.
     pub fn own_reason(&self) -> Option<Reason> {
         let reason = self.check().err()?.reason;
         (reason != reason::VCenterUnavailable).then_some(reason)

@@ -339,8 +339,9 @@ impl Vcenter {
 
     /// vCenter is not connected any more. Logged when the reason changes.
     fn mark_down(&self, failure: &Failure, pause: Option<Duration>) {
-        let reason = chain(failure);
-        if self.snapshot().freshness.trouble() == Some(reason.as_str()) {
+        let trouble = failure.trouble(&self.session.names().spelling);
+        let reason = trouble.why.as_str();
+        if self.snapshot().freshness.trouble() == Some(reason) {
             return;
         }
         let (vcenter, outage) = (self.server(), failure.source.outage());
@@ -349,6 +350,6 @@ impl Vcenter {
             Outage::LoginRejected => error!(vcenter, reason, next_try = ?pause, "{headline}; {KEPT}"),
             _ => warn!(vcenter, reason, next_try = ?pause, "{headline}; {KEPT}"),
         }
-        self.publisher.mark_stale(outage.trouble(reason));
+        self.publisher.mark_stale(trouble);
     }
 }

@@ -265,7 +265,7 @@ fn answer_to_search(by: By, read: SearchRead) -> Answer {
             let what = if by == By::Uuid { "BIOS UUID" } else { "name" };
             Answer::Denied(format!("searching by {what}: {denial}"))
         }
-        Read::Silent(trouble) => Answer::Silent(trouble.why),
+        Read::Silent(trouble) => Answer::Silent(trouble.brief),
         Read::Gone => Answer::Silent("the search says that what was asked is gone".to_string()),
     }
 }
@@ -275,7 +275,7 @@ fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> Answer {
     match read {
         Read::Gone => Answer::Gone(id.into()),
         Read::Denied(denial) => Answer::Denied(format!("reading {id}, which the node had: {denial}")),
-        Read::Silent(trouble) => Answer::Silent(trouble.why),
+        Read::Silent(trouble) => Answer::Silent(trouble.brief),
         Read::Found(identity) => match (identity.bios_uuid, wanted) {
             (Some(own), Some(wanted)) if !own.is_same(wanted) => Answer::Changed { id: id.into(), uuid: own },
             // Its UUID may not be read, or its right came back just now. What is read of it decides.

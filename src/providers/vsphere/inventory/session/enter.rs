@@ -136,8 +136,8 @@ impl Session {
 
     /// The vCenter and the account of a login, and where its credentials are from.
     fn login_of(&self, credential: &Credential) -> String {
-        let Names { server, key } = &self.names;
-        let place = place(&credential.origin, key);
+        let Names { server, spelling, .. } = &self.names;
+        let place = place(&credential.origin, || spelling.credentials_place());
         match &credential.login {
             Login::Password { .. } => {
                 format!("vCenter {server} as {:?} (credentials from {place})", account(&credential.login))

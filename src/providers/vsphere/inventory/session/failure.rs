@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use crate::clients::{session_manager, sts, vapi, vim};
+use crate::base::error_chain::chain;
+use crate::clients::{http, session_manager, sts, vapi, vim};
+use crate::providers::vsphere::config::Spelling;
 use crate::providers::vsphere::inventory::outage::Outage;
+use crate::providers::vsphere::inventory::snapshot::Trouble;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +60,17 @@ impl Cause {
         }
     }
 
+    /// The certificate of vCenter that was refused.
+    fn certificate(&self) -> Option<&http::CertificateRefusal> {
+        match self {
+            Cause::Soap(vim::Error::Http(error)) | Cause::Token(sts::Error::Http(error)) => match error {
+                http::Error::Certificate(_, refusal) => Some(refusal),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The session is gone.
     pub(in super::super) fn is_not_authenticated(&self) -> bool {
         matches!(self, Cause::Soap(error) if error.is_not_authenticated())
@@ -82,6 +96,28 @@ pub(in super::super) struct Failure {
     #[source]
     pub(in super::super) source: Cause,
     pub(in super::super) pause: Pause,
+}
+
+impl Failure {
+    /// All there is to say, for the log line of the vCenter, whose entry is written so. A certificate that a thumbprint
+    /// excuses comes with the line to configure.
+    pub(in super::super) fn text(&self, entry: &Spelling) -> String {
+        match self.source.certificate().and_then(|refusal| refusal.thumbprint) {
+            Some(thumbprint) => format!("{}, with {}", chain(self), entry.thumbprint_line(thumbprint)),
+            None => chain(self),
+        }
+    }
+
+    /// What it means for those who use the vCenter, whose entry is written so.
+    pub(in super::super) fn trouble(&self, entry: &Spelling) -> Trouble {
+        let outage = self.source.outage();
+        let cause = match outage {
+            // Says which account of which source it is, and how a pause ends.
+            Outage::LoginRejected | Outage::LoginDelayed { .. } => chain(self),
+            _ => chain(&self.source),
+        };
+        outage.trouble(self.text(entry), cause)
+    }
 }
 
 /// Attaches what was being done to a client's error.

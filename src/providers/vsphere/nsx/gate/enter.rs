@@ -190,10 +190,7 @@ impl Gate {
 
     /// The manager and the account of a login, and where its credentials are from.
     fn login_of(&self, credential: &Credential) -> String {
-        let place = match &credential.origin {
-            Origin::Config => "[NSXT] in the cloud config".to_owned(),
-            origin => place(origin, ""),
-        };
+        let place = place(&credential.origin, || "[NSXT] in the cloud config".to_owned());
         format!("NSX {} as {:?} (credentials from {place})", self.server, account(&credential.login))
     }
 

@@ -71,13 +71,24 @@ impl Vc {
 
     /// One that refuses the login.
     fn refused() -> Self {
-        let trouble = Trouble { reason: reason::CredentialsRejected, why: "InvalidLogin".into() };
+        let trouble = Trouble { reason: reason::CredentialsRejected, ..Trouble::unavailable("InvalidLogin") };
         Self { freshness: Freshness::Unreachable(trouble), ..Self::asked() }
     }
 
     /// One that cannot be logged in to.
     fn without_credentials() -> Self {
-        let trouble = Trouble { reason: reason::CredentialsMissing, why: "Secret ns/n: it does not exist".into() };
+        let missing = Trouble::unavailable("Secret ns/n: it does not exist");
+        let trouble = Trouble { reason: reason::CredentialsMissing, ..missing };
+        Self { freshness: Freshness::Unreachable(trouble), ..Self::asked() }
+    }
+
+    /// One whose certificate is not accepted, which the log line of the vCenter says at length.
+    fn with_a_private_certificate() -> Self {
+        let trouble = Trouble {
+            reason: reason::VCenterCertificateRejected,
+            brief: "its certificate is not accepted".into(),
+            ..Trouble::unavailable("presented: [0] subject CN=vc.example.com")
+        };
         Self { freshness: Freshness::Unreachable(trouble), ..Self::asked() }
     }
 
@@ -444,6 +455,12 @@ fn the_name_is_asked_for_only_when_every_vcenter_said_none() {
             extra(),
             "CredentialsMissing",
         ),
+        (
+            "the certificate of one is not accepted",
+            vec![Vc::silent(), Vc::with_a_private_certificate()],
+            extra(),
+            "VCenterCertificateRejected",
+        ),
         ("one is asked", vec![Vc::none(), Vc::asked()], extra(), "LookupPending"),
         (
             "one is being connected to",
@@ -466,6 +483,27 @@ fn the_name_is_asked_for_only_when_every_vcenter_said_none() {
         ),
     ] {
         assert_eq!(told(&decide(&vcenters, &extra)), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_node_that_waits_for_vcenters_says_for_which_and_why_in_a_few_words() {
+    let private = Vc::with_a_private_certificate;
+    for (case, vcenters, expected) in [
+        ("the only one", vec![private()], "waiting for vCenter vc.example: its certificate is not accepted"),
+        (
+            "another has it not",
+            vec![Vc::none(), Vc::silent()],
+            "not found in the vCenters that answered; waiting for vCenter vc.example: connection refused",
+        ),
+        (
+            "two",
+            vec![private(), Vc::silent()],
+            "waiting for 2 vCenters: vc.example (its certificate is not accepted), vc.example (connection refused)",
+        ),
+    ] {
+        let Decision::Unresolved(unknown) = decide(&vcenters, &Extra::default()) else { panic!("{case}") };
+        assert_eq!(unknown.message, expected, "{case}");
     }
 }
 

@@ -22,35 +22,51 @@ pub(super) fn listed<T: Borrow<str>>(names: &[T]) -> String {
 
 /// The vCenters that did not answer, each with why.
 pub(super) fn silent(question: &Question<'_>) -> Vec<String> {
-    question
-        .vcenters
-        .iter()
-        .filter_map(|asked| match asked.answer {
-            Answer::Pending | Answer::Silent(_) | Answer::Denied(_) => Some(why_unheard(asked)),
-            Answer::Gone(_) | Answer::Changed { .. } | Answer::Elsewhere(_) => None,
-            Answer::Matches { ids, .. } => asked
-                .snapshot
-                .freshness
-                .trouble()
-                .filter(|_| {
-                    ids.iter().any(|id| !asked.snapshot.vms.contains_key(id) && !asked.snapshot.unresolved.contains(id))
-                })
-                .map(|reason| format!("{} ({reason})", asked.server)),
-        })
-        .collect()
+    unheard(question).map(why_unheard).collect()
+}
+
+/// The vCenters that did not answer, or went away before what they answered was read.
+fn unheard<'q>(question: &'q Question<'_>) -> impl Iterator<Item = &'q Asked<'q>> {
+    question.vcenters.iter().filter(|asked| match asked.answer {
+        Answer::Pending | Answer::Silent(_) | Answer::Denied(_) => true,
+        Answer::Gone(_) | Answer::Changed { .. } | Answer::Elsewhere(_) => false,
+        Answer::Matches { ids, .. } => {
+            asked.snapshot.freshness.trouble().is_some()
+                && ids.iter().any(|id| !asked.snapshot.vms.contains_key(id) && !asked.snapshot.unresolved.contains(id))
+        }
+    })
 }
 
 /// A vCenter that did not answer, or answered before it went away, with why.
 pub(super) fn why_unheard(asked: &Asked<'_>) -> String {
-    let why = match asked.answer {
+    format!("{} ({})", asked.server, why(asked))
+}
+
+/// Why a vCenter did not answer.
+fn why<'a>(asked: &'a Asked<'_>) -> &'a str {
+    match asked.answer {
         Answer::Silent(reason) | Answer::Denied(reason) => reason,
-        _ => asked.snapshot.freshness.trouble().unwrap_or("asked"),
+        _ => asked.snapshot.freshness.brief().unwrap_or("asked"),
+    }
+}
+
+/// Which vCenters a node waits for, and whether others do not have its VM.
+fn waiting(question: &Question<'_>) -> String {
+    let silent: Vec<&Asked<'_>> = unheard(question).collect();
+    let waiting = match silent.as_slice() {
+        [only] => format!("waiting for vCenter {}: {}", only.server, why(only)),
+        all => {
+            let all: Vec<String> = all.iter().map(|asked| why_unheard(asked)).collect();
+            format!("waiting for {} vCenters: {}", all.len(), listed(&all))
+        }
     };
-    format!("{} ({why})", asked.server)
+    let is_alone = question.vcenters.len() == silent.len();
+    if is_alone { waiting } else { format!("not found in the vCenters that answered; {waiting}") }
 }
 
 /// The reasons that say what an operator has to do, the most urgent first: each further login may lock the account.
-const OWN_REASONS: [Reason; 2] = [reason::CredentialsRejected, reason::CredentialsMissing];
+const OWN_REASONS: [Reason; 3] =
+    [reason::CredentialsRejected, reason::CredentialsMissing, reason::VCenterCertificateRejected];
 
 /// The reason for which some of these vCenters did not answer: one that says what to do, else that of a missing permission
 /// if no other vCenter is silent.
@@ -94,7 +110,7 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
         return Decision::Unresolved(Unknown::new(reason::NoPermission, message));
     }
     if !silent.is_empty() {
-        let message = format!("not found in the vCenters that answered; no answer from {}", listed(&silent));
+        let message = waiting(question);
         return Decision::Unresolved(unanswered(question.vcenters, message));
     }
     if let Some(mismatch) = mismatch(question) {

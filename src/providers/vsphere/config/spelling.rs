@@ -1,0 +1,171 @@
+//! Pure: how messages name an entry of a vCenter and what is to be written there, in the form that defines the entry.
+
+use std::fmt;
+
+use super::fields::{Dialect, RawSection};
+
+/// How the entry of a vCenter is written. It is no setting: files that mean the same may differ in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Spelling {
+    dialect: Dialect,
+    /// The section, or the variable that defines the entry.
+    section: String,
+    /// The key for thumbprints, or the variable.
+    thumbprint: String,
+}
+
+impl Spelling {
+    /// That of this section.
+    pub(super) fn of(section: &RawSection) -> Self {
+        let variable = || {
+            let own = section.variables.iter().find(|(key, _)| *key == "thumbprint");
+            own.map_or("VSPHERE_THUMBPRINT", |(_, variable)| variable).to_owned()
+        };
+        let thumbprint = match section.dialect {
+            Dialect::Ini | Dialect::Yaml => "thumbprint".to_owned(),
+            Dialect::Environment => variable(),
+        };
+        Self { dialect: section.dialect, section: section.shown.clone(), thumbprint }
+    }
+
+    /// Where the settings of the entry are, for example `vcenter.east of the cloud config`.
+    pub fn place(&self) -> String {
+        match self.dialect {
+            Dialect::Ini | Dialect::Yaml => format!("{} of the cloud config", self.section),
+            Dialect::Environment => format!("the variable {} and those beside it", self.section),
+        }
+    }
+
+    /// Where the entry's user and password are, which it may inherit.
+    pub fn credentials_place(&self) -> String {
+        let global = match self.dialect {
+            Dialect::Ini => "[Global]",
+            Dialect::Yaml => "global",
+            Dialect::Environment => return self.place(),
+        };
+        if self.section == global { self.place() } else { format!("{} or {global} of the cloud config", self.section) }
+    }
+
+    /// The line that makes a certificate with this thumbprint accepted, and where it belongs. Without double quotes, which
+    /// the log would escape.
+    pub fn thumbprint_line(&self, thumbprint: impl fmt::Display) -> String {
+        let Self { dialect, section, thumbprint: key } = self;
+        match dialect {
+            Dialect::Ini => format!("this line in {section} of the cloud config: {key} = {thumbprint}"),
+            // Without quotes YAML may take digits with colons for a number.
+            Dialect::Yaml => format!("this line in {section} of the cloud config: {key}: '{thumbprint}'"),
+            Dialect::Environment => format!("this variable: {key}={thumbprint}"),
+        }
+    }
+}
+
+/// An entry of an INI file, for those who have none.
+impl Default for Spelling {
+    fn default() -> Self {
+        Self { dialect: Dialect::Ini, section: "[VirtualCenter]".to_owned(), thumbprint: "thumbprint".to_owned() }
+    }
+}
+
+/// Nothing of it, so that configurations that mean the same look the same.
+impl fmt::Debug for Spelling {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Spelling")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::{Environment, parse_within};
+
+    const THUMBPRINT: &str =
+        "11:22:33:44:55:06:07:08:09:10:11:12:13:14:15:16:17:18:19:20:21:22:23:24:25:26:27:28:29:30:31:32";
+
+    /// What messages say of the only vCenter.
+    fn shown(text: &str, variables: &[(&str, &str)]) -> [String; 3] {
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let parsed = parse_within(text, "f", &Environment::new(variables), &|_: &Path| false).unwrap();
+        let spelling = &parsed.config.vcenters[0].spelling;
+        [spelling.place(), spelling.credentials_place(), spelling.thumbprint_line(THUMBPRINT)]
+    }
+
+    #[test]
+    fn an_entry_is_named_as_the_file_in_use_writes_it() {
+        let pair = ("VSPHERE_USER", "u");
+        let password = ("VSPHERE_PASSWORD", "p");
+        for (case, text, variables, expected) in [
+            (
+                "INI",
+                "[Global]\nuser=u\npassword=p\n[VirtualCenter \"vc\"]\n",
+                vec![],
+                [
+                    "[VirtualCenter \"vc\"] of the cloud config",
+                    "[VirtualCenter \"vc\"] or [Global] of the cloud config",
+                    "this line in [VirtualCenter \"vc\"] of the cloud config: thumbprint = {}",
+                ],
+            ),
+            (
+                "INI, Global alone",
+                "[Global]\nserver=vc\nuser=u\npassword=p\n",
+                vec![],
+                [
+                    "[Global] of the cloud config",
+                    "[Global] of the cloud config",
+                    "this line in [Global] of the cloud config: thumbprint = {}",
+                ],
+            ),
+            (
+                "YAML",
+                "vcenter:\n  east:\n    server: vc\n    user: u\n    password: p\n",
+                vec![],
+                [
+                    "vcenter.east of the cloud config",
+                    "vcenter.east or global of the cloud config",
+                    "this line in vcenter.east of the cloud config: thumbprint: '{}'",
+                ],
+            ),
+            (
+                "a variable with an id",
+                "[Labels]\n",
+                vec![("VSPHERE_VCENTER_A", "vc"), pair, password],
+                [
+                    "the variable VSPHERE_VCENTER_A and those beside it",
+                    "the variable VSPHERE_VCENTER_A and those beside it",
+                    "this variable: VCENTER_A_THUMBPRINT={}",
+                ],
+            ),
+            (
+                "the variable for one vCenter",
+                "[Labels]\n",
+                vec![("VSPHERE_VCENTER", "vc"), pair, password],
+                [
+                    "the variable VSPHERE_VCENTER and those beside it",
+                    "the variable VSPHERE_VCENTER and those beside it",
+                    "this variable: VSPHERE_THUMBPRINT={}",
+                ],
+            ),
+        ] {
+            assert_eq!(shown(text, &variables), expected.map(|part| part.replace("{}", THUMBPRINT)), "{case}");
+        }
+    }
+
+    #[test]
+    fn the_line_to_paste_is_read_as_that_thumbprint() {
+        let of = |text: &str| {
+            let parsed = parse_within(text, "f", &Environment::default(), &|_: &Path| false).unwrap();
+            let vcenter = &parsed.config.vcenters[0];
+            let line = vcenter.spelling.thumbprint_line(THUMBPRINT);
+            (line.split_once("config: ").unwrap().1.to_owned(), vcenter.thumbprints.clone(), parsed.warnings.len())
+        };
+        for (text, indentation) in [
+            ("[VirtualCenter \"vc\"]\nuser = u\npassword = p\n", ""),
+            ("global:\n  server: vc\n  user: u\n  password: p\n", "  "),
+        ] {
+            let (line, before, _) = of(text);
+            assert_eq!(before, Vec::<String>::new());
+            let (_, after, warnings) = of(&format!("{text}{indentation}{line}\n"));
+            assert_eq!((after, warnings), (vec![THUMBPRINT.to_owned()], 0), "{line}");
+        }
+    }
+}

@@ -58,6 +58,8 @@ reasons! {
     VMBacksAnotherNode,
     /// The node has no provider ID where one is needed.
     NoProviderID,
+    /// The provider ID belongs to another cloud.
+    ForeignProviderID,
     /// The account, or this program at the API server, may not read something.
     NoPermission,
     /// Nobody hears of the machine's power state at the moment.

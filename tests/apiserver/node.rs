@@ -400,7 +400,7 @@ async fn a_panic_in_the_provider_is_counted_and_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_another_provider_is_never_touched() {
+async fn a_node_of_another_provider_without_the_taint_is_never_touched() {
     let cloud = Memory::default();
     let run = Run::with_provider(Arc::new(harness::OwnsNothing(cloud.clone()))).await;
     let (foreign, ours) = (unique("n"), unique("n"));
@@ -417,7 +417,7 @@ async fn a_node_of_another_provider_is_never_touched() {
         name: foreign.clone(),
         provider_id: format!("memory://{foreign}"),
         labels: labels(&[("beta.kubernetes.io/instance-type", "theirs")]),
-        ..tainted.clone()
+        ..Form::default()
     };
     run.register(&form).await;
     let left = serde_json::json!([{"type": "VSphereInitialized", "status": "False", "reason": "VMNotFound"}]);

@@ -5,8 +5,9 @@ use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cloud::{InstanceMetadata, Presence};
+use crate::cloud::{InstanceMetadata, Presence, Unknown, node};
 use crate::controllers::instances::Instances;
+use crate::controllers::node::reason;
 
 /// All that a decision about one node rests on.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,11 +16,11 @@ pub enum Observed {
     Missing,
     /// Its provider ID belongs to another provider.
     Foreign,
-    /// It is ours to look after.
+    /// It is ours to look after; or it belongs to another provider and has the taint, so that it says why it waits.
     Ours(Ours),
 }
 
-/// A node that is ours to look after.
+/// A node that is ours to look after. Of one that belongs to another provider the machine is unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ours {
     /// The node.
@@ -37,9 +38,109 @@ pub struct Ours {
 /// Gathers what is known about `node`, which waited for so long. Never takes longer than the provider's time limit.
 pub async fn observe(node: Option<Arc<Node>>, waited: Duration, may_follow: bool, instances: &Instances) -> Observed {
     let Some(node) = node else { return Observed::Missing };
-    if !instances.owns(&node) {
-        return Observed::Foreign;
-    }
-    let instance = Box::new(instances.metadata(&node).await);
+    let instance = match instances.owns(&node) {
+        true => instances.metadata(&node).await,
+        // The cloud is not asked: whatever it says of the name of this node is not about this node.
+        false if node::is_uninitialized(&node) => Presence::Unknown(foreign(&node, instances.provider.provider_name())),
+        false => return Observed::Foreign,
+    };
+    let instance = Box::new(instance);
     Observed::Ours(Ours { node, instance, at: Timestamp::now(), waited, may_follow })
+}
+
+/// Why a node of another provider waits in spite of the taint, and what to do about it.
+fn foreign(node: &Node, provider: &str) -> Unknown {
+    let message = format!(
+        "provider ID {:?} is not of cloud provider {provider}, so another cloud controller manager has to initialize this Node; \
+         if its VM is on {provider}, turn that one off (K3s and RKE2: --disable-cloud-controller), delete the Node and restart \
+         its kubelet; otherwise --node-selector excludes the Node here",
+        node::provider_id(node)
+    );
+    Unknown::new(reason::ForeignProviderID, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use k8s_openapi::api::core::v1::Taint;
+
+    use super::*;
+    use crate::cloud::node::TAINT_UNINITIALIZED;
+    use crate::cloud::{CloudProvider, InstancesV2, Power, PowerState};
+    use crate::controllers::driver::Next;
+    use crate::controllers::node::Policy;
+    use crate::controllers::node::plan::{Action, CONDITION, Outcome, plan};
+
+    /// A cloud that knows every machine, and that nodes of others must not be asked of.
+    struct Cloud;
+
+    impl CloudProvider for Cloud {
+        fn provider_name(&self) -> &'static str {
+            "cloud"
+        }
+
+        fn owns_provider_id(&self, provider_id: &str) -> bool {
+            provider_id.starts_with("cloud://")
+        }
+
+        fn instances_v2(&self) -> Option<Arc<dyn InstancesV2>> {
+            Some(Arc::new(Cloud))
+        }
+    }
+
+    #[async_trait]
+    impl InstancesV2 for Cloud {
+        async fn instance_exists(&self, _: &Node) -> Presence {
+            unreachable!("the node controller leaves that to the node-lifecycle controller")
+        }
+
+        async fn instance_power(&self, _: &Node) -> Presence<Power> {
+            unreachable!("the node controller leaves that to the node-lifecycle controller")
+        }
+
+        async fn read_instance_power(&self, _: &Node) -> Presence<PowerState> {
+            unreachable!("the node controller leaves that to the node-lifecycle controller")
+        }
+
+        async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+            assert!(node::provider_id(node).starts_with("cloud://"), "{node:?}");
+            Presence::Exists(InstanceMetadata::default())
+        }
+    }
+
+    fn node(provider_id: &str, is_tainted: bool) -> Arc<Node> {
+        let mut node = Node::default();
+        let spec = node.spec.get_or_insert_default();
+        spec.provider_id = Some(provider_id.to_owned());
+        let taint = Taint { key: TAINT_UNINITIALIZED.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+        spec.taints = is_tainted.then(|| vec![taint]);
+        Arc::new(node)
+    }
+
+    #[tokio::test]
+    async fn a_node_of_another_provider_says_why_it_waits_while_it_has_the_taint_and_is_left_alone_otherwise() {
+        let instances = Instances::of(Arc::new(Cloud)).ok().unwrap();
+        let policy = Policy { adopts_untainted_nodes: true, ..Policy::default() };
+        let minute = Duration::from_secs(60);
+        let without = observe(Some(node("k3s://n", false)), minute, true, &instances).await;
+        assert_eq!(without, Observed::Foreign);
+        for waited in [Duration::ZERO, minute] {
+            let observed = observe(Some(node("k3s://n", true)), waited, true, &instances).await;
+            let plan = plan(&observed, &policy);
+            let Outcome::Held(held) = &plan.outcome else { panic!("{plan:?}") };
+            assert_eq!((held.reason, held.next, held.is_quiet), (reason::ForeignProviderID, Next::Period, false));
+            assert!(
+                held.message.contains("\"k3s://n\"") && held.message.contains("--node-selector"),
+                "{}",
+                held.message
+            );
+            // Nothing but the condition is ever written, and that once it is time.
+            let written: Vec<_> = plan.actions.iter().map(Action::describe).collect();
+            let condition = format!("condition {CONDITION}=False (ForeignProviderID)");
+            assert_eq!(written, if waited.is_zero() { Vec::new() } else { vec![condition] });
+            assert_eq!(plan.told.is_some(), !waited.is_zero(), "an Event once it is time");
+        }
+        let own = observe(Some(node("cloud://n", true)), minute, true, &instances).await;
+        assert!(matches!(own, Observed::Ours(Ours { instance, .. }) if matches!(*instance, Presence::Exists(_))));
+    }
 }

@@ -164,6 +164,10 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<Plan, Held> {
     let metadata = match &*ours.instance {
         Presence::Exists(metadata) => metadata,
         Presence::Absent(proof) => return Err(Held::new(reason::InstanceAbsent, proof.to_string(), Next::Backoff)),
+        // Nothing but a change of the node ends that.
+        Presence::Unknown(unknown) if unknown.reason == reason::ForeignProviderID => {
+            return Err(Held::by(unknown, Next::Period));
+        }
         Presence::Unknown(unknown) => return Err(Held::by(unknown, Next::Backoff)),
     };
     if let Some(held) = doubt(metadata) {

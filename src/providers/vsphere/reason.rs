@@ -11,8 +11,6 @@ reasons! {
     ProviderIDMismatch,
     /// The provider ID is not `vsphere://` followed by a UUID.
     MalformedProviderID,
-    /// The provider ID belongs to another cloud.
-    ForeignProviderID,
     /// A vCenter does not answer.
     VCenterUnavailable,
     /// The certificate of a vCenter is not accepted.

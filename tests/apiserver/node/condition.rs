@@ -1,13 +1,18 @@
 //! The condition that says why a node is not initialised, and the Events that go with it.
 
-use super::harness::{Run, Start, condition, instance, is_tainted, says, unknown, user_with, waiting};
+use super::harness::{
+    Form, OwnsNothing, Run, Start, condition, instance, is_tainted, says, unknown, user_with, waiting,
+};
 use super::{A3, metadata};
 use ccm::cloud::reason;
 use ccm::cloud::{InstanceMetadata, Unknown};
 use ccm::controllers::node::Policy;
 use doubles::memory::Memory;
 use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::unique;
 
@@ -35,6 +40,28 @@ async fn expect_quiet(run: &Run, cloud: &Memory, name: &str, result: &str) {
     let before = run.get(name).await.metadata.resource_version;
     run.wait_for_failing_looks(cloud, name, result, 20).await;
     assert_eq!(run.get(name).await.metadata.resource_version, before, "nothing changed, and something was written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_another_provider_with_the_taint_gets_the_condition_and_nothing_else() {
+    let name = unique("n");
+    let cloud = cloud_that_says(&name, None);
+    let provider = Arc::new(OwnsNothing(cloud.clone()));
+    let run = Start::with(provider).restless().policy(soon()).run().await;
+    let form = Form { provider_id: id(&name), ..waiting(&name) };
+    let before = run.register(&form).await;
+    let after = run.wait("it says why", &name, |node| says(node, "False", "ForeignProviderID")).await;
+    assert!(is_tainted(&after));
+    assert_eq!((&after.spec, &after.metadata.labels), (&before.spec, &before.metadata.labels));
+    assert_eq!(after.metadata.annotations, before.metadata.annotations);
+    run.wait_for_events(&name, &[("Warning", "ForeignProviderID", 1)]).await;
+    run.wait_for_nodes_held("it is counted", "ForeignProviderID", false, 1).await;
+    // The other controller manager has initialised it.
+    let initialised = Patch::Merge(json!({"spec": {"taints": null}}));
+    let nodes: Api<Node> = Api::all(run.client.clone());
+    nodes.patch(&name, &PatchParams::default(), &initialised).await.unwrap();
+    run.wait_for_nodes_held("it is left alone", "ForeignProviderID", false, 0).await;
+    assert_eq!(run.writes(&name).await.len(), 2, "the condition, and the write of this test");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -727,6 +727,16 @@ fn w47_a_reason_names_what_was_looked_at_and_what_helps() {
 }
 
 #[test]
+fn a_node_without_a_system_uuid_that_is_not_found_says_that_it_reports_none() {
+    let node = NodeFacts { system_uuid: None, ..node() };
+    let extra = Extra { node: Some(node), asked_by_name: true, ..Extra::default() };
+    let Decision::NoMatch(unknown) = decide(&[Vc::none()], &extra) else { panic!("in no vCenter") };
+    let expected = "no virtual machine with guest host name node-1 (the Node reports no valid systemUUID to search for) in \
+                    vc.example (every datacenter);";
+    assert!(unknown.message.starts_with(expected), "{}", unknown.message);
+}
+
+#[test]
 fn a_machine_joined_again_where_both_nodes_report_it_and_the_guest_has_the_new_name() {
     let old =
         || NodeFacts { name: "old".into(), is_initialized: true, is_not_ready: true, is_unreachable: true, ..node() };

@@ -183,7 +183,9 @@ fn mismatch(question: &Question<'_>) -> Option<Unknown> {
 
 /// What a machine was searched by.
 fn looked_for(node: &NodeFacts, asked_by_name: bool) -> String {
-    let Some(uuid) = node.search_uuid() else { return format!("guest host name {}", node.name) };
+    let Some(uuid) = node.search_uuid() else {
+        return format!("guest host name {} (the Node reports no valid systemUUID to search for)", node.name);
+    };
     let by_name = if asked_by_name { format!(" or guest host name {}", node.name) } else { String::new() };
     format!("BIOS UUID {uuid} or, in the other byte order, {}{by_name}", uuid.byte_swapped())
 }

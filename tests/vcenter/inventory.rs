@@ -329,6 +329,31 @@ async fn a_twin_in_a_vcenter_that_was_silent_is_told_of_when_it_is_back() {
 }
 
 #[tokio::test]
+async fn a_datacenter_that_vcenter_does_not_have_is_told_once_with_those_it_has() {
+    install_crypto();
+    Log::keep();
+    let machines =
+        [Vm::new("a", UUID).ip("10.0.0.1"), Vm::new("b", "11111111-2222-3333-4444-555555555555").ip("10.0.0.2")];
+    let vcenter = Vcenter::start(&machines.into_iter().fold(Scenario::small(), Scenario::vm)).await;
+    let running = Running::start_with(&vcenter.ini_section("vc", "dc1"), Duration::from_secs(60));
+    for (name, uuid) in [("a", UUID), ("b", "11111111-2222-3333-4444-555555555555")] {
+        let node = node(name, uuid);
+        running.cluster.put(node.clone());
+        let message = unknown(&running, &node, "VMNotFound").await;
+        assert!(message.contains("is outside the configured datacenters"), "{message}");
+    }
+    let expected = "vCenter has no datacenter \"dc1\", or this account may not see it; it has: dc-1 (`datacenters` in \
+                    [VirtualCenter \"vc\"] of the cloud config)";
+    eventually("it is told", SOON, async || match Log::text() {
+        text if text.contains(expected) => Ok(()),
+        text => Err(text),
+    })
+    .await;
+    running.stop().await;
+    assert_eq!(Log::text().matches("vCenter has no datacenter").count(), 1);
+}
+
+#[tokio::test]
 async fn what_is_known_stays_while_vcenter_is_away_and_is_made_true_when_it_is_back() {
     let (vcenter, running) = one(Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")), "").await;
     let node = node("n", UUID);

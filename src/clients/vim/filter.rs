@@ -160,6 +160,16 @@ impl FilterSpec {
         Self { properties, objects: vec![start] }
     }
 
+    /// The folders from this one down and the datacenters in them, each with `name` and `parent`. What is in a datacenter is
+    /// not read.
+    pub fn datacenters(root: &MoRef) -> Self {
+        let down = Selection::along("down", "Folder", "childEntity", vec![Selection::named("down")]);
+        Self {
+            properties: ["Datacenter", "Folder"].map(|kind| PropertySpec::new(kind, &["name", "parent"])).into(),
+            objects: vec![ObjectSpec { object: root.clone(), skip: false, select: vec![down] }],
+        }
+    }
+
     /// Writes the content of a `PropertyFilterSpec` in schema order.
     pub(super) fn write(&self, body: &mut Body) {
         for property in &self.properties {

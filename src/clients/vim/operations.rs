@@ -119,6 +119,16 @@ impl Client {
         self.write("CancelWaitForUpdates", Body::of(collector), nothing).await
     }
 
+    /// Reads the datacenters that the account may see and the folders above them, each with `name` and `parent`; nothing
+    /// where the server names no root folder.
+    ///
+    /// # Errors
+    /// As [`Client::retrieve_properties`].
+    pub async fn retrieve_datacenters(&self) -> Result<Option<Vec<ObjectContent>>, Error> {
+        let Some(root) = self.content().root_folder else { return Ok(None) };
+        self.retrieve_properties(&FilterSpec::datacenters(&root)).await.map(Some)
+    }
+
     /// Reads properties once, through the session's default collector, all pages. No object is an empty list.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::clients::http::tests::server::{Received, Reply, TestServer};
-use crate::clients::vim::{Client, Error, FilterSpec, MoRef, ObjectSpec, PropertySpec, Selection, Timeouts, UpdateSet};
+use crate::clients::vim::{Client, Error, FilterSpec, MoRef, Timeouts, UpdateSet};
 
 fn answer(method: &str, content: &str) -> Reply {
     Reply::xml(
@@ -117,12 +117,7 @@ async fn the_filters_are_written_as_the_golden_file_has_them() {
     let client = Client::new(server.client());
     let spec = FilterSpec::for_view(&MoRef::new("ListView", "session[1]view"));
     client.create_filter(&MoRef::new("PropertyCollector", "pc"), &spec).await.unwrap();
-    let down = Selection::along("down", "Folder", "childEntity", vec![Selection::named("down")]);
-    let (object, paths) = (MoRef::new("Folder", "group-d1"), ["name", "parent"]);
-    let datacenters = FilterSpec {
-        properties: vec![PropertySpec::new("Datacenter", &paths), PropertySpec::new("Folder", &paths)],
-        objects: vec![ObjectSpec { object, skip: false, select: vec![down] }],
-    };
+    let datacenters = FilterSpec::datacenters(&MoRef::new("Folder", "group-d1"));
     client.retrieve_properties(&datacenters).await.unwrap();
     let lines: Vec<String> = server.received().iter().map(|request| content(request).replace("><", ">\n<")).collect();
     let written = format!("{}\n", lines.join("\n"));

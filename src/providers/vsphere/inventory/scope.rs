@@ -4,13 +4,37 @@
 //! held against the configured items here. Mirrors `pkg/common/vclib/datacenter.go:GetAllDatacenter`: an item is a
 //! name (glob), an inventory path, or a managed object id.
 
-use super::snapshot::Datacenter;
+use std::sync::Arc;
+
+use super::snapshot::{Datacenter, Entity, Snapshot};
 use crate::base::glob;
+use crate::clients::vim::{ObjectContent, Value, decode_name};
 
 /// Whether `datacenter` is one of `items`. No items means every datacenter.
 pub fn covers(items: &[String], datacenter: &Datacenter) -> bool {
     let mut items = items.iter().map(|item| item.trim()).filter(|item| !item.is_empty()).peekable();
     items.peek().is_none() || items.any(|item| matches(item, datacenter))
+}
+
+/// The items that match none of `datacenters`, which are all that there are.
+pub fn without_datacenter<'i>(items: &'i [String], datacenters: &[Datacenter]) -> Vec<&'i str> {
+    let items = items.iter().map(|item| item.trim()).filter(|item| !item.is_empty());
+    items.filter(|item| !datacenters.iter().any(|datacenter| matches(item, datacenter))).collect()
+}
+
+/// The datacenters among objects that were read with `name` and `parent`, the folders above them included; by path.
+pub fn datacenters(objects: &[ObjectContent]) -> Vec<Datacenter> {
+    let entity = |content: &ObjectContent| Entity {
+        name: content.property("name").and_then(Value::as_str).map(decode_name).unwrap_or_default(),
+        parent: content.property("parent").and_then(Value::as_ref).cloned(),
+        ..Entity::default()
+    };
+    let entities = objects.iter().map(|content| (content.object.clone(), entity(content))).collect();
+    let above = Snapshot { entities: Arc::new(entities), ..Snapshot::default() };
+    let all = objects.iter().map(|content| &content.object).filter(|object| object.kind() == "Datacenter");
+    let mut found: Vec<Datacenter> = all.map(|object| above.datacenter_at(&above.chain(object))).collect();
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found
 }
 
 fn matches(item: &str, datacenter: &Datacenter) -> bool {
@@ -38,6 +62,7 @@ fn matches_name(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::vim::MoRef;
 
     #[test]
     fn an_item_is_a_name_a_pattern_a_path_or_an_id() {
@@ -75,6 +100,25 @@ mod tests {
         for (item, expected) in [("*", true), ("a*b", true), ("a%2fb", true), ("/F0/a%2fb", true), ("a?b", false)] {
             assert_eq!(covers(&[item.into()], &datacenter), expected, "{item}");
         }
+    }
+
+    #[test]
+    fn the_datacenters_of_a_vcenter_have_the_path_below_the_root_folder() {
+        let object = |kind: &str, id: &str, name: &str, parent: Option<&str>| {
+            let text = Value::Text(name.to_owned());
+            let above = parent.map(|id| ("parent".to_owned(), Value::Ref(MoRef::new("Folder", id))));
+            let properties = std::iter::once(("name".to_owned(), text)).chain(above).collect();
+            ObjectContent { object: MoRef::new(kind, id), properties, missing: Vec::new() }
+        };
+        let objects = [
+            object("Folder", "group-d1", "Datacenters", None),
+            object("Datacenter", "datacenter-9", "a%2fb", Some("group-d3")),
+            object("Folder", "group-d3", "F0", Some("group-d1")),
+            object("Datacenter", "datacenter-2", "dc-1", Some("group-d1")),
+        ];
+        let found: Vec<_> =
+            datacenters(&objects).into_iter().map(|found| format!("{} {:?}", found.id, found.path)).collect();
+        assert_eq!(found, ["datacenter-9 [\"F0\", \"a/b\"]", "datacenter-2 [\"dc-1\"]"]);
     }
 
     #[test]

@@ -335,7 +335,11 @@ impl Snapshot {
 
     /// The names on the way from the root folder down to the datacenter of `vm`, the datacenter's own id with it.
     pub fn datacenter_of(&self, vm: &VmRecord) -> Option<Datacenter> {
-        let chain = self.datacenter_chain(vm)?;
+        self.datacenter_chain(vm).map(|chain| self.datacenter_at(&chain))
+    }
+
+    /// The datacenter that this chain begins with.
+    pub fn datacenter_at(&self, chain: &[MoRef]) -> Datacenter {
         let mut path: Vec<String> = chain
             .iter()
             .filter_map(|object| self.entities.get(object))
@@ -343,7 +347,7 @@ impl Snapshot {
             .map(|entity| entity.name.clone())
             .collect();
         path.reverse();
-        Some(Datacenter { id: chain.first()?.id().to_owned(), path })
+        Datacenter { id: chain.first().map(|datacenter| datacenter.id().to_owned()).unwrap_or_default(), path }
     }
 }
 

@@ -1,5 +1,6 @@
 //! One vCenter: its session, its snapshot, and the searches others ask for.
 
+mod datacenters;
 mod power;
 pub mod reads;
 
@@ -46,6 +47,8 @@ pub struct Vcenter {
     fence: Fence,
     /// Whether vCenter has answered what the account may read.
     has_answered_rights: AtomicBool,
+    /// The configured datacenters that some may be missing of; empty while there is no suspicion.
+    suspected: watch::Sender<Vec<String>>,
 }
 
 impl Vcenter {
@@ -58,6 +61,7 @@ impl Vcenter {
             tag_retry: TagRetry::default(),
             fence: Fence::default(),
             has_answered_rights: AtomicBool::new(false),
+            suspected: watch::Sender::default(),
         })
     }
 
@@ -166,12 +170,14 @@ impl Vcenter {
             let mut tending = pin!(self.session.tend());
             let mut reviewing = pin!(self.session.review());
             let mut probing = pin!(self.session.probe());
+            let mut checking = pin!(self.check_datacenters());
             tokio::select! {
                 () = stop.cancelled() => {}
                 never = &mut keeping => match never {},
                 never = &mut tending => match never {},
                 never = &mut reviewing => match never {},
                 never = &mut probing => match never {},
+                never = &mut checking => match never {},
             }
             self.session.logins().give_up(keeping).await;
         }

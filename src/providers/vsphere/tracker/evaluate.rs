@@ -20,7 +20,7 @@ use crate::base::backoff::Backoff;
 use crate::cloud::{FoundBy, InstanceMetadata, Presence, Unknown};
 use crate::providers::vsphere::addresses::candidate_ips;
 use crate::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
-use crate::providers::vsphere::inventory::{VcenterId, VmKey};
+use crate::providers::vsphere::inventory::{VcenterId, VmKey, scope};
 use crate::providers::vsphere::last_place::LastObservation;
 use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::reason;
@@ -175,7 +175,10 @@ impl Tracker {
             }
             Decision::Reading(unknown) => self.wait_for_reading(name, unknown),
             Decision::Unresolved(unknown) if unknown.is_passing => NextSearch::Waiting(unknown),
-            Decision::Unresolved(unknown) => NextSearch::Later(unknown),
+            Decision::Unresolved(unknown) => {
+                self.suspect_datacenters(name);
+                NextSearch::Later(unknown)
+            }
             Decision::NoMatch(unknown) => NextSearch::NoMatch(unknown),
         }
     }
@@ -216,6 +219,18 @@ impl Tracker {
             unknown.message
         );
         NextSearch::Later(Unknown::new(reason::VMNotReadable, message))
+    }
+
+    /// A match of the node is outside of the configured datacenters: they may name one that vCenter does not have.
+    fn suspect_datacenters(&self, name: &str) {
+        let Some(tracked) = self.nodes.get(name) else { return };
+        for (slot, Held { source, seen }) in &self.slots {
+            let Answer::Matches { ids, .. } = tracked.answer_at(*slot) else { continue };
+            let datacenter = |id: &Arc<str>| seen.vms.get(id).and_then(|record| seen.datacenter_of(record));
+            if ids.iter().filter_map(datacenter).any(|found| !scope::covers(&source.datacenters, &found)) {
+                source.vcenter.suspect_datacenters(&source.datacenters);
+            }
+        }
     }
 
     fn decide(&self, tracked: &Tracked, waited: Duration) -> Decision {

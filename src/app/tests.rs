@@ -8,6 +8,8 @@ use crate::providers::vsphere::config::Environment;
 use crate::runtime::metrics::Series;
 use std::ffi::OsString;
 
+mod secret_files;
+
 /// What every series of ours begins with.
 const OURS: &str = "vsphere_ccm_";
 

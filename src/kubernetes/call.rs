@@ -7,6 +7,7 @@ use std::time::Duration;
 use kube::Api;
 use kube::core::Status;
 use serde::de::DeserializeOwned;
+use tower::BoxError;
 
 use super::leadership::NotLeader;
 
@@ -57,7 +58,7 @@ pub enum CallError {
     Refused(String, Box<Status>),
     /// The API server could not be reached, or its answer not be read.
     #[error("{0}")]
-    Failed(String, #[source] Box<kube::Error>),
+    Failed(String, #[source] BoxError),
 }
 
 impl CallError {
@@ -116,9 +117,9 @@ impl CallError {
             kube::Error::Service(source) if source.is::<NotLeader>() => CallError::NotLeader(what, NotLeader),
             kube::Error::Service(source) => match source.downcast::<NoToken>() {
                 Ok(source) => CallError::NoToken(what, *source),
-                Err(source) => CallError::Failed(what, Box::new(kube::Error::Service(source))),
+                Err(source) => CallError::Failed(what, source),
             },
-            error => CallError::Failed(what, Box::new(error)),
+            error => CallError::Failed(what, error.into()),
         }
     }
 }
@@ -142,7 +143,6 @@ mod tests {
     use k8s_openapi::api::core::v1::Node;
     use kube::Client;
     use kube::client::Body;
-    use tower::BoxError;
 
     #[tokio::test]
     async fn only_the_api_server_can_say_that_there_is_no_object() {

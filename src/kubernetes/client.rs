@@ -1,18 +1,20 @@
 //! The clients of the API server, one per purpose.
 
 mod account;
+mod errors;
 mod guard;
+mod kubeconfig;
 mod limits;
 pub mod metrics;
 mod proxy;
 mod rotating;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderValue;
 use kube::client::{Body, ClientBuilder, DynBody};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, InClusterError};
 use kube::{Client, Config};
 use tower::BoxError;
 use tower::util::BoxService;
@@ -20,6 +22,7 @@ use tower::util::BoxService;
 use super::leadership::Leadership;
 use crate::runtime::metrics::platform;
 pub use account::{Account, Keeper};
+pub use kubeconfig::{KubeconfigProblem, ReadFile, check_kubeconfig};
 pub(super) use limits::Bucket;
 pub use limits::Rate;
 use metrics::Measured;
@@ -30,9 +33,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Writes on the wire at once; further ones wait. The API server has priority and fairness of its own.
 const WRITES_IN_FLIGHT: usize = 32;
-
-/// Placeholder: keeps the library from using the proxy of the environment; replaced below.
-const NO_PROXY: &str = "http://none.invalid";
 
 /// The name by which clients call themselves. The server derives the field manager from the text before
 /// the slash, unless a write names one.
@@ -83,24 +83,21 @@ pub struct Clients {
 /// The clients cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// This kubeconfig cannot be used.
-    #[error("cannot use the kubeconfig {}", .0.display())]
-    Kubeconfig(PathBuf, #[source] Box<KubeconfigError>),
-    /// The proxy of this kubeconfig cannot be used: why. Its URL may hold a password and is not repeated.
-    #[error(
-        "cannot use the proxy-url of the kubeconfig {path}: {1}; expected http, https or socks5 and a host",
-        path = .0.display()
-    )]
-    Proxy(PathBuf, &'static str),
+    /// This kubeconfig cannot be used: why, without its text.
+    #[error("cannot use the kubeconfig {}: {}", .0.display(), .1.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Kubeconfig(PathBuf, Vec<KubeconfigProblem>),
     /// There is neither a kubeconfig nor a pod's environment.
     #[error("no --kubeconfig is given and this is not a pod with a service account")]
-    InCluster(#[source] kube::config::InClusterError),
+    InCluster(#[source] InClusterError),
+    /// The authorities of the pod's service account cannot be read.
+    #[error("the file ca.crt of the pod's service account is not valid PEM")]
+    InClusterAuthorities,
     /// The value of `--master` is not a URL.
     #[error("--master: {0:?} is not a URL such as https://10.0.0.1:6443")]
     Master(String, #[source] http::uri::InvalidUri),
     /// The credentials or certificates for this server cannot be used.
     #[error("cannot prepare the client for the API server {0}")]
-    Client(http::Uri, #[source] Box<kube::Error>),
+    Client(http::Uri, #[source] BoxError),
 }
 
 impl Clients {
@@ -182,16 +179,18 @@ fn builder(config: Config) -> Result<ClientBuilder<Measured<Transport>>, Setting
         Some(rotating) => rotating.map(|client| ClientBuilder::new(BoxService::new(client), namespace)),
         None => transport(config),
     };
-    let builder = builder.map_err(|source| SettingsError::Client(server, Box::new(source)))?;
-    Ok(builder.with_layer(&measure))
+    let named = errors::layer(&server);
+    let builder = builder.map_err(|source| SettingsError::Client(server, source))?;
+    Ok(builder.with_layer(&named).with_layer(&measure))
 }
 
 /// A client with the credentials that `config` names now.
-fn transport(config: Config) -> Result<ClientBuilder<Transport>, kube::Error> {
-    match config.proxy_url.clone() {
+fn transport(config: Config) -> Result<ClientBuilder<Transport>, BoxError> {
+    let builder = match config.proxy_url.clone() {
         Some(proxy) => proxy::builder(config, &proxy),
         None => ClientBuilder::try_from(config),
-    }
+    };
+    builder.map_err(|error| errors::without_quotes(error.into()))
 }
 
 /// The API server as its series name it.
@@ -218,11 +217,11 @@ fn user_agent(commit: Option<&str>, purpose: &str) -> HeaderValue {
 pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
     let master = settings.master.as_deref().filter(|text| !text.is_empty()).map(parse_master).transpose()?;
     let mut config = match &settings.kubeconfig {
-        Some(path) => read_kubeconfig(path).await?,
+        Some(path) => kubeconfig::read(path).map_err(|problems| SettingsError::Kubeconfig(path.clone(), problems))?,
         // As in the Go program: an address alone is a server that asks for no credentials. The pod's are for its own.
         None => match &master {
             Some(master) => Config::new(master.clone()),
-            None => Config::incluster().map_err(SettingsError::InCluster)?,
+            None => Config::incluster().map_err(not_in_cluster)?,
         },
     };
     if let Some(master) = master {
@@ -231,18 +230,12 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
     Ok(config)
 }
 
-async fn read_kubeconfig(path: &Path) -> Result<Config, SettingsError> {
-    let failed = |source| SettingsError::Kubeconfig(path.to_owned(), Box::new(source));
-    let mut kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-    let proxy = proxy::of(&kubeconfig).map_err(|why| SettingsError::Proxy(path.to_owned(), why))?;
-    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-        // Without one of its own, the library takes the proxy of the environment.
-        cluster.proxy_url = Some(NO_PROXY.to_owned());
+/// The library quotes text of the file with the authorities.
+fn not_in_cluster(error: InClusterError) -> SettingsError {
+    match error {
+        InClusterError::ParseCertificates(_) => SettingsError::InClusterAuthorities,
+        error => SettingsError::InCluster(error),
     }
-    let options = KubeConfigOptions::default();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?;
-    config.proxy_url = proxy;
-    Ok(config)
 }
 
 fn parse_master(text: &str) -> Result<http::Uri, SettingsError> {

@@ -121,7 +121,8 @@ fn system_verifier(
 fn read_bundle(pem: &[u8], path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let listed = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| format!("the CA file {path} is not valid PEM: {error}"))?;
+        // The error quotes the line, which is a private key's where the file is the wrong one.
+        .map_err(|_| format!("the CA file {path} is not valid PEM"))?;
     if listed.is_empty() {
         return Err(format!("the CA file {path} holds no certificate"));
     }

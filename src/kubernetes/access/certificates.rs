@@ -30,9 +30,9 @@ pub enum BadBundle {
     /// There is none in it.
     #[error("there is no certificate in PEM form")]
     Empty,
-    /// The PEM form is broken.
-    #[error("the PEM form is broken: {0}")]
-    Pem(rustls::pki_types::pem::Error),
+    /// The PEM form is broken. Without the library's error, which quotes the line.
+    #[error("the PEM form is broken")]
+    Pem,
     /// One of them, with this number from 1 on, cannot be an authority's.
     #[error("the certificate with number {0} cannot be used")]
     Certificate(usize, #[source] rustls::Error),
@@ -85,7 +85,7 @@ impl Trust {
 fn authorities(pem: &[u8]) -> Result<Authorities, BadBundle> {
     let mut roots = RootCertStore::empty();
     for (index, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
-        let certificate = certificate.map_err(BadBundle::Pem)?;
+        let certificate = certificate.map_err(|_| BadBundle::Pem)?;
         roots.add(certificate).map_err(|source| BadBundle::Certificate(index + 1, source))?;
     }
     if roots.is_empty() {

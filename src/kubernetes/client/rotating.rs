@@ -41,7 +41,7 @@ pub(super) struct Rotating {
 
 impl Rotating {
     /// A client on `config`; none where it has no client certificate in files.
-    pub(super) fn new(config: &Config) -> Option<Result<Self, kube::Error>> {
+    pub(super) fn new(config: &Config) -> Option<Result<Self, BoxError>> {
         let files = files_of(&config.auth_info);
         if files.is_empty() {
             return None;
@@ -70,7 +70,7 @@ impl Rotating {
                 tracing::info!(server = %self.config.cluster_url, "the client certificate for the API server has changed");
             }
             Err(error) => {
-                let why = chain(&error);
+                let why = chain(error.as_ref());
                 tracing::warn!(
                     "the changed client certificate for the API server cannot be used; the old one stays: {why}"
                 );

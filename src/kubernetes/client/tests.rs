@@ -1,5 +1,6 @@
 //! Tests of the clients: what settings say, and that a write cannot pass without leadership.
 
+mod broken;
 mod kubeconfig;
 
 use super::*;
@@ -110,7 +111,7 @@ async fn settings_that_cannot_work_say_which_and_what_is_expected() {
     let cases = [
         ("no such file", with_kubeconfig(folder.path().join("none")), "cannot use the kubeconfig"),
         ("broken file", with_kubeconfig(broken), "cannot use the kubeconfig"),
-        ("a proxy", with_kubeconfig(proxied), "cannot use the proxy-url of the kubeconfig "),
+        ("a proxy", with_kubeconfig(proxied), "cannot use the kubeconfig"),
         ("not in a pod", Settings::default(), "no --kubeconfig is given"),
         ("no URL", Settings { master: Some("https://".into()), ..Settings::default() }, "--master"),
     ];
@@ -134,7 +135,8 @@ async fn a_refused_connection_names_what_was_asked() {
     let client = unguarded(&config, purpose::PROCESS).unwrap();
     let error = limited("get node a", CALL_LIMIT, Api::<Node>::all(client).get("a")).await.unwrap_err();
     let text = chain(&error);
-    assert!(text.starts_with("get node a: ") && text.contains("refused"), "{text}");
+    let start = format!("get node a: API server http://{address}: client error (Connect): ");
+    assert!(text.starts_with(&start) && text.contains("refused"), "{text}");
     assert_eq!(error.reason(), "Unreachable");
 }
 

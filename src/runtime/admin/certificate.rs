@@ -41,9 +41,10 @@ pub enum CertificateError {
     /// A folder has the first file of a pair and not the second.
     #[error("{} is there, and its counterpart {} is not", .0.display(), .1.display())]
     Half(PathBuf, PathBuf),
-    /// The given files are no certificate chain or no key, which of them is said.
+    /// The given files are no certificate chain or no key, which of them is said. Without the library's error, which quotes
+    /// the line.
     #[error("the {0} is not in PEM form")]
-    Pem(&'static str, #[source] rustls::pki_types::pem::Error),
+    Pem(&'static str),
     /// The certificate and the key do not belong together, or cannot be used.
     #[error("the certificate cannot be used")]
     Unusable(#[from] rustls::Error),

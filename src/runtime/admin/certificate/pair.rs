@@ -60,8 +60,8 @@ impl Pair {
     /// Reads a chain (leaf first) and a key in PEM form.
     pub(super) fn parse(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-        let chain = chain.map_err(|source| CertificateError::Pem("certificate", source))?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|source| CertificateError::Pem("private key", source))?;
+        let chain = chain.map_err(|_| CertificateError::Pem("certificate"))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| CertificateError::Pem("private key"))?;
         let key = Arc::new(CertifiedKey::from_der(chain, key, &default_provider())?);
         let leaf = key.end_entity_cert()?;
         let (_, leaf) = X509Certificate::from_der(leaf)

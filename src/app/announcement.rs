@@ -1,7 +1,9 @@
-//! What the log is told about the flags at the start: their values, and those that were given in vain.
+//! What the log is told about the flags at the start: their values, those that were given in vain, unknown environment
+//! variables, and whether Nodes are deleted.
 
 use super::options::Options;
 use super::settings::Settings;
+use crate::controllers::node_lifecycle::Deletion;
 
 /// From this verbosity on every flag is told with its value, as in the Go program.
 const VALUES_FROM: u32 = 1;
@@ -14,8 +16,17 @@ pub fn announce(settings: &Settings) {
             tracing::info!("{line}");
         }
     }
-    for line in in_vain(options, settings) {
+    for line in in_vain(options, settings).iter().chain(&options.unknown_variables) {
         tracing::warn!("{line}");
+    }
+}
+
+/// Whether Nodes are deleted whose VM is gone.
+pub fn deletion_mode(deletion: &Deletion) -> String {
+    match deletion {
+        Deletion::Enforce => "node deletion: enforce (a Node is deleted when its VM is confirmed deleted)".to_owned(),
+        Deletion::DryRun => "node deletion: dry-run (deletions are only reported)".to_owned(),
+        Deletion::Off { because } => format!("node deletion: off ({because})"),
     }
 }
 
@@ -80,6 +91,14 @@ mod tests {
                  this program",
             ]
         );
+    }
+
+    #[test]
+    fn the_mode_of_deletion_is_told_whatever_it_is() {
+        let told = |arguments: &[&str]| deletion_mode(&settled(arguments).unwrap().node_lifecycle.deletion);
+        assert_eq!(told(&[]), "node deletion: enforce (a Node is deleted when its VM is confirmed deleted)");
+        assert_eq!(told(&["--node-deletion=dry-run"]), "node deletion: dry-run (deletions are only reported)");
+        assert_eq!(told(&["--node-deletion=off"]), "node deletion: off (--node-deletion=off)");
     }
 
     #[test]

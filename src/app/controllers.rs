@@ -1,5 +1,6 @@
 //! Builds the controllers that are turned on, and starts them one after the other.
 
+use super::announcement::deletion_mode;
 use super::catalogue::ControllerKind;
 use super::parts::Parts;
 use super::settings::Settings;
@@ -8,7 +9,6 @@ use super::{Error, controller_health};
 use crate::cloud::{CloudProvider, node};
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Cache, Controller, Reconciler};
-use crate::controllers::node_lifecycle::Deletion;
 use crate::controllers::route::Off;
 use crate::controllers::service::not_configured::NotConfigured;
 use crate::controllers::{Context, node as node_controller, node_lifecycle, route, service};
@@ -96,11 +96,7 @@ fn build_node(settings: &Settings, parts: &Parts, context: Context) -> Result<Ru
 /// Builds the node-lifecycle controller.
 fn build_node_lifecycle(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
     let settings = settings.node_lifecycle.clone();
-    match &settings.deletion {
-        Deletion::Enforce => {}
-        Deletion::DryRun => tracing::info!("no Node is deleted, it is only told: --node-deletion=dry-run"),
-        Deletion::Off { because } => tracing::info!("no Node is deleted: {because}"),
-    }
+    tracing::info!("{}", deletion_mode(&settings.deletion));
     Runnable::new(node_lifecycle::controller(context, parts.nodes.clone(), settings)?, parts)
 }
 

@@ -3,6 +3,7 @@
 pub mod flag;
 mod table;
 pub mod values;
+mod variables;
 
 use crate::base::go_flags::parse_bool;
 use clap::Command;
@@ -28,6 +29,8 @@ const OURS: &str = "Flags the Go program does not have (each also an environment
 pub struct Options {
     /// All of them.
     pub values: Vec<Value>,
+    /// A warning for each environment variable that looks like one of ours and is none.
+    pub unknown_variables: Vec<String>,
 }
 
 /// What the command line asks for.
@@ -78,7 +81,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Mis
     match without_empty_variables(command())?.try_get_matches_from(arguments) {
         Ok(matches) => {
             let values = flags().into_iter().filter(|flag| flag.kind != Kind::Help);
-            let options = Options { values: values.map(|flag| Value::new(flag, &matches)).collect() };
+            let options = Options {
+                values: values.map(|flag| Value::new(flag, &matches)).collect(),
+                unknown_variables: variables::warnings(std::env::vars_os().map(|(name, _)| name)),
+            };
             Ok(match printed_version(options.text("version"))? {
                 None => Asked::Run(Box::new(options)),
                 Some(version) => Asked::Print(format!("{PROGRAM} {version}\n")),

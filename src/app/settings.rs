@@ -77,7 +77,8 @@ pub struct Settings {
 /// # Errors
 /// All mistakes, each with where it is, what was written and what is expected.
 pub fn settle(options: &Options, files: &dyn Files, environment: &Environment) -> Result<Settings, Mistakes> {
-    let mut check = Check { options, files, environment, mistakes: Vec::new(), warnings: Vec::new() };
+    let warnings = options.unknown_variables.clone();
+    let mut check = Check { options, files, environment, mistakes: Vec::new(), warnings };
     match (check.settings(), check.mistakes) {
         (Some(settings), mistakes) if mistakes.is_empty() => Ok(settings),
         (_, found) => Err(Mistakes { found, warnings: check.warnings }),
@@ -109,7 +110,7 @@ pub struct Mistake {
 pub struct Mistakes {
     /// At least one.
     pub found: Vec<Mistake>,
-    /// What is odd about the same file; often the cause.
+    /// What is odd about the same file and the environment variables; often the cause.
     pub warnings: Vec<String>,
 }
 

@@ -471,6 +471,15 @@ fn all_mistakes_come_together() {
 }
 
 #[test]
+fn an_unknown_variable_is_told_with_the_mistakes() {
+    let arguments = [PROGRAM, "--cloud-config=/etc/vsphere.conf", "--secure-port=x"].map(OsString::from);
+    let Ok(Asked::Run(mut options)) = options::parse(arguments) else { panic!("flags") };
+    options.unknown_variables = vec!["environment variable CCM_X: unknown, ignored".to_owned()];
+    let text = settle(&options, &MadeUp, &Environment::default()).unwrap_err().to_string();
+    assert!(text.ends_with("\n  warning: environment variable CCM_X: unknown, ignored"), "{text}");
+}
+
+#[test]
 fn no_secret_shows_when_settings_are_printed() {
     let printed = format!("{:?} {:#?}", settled(&[]).unwrap(), settled(&[]).unwrap());
     assert!(printed.contains("/etc/vsphere.conf"), "{printed}");

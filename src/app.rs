@@ -17,7 +17,6 @@ mod stages;
 pub mod subcommands;
 mod vsphere;
 
-use crate::clients::http::proxy::ProxyMistake;
 use crate::cloud::CloudProvider;
 use crate::controllers::Unsupported;
 use crate::kubernetes::client::SettingsError;
@@ -81,9 +80,6 @@ pub enum Error {
     /// Entries of `vsphere.conf` that cannot be used.
     #[error("cannot use the cloud config: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Vcenters(Vec<BuildError>),
-    /// Environment variables that should name a proxy.
-    #[error("cannot use the proxies of the environment: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Proxies(Vec<ProxyMistake>),
     /// The provider cannot do what a controller needs.
     #[error("cannot start a controller")]
     Controller(#[from] Unsupported),

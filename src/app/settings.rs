@@ -187,7 +187,7 @@ impl<'a> Check<'a> {
                 self.wrong("master", master, "expected a URL such as https://10.0.0.1:6443");
             }
         }
-        let kubeconfig = self.readable("kubeconfig");
+        let kubeconfig = self.kubeconfig("kubeconfig");
         client::Settings { kubeconfig, master: master.map(str::to_owned), rate: self.rate() }
     }
 
@@ -221,11 +221,18 @@ impl<'a> Check<'a> {
         Some(self.options.text(flag)).filter(|text| !text.is_empty())
     }
 
-    /// The path of a file, which has to be readable.
-    fn readable(&mut self, flag: &str) -> Option<PathBuf> {
+    /// The path of a kubeconfig, which has to be valid, with the files that it names.
+    fn kubeconfig(&mut self, flag: &str) -> Option<PathBuf> {
         let path = self.optional(flag)?;
-        if let Err(error) = self.files.read(Path::new(path)) {
-            self.wrong(flag, path, format!("cannot be read: {error}"));
+        let (files, file) = (self.files, Path::new(path));
+        match files.read(file) {
+            Err(error) => self.wrong(flag, path, format!("cannot be read: {error}")),
+            Ok(content) => {
+                let problems = client::check_kubeconfig(file, &content, &|path| files.read(path)).err();
+                for problem in problems.unwrap_or_default() {
+                    self.wrong(flag, path, problem.to_string());
+                }
+            }
         }
         Some(PathBuf::from(path))
     }

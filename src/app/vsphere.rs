@@ -175,7 +175,7 @@ impl Connections {
         stages: &mut Stages,
     ) -> Result<Self, Error> {
         let calls = Arc::new(Calls::register(parts.metrics.registry(), &VCENTER)?);
-        let proxy = ProxySettings::from_environment(|name| std::env::var(name).ok()).map_err(Error::Proxies)?;
+        let proxy = vsphere.proxy.clone();
         let hosts = vsphere.session_manager_hosts.clone();
         let token = vsphere.session_manager_token.clone().unwrap_or_else(|| PathBuf::from(credentials::TOKEN_PATH));
         let directory = PathBuf::from(DEFAULT_DIRECTORY);

@@ -53,6 +53,6 @@ async fn a_variable_that_names_no_proxy_is_a_mistake_at_start_that_does_not_show
     let status = daemon.wait(LIMIT).await;
     assert_eq!(status.code(), Some(1));
     let output = daemon.output();
-    assert!(output.find("the environment variable https_proxy: ").is_some(), "{}", output.tail(40));
+    assert!(output.find("environment variable https_proxy: ").is_some(), "{}", output.tail(40));
     assert!(output.find("hunter2").is_none(), "{}", output.tail(40));
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 impl Check<'_> {
     pub(super) fn authentication(&mut self) -> Authentication {
         Authentication {
-            kubeconfig: self.readable("authentication-kubeconfig"),
+            kubeconfig: self.kubeconfig("authentication-kubeconfig"),
             skips_lookup: self.boolean("authentication-skip-lookup"),
             tolerates_lookup_failure: self.boolean("authentication-tolerate-lookup-failure"),
             cache: self.duration("authentication-token-webhook-cache-ttl").unwrap_or_default(),
@@ -20,7 +20,7 @@ impl Check<'_> {
         let flag = "authorization-always-allow-paths";
         let always_allow = OpenPaths::parse(self.options.list(flag));
         Authorization {
-            kubeconfig: self.readable("authorization-kubeconfig"),
+            kubeconfig: self.kubeconfig("authorization-kubeconfig"),
             always_allow: always_allow
                 .map_err(|error| self.wrong(flag, &error.0, error.to_string()))
                 .unwrap_or_default(),

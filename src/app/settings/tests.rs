@@ -14,6 +14,11 @@ use zeroize::Zeroizing;
 
 const CONFIG: &str = "[VirtualCenter \"vc.example\"]\nuser = \"u\"\npassword = \"hunter2-secret\"\n";
 
+/// A kubeconfig without mistakes.
+const KUBECONFIG: &str = "clusters: [{name: c, cluster: {server: 'https://10.0.0.1:6443'}}]\n\
+                          contexts: [{name: x, context: {cluster: c, user: u}}]\n\
+                          users: [{name: u, user: {token: hunter2}}]\ncurrent-context: x\n";
+
 struct MadeUp;
 
 impl Files for MadeUp {
@@ -23,7 +28,8 @@ impl Files for MadeUp {
             Some("/etc/empty.conf") => " \n",
             Some("/etc/utf-16.conf") => "[\0G\0",
             Some("/etc/plural.yaml") => "vcenters: {a: {server: s}}\n",
-            Some("/etc/kubeconfig") => "",
+            Some("/etc/kubeconfig") => KUBECONFIG,
+            Some("/etc/broken-kubeconfig") => "current-context: x\nusers: [{name: u, user: {token: \"hunter2}}]\n",
             Some("/etc/two.conf") => TWO_VCENTERS,
             Some("/etc/unverified.conf") => UNVERIFIED,
             Some("/etc/ca.pem") => "a bundle",
@@ -468,6 +474,33 @@ fn all_mistakes_come_together() {
     for part in ["/gone", "=a:", "=b:", "--secure-port=x", "--leader-elect-lease-duration=1s"] {
         assert!(text.contains(part), "{part} in {text}");
     }
+}
+
+#[test]
+fn a_broken_kubeconfig_and_proxy_are_told_with_the_other_mistakes() {
+    let variables = [("HTTPS_PROXY", "ftp://u:hunter2@proxy"), ("http_proxy", "http://")];
+    let wrong = [
+        "--secure-port=x",
+        "--kubeconfig=/etc/broken-kubeconfig",
+        "--authentication-kubeconfig=/etc/broken-kubeconfig",
+        "--authorization-kubeconfig=/gone",
+    ];
+    let text = settled_in(&variables, &wrong).unwrap_err().to_string();
+    assert!(text.starts_with("6 configuration errors:\n  ") && !text.contains("hunter2"), "{text}");
+    let proxy = "expected a proxy such as http://proxy.example.com:3128";
+    for line in [
+        "--secure-port=x: expected a port from 1 to 65535, or 0 for none",
+        "--kubeconfig=/etc/broken-kubeconfig: line 2: not valid YAML",
+        "--authentication-kubeconfig=/etc/broken-kubeconfig: line 2: not valid YAML",
+        "--authorization-kubeconfig=/gone: cannot be read: entity not found",
+        &format!("environment variable HTTPS_PROXY: the scheme is none of http, https, socks5 and socks5h; {proxy}"),
+        &format!("environment variable http_proxy: the value is not the URL of a proxy; {proxy}"),
+    ] {
+        assert!(text.lines().any(|told| told.trim() == line), "{line} is not in {text}");
+    }
+    let proxies = settled_in(&[("HTTPS_PROXY", "http://u:hunter2@proxy:3128")], &[]).unwrap();
+    let ProviderSettings::Vsphere(vsphere) = proxies.provider;
+    assert_eq!(format!("{:?}", vsphere.proxy).matches("http://proxy:3128").count(), 1, "{:?}", vsphere.proxy);
 }
 
 #[test]

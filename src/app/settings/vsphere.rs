@@ -6,7 +6,7 @@ mod nsx;
 use super::{Check, Mistake, Mistakes};
 use crate::app::files::{Files, Noted, Noting};
 use crate::clients::http;
-use crate::clients::http::{Endpoint, Thumbprint, TlsSettings, TlsTrust};
+use crate::clients::http::{Endpoint, ProxySettings, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::Options;
 use crate::providers::vsphere::config::{
     self, Config, ConfigProblem, DEFAULT_CLASS, Environment, Part, PartName, Vcenter,
@@ -38,6 +38,8 @@ pub struct Vsphere {
     pub session_manager_hosts: BTreeSet<String>,
     /// The file with the token for session managers that are given no other; none is that of the service account.
     pub session_manager_token: Option<PathBuf>,
+    /// The proxies of the environment.
+    pub proxy: ProxySettings,
     /// The options of the provider. `api_server` is empty: `app::vsphere::build` adds the addresses once they are resolved.
     pub options: Options,
     /// What the flags say about NSX.
@@ -241,6 +243,7 @@ impl Check<'_> {
         let trusts_unseen = self.choice("node-deletion-unseen", &choices, "hold or enforce");
         let nsx = self.nsx();
         let ipv6_pools = self.ipv6_pools();
+        let proxy = self.proxies();
         let Some(path) = self.optional("cloud-config") else {
             let why = "required (path of vsphere.conf)".to_owned();
             self.mistakes.push(Mistake { place: "--cloud-config".to_owned(), why });
@@ -264,7 +267,18 @@ impl Check<'_> {
             family_wait: FAMILY_WAIT,
             timeouts: Timeouts::default(),
         };
-        Some(Vsphere { file, cloud_config, seen, session_manager_hosts, session_manager_token, options, nsx })
+        Some(Vsphere { file, cloud_config, seen, session_manager_hosts, session_manager_token, proxy, options, nsx })
+    }
+
+    /// The proxies that environment variables name. Their values are not repeated: they may have passwords.
+    fn proxies(&mut self) -> ProxySettings {
+        ProxySettings::from_environment(|name| self.environment.proxy(name)).unwrap_or_else(|wrong| {
+            self.mistakes.extend(wrong.into_iter().map(|mistake| Mistake {
+                place: format!("environment variable {}", mistake.variable),
+                why: mistake.why(),
+            }));
+            ProxySettings::default()
+        })
     }
 
     fn nsx(&mut self) -> NsxSettings {

@@ -30,11 +30,18 @@ pub struct ProxyServer {
 
 /// A variable that names no proxy. Its value is not told: it may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the environment variable {variable}: {complaint}; expected a proxy such as http://proxy.example.com:3128")]
+#[error("environment variable {variable}: {}", self.why())]
 pub struct ProxyMistake {
     /// The variable's name as it was found.
     pub variable: &'static str,
     complaint: &'static str,
+}
+
+impl ProxyMistake {
+    /// What is wrong with the value, and what is expected.
+    pub fn why(&self) -> String {
+        format!("{}; expected a proxy such as http://proxy.example.com:3128", self.complaint)
+    }
 }
 
 impl ProxySettings {

@@ -10,6 +10,10 @@ use std::path::Path;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
+/// A kubeconfig without mistakes.
+const KUBECONFIG: &str = "clusters: [{name: c, cluster: {server: 'https://10.0.0.1:6443'}}]\n\
+                          contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n";
+
 /// One good bundle, one file that is none, one kubeconfig.
 struct MadeUp(String);
 
@@ -18,7 +22,7 @@ impl Files for MadeUp {
         let content = match path.to_str() {
             Some("/etc/ca.pem") => self.0.as_str(),
             Some("/etc/no-ca.pem") => "hello",
-            Some("/etc/kubeconfig") => "",
+            Some("/etc/kubeconfig") => KUBECONFIG,
             _ => return Err(std::io::ErrorKind::NotFound.into()),
         };
         Ok(Zeroizing::new(content.as_bytes().to_vec()))

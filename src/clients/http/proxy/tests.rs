@@ -129,7 +129,7 @@ fn every_value_that_is_no_proxy_is_told_without_it() {
     for value in bad {
         let told = settings(&[("https_proxy", value), ("HTTP_PROXY", value)]).unwrap_err();
         assert_eq!(told.lines().count(), 2, "{value}: {told}");
-        assert!(told.starts_with("the environment variable https_proxy: "), "{value}: {told}");
+        assert!(told.starts_with("environment variable https_proxy: "), "{value}: {told}");
         assert!(told.contains("expected a proxy such as http://proxy.example.com:3128"), "{told}");
         assert!(!told.contains("hunter2") && !told.contains("ccm"), "{told}");
     }

@@ -21,6 +21,9 @@ const SWITCHES: [&str; 2] = ["ENABLE_ALPHA_DUAL_STACK", SKIP_NODE_DELETION];
 
 const SKIP_NODE_DELETION: &str = "SKIP_NODE_DELETION";
 
+/// Names of the variables about proxies, which the connections to vCenter and NSX use.
+const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"];
+
 /// `VSPHERE_VCENTER_<id>` defines a vCenter.
 const DEFINING_PREFIX: &str = "VSPHERE_VCENTER_";
 
@@ -104,7 +107,9 @@ impl Environment {
     /// Keeps what is known by name, of all the variables of a process. What stands behind the first `=` of a variable is
     /// its value, further ones included.
     pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        let is_whole = |name: &str| SWITCHES.contains(&name) || NSXT.iter().any(|(variable, _)| *variable == name);
+        let is_whole = |name: &str| {
+            SWITCHES.contains(&name) || PROXIES.contains(&name) || NSXT.iter().any(|(variable, _)| *variable == name)
+        };
         let known = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || is_whole(name);
         let named = variables.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         let kept = named.filter(|(name, _)| known(name)).map(|(name, value)| {
@@ -113,6 +118,12 @@ impl Environment {
             (name, text)
         });
         Self(kept.collect())
+    }
+
+    /// The value of a variable about proxies; one that is no text counts as not set.
+    pub fn proxy(&self, name: &str) -> Option<String> {
+        let value = self.0.get(name).filter(|_| PROXIES.contains(&name))?;
+        value.as_ref().map(|text| text.to_string())
     }
 
     /// Whether `SKIP_NODE_DELETION` is there. As in the Go program its value does not matter, not even `false`.

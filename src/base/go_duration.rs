@@ -110,6 +110,11 @@ pub fn spelled(duration: Duration) -> String {
     }
 }
 
+/// Whole seconds, rounded up, as log lines show the time until the next attempt: `72s`.
+pub fn whole_seconds(duration: Duration) -> String {
+    format!("{}s", duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)))
+}
+
 fn with_fraction(value: u128, scale: u128) -> String {
     let (whole, fraction) = (value / scale, value % scale);
     if fraction == 0 {
@@ -123,6 +128,14 @@ fn with_fraction(value: u128, scale: u128) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_pause_is_shown_in_whole_seconds() {
+        for (milliseconds, shown) in [(71_557, "72s"), (937, "1s"), (0, "0s"), (60_000, "60s"), (1, "1s")] {
+            assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), shown);
+        }
+        assert_eq!(whole_seconds(Duration::MAX), format!("{}s", u64::MAX));
+    }
 
     #[test]
     fn durations_are_read_as_go_reads_them() {

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
@@ -38,6 +39,18 @@ pub enum Change {
     AddOutOfService,
     /// Remove both, or the annotation if the taint is gone.
     RemoveOutOfService,
+}
+
+/// As the log shows it.
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Change::AddShutdown => "shutdown added",
+            Change::RemoveShutdown => "shutdown removed",
+            Change::AddOutOfService => "out-of-service added",
+            Change::RemoveOutOfService => "out-of-service removed",
+        })
+    }
 }
 
 /// What is to be done.

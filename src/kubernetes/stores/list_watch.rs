@@ -13,6 +13,7 @@ use super::packed::{Item, Object, Packed, Seen, Watched};
 use super::{Store, access_review};
 use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;
+use crate::base::go_duration::whole_seconds;
 use crate::kubernetes::call::limited;
 use crate::kubernetes::watch::{Ended, Event, EventStream, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget};
 
@@ -90,7 +91,7 @@ impl<K: Watched> Rounds for ListWatch<K> {
     }
 
     fn failed(&mut self, failure: Failure, retry_in: Duration) {
-        tracing::warn!(kind = self.target.shown, ?retry_in, "{}", chain(&failure));
+        tracing::warn!(kind = self.target.shown, retry_in = whole_seconds(retry_in), "{}", chain(&failure));
     }
 }
 
@@ -117,7 +118,11 @@ impl<K: Watched> ListWatch<K> {
         let again_in = self.refusals.next_pause(&FORBIDDEN, 0.0);
         if !self.store.set_refused(true) {
             let what = format!("no permission to list and watch {}: {needed_by}", self.target.shown);
-            tracing::warn!(kind = self.target.shown, ?again_in, "{what}. Objects in the cache may be stale. {error}");
+            tracing::warn!(
+                kind = self.target.shown,
+                again_in = whole_seconds(again_in),
+                "{what}. Objects in the cache may be stale. {error}"
+            );
         }
         // What happens meanwhile is not heard of.
         self.version = None;
@@ -275,7 +280,7 @@ impl<K: Watched> ListWatch<K> {
                 tracing::warn!(
                     kind = self.target.shown,
                     unreadable,
-                    again_in = ?RELIST,
+                    again_in = whole_seconds(RELIST),
                     "items of the list have no name and are not known; what was known stays, and all is listed again until \
                      everything can be read"
                 );

@@ -46,7 +46,8 @@ impl Looks {
             self.settle(term, write.permit, &written);
             match written {
                 Ok(()) => {
-                    tracing::info!(node = name, "taints changed: {:?}", write.changes);
+                    let changes: Vec<String> = write.changes.iter().map(ToString::to_string).collect();
+                    tracing::info!(node = name, "taints changed: {}", changes.join(", "));
                     term.lock().refused.forget(name);
                     return Ok(outcome);
                 }

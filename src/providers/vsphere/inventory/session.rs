@@ -273,7 +273,11 @@ impl Session {
             // It went with the old session, or is of other credentials and is ended, best effort.
             link.set_borrowing(false);
             let ended = link.rest.logout().await;
-            debug!(vcenter = self.names.server, ?ended, "REST gets another session");
+            debug!(
+                vcenter = self.names.server,
+                error = ended.as_ref().err().map(|error| chain(error)),
+                "REST gets another session"
+            );
         }
         self.state.lock().facts.since = Some(Instant::now());
     }
@@ -413,7 +417,11 @@ impl Session {
         if !link.is_borrowing() {
             // A server may refuse a session that still lives; it is ended, so that refusals do not add up. Best effort.
             let ended = link.rest.logout().await;
-            debug!(vcenter = self.names.server, ?ended, "a REST session is made anew");
+            debug!(
+                vcenter = self.names.server,
+                error = ended.as_ref().err().map(|error| chain(error)),
+                "a REST session is made anew"
+            );
             return;
         }
         link.rest.forget_session();

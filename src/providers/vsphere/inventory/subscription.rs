@@ -16,6 +16,7 @@ use super::leftovers::{Parts, Unfinished};
 use super::members::Change;
 use super::publisher::Publisher;
 use super::session::{Failure, Session, Use, failed};
+use crate::base::error_chain::chain;
 use crate::clients::vim::{self, FilterSpec, MoRef};
 
 /// Pause in which additions to the view are gathered.
@@ -156,7 +157,13 @@ pub(super) async fn clear_leftovers(soap: &Use<vim::Client>, vcenter: &str) {
             (collector, soap.destroy_view(&parts.view).await)
         };
         let ended = timeout(CLEAR_LIMIT, both).await;
-        debug!(vcenter, ?ended, "an old subscription is taken off");
+        let failures: Vec<String> = match &ended {
+            Ok((collector, view)) => {
+                [collector, view].into_iter().filter_map(|end| Some(chain(end.as_ref().err()?))).collect()
+            }
+            Err(_) => vec!["no answer in time".to_owned()],
+        };
+        debug!(vcenter, failures = failures.join("; "), "an old subscription is taken off");
         let is_over = |end: &Result<(), vim::Error>| !end.as_ref().is_err_and(vim::Error::is_transient);
         if !ended.is_ok_and(|(collector, view)| is_over(&collector) && is_over(&view)) {
             leftovers.add(parts);

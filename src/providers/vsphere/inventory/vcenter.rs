@@ -25,6 +25,7 @@ use super::subscription::{Prepared, Subscription, clear_leftovers};
 use super::tags::{Settings, TagReader, TagRetry};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
+use crate::base::go_duration::whole_seconds;
 use crate::clients::vim;
 use crate::providers::vsphere::retry::PASSING;
 
@@ -351,11 +352,27 @@ impl Vcenter {
             return;
         }
         let (vcenter, outage) = (self.server(), failure.source.outage());
-        let headline = outage.headline();
+        let (headline, next_try) = (outage.headline(), next_try(pause));
         match outage {
-            Outage::LoginRejected => error!(vcenter, reason, next_try = ?pause, "{headline}; {KEPT}"),
-            _ => warn!(vcenter, reason, next_try = ?pause, "{headline}; {KEPT}"),
+            Outage::LoginRejected => error!(vcenter, reason, next_try, "{headline}; {KEPT}"),
+            _ => warn!(vcenter, reason, next_try, "{headline}; {KEPT}"),
         }
         self.publisher.mark_stale(trouble);
+    }
+}
+
+/// When vCenter is tried again, as the log shows it.
+fn next_try(pause: Option<Duration>) -> String {
+    pause.map_or_else(|| "when the credentials change".to_owned(), whole_seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_attempt_is_shown_in_seconds_or_by_what_it_waits_for() {
+        assert_eq!(next_try(Some(Duration::from_millis(71_557))), "72s");
+        assert_eq!(next_try(None), "when the credentials change");
     }
 }

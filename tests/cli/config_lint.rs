@@ -82,7 +82,10 @@ fn a_file_with_errors_fails_in_the_words_of_the_daemon() {
         (
             "files that it names",
             format!("{vcenter}ca-file = /no/such/ca.pem\n[VirtualCenter \"b\"]\nca-file = vsphere.conf\n").into(),
-            &["vCenter \"vc.example\": the CA file /no/such/ca.pem cannot be read", "vCenter \"b\": "],
+            &[
+                "vsphere.conf:5: [VirtualCenter \"vc.example\"] ca-file: the CA file /no/such/ca.pem cannot be read",
+                "vsphere.conf:7: [VirtualCenter \"b\"] ca-file: ",
+            ],
         ),
         (
             "no credentials",
@@ -113,7 +116,7 @@ fn an_error_in_a_part_fails_although_the_daemon_starts_without_it() {
     std::fs::write(folder.path().join(FILE), [vcenter, nsx].concat()).unwrap();
     let (code, stdout, stderr) = lint(folder.path(), &[FILE.as_ref()], &[]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
-    for error in ["vsphere.conf:10: [Route] router-path: router path is required", "vsphere.conf: nsx: "] {
+    for error in ["vsphere.conf:10: [Route] router-path: router path is required", "vsphere.conf:9: [NSXT] ca-file: "] {
         assert!(stderr.contains(error), "{error} in {stderr}");
     }
 }

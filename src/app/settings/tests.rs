@@ -31,6 +31,7 @@ impl Files for MadeUp {
             Some("/etc/kubeconfig") => KUBECONFIG,
             Some("/etc/broken-kubeconfig") => "current-context: x\nusers: [{name: u, user: {token: \"hunter2}}]\n",
             Some("/etc/two.conf") => TWO_VCENTERS,
+            Some("/etc/ca.yaml") => CA_FILES,
             Some("/etc/unverified.conf") => UNVERIFIED,
             Some("/etc/ca.pem") => "a bundle",
             Some("/etc/nsx.conf") => NSX,
@@ -58,6 +59,11 @@ const ENDPOINTS: &str = "apiVersion: controllermanager.config.k8s.io/v1beta1\nki
 /// Both entries have something to tell that only shows when the files they name are read.
 const TWO_VCENTERS: &str = "[Global]\nuser = u\npassword = hunter2-secret\n[VirtualCenter \"a\"]\nca-file = /gone.pem\n\
                             [VirtualCenter \"b\"]\nca-file = /etc/kubeconfig\n";
+
+/// The second inherits its CA file.
+const CA_FILES: &str = "global:\n  user: u\n  password: p\n  caFile: /gone.pem\nvcenter:\n  \
+                        b: {server: b.example, caFile: /gone-too.pem}\n  a: {server: a.example}\n  \
+                        c: {server: c.example}\n";
 
 /// The first has a CA file for its session manager, that of the second is not there, and the third is verified.
 const UNVERIFIED: &str = "[Global]\nuser = u\npassword = p\n[VirtualCenter \"a\"]\ninsecure-flag = true\n\
@@ -92,7 +98,7 @@ fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_star
     let has = |start: &str| found.iter().any(|mistake| mistake.starts_with(start));
     assert!(
         has(
-            "nsx: /etc/nsx.conf: nsx: cannot set up the connection to n:443: the CA file /etc/ca.pem holds no certificate"
+            "nsx: /etc/nsx.conf:8: [NSXT] ca-file: cannot set up the connection to n:443: the CA file /etc/ca.pem holds no certificate"
         ),
         "{found:#?}"
     );
@@ -100,7 +106,8 @@ fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_star
     assert!(has("load-balancers: /etc/nsx.conf:11: [LoadBalancer]"), "{found:#?}");
     let found = refused("/etc/nsx-key.conf").join("\n");
     assert!(
-        found.contains("the key /gone.pem cannot be read") && found.contains("the CA file /lost.pem cannot"),
+        found.contains("/etc/nsx-key.conf:7: [NSXT] client-auth-key-file: the key /gone.pem cannot be read")
+            && found.contains("/etc/nsx-key.conf:8: [NSXT] ca-file: the CA file /lost.pem cannot"),
         "{found}"
     );
 
@@ -111,7 +118,7 @@ fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_star
     };
     let (read, seen) = file.read(&MadeUp);
     let mistakes = read.unwrap().without_refused_parts().unwrap_err();
-    assert!(mistakes.to_string().contains("/etc/nsx.conf: nsx: cannot set up"), "{mistakes}");
+    assert!(mistakes.to_string().contains("/etc/nsx.conf:8: [NSXT] ca-file: cannot set up"), "{mistakes}");
     struct OtherBundle;
     impl Files for OtherBundle {
         fn read(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
@@ -198,8 +205,29 @@ fn hosts_of_session_managers_are_read_as_urls_name_them() {
 fn every_vcenter_is_checked_although_another_is_wrong() {
     let text = settled(&["--cloud-config=/etc/two.conf"]).unwrap_err().to_string();
     assert!(text.starts_with("2 configuration errors:"), "{text}");
-    assert!(text.contains("/etc/two.conf: vCenter \"a\": the CA file /gone.pem cannot be read"), "{text}");
-    assert!(text.contains("/etc/two.conf: vCenter \"b\": ") && text.contains("/etc/kubeconfig"), "{text}");
+    assert!(
+        text.contains("/etc/two.conf:5: [VirtualCenter \"a\"] ca-file: the CA file /gone.pem cannot be read"),
+        "{text}"
+    );
+    let of_b = "/etc/two.conf:7: [VirtualCenter \"b\"] ca-file: ";
+    assert!(text.contains(of_b) && text.contains("/etc/kubeconfig"), "{text}");
+}
+
+#[test]
+fn a_missing_ca_file_names_the_line_and_the_key_also_where_it_is_inherited() {
+    let told = |variables: &[(&str, &str)], file| settled_in(variables, &[file]).unwrap_err().to_string();
+    let yaml = told(&[], "--cloud-config=/etc/ca.yaml");
+    for place in ["/etc/ca.yaml:4: global.caFile: ", "/etc/ca.yaml:6: vcenter.b.caFile: "] {
+        assert_eq!(yaml.matches(&format!("{place}the CA file /gone")).count(), 1, "{place} in {yaml}");
+    }
+    let variables = [
+        ("VSPHERE_VCENTER_X", "c.example"),
+        ("VCENTER_X_CAFILE", "/gone.pem"),
+        ("VCENTER_X_USERNAME", "u"),
+        ("VCENTER_X_PASSWORD", "p"),
+    ];
+    let variable = told(&variables, "--cloud-config=/etc/vsphere.conf");
+    assert!(variable.contains("environment: VCENTER_X_CAFILE: the CA file /gone.pem cannot be read"), "{variable}");
 }
 
 fn vsphere(arguments: &[&str]) -> Vsphere {

@@ -129,10 +129,18 @@ impl CloudConfigFile {
         let (mut config, mut tls) = (parsed.config, BTreeMap::new());
         let mut mistakes = self.set_ipv6_pools(&mut config);
         for vcenter in &config.vcenters {
-            let place = || format!("{file}: vCenter {:?}", vcenter.key);
-            match vcenter_tls(vcenter, files) {
+            let place = format!("{file}: vCenter {:?}", vcenter.key);
+            let of_ca = parsed.files.ca_file(&vcenter.key).unwrap_or(&place);
+            match vcenter_tls(vcenter, files, &place, of_ca) {
                 Ok(settings) => drop(tls.insert(vcenter.key.clone(), settings)),
-                Err(wrong) => mistakes.extend(wrong.into_iter().map(|why| Mistake { place: place(), why })),
+                // Several vCenters may inherit the same file.
+                Err(wrong) => {
+                    for mistake in wrong {
+                        if !mistakes.contains(&mistake) {
+                            mistakes.push(mistake);
+                        }
+                    }
+                }
             }
         }
         let mut refused: Vec<_> = parsed.refused.into_iter().map(|(part, problem)| (part, mistake(problem))).collect();
@@ -141,8 +149,13 @@ impl CloudConfigFile {
             Err(wrong) => {
                 config.nsx = Part::Refused;
                 let dependents = config.refuse_without_nsx().into_iter().map(|(part, why)| (part, why.to_owned()));
-                let wrong = wrong.into_iter().map(|why| (PartName::Nsx, why)).chain(dependents);
-                refused.extend(wrong.map(|(part, why)| (part, Mistake { place: format!("{file}: {part}"), why })));
+                let of_key = |key: Option<&'static str>| key.and_then(|key| parsed.files.nsx(key)).map(str::to_owned);
+                let wrong = wrong.into_iter().map(|(key, why)| (PartName::Nsx, of_key(key), why));
+                let wrong = wrong.chain(dependents.map(|(part, why)| (part, None, why)));
+                refused.extend(wrong.map(|(part, place, why)| {
+                    let place = place.unwrap_or_else(|| format!("{file}: {part}"));
+                    (part, Mistake { place, why })
+                }));
                 None
             }
         };
@@ -335,25 +348,26 @@ impl Check<'_> {
 }
 
 /// How to judge the vCenter's certificate. That the CA files hold certificates, or that the system has some, is tried
-/// here, so that it is reported at the start.
-fn vcenter_tls(vcenter: &Vcenter, files: &dyn Files) -> Result<TlsSettings, Vec<String>> {
+/// here, so that it is reported at the start. Mistakes are at `place`, those of the CA files at `of_ca`.
+fn vcenter_tls(vcenter: &Vcenter, files: &dyn Files, place: &str, of_ca: &str) -> Result<TlsSettings, Vec<Mistake>> {
+    let mistake = |place: &str, why: String| Mistake { place: place.to_owned(), why };
     let trust = match trust(vcenter, files) {
         Ok(trust) => trust,
         // Without verification the CA files are for the session manager. A missing one stops nothing: there is less to
         // trust then, not more.
         Err(_) if vcenter.insecure => TlsTrust::default(),
-        Err(why) => return Err(vec![why]),
+        Err(why) => return Err(vec![mistake(of_ca, why)]),
     };
     let (mut thumbprints, mut wrong) = (Vec::new(), Vec::new());
     for text in &vcenter.thumbprints {
         match Thumbprint::parse(text) {
             Ok(thumbprint) => thumbprints.push(thumbprint),
-            Err(error) => wrong.push(error.to_string()),
+            Err(error) => wrong.push(mistake(place, error.to_string())),
         }
     }
     let tls = TlsSettings { trust, thumbprints, can_be_pinned: true, insecure: vcenter.insecure, identity: None };
     let client = http::Client::new(http::Settings::new(&vcenter.server, vcenter.port, tls.clone(), ""));
-    wrong.extend(client.err().map(|error| error.to_string()));
+    wrong.extend(client.err().map(|error| mistake(of_ca, error.to_string())));
     if wrong.is_empty() { Ok(tls) } else { Err(wrong) }
 }
 

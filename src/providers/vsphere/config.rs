@@ -36,7 +36,7 @@ pub use environment::Environment;
 pub use load_balancers::{Class, CompleteClass, DEFAULT_CLASS, LoadBalancers, MOST_TAGS_BESIDE, Pool, Profile, Size};
 pub use nsx::{Nsx, NsxLogin};
 pub use parts::{Part, PartName};
-pub use problems::{ConfigErrors, ConfigProblem};
+pub use problems::{ConfigErrors, ConfigProblem, FilePlaces};
 pub use routes::{Router, RouterKind, Routes};
 pub use sources::DEFAULT_DIRECTORY;
 pub use spelling::Spelling;
@@ -54,6 +54,8 @@ pub struct Parsed {
     pub warnings: Vec<ConfigProblem>,
     /// The mistakes of the parts that are turned off by them, in the order of the lines.
     pub refused: Vec<(PartName, ConfigProblem)>,
+    /// Where other files are named.
+    pub files: FilePlaces,
 }
 
 /// Reads the text of a `vsphere.conf` in either dialect, by itself: without environment variables and directories.
@@ -102,8 +104,8 @@ pub fn parse_within(
     traps::tell_placeholders(&raw, &mut report);
     let environment = environment::read(environment, &raw, &mut report);
     let config = merge::merge(&raw, &environment, is_directory, &mut report);
-    let Findings { warnings, refused } = report.finish()?;
-    Ok(Parsed { config, warnings, refused })
+    let Findings { warnings, refused, files } = report.finish()?;
+    Ok(Parsed { config, warnings, refused, files })
 }
 
 /// What `vsphere.conf` says, checked and with all defaults filled in.

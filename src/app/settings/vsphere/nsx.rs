@@ -6,30 +6,35 @@ use crate::providers::vsphere::config::{Nsx, NsxLogin};
 use std::path::Path;
 use zeroize::Zeroizing;
 
+/// The keys of the section that name files.
+const CA_FILE: &str = "ca-file";
+const CERTIFICATE: &str = "client-auth-cert-file";
+const KEY: &str = "client-auth-key-file";
+
 /// How to verify NSX, and how to prove who we are. That the files can be used is checked here, so that an error is reported
-/// when they are read.
-pub(super) fn nsx_tls(nsx: &Nsx, files: &dyn Files) -> Result<TlsSettings, Vec<String>> {
+/// when they are read: with the key of the section NSXT, as INI files spell it, where it is the cause.
+pub(super) fn nsx_tls(nsx: &Nsx, files: &dyn Files) -> Result<TlsSettings, Vec<(Option<&'static str>, String)>> {
     let mut mistakes = Vec::new();
-    let mut read = |what: &str, path: &Path| {
-        let content = files.read(path);
-        content.map_err(|error| mistakes.push(format!("{what} {} cannot be read: {error}", path.display()))).ok()
+    let mut read = |key, what: &str, path: &Path| {
+        let unreadable = |error| (Some(key), format!("{what} {} cannot be read: {error}", path.display()));
+        files.read(path).map_err(|error| mistakes.push(unreadable(error))).ok()
     };
     let trust = match &nsx.ca_file {
         None => TlsTrust::System,
         Some(path) => {
-            let pem = read("the CA file", path).map(|pem| pem.to_vec()).unwrap_or_default();
+            let pem = read(CA_FILE, "the CA file", path).map(|pem| pem.to_vec()).unwrap_or_default();
             TlsTrust::Ca { pem, path: path.display().to_string() }
         }
     };
     let pems = match &nsx.login {
         NsxLogin::Certificate { certificate, key } => {
-            let (chain, own) = (read("the client certificate", certificate), read("the key", key));
+            let (chain, own) = (read(CERTIFICATE, "the client certificate", certificate), read(KEY, "the key", key));
             chain.zip(own).map(|(chain, own)| (chain, own, certificate.display().to_string()))
         }
         NsxLogin::VmcToken { .. } | NsxLogin::Secret { .. } | NsxLogin::Password { .. } => None,
     };
     let identity = pems.and_then(|(chain, own, shown): (Zeroizing<_>, Zeroizing<_>, _)| {
-        ClientIdentity::from_pem(&chain, &own, shown).map_err(|error| mistakes.push(error)).ok()
+        ClientIdentity::from_pem(&chain, &own, shown).map_err(|error| mistakes.push((Some(CERTIFICATE), error))).ok()
     });
     let tls = TlsSettings { trust, insecure: nsx.insecure, identity, ..TlsSettings::default() };
     if mistakes.is_empty() {
@@ -37,7 +42,8 @@ pub(super) fn nsx_tls(nsx: &Nsx, files: &dyn Files) -> Result<TlsSettings, Vec<S
         let insecure = nsx.insecure && !matches!(nsx.login, NsxLogin::VmcToken { .. });
         let verified = TlsSettings { insecure, ..tls.clone() };
         let client = http::Client::new(http::Settings::new(&nsx.host, nsx.port, verified, ""));
-        mistakes.extend(client.err().map(|error| error.to_string()));
+        let key = nsx.ca_file.as_ref().map(|_| CA_FILE);
+        mistakes.extend(client.err().map(|error| (key, error.to_string())));
     }
     if mistakes.is_empty() { Ok(tls) } else { Err(mistakes) }
 }

@@ -142,6 +142,8 @@ struct Settings {
     port: Option<u16>,
     insecure: Option<bool>,
     ca_files: Vec<PathBuf>,
+    /// Where they are named, if there are any.
+    ca_place: Option<String>,
     thumbprints: Vec<String>,
     datacenters: Vec<String>,
     ip_families: Vec<IpFamily>,
@@ -149,14 +151,14 @@ struct Settings {
 
 impl Settings {
     fn read(section: &RawSection, report: &mut Report) -> Self {
+        let paths = section.text("ca-file").unwrap_or_default();
+        let ca_files: Vec<_> = paths.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
         Self {
             server: checked_server(section, report),
             port: checked_port(section, report),
             insecure: section.flag("insecure-flag"),
-            ca_files: section
-                .text("ca-file")
-                .map(|paths| paths.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect())
-                .unwrap_or_default(),
+            ca_place: (!ca_files.is_empty()).then(|| report.place_of(section, "ca-file")),
+            ca_files,
             // What is wrong with them depends on who is verified by them.
             thumbprints: parse_thumbprints(section).unwrap_or_default(),
             datacenters: checked_datacenters(section, report),
@@ -180,6 +182,7 @@ impl Settings {
             port: self.port.or(global.port),
             insecure: None,
             ca_files: either(self.ca_files, &global.ca_files),
+            ca_place: self.ca_place.or_else(|| global.ca_place.clone()),
             thumbprints: either(self.thumbprints, &global.thumbprints),
             datacenters: either(self.datacenters, &global.datacenters),
             ip_families: either(self.ip_families, &global.ip_families),
@@ -201,7 +204,10 @@ fn vcenter(
         report.warn_at(section, Some("insecure-flag"), "no effect: the flag is set in the section Global");
     }
     let insecure = own.is_insecure(global);
-    let Settings { port, ca_files, thumbprints, datacenters, mut ip_families, .. } = own.or(global);
+    let Settings { port, ca_files, ca_place, thumbprints, datacenters, mut ip_families, .. } = own.or(global);
+    if let Some(place) = ca_place {
+        report.note_ca_file(key, place);
+    }
     if ip_families.is_empty() {
         ip_families.push(IpFamily::V4);
     }

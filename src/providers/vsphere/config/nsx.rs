@@ -137,6 +137,7 @@ const TOKEN: &str = "vmc-access-token";
 const AUTH_HOST: &str = "vmc-auth-host";
 const CERTIFICATE: &str = "client-auth-cert-file";
 const KEY: &str = "client-auth-key-file";
+const CA_FILE: &str = "ca-file";
 const SECRET_NAME: &str = "secret-name";
 const SECRET_NAMESPACE: &str = "secret-namespace";
 
@@ -150,6 +151,9 @@ const RULES: [(&str, &str, &str); 6] = [
     (SECRET_NAME, SECRET_NAMESPACE, "secret namespace is required if secret name is provided"),
     (SECRET_NAMESPACE, SECRET_NAME, "secret name is required if secret namespace is provided"),
 ];
+
+/// The keys that name files.
+const FILES: [&str; 3] = [CA_FILE, CERTIFICATE, KEY];
 
 const NO_KEY: &str = "client key file is required if client cert file is provided";
 
@@ -184,13 +188,16 @@ pub(super) fn check(file: &RawSection, variables: &RawSection, report: &mut Repo
         given.host(AUTH_HOST, text, report);
     }
     let login = given.login(report);
+    for key in FILES.into_iter().filter(|key| given.text(key).is_some()) {
+        report.note_nsx_file(given.section(key), key);
+    }
     match (host, login) {
         (Some((host, port, path_prefix)), Some(login)) if !report.is_refused(PartName::Nsx) => Part::Used(Nsx {
             host,
             port,
             path_prefix,
             insecure: given.flag("insecure-flag"),
-            ca_file: given.text("ca-file").map(PathBuf::from),
+            ca_file: given.text(CA_FILE).map(PathBuf::from),
             remote_auth: given.flag("remote-auth"),
             login,
         }),

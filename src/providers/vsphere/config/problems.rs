@@ -1,5 +1,7 @@
 //! Mistakes and oddities of a configuration: all of them, each with its place and what is expected.
 
+use std::collections::BTreeMap;
+
 use super::fields::{Dialect, Named, RawSection};
 use super::names::{UnknownName, unknown_key, unknown_section};
 use super::parts::PartName;
@@ -51,6 +53,25 @@ pub struct ConfigErrors {
     pub warnings: Vec<ConfigProblem>,
 }
 
+/// Where a configuration names other files, for mistakes that show when these are read: place is as [`ConfigProblem::place`].
+#[derive(Clone, Debug, Default)]
+pub struct FilePlaces {
+    vcenters: BTreeMap<String, String>,
+    nsx: BTreeMap<&'static str, String>,
+}
+
+impl FilePlaces {
+    /// Where the CA files of the vCenter entry with this key are named: there, or in the section that it inherits them from.
+    pub fn ca_file(&self, vcenter: &str) -> Option<&str> {
+        self.vcenters.get(vcenter).map(String::as_str)
+    }
+
+    /// Where this key of the section NSXT is, as INI files spell it.
+    pub fn nsx(&self, key: &str) -> Option<&str> {
+        self.nsx.get(key).map(String::as_str)
+    }
+}
+
 /// Where mistakes and oddities are gathered while a file is read.
 pub(super) struct Report {
     file: String,
@@ -58,6 +79,8 @@ pub(super) struct Report {
     warnings: Gathered,
     /// Whether all of the file is known, so that what is not there is missing.
     pub is_readable: bool,
+    /// Where other files are named.
+    files: FilePlaces,
     /// The parts that have mistakes.
     refused: Vec<PartName>,
     /// Whether there is a mistake that refuses the whole file, also one that is only counted.
@@ -70,6 +93,8 @@ pub(super) struct Findings {
     pub warnings: Vec<ConfigProblem>,
     /// The mistakes of parts.
     pub refused: Vec<(PartName, ConfigProblem)>,
+    /// Where other files are named.
+    pub files: FilePlaces,
 }
 
 /// The first problems of one kind, and how many more there are.
@@ -97,6 +122,7 @@ impl Report {
             problems,
             warnings,
             is_readable: true,
+            files: FilePlaces::default(),
             refused: Vec::new(),
             is_refused_as_a_whole: false,
         }
@@ -208,6 +234,22 @@ impl Report {
         }
     }
 
+    /// Where the key of this section is.
+    pub fn place_of(&self, section: &RawSection, key: &str) -> String {
+        self.place_at(section, Some(key), "").place()
+    }
+
+    /// Notes where the CA files of a vCenter entry are named.
+    pub fn note_ca_file(&mut self, vcenter: &str, place: String) {
+        self.files.vcenters.insert(vcenter.to_owned(), place);
+    }
+
+    /// Notes where a key of the section NSXT names a file.
+    pub fn note_nsx_file(&mut self, section: &RawSection, key: &'static str) {
+        let place = self.place_of(section, key);
+        self.files.nsx.insert(key, place);
+    }
+
     /// The mistakes, where there are some.
     pub fn into_errors(self) -> ConfigErrors {
         let mistakes = self.problems.kept.into_iter().map(|(_, problem)| problem).collect();
@@ -226,7 +268,7 @@ impl Report {
             });
         }
         let refused = problems.into_iter().filter_map(|(part, problem)| Some((part?, problem))).collect();
-        Ok(Findings { warnings, refused })
+        Ok(Findings { warnings, refused, files: self.files })
     }
 
     /// In the order of the lines, and not without end.

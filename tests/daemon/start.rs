@@ -14,7 +14,7 @@ async fn a_vcenter_that_is_down_at_the_start_is_waited_for() {
     let admin = Admin::new();
     let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
     let mut daemon = cluster.start(&config, &[&admin.flag()]);
-    let told = daemon.wait_for_line("vCenter does not answer", LIMIT).await;
+    let told = daemon.wait_for_line("the connection to vCenter is refused", LIMIT).await;
     assert!(told.contains(&format!("127.0.0.1:{}", vcenter.port())), "{told}");
     daemon.wait_for_line("cannot initialize node", LIMIT).await;
     for path in ["/healthz", "/livez"] {

@@ -377,8 +377,8 @@ impl World {
         assert_eq!(daemon.stop(STOP).await.code(), Some(0), "{}", daemon.output().tail(40));
         let written = self.nsx.written_from(versions);
         assert!(written.is_empty(), "a fresh daemon wrote {written:#?}\n{}", daemon.output().tail(60));
-        let is_other =
-            |resource: &str| !["leases", "events", "tokenreviews", "subjectaccessreviews"].contains(&resource);
+        let others = ["leases", "events", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews"];
+        let is_other = |resource: &str| !others.contains(&resource);
         let log = self.server.audit();
         let own = log.iter().filter(|event| event.user.username == user && event.is_write());
         let written: Vec<_> = own.filter(|event| is_other(&event.object_ref.resource)).collect();

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::quoted::quoted;
 use crate::cloud::{InstanceMetadata, Presence, Unknown, node};
 use crate::controllers::instances::Instances;
 use crate::controllers::node::reason;
@@ -51,10 +52,10 @@ pub async fn observe(node: Option<Arc<Node>>, waited: Duration, may_follow: bool
 /// Why a node of another provider waits in spite of the taint, and what to do about it.
 fn foreign(node: &Node, provider: &str) -> Unknown {
     let message = format!(
-        "provider ID {:?} is not of cloud provider {provider}, so another cloud controller manager has to initialize this Node; \
+        "provider ID {} is not of cloud provider {provider}, so another cloud controller manager has to initialize this Node; \
          if its VM is on {provider}, turn that one off (K3s and RKE2: --disable-cloud-controller), delete the Node and restart \
          its kubelet; otherwise --node-selector excludes the Node here",
-        node::provider_id(node)
+        quoted(node::provider_id(node))
     );
     Unknown::new(reason::ForeignProviderID, message)
 }
@@ -124,6 +125,8 @@ mod tests {
         let minute = Duration::from_secs(60);
         let without = observe(Some(node("k3s://n", false)), minute, true, &instances).await;
         assert_eq!(without, Observed::Foreign);
+        let long = foreign(&node(&format!("k3s://{}", "\u{1}".repeat(1 << 20)), true), "vsphere");
+        assert!(long.message.chars().count() < 600 && long.message.ends_with("excludes the Node here"));
         for waited in [Duration::ZERO, minute] {
             let observed = observe(Some(node("k3s://n", true)), waited, true, &instances).await;
             let plan = plan(&observed, &policy);

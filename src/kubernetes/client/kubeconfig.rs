@@ -86,18 +86,19 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
         None
     });
     let folder = path.parent().unwrap_or(Path::new(""));
-    for named in kubeconfig.clusters.iter_mut().filter(|named| named.name == cluster) {
-        if let Some(values) = &mut named.cluster {
-            // Without one of its own, the library takes the proxy of the environment.
-            values.proxy_url = Some(NO_PROXY.to_owned());
-            checks.inline_authority(&cluster, values, folder);
-        }
+    // As the library does, which takes the first one of a name.
+    if let Some(named) = kubeconfig.clusters.iter_mut().find(|named| named.name == cluster)
+        && let Some(values) = &mut named.cluster
+    {
+        // Without one of its own, the library takes the proxy of the environment.
+        values.proxy_url = Some(NO_PROXY.to_owned());
+        checks.inline_authority(&cluster, values, folder);
     }
     let mut in_files = ClientFiles::default();
-    for named in kubeconfig.auth_infos.iter_mut().filter(|named| user.as_ref() == Some(&named.name)) {
-        if let Some(values) = &mut named.auth_info {
-            in_files = checks.inline_identity(&named.name, values, folder);
-        }
+    if let Some(named) = kubeconfig.auth_infos.iter_mut().find(|named| user.as_ref() == Some(&named.name))
+        && let Some(values) = &mut named.auth_info
+    {
+        in_files = checks.inline_identity(&named.name, values, folder);
     }
     if !checks.problems.is_empty() {
         return Err(checks.problems);
@@ -235,6 +236,7 @@ impl Checks<'_> {
 
     /// Replaces the file with the authorities by its content, as it would stand in the kubeconfig.
     fn inline_authority(&mut self, cluster: &str, values: &mut Cluster, folder: &Path) {
+        values.certificate_authority_data.take_if(|data| data.is_empty());
         let Some(path) = absolute(&mut values.certificate_authority, folder) else { return };
         if values.certificate_authority_data.is_none() {
             values.certificate_authority_data =
@@ -291,7 +293,8 @@ impl Checks<'_> {
 
     /// Checks that the authorities and the client certificate can be used.
     fn check_tls(&mut self, cluster: &str, user: Option<&str>, config: &Config) {
-        if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
+        let is_verified = !config.accept_invalid_certs && config.cluster_url.scheme_str() == Some("https");
+        if is_verified && config.root_cert.as_ref().is_some_and(Vec::is_empty) {
             let why = "certificate-authority: there is no certificate in PEM form";
             return self.problems.push(KubeconfigProblem::new(self.authority_line(cluster), why));
         }
@@ -386,9 +389,13 @@ pub(super) fn data_problem(error: &KubeconfigError) -> String {
     }
 }
 
-/// What is wrong with the certificates of a client. The library's own error may quote a line of the private key.
+/// What is wrong with the certificates for a connection. The library's own error may quote a line of the private key.
 pub(super) fn tls_problem(error: &kube::Error) -> &'static str {
     match error {
+        kube::Error::RustlsTls(RustlsTlsError::AddRootCertificate(_)) => {
+            "the certificates of the authorities for the API server cannot be used"
+        }
+        kube::Error::RustlsTls(RustlsTlsError::InvalidServerName(_)) => "tls-server-name: expected a host name",
         kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_)) => {
             "client-certificate and client-key: they are not valid PEM"
         }

@@ -65,7 +65,9 @@ struct Page<K> {
 
 impl<K: Watched> Rounds for ListWatch<K> {
     async fn round(&mut self) -> Result<Ended, Failure> {
+        // An authorizer may allow the list with this selector alone: the list tells.
         if let Some(needed_by) = K::NEEDED_BY
+            && self.target.parameters.label_selector.is_none()
             && self.version.is_none()
             && access_review::is_denied::<K>(&self.target.client).await
         {

@@ -599,6 +599,14 @@ async fn where_no_review_is_answered_the_list_is_tried() {
         assert_eq!(services.keys(), ["n/a"]);
         task.abort();
     }
+    // Nor where a selector may make the difference.
+    let list = Answer::Watch(vec![event("ADDED", service("a", 1, "LoadBalancer")), list_end(2)], true);
+    let script = Script::with_reviews(vec![list], vec![review_says(json!({"allowed": false}))]);
+    let (services, task) = watch_services(script.client(), Some("lb=ours".into()));
+    let task = tokio::spawn(task);
+    services.wait_until_ready().await;
+    assert_eq!((services.keys(), script.reviewed()), (vec!["n/a".to_owned()], vec![]));
+    task.abort();
     // Nodes are not asked about: without them nothing works.
     let script = Script::of(vec![Answer::Watch(vec![list_end(2)], true)]);
     let (nodes, task) = start(&script);

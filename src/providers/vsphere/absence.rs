@@ -14,6 +14,7 @@ use super::inventory::snapshot::{CONNECTED, Trouble};
 use super::last_place::LastPlaces;
 use super::location::Location;
 use super::provider_id::{self, BiosUuid};
+use crate::base::quoted::quoted;
 use crate::clients::vim::MoRef;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence, Unknown};
@@ -89,7 +90,7 @@ pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
         return Err(Unknown::new(reason::NoProviderID, message));
     }
     let Ok(own) = provider_id::parse_provider_id(provider_id) else {
-        let message = format!("provider ID {provider_id:?} is not vsphere:// followed by a UUID");
+        let message = format!("provider ID {} is not vsphere:// followed by a UUID", quoted(provider_id));
         return Err(Unknown::new(reason::MalformedProviderID, message));
     };
     let mut uuids = vec![own.clone(), own.byte_swapped()];

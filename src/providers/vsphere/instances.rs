@@ -25,6 +25,7 @@ use super::provider_id::{self, BiosUuid};
 use super::tracker::board::{Board, BoundVm, View};
 use super::tracker::slots::Setup;
 use super::twins::check_none_runs;
+use crate::base::quoted::quoted;
 use crate::cloud::node;
 use crate::cloud::{
     InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, UsableAddresses,
@@ -65,7 +66,7 @@ impl Instances {
     fn find(&self, node: &Node) -> Presence<Arc<BoundVm>> {
         let provider_id = node::provider_id(node);
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
-            let message = format!("provider ID {provider_id:?} is not vSphere's");
+            let message = format!("provider ID {} is not vSphere's", quoted(provider_id));
             return Presence::Unknown(Unknown::new(reason::ForeignProviderID, message));
         }
         let presence = self.view(node).map(|view| view.presence.clone());
@@ -75,7 +76,7 @@ impl Instances {
         }
         // The provider ID comes first. What the board says for the name is used where it is about the same machine.
         let Ok(uuid) = provider_id::parse_provider_id(provider_id) else {
-            let message = format!("provider ID {provider_id:?} is not vsphere:// followed by a UUID");
+            let message = format!("provider ID {} is not vsphere:// followed by a UUID", quoted(provider_id));
             return Presence::Unknown(Unknown::new(reason::MalformedProviderID, message));
         };
         match presence {

@@ -50,6 +50,24 @@ async fn told(folder: &std::path::Path, from: &str, to: &str) -> String {
     text.strip_prefix(&shown).unwrap_or_else(|| panic!("{to:?}: {text}")).to_owned()
 }
 
+#[tokio::test]
+async fn authorities_that_are_not_needed_are_not_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("ca.crt"), "no certificate").unwrap();
+    let server = "server: https://10.0.0.1:6443";
+    for cluster in [
+        "insecure-skip-tls-verify: true\n    certificate-authority-data: \"\"",
+        "insecure-skip-tls-verify: true\n    certificate-authority: ca.crt",
+        "certificate-authority-data: \"\"",
+    ] {
+        assert_eq!(told(folder.path(), server, &format!("{server}\n    {cluster}")).await, "no error", "{cluster}");
+    }
+    let plain = "server: http://10.0.0.1:8080\n    certificate-authority: ca.crt";
+    assert_eq!(told(folder.path(), server, plain).await, "no error");
+    let needed = told(folder.path(), server, &format!("{server}\n    certificate-authority: ca.crt")).await;
+    assert!(needed.ends_with("certificate-authority: there is no certificate in PEM form"), "{needed}");
+}
+
 /// A certificate with its key, where the lines of the key have become one, as a form of a password manager leaves them.
 fn pair_with_key_in_one_line() -> (String, String) {
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["u".to_owned()]).unwrap();

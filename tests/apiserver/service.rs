@@ -171,10 +171,11 @@ async fn what_is_wrong_or_used_up_is_tried_when_something_changed() {
 async fn a_conflict_is_planned_again_and_overwrites_nothing() {
     let run = Run::start(&Memory::default()).await;
     run.with_node("n1").await;
-    run.cloud.set_call_latency(Duration::from_millis(300));
+    run.cloud.hold(Call::EnsureLoadBalancer);
     run.create("a", json!({"finalizers": ["example.com/foo"]}), spec("TCP")).await;
     run.wait_for_calls(Call::EnsureLoadBalancer, 1).await;
     run.patch("a", json!({"metadata": {"annotations": {"example.com/other": "kept"}}})).await;
+    run.cloud.release();
     let service = run.wait("it is ensured", "a", |service| !ingress(service).is_empty()).await;
     assert_eq!(service.metadata.annotations.unwrap()["example.com/other"], "kept");
     assert_eq!(service.metadata.finalizers.unwrap(), ["example.com/foo", FINALIZER]);

@@ -170,7 +170,8 @@ async fn a_process_that_leads_no_more_writes_neither_to_the_cloud_nor_to_the_ser
     run.delete("deleted").await;
     run.wait_for_cache("deleted").await;
     let calls = || (run.cloud.count(Call::EnsureLoadBalancer), run.cloud.count(Call::DeleteLoadBalancer));
-    run.cloud.set_call_latency(Duration::from_secs(3));
+    run.cloud.hold(Call::EnsureLoadBalancer);
+    run.cloud.hold(Call::DeleteLoadBalancer);
     let syncs = ["new", "deleted"].map(|name| tokio::spawn(Arc::clone(&term).reconcile(run.key(name))));
     eventually("both calls are under way", LIMIT, async || {
         if calls() == (2, 1) { Ok(()) } else { Err(format!("{:?}", calls())) }
@@ -178,6 +179,7 @@ async fn a_process_that_leads_no_more_writes_neither_to_the_cloud_nor_to_the_ser
     .await;
     stop.cancel();
     leadership.wait_until_lost().await;
+    run.cloud.release();
     for (name, sync) in ["new", "deleted"].into_iter().zip(syncs) {
         let outcome = sync.await.unwrap();
         assert_eq!(term.conclude(&run.key(name), Ok(outcome)).await, Next::Wait(None), "{name}");

@@ -167,14 +167,15 @@ async fn a_service_that_is_synced_during_a_round_gets_no_second_update() {
     run.node("n1").await;
     run.create_ensured(&["a"]).await;
     run.wait_for_nodes(&[run.node_name("n1")]).await;
-    run.cloud.set_call_latency(Duration::from_secs(2));
+    run.cloud.hold(Call::UpdateNodes);
+    run.cloud.hold(Call::EnsureLoadBalancer);
     let (updates, ensured) = (run.cloud.count(Call::UpdateNodes), run.cloud.count(Call::EnsureLoadBalancer));
     run.node("n2").await;
     run.wait_for_calls(Call::UpdateNodes, updates + 1).await;
     run.node("n3").await;
     run.create("b", json!({}), spec("TCP")).await;
     run.wait_for_calls(Call::EnsureLoadBalancer, ensured + 1).await;
-    run.cloud.set_call_latency(Duration::ZERO);
+    run.cloud.release();
     run.wait("b is ensured", "b", |service| !ingress(service).is_empty()).await;
     run.wait_for_nodes(&["n1", "n2", "n3"].map(|name| run.node_name(name))).await;
     run.wait_for_event("a", "UpdatedLoadBalancer").await;
@@ -188,14 +189,14 @@ async fn a_service_that_is_synced_during_a_round_gets_no_second_update() {
 async fn a_sync_and_a_round_of_one_service_follow_each_other() {
     let run = Run::start(&Memory::default()).await;
     run.create_ensured(&["a", "b"]).await;
-    run.cloud.set_call_latency(Duration::from_secs(1));
+    run.cloud.hold(Call::UpdateNodes);
     let updates = run.cloud.count(Call::UpdateNodes);
     run.node("n1").await;
     run.wait_for_calls(Call::UpdateNodes, updates + 1).await;
     run.patch("a", json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}})).await;
     run.delete("b").await;
     run.node("n2").await;
-    run.cloud.set_call_latency(Duration::ZERO);
+    run.cloud.release();
     run.wait_until_gone("b").await;
     run.wait_for_nodes(&["n1", "n2"].map(|name| run.node_name(name))).await;
     eventually("it has the ranges", LIMIT, async || {
@@ -253,12 +254,12 @@ async fn an_announcement_about_all_ensures_each_again() {
 async fn an_announcement_is_not_lost_when_a_write_conflicts() {
     let run = Run::start(&Memory::default()).await;
     run.with_node("n1").await;
-    run.cloud.set_call_latency(Duration::from_secs(2));
+    run.cloud.hold(Call::EnsureLoadBalancer);
     run.create("a", json!({}), spec("TCP")).await;
     run.wait_for_calls(Call::EnsureLoadBalancer, 1).await;
-    run.cloud.set_call_latency(Duration::ZERO);
     run.patch("a", json!({"metadata": {"labels": {"changed": "meanwhile"}}})).await;
     run.cloud.announce_service(ServiceEvent::Service { namespace: run.namespace.clone(), name: "a".into() });
+    run.cloud.release();
     run.wait("it has its address", "a", |service| !ingress(service).is_empty()).await;
     run.wait_for_calls(Call::EnsureLoadBalancer, 2).await;
 }

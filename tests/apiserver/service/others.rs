@@ -305,11 +305,12 @@ async fn a_service_that_goes_while_it_is_ensured_is_no_error() {
     let steps = steps().await;
     steps.run.create("a", json!({}), spec("TCP")).await;
     steps.see("it is there", "a", |cached| cached.is_some()).await;
-    steps.run.cloud.set_call_latency(Duration::from_millis(500));
+    steps.run.cloud.hold(Call::EnsureLoadBalancer);
     let vanish = async {
         steps.run.wait_for_calls(Call::EnsureLoadBalancer, 1).await;
         steps.run.patch("a", json!({"metadata": {"finalizers": null}})).await;
         steps.run.delete("a").await;
+        steps.run.cloud.release();
     };
     let (next, ()) = tokio::join!(steps.reconcile("a"), vanish);
     assert_eq!(next, Next::Period, "S-114");

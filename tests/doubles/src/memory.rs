@@ -71,6 +71,8 @@ struct Shared {
     service_events: broadcast::Sender<ServiceEvent>,
     calls: AtomicUsize,
     capabilities: watch::Sender<Capabilities>,
+    /// Calls of which each waits.
+    held: watch::Sender<BTreeSet<Call>>,
     /// What serves load balancers and routes: the same object while it is in use.
     capability: Mutex<Weak<Memory>>,
 }
@@ -131,6 +133,7 @@ impl Memory {
                 load_balancers: true,
                 fleet: true,
             }),
+            held: watch::Sender::default(),
             capability: Mutex::default(),
         };
         Self { name, contract, shared: Arc::new(shared) }

@@ -1,5 +1,6 @@
 //! What happens to calls about load balancers and routes: how long they take, that they fail, and how many there were.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,16 @@ impl Memory {
         self.lock().call_latency = latency;
     }
 
+    /// Lets every such call that begins from now on wait, until [`Self::release`].
+    pub fn hold(&self, call: Call) {
+        self.shared.held.send_modify(|held| _ = held.insert(call));
+    }
+
+    /// Lets all calls that are held go on.
+    pub fn release(&self) {
+        self.shared.held.send_modify(BTreeSet::clear);
+    }
+
     /// How many such calls there were.
     pub fn count(&self, call: Call) -> usize {
         self.lock().counts.get(&call).copied().unwrap_or_default()
@@ -66,6 +77,9 @@ impl Memory {
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
         }
+        // An error means that the cloud is gone, and nothing holds the call any more.
+        let mut held = self.shared.held.subscribe();
+        drop(held.wait_for(|held| !held.contains(&call)).await);
     }
 
     pub(super) fn failure(&self, call: Call) -> Result<(), Error> {

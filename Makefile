@@ -37,7 +37,7 @@ soak: testenv ## Twenty hits on leaders (SOAK_HITS=50), then ten minutes of race
 	$(MAKE) chaos CHAOS_SEED=$(or $(CHAOS_SEED),random)
 
 # The parts of make nightly, in this order.
-NIGHTLY ?= slow properties soak mutants bench
+NIGHTLY ?= slow properties minors soak mutants bench
 
 .PHONY: nightly
 nightly: ## What make test leaves out: slow tests, properties and campaigns with new seeds, mutants, benchmark; NIGHTLY="soak bench" is less
@@ -55,6 +55,12 @@ nightly-slow: testenv
 nightly-properties: SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 nightly-properties:
 	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --workspace --locked --lib
+
+# The suites of make test, against another minor release of Kubernetes than theirs.
+MINORS ?= 1.37
+.PHONY: nightly-minors
+nightly-minors:
+	@set -e; for minor in $(MINORS); do $(MAKE) --no-print-directory suites KUBERNETES_MINOR=$$minor; done
 
 .PHONY: nightly-soak nightly-mutants nightly-bench
 nightly-soak nightly-mutants nightly-bench: nightly-%: %
@@ -113,6 +119,7 @@ advisories: cargo-deny ## Advisories about all dependencies: vulnerable, withdra
 .PHONY: testenv
 testenv: ## Build the components that the tests start, such as kube-apiserver and the vCenter simulator (needs Go)
 	@tests/testenv/build.sh
+	@tests/testenv/minors/build.sh
 	@tests/testenv/kube-controller-manager/build.sh
 	@tests/testenv/helm/build.sh
 	@tests/testenv/govc/build.sh

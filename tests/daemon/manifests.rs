@@ -9,7 +9,7 @@ use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use support::components::Component;
+use support::components::{Component, kubernetes_release};
 use support::{ApiServer, eventually};
 
 use crate::cluster::LIMIT;
@@ -124,8 +124,8 @@ async fn kubeadm_accepts_its_configuration_files() {
     let tree = Tree::copy();
     for hint in HINTS.iter().filter(|hint| hint.starts_with("overlays/kubeadm/")) {
         // Without a version kubeadm fetches the latest one from the internet.
-        let version = "kind: ClusterConfiguration\nkubernetesVersion: v1.34.4\n";
-        let text = tree.read(hint).replace("kind: ClusterConfiguration\n", version);
+        let version = format!("kind: ClusterConfiguration\nkubernetesVersion: v{}\n", kubernetes_release());
+        let text = tree.read(hint).replace("kind: ClusterConfiguration\n", &version);
         validate(&text).await.unwrap_or_else(|error| panic!("{hint}: {error}"));
         assert!(text.contains("kubeletExtraArgs:\n  - name: cloud-provider\n    value: external\n"), "{hint}: {text}");
         let refused = validate(&text.replace("kubeletExtraArgs:", "kubeletExtraFlags:")).await.unwrap_err();

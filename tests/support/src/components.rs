@@ -1,7 +1,8 @@
 //! Where the binaries of the test environment are.
 //!
 //! Those who know are `tests/testenv/build.sh` and the scripts of that name in folders beside it: they build into folders
-//! named by a hash of what they are built from, and say which folders those are.
+//! named by a hash of what they are built from, and say which folders those are. `KUBERNETES_MINOR` asks for another minor
+//! release of Kubernetes than the one of most runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -74,6 +75,20 @@ impl Component {
     }
 }
 
+/// The release of the API server, such as "1.34.4".
+///
+/// # Panics
+///
+/// When the API server has not been built, or does not run.
+#[must_use]
+pub fn kubernetes_release() -> String {
+    let output = Command::new(Component::KubeApiserver.path()).arg("--version").output();
+    let output = output.unwrap_or_else(|error| panic!("kube-apiserver --version: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let release = text.trim().strip_prefix("Kubernetes v");
+    release.unwrap_or_else(|| panic!("kube-apiserver --version printed {text:?}")).to_owned()
+}
+
 /// Folders as the scripts print them with `--where`.
 struct Folders {
     kubernetes: PathBuf,
@@ -88,7 +103,9 @@ struct Folders {
 fn folders() -> &'static Folders {
     static FOLDERS: OnceLock<Folders> = OnceLock::new();
     FOLDERS.get_or_init(|| {
-        let scripts = ["", "kube-controller-manager/", "helm/", "govc/", "metrics/"];
+        // The first one prints the folders of the release that KUBERNETES_MINOR names, or nothing; they go before those of
+        // the same names.
+        let scripts = ["minors/", "", "kube-controller-manager/", "helm/", "govc/", "metrics/"];
         let told = scripts.map(|folder| told_by(&format!("{folder}build.sh"))).concat();
         let folder = |name: &str| {
             told.lines()
@@ -113,5 +130,6 @@ fn told_by(script: &str) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testenv").join(script);
     let output = Command::new("sh").arg(&script).arg("--where").output();
     let output = output.unwrap_or_else(|error| panic!("failed to run {}: {error}", script.display()));
+    assert!(output.status.success(), "{}: {}", script.display(), String::from_utf8_lossy(&output.stderr).trim());
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -20,7 +20,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::components::Component;
+use crate::components::{Component, kubernetes_release};
 use crate::nodes::NodeView;
 use crate::supervisor::TemporaryFolder;
 use crate::vcenter::{Counts, Vcenter};
@@ -119,7 +119,9 @@ impl Stage {
         let folder = TemporaryFolder::create();
         let started = Instant::now();
         let apiserver = ApiServer::start().await;
-        step("etcd, kube-apiserver", started, &format!("Kubernetes 1.34 at {}", apiserver.url()));
+        let release = kubernetes_release();
+        let minor = release.rsplit_once('.').map_or(release.as_str(), |(minor, _)| minor);
+        step("etcd, kube-apiserver", started, &format!("Kubernetes {minor} at {}", apiserver.url()));
 
         let machines = cluster::machines(plan.nodes);
         let started = Instant::now();

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use support::components::kubernetes_release;
 use support::nodes::NodeView;
 use support::{ApiServer, Daemon, KubeletNode, Object, Rule, Scenario, Vcenter, Vm, eventually};
 
@@ -111,6 +112,15 @@ fn scenario() -> Scenario {
         .vm(Vm::new("node-1", UUID).ip("10.0.0.11").host("host-2"))
         .tag("k8s-region", "region-1", [Object::datacenter("dc-1")])
         .tag("k8s-zone", "zone-a", [Object::host("host-2"), Object::vm("node-1"), Object::cluster("cluster-1")])
+}
+
+/// That of `tests/testenv/build.sh`, or the one that KUBERNETES_MINOR asks for.
+#[tokio::test]
+async fn the_api_server_is_of_the_minor_release_that_is_asked_for() {
+    let minor = std::env::var("KUBERNETES_MINOR").unwrap_or_else(|_| "1.34".to_owned());
+    let version = ApiServer::shared().await.client().await.apiserver_version().await.unwrap();
+    assert_eq!(format!("{}.{}", version.major, version.minor), minor);
+    assert_eq!(version.git_version, format!("v{}", kubernetes_release()));
 }
 
 #[tokio::test]

@@ -3,12 +3,13 @@
 mod ciphers;
 
 use super::Check;
+use crate::base::error_chain::chain;
 use crate::base::go_flags::parse_bool;
-use crate::runtime::admin::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
+use crate::runtime::admin::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules, given_certificate};
 use ciphers::Known;
 use rustls::{CipherSuite, NamedGroup};
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Requests of one HTTP/2 connection at the same time, unless a flag says otherwise.
 const STREAMS: u32 = 100;
@@ -53,7 +54,11 @@ impl<'a> Check<'a> {
             (certificate, "", _) => {
                 self.wrong("tls-cert-file", certificate, "--tls-private-key-file has to be given as well");
             }
-            _ => {}
+            (certificate, key, _) => {
+                if let Err(why) = self.pair(&files(certificate, key)) {
+                    self.wrong("tls-cert-file", certificate, why);
+                }
+            }
         }
         CertificateSource::Files(files(certificate, key))
     }
@@ -62,10 +67,19 @@ impl<'a> Check<'a> {
         let flag = "tls-sni-cert-key";
         let texts = self.options.list(flag).iter().filter(|text| !text.is_empty());
         let mut pair = |text: &str| {
-            let expected = "expected certificate,key[:names]";
-            named_pair(text).map_err(|why| self.wrong(flag, text, format!("{why}; {expected}"))).ok()
+            let named = named_pair(text).map_err(|why| format!("{why}; expected certificate,key[:names]"));
+            let usable = named.and_then(|named| self.pair(&named.files).map(|()| named));
+            usable.map_err(|why| self.wrong(flag, text, why)).ok()
         };
         texts.filter_map(|text| pair(text)).collect()
+    }
+
+    /// Why the server could not use this pair.
+    fn pair(&self, files: &PairFiles) -> Result<(), String> {
+        let read =
+            |path: &Path| self.files.read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()));
+        let (certificate, key) = (read(&files.certificate)?, read(&files.key)?);
+        given_certificate(&certificate, &key).map_err(|error| chain(&error)).map(drop)
     }
 
     fn tls_rules(&mut self, remarks: &mut Vec<String>) -> TlsRules {

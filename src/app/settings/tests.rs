@@ -10,6 +10,7 @@ use crate::providers::vsphere::routes::Adoption;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::LazyLock;
 use zeroize::Zeroizing;
 
 const CONFIG: &str = "[VirtualCenter \"vc.example\"]\nuser = \"u\"\npassword = \"hunter2-secret\"\n";
@@ -18,6 +19,14 @@ const CONFIG: &str = "[VirtualCenter \"vc.example\"]\nuser = \"u\"\npassword = \
 const KUBECONFIG: &str = "clusters: [{name: c, cluster: {server: 'https://10.0.0.1:6443'}}]\n\
                           contexts: [{name: x, context: {cluster: c, user: u}}]\n\
                           users: [{name: u, user: {token: hunter2}}]\ncurrent-context: x\n";
+
+/// Two certificates with their keys.
+static PAIRS: LazyLock<[(String, String); 2]> = LazyLock::new(|| {
+    ["a", "b"].map(|name| {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    })
+});
 
 struct MadeUp;
 
@@ -40,6 +49,10 @@ impl Files for MadeUp {
             Some("/etc/nsx-insecure.conf") => NSX_INSECURE,
             Some("/etc/migration.yaml") => MIGRATION,
             Some("/etc/endpoints.yaml") => ENDPOINTS,
+            Some("/a.crt") => &PAIRS[0].0,
+            Some("/a.key") => &PAIRS[0].1,
+            Some("/b.crt") => &PAIRS[1].0,
+            Some("/b.key") => &PAIRS[1].1,
             _ => return Err(std::io::ErrorKind::NotFound.into()),
         };
         Ok(Zeroizing::new(content.as_bytes().to_vec()))

@@ -26,7 +26,7 @@ fn every_flag_reaches_the_settings() {
         "--tls-cert-file=/a.crt",
         "--tls-private-key-file=/a.key",
         "--tls-sni-cert-key=/b.crt,/b.key:b.example, *.b.example",
-        "--tls-sni-cert-key=/c.crt,/c.key",
+        "--tls-sni-cert-key=/a.crt,/a.key",
         "--tls-min-version=VersionTLS13",
         "--tls-curve-preferences=29,23",
         "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
@@ -43,7 +43,7 @@ fn every_flag_reaches_the_settings() {
     let expected = Settings {
         address: "[::1]:10300".parse().unwrap(),
         certificate: CertificateSource::Files(files("/a.crt", "/a.key")),
-        by_name: vec![pair("b", &["b.example", "*.b.example"]), pair("c", &[])],
+        by_name: vec![pair("b", &["b.example", "*.b.example"]), pair("a", &[])],
         tls: TlsRules {
             only_13: true,
             cipher_suites: vec![CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256],
@@ -92,9 +92,25 @@ fn suites_of_tls_13_alone_leave_nothing_for_tls_12() {
 
 #[test]
 fn each_wrong_flag_is_told() {
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["--tls-cert-file=/a"], "--tls-cert-file=/a: --tls-private-key-file has to be given as well"),
         (&["--tls-private-key-file=/a"], "--tls-private-key-file=/a: --tls-cert-file has to be given as well"),
+        (
+            &["--tls-cert-file=/gone.crt", "--tls-private-key-file=/a.key"],
+            "--tls-cert-file=/gone.crt: /gone.crt cannot be read: entity not found",
+        ),
+        (
+            &["--tls-cert-file=/a.crt", "--tls-private-key-file=/etc/vsphere.conf"],
+            "--tls-cert-file=/a.crt: the private key is not in PEM form",
+        ),
+        (
+            &["--tls-cert-file=/a.crt", "--tls-private-key-file=/b.key"],
+            "--tls-cert-file=/a.crt: the certificate cannot be used: keys may not be consistent: KeyMismatch",
+        ),
+        (
+            &["--tls-sni-cert-key=/etc/ca.pem,/a.key:a.example"],
+            "--tls-sni-cert-key=/etc/ca.pem,/a.key:a.example: the certificate cannot be used",
+        ),
         (&["--tls-cipher-suites=NULL"], "--tls-cipher-suites=NULL: there is no such cipher suite; expected of TLS_"),
         (
             &["--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA,TLS_RSA_WITH_AES_128_CBC_SHA"],

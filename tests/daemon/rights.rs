@@ -1,6 +1,6 @@
 //! The rights that the Go program's manifests give are enough, and those of ours are exactly the ones that are used.
 
-mod site;
+pub mod site;
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,7 @@
 //! The alerts: what they ask for, what their page says, and when they fire.
 
+mod nightly;
+
 use std::path::Path;
 
 use serde_json::Value;

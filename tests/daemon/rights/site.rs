@@ -1,6 +1,7 @@
 //! A cluster that manifests set up, and the daemon as they start it, through a day that needs every right.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, Service};
 use kube::Api;
@@ -33,6 +34,16 @@ pub struct Site {
     /// What the check of the cache of Services says.
     services: &'static str,
     nsx: Option<FakeNsx>,
+}
+
+/// What a replica exposed.
+pub struct Scrape {
+    /// The replica, from 1 on.
+    pub pod: usize,
+    /// Which scrape, from 0 on.
+    pub number: usize,
+    /// The exposition.
+    pub text: String,
 }
 
 impl Site {
@@ -124,8 +135,12 @@ impl Site {
         self
     }
 
-    /// A replica, as the pod of the manifests starts it.
+    /// A replica, as the pod of the manifests starts it, but that it deletes without the usual delay.
     async fn start(&self, admin: &Admin) -> Daemon {
+        self.start_with(admin, &[("CCM_NODE_DELETION_GRACE", "1s")]).await
+    }
+
+    async fn start_with(&self, admin: &Admin, variables: &[(&str, &str)]) -> Daemon {
         let kubeconfig = self.kubeconfig.display();
         // In a pod the first three are where Kubernetes puts them; the others are a test's ports.
         let places = [
@@ -135,10 +150,34 @@ impl Site {
             "--bind-address=127.0.0.1".to_owned(),
             admin.flag(),
         ];
-        let variables = [("CCM_NODE_DELETION_GRACE", "1s")];
-        let mut daemon = Daemon::start_with(BINARY, self.arguments.iter().chain(&places), &variables);
+        let mut daemon = Daemon::start_with(BINARY, self.arguments.iter().chain(&places), variables);
         daemon.wait_for_line(ANSWERS, LIMIT).await;
         daemon
+    }
+
+    /// What two replicas expose from their start on, while four Nodes join: read so often, with this pause.
+    pub async fn scraped(&self, interval: Duration, count: usize) -> Vec<Scrape> {
+        let token = token_of(&self.server).await;
+        let ports = [Admin::new(), Admin::new()];
+        let mut daemons = [self.start_with(&ports[0], &[]).await, self.start_with(&ports[1], &[]).await];
+        let mut scrapes = Vec::new();
+        let mut clock = tokio::time::interval(interval);
+        for number in 0..count {
+            clock.tick().await;
+            for (pod, (port, daemon)) in ports.iter().zip(&mut daemons).enumerate() {
+                let (status, text) = port.get("/metrics", Some(&token), daemon).await;
+                assert_eq!(status, 200, "{text}");
+                scrapes.push(Scrape { pod: pod + 1, number, text });
+            }
+            if number == 1 {
+                self.cluster.register(0..4).await;
+            }
+        }
+        self.cluster.wait_until_initialised(0..4, &daemons[0]).await;
+        for mut daemon in daemons {
+            assert_eq!(daemon.stop(LIMIT).await.code(), Some(0), "{}", daemon.output().tail(20));
+        }
+        scrapes
     }
 
     /// An object that comes with Kubernetes.

@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) next: Snapshot,
     pub(super) mirror: Mirror,
     pub(super) members: Members,
+    /// When the last update came, also a part of an answer that is not whole.
+    pub(super) reported: Option<tokio::time::Instant>,
     /// The last moment vCenter answered.
     answered: Option<Instant>,
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -94,6 +94,12 @@ impl Vcenter {
     /// What is known of it now.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.publisher.snapshot()
+    }
+
+    /// When it last sent an update of its inventory, which the snapshot may not have yet: an answer in several parts is
+    /// published when it is whole.
+    pub fn last_report(&self) -> Option<Instant> {
+        self.publisher.with(|state| state.reported)
     }
 
     /// Tells when [`Vcenter::snapshot`] gives another answer.

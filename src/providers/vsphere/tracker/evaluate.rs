@@ -26,8 +26,10 @@ use crate::providers::vsphere::location::Location;
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::topology::labels::labels;
 
-/// How long a match may take to be reported once it is watched.
+/// How long a match may take to be reported once it is watched, and after vCenter last reported something.
 const READING_LIMIT: Duration = Duration::from_secs(10);
+/// The same, whatever else is reported meanwhile.
+const LONGEST_READING: Duration = Duration::from_secs(60);
 /// The pauses before an unknown VM is searched again. No event can announce it, so it is searched at least once a minute.
 const SEARCH_BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(2), Duration::from_secs(60)).shortened_by(0.5);
 
@@ -195,11 +197,12 @@ impl Tracker {
     }
 
     /// A match is reported within moments of being watched. One that is not is looked for again, and put into the view
-    /// once more.
+    /// once more; not while a busy vCenter reports other machines, because that would be more work for it.
     fn wait_for_reading(&mut self, name: &str, unknown: Unknown) -> NextSearch {
         let now = Instant::now();
         let since = self.nodes.get(name).and_then(|tracked| tracked.reading_since).unwrap_or(now);
-        let over = Some(since + READING_LIMIT).filter(|over| now < *over);
+        let reported = self.nodes.get(name).and_then(|tracked| self.last_report(tracked));
+        let over = Some(end_of_reading(since, reported)).filter(|over| now < *over);
         self.update(name, |tracked| (tracked.reading_since, tracked.decide_at) = (Some(since), over));
         if over.is_some() {
             return NextSearch::Waiting(unknown);
@@ -219,6 +222,12 @@ impl Tracker {
             unknown.message
         );
         NextSearch::Later(Unknown::new(reason::VMNotReadable, message))
+    }
+
+    /// When a vCenter that has a match of this node last reported something.
+    fn last_report(&self, tracked: &Tracked) -> Option<Instant> {
+        let matching = self.slots.iter().filter(|(slot, _)| tracked.ids_at(**slot).next().is_some());
+        matching.filter_map(|(_, held)| held.source.vcenter.last_report()).max()
     }
 
     /// A match of the node is outside of the configured datacenters: they may name one that vCenter does not have.
@@ -414,6 +423,34 @@ impl Tracker {
         self.update(name, |tracked| is_news = tracked.note_twins(vcenter, twins));
         for message in twins.iter().filter(|_| is_news) {
             warn!(node = name, message, "several virtual machines have the node's UUID");
+        }
+    }
+}
+
+/// When it is too late for a match that is watched since then, where vCenter last reported something at `reported`.
+fn end_of_reading(since: Instant, reported: Option<Instant>) -> Instant {
+    let from = reported.map_or(since, |reported| reported.max(since));
+    (from + READING_LIMIT).min(since + LONGEST_READING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_match_has_longer_while_vcenter_reports_other_things() {
+        let since = Instant::now();
+        let at = |seconds| since + Duration::from_secs(seconds);
+        let earlier = since - Duration::from_secs(5);
+        for (reported, end) in [
+            (None, 10),
+            (Some(earlier), 10),
+            (Some(at(4)), 14),
+            (Some(at(49)), 59),
+            (Some(at(51)), 60),
+            (Some(at(90)), 60),
+        ] {
+            assert_eq!(end_of_reading(since, reported), at(end), "{reported:?}");
         }
     }
 }

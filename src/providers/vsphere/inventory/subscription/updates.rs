@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
 use super::{CLEAR_LIMIT, Subscription};
@@ -91,7 +91,10 @@ impl Subscription<'_> {
             };
             progress.failures = 0;
             match answer {
-                Some(set) => progress.add(set),
+                Some(set) => {
+                    self.publisher.with(|state| state.reported = Some(Instant::now()));
+                    progress.add(set);
+                }
                 None if progress.is_truncated => {
                     return self.failure(Cause::Other("the rest of a truncated answer is missing".to_owned()));
                 }

@@ -83,7 +83,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Mis
             let values = flags().into_iter().filter(|flag| flag.kind != Kind::Help);
             let options = Options {
                 values: values.map(|flag| Value::new(flag, &matches)).collect(),
-                unknown_variables: variables::warnings(std::env::vars_os().map(|(name, _)| name)),
+                unknown_variables: unknown_variables(),
             };
             Ok(match printed_version(options.text("version"))? {
                 None => Asked::Run(Box::new(options)),
@@ -95,6 +95,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Mis
         }
         Err(error) => Err(misspelled(&error)),
     }
+}
+
+/// A warning for each environment variable of this process that looks like one of ours and is none.
+pub fn unknown_variables() -> Vec<String> {
+    variables::warnings(std::env::vars_os().map(|(name, _)| name))
 }
 
 /// A manifest may name every variable and leave some empty.

@@ -249,7 +249,7 @@ impl Provider {
             family_wait: self.options.family_wait,
         };
         let sources = entries.iter().map(|(id, entry)| (*id, source(entry))).collect();
-        Setup { sources, rules, file: self.options.file.clone() }
+        Setup { sources, refused: config.refused_vcenters.clone(), rules, file: self.options.file.clone() }
     }
 
     fn entry(&self, config: &Config, entry: &config::Vcenter) -> Result<Entry, String> {

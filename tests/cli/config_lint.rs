@@ -130,6 +130,36 @@ fn the_variables_that_go_with_the_file_count() {
     assert_eq!((code(&variables), code(&[])), (Some(0), Some(1)));
 }
 
+#[test]
+fn odd_variables_are_warned_of_as_by_the_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let vcenter = "[Global]\nuser = u\npassword = correct-horse-battery\n[VirtualCenter \"vc.example\"]\n";
+    std::fs::write(folder.path().join(FILE), vcenter).unwrap();
+    let variables = [
+        ("CCM_NODE_DELETIONS", "dry-run"),
+        ("CCM_SERVICE_HOST", "10.96.0.9"),
+        ("CCM_PORT", "tcp://10.96.0.9:443"),
+        ("VSPHERE_VCENTER_SERVICE_HOST", "10.96.7.7"),
+        ("VSPHERE_VCENTER_PORT", "tcp://10.96.7.7:443"),
+        ("VSPHERE_VCENTER_PORT_443_TCP_ADDR", "10.96.7.7"),
+    ];
+    let (code, _, stderr) = lint(folder.path(), &[FILE.as_ref()], &variables);
+    let expected = [
+        "warning: environment variable CCM_NODE_DELETIONS: unknown, ignored; did you mean CCM_NODE_DELETION?",
+        "warning: environment: VSPHERE_VCENTER_PORT: ignored, with the others that Kubernetes sets for the Service \
+         vsphere-vcenter: set enableServiceLinks: false in the pod",
+    ];
+    assert_eq!((code, stderr.lines().collect::<Vec<_>>().as_slice()), (Some(0), &expected[..]));
+    // Also beside an error, which the daemon turns a part off for.
+    let wrong = [("VSPHERE_VCENTER_2", "vc"), ("VCENTER_2_PORT", "many"), ("CCM_NODE_DELETIONS", "dry-run")];
+    let (code, _, stderr) = lint(folder.path(), &[FILE.as_ref()], &wrong);
+    assert_eq!(code, Some(1));
+    assert!(
+        stderr.contains("environment: VCENTER_2_PORT: expected a port") && stderr.contains("CCM_NODE_DELETIONS"),
+        "{stderr}"
+    );
+}
+
 /// Wrong usage, or a file that cannot be read: exit code 2.
 #[test]
 fn what_is_not_checked_is_no_pass() {

@@ -73,6 +73,8 @@ mod tests {
         let known: Vec<&str> = table::flags().filter_map(|flag| flag.variable).collect();
         assert!(known.contains(&"CCM_NODE_DELETION") && known.iter().all(|name| name.starts_with(PREFIX)));
         assert_eq!(warned(&known), Vec::<String>::new());
+        let links: Vec<&&str> = known.iter().filter(|name| is_service_link(name)).collect();
+        assert_eq!(links, Vec::<&&str>::new(), "Kubernetes may set them for a Service");
         assert_eq!(
             warned(&["PATH", "VSPHERE_USER", "CCMX", "CCM", "", "é", "XCCM_NODE_DELETION"]),
             Vec::<String>::new()

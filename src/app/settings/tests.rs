@@ -130,7 +130,7 @@ fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_star
         ipv6_pools: Default::default(),
     };
     let (read, seen) = file.read(&MadeUp);
-    let mistakes = read.unwrap().without_refused_parts().unwrap_err();
+    let mistakes = read.unwrap().without_refused_parts(None).unwrap_err();
     assert!(mistakes.to_string().contains("/etc/nsx.conf:8: [NSXT] ca-file: cannot set up"), "{mistakes}");
     struct OtherBundle;
     impl Files for OtherBundle {
@@ -143,6 +143,38 @@ fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_star
         }
     }
     assert!(!seen.differs(&MadeUp) && seen.differs(&OtherBundle), "the CA file is watched");
+}
+
+#[test]
+fn a_further_vcenter_whose_ca_file_cannot_be_used_is_turned_off_and_stays_so() {
+    let read = |path: &str, variables: &[(&str, &str)]| {
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let environment = Environment::new(variables);
+        CloudConfigFile { path: path.into(), environment, ipv6_pools: Default::default() }.read(&MadeUp).0
+    };
+    let login = [("VCENTER_1_USERNAME", "u"), ("VCENTER_1_PASSWORD", "hunter2"), ("VCENTER_1_CAFILE", "/gone.pem")];
+    let beside = |key| [&[("VSPHERE_VCENTER_1", key)], &login[..]].concat();
+    let started = read("/etc/unverified.conf", &beside("far")).unwrap();
+    assert_eq!(
+        (started.config.vcenters.len(), &*started.config.refused_vcenters),
+        (3, &["VSPHERE_VCENTER_1".to_owned()][..])
+    );
+    let told: Vec<_> = started.refused.iter().map(|(part, mistake)| format!("{part}: {mistake}")).collect();
+    assert!(
+        told.len() == 1
+            && told[0].starts_with("further-vcenters: environment: VCENTER_1_CAFILE: the CA file /gone.pem"),
+        "{told:?}"
+    );
+    // The variables do not change: the file can be read again. What is in force is not given up.
+    assert!(read("/etc/unverified.conf", &beside("far")).unwrap().without_refused_parts(Some(&started)).is_ok());
+    let without = read("/etc/unverified.conf", &[]).unwrap();
+    for in_force in [Some(&without), None] {
+        let new = read("/etc/unverified.conf", &beside("far")).unwrap();
+        assert!(new.without_refused_parts(in_force).unwrap_err().to_string().contains("VCENTER_1_CAFILE"));
+    }
+    // It takes the place of the only one of the file.
+    let only = read("/etc/nsx-insecure.conf", &beside("a")).unwrap_err().to_string();
+    assert!(only.contains("VCENTER_1_CAFILE") && !only.contains("hunter2"), "{only}");
 }
 
 #[test]
@@ -228,19 +260,10 @@ fn every_vcenter_is_checked_although_another_is_wrong() {
 
 #[test]
 fn a_missing_ca_file_names_the_line_and_the_key_also_where_it_is_inherited() {
-    let told = |variables: &[(&str, &str)], file| settled_in(variables, &[file]).unwrap_err().to_string();
-    let yaml = told(&[], "--cloud-config=/etc/ca.yaml");
+    let yaml = settled(&["--cloud-config=/etc/ca.yaml"]).unwrap_err().to_string();
     for place in ["/etc/ca.yaml:4: global.caFile: ", "/etc/ca.yaml:6: vcenter.b.caFile: "] {
         assert_eq!(yaml.matches(&format!("{place}the CA file /gone")).count(), 1, "{place} in {yaml}");
     }
-    let variables = [
-        ("VSPHERE_VCENTER_X", "c.example"),
-        ("VCENTER_X_CAFILE", "/gone.pem"),
-        ("VCENTER_X_USERNAME", "u"),
-        ("VCENTER_X_PASSWORD", "p"),
-    ];
-    let variable = told(&variables, "--cloud-config=/etc/vsphere.conf");
-    assert!(variable.contains("environment: VCENTER_X_CAFILE: the CA file /gone.pem cannot be read"), "{variable}");
 }
 
 fn vsphere(arguments: &[&str]) -> Vsphere {

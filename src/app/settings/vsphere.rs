@@ -126,13 +126,18 @@ impl CloudConfigFile {
         let parsed = config::parse_within(text, &file, &self.environment, &is_directory).map_err(|errors| {
             Mistakes { warnings: told(&errors.warnings), found: errors.mistakes.into_iter().map(mistake).collect() }
         })?;
-        let (mut config, mut tls) = (parsed.config, BTreeMap::new());
+        let mut config = parsed.config;
         let mut mistakes = self.set_ipv6_pools(&mut config);
+        let mut refused: Vec<_> = parsed.refused.into_iter().map(|(part, problem)| (part, mistake(problem))).collect();
+        let mut tls = BTreeMap::new();
         for vcenter in &config.vcenters {
             let place = format!("{file}: vCenter {:?}", vcenter.key);
             let of_ca = parsed.files.ca_file(&vcenter.key).unwrap_or(&place);
             match vcenter_tls(vcenter, files, &place, of_ca) {
                 Ok(settings) => drop(tls.insert(vcenter.key.clone(), settings)),
+                Err(wrong) if is_beside_others(vcenter, &config) => {
+                    refused.extend(wrong.into_iter().map(|mistake| (PartName::FurtherVcenters, mistake)));
+                }
                 // Several vCenters may inherit the same file.
                 Err(wrong) => {
                     for mistake in wrong {
@@ -143,7 +148,9 @@ impl CloudConfigFile {
                 }
             }
         }
-        let mut refused: Vec<_> = parsed.refused.into_iter().map(|(part, problem)| (part, mistake(problem))).collect();
+        if mistakes.is_empty() {
+            config.refuse_vcenters(|vcenter| !tls.contains_key(&vcenter.key));
+        }
         let nsx_tls = match config.nsx.used().map(|nsx| nsx::nsx_tls(nsx, files)).transpose() {
             Ok(settings) => settings,
             Err(wrong) => {
@@ -192,18 +199,22 @@ impl CloudConfigFile {
 }
 
 impl CloudConfig {
-    /// The same where no part is refused.
+    /// The same where no part is refused. The process cannot change its variables, so what is refused of them `in_force`
+    /// does not count.
     ///
     /// # Errors
     /// The mistakes of all parts.
-    pub fn without_refused_parts(self) -> Result<Self, Mistakes> {
-        match self.refused.is_empty() {
-            true => Ok(self),
-            false => Err(Mistakes {
-                found: self.refused.into_iter().map(|(_, mistake)| mistake).collect(),
-                warnings: self.oddities.iter().map(ToString::to_string).collect(),
-            }),
+    pub fn without_refused_parts(self, in_force: Option<&Self>) -> Result<Self, Mistakes> {
+        let known = in_force.map(|in_force| in_force.config.refused_vcenters.as_slice()).unwrap_or_default();
+        let is_known = self.config.refused_vcenters.iter().all(|variable| known.contains(variable));
+        let counts = |part: PartName| part != PartName::FurtherVcenters || !is_known;
+        if !self.refused.iter().any(|(part, _)| counts(*part)) {
+            return Ok(self);
         }
+        Err(Mistakes {
+            found: self.refused.into_iter().filter(|(part, _)| counts(*part)).map(|(_, mistake)| mistake).collect(),
+            warnings: self.oddities.iter().map(ToString::to_string).collect(),
+        })
     }
 
     /// A warning for each vCenter whose certificate is not verified, and for NSX.
@@ -345,6 +356,12 @@ impl Check<'_> {
         }
         hosts
     }
+}
+
+/// Whether variables define this vCenter, and the file another one.
+fn is_beside_others(vcenter: &Vcenter, config: &Config) -> bool {
+    let is_of_file = |vcenter: &Vcenter| vcenter.spelling.variable().is_none();
+    !is_of_file(vcenter) && config.vcenters.iter().any(is_of_file)
 }
 
 /// How to judge the vCenter's certificate. That the CA files hold certificates, or that the system has some, is tried

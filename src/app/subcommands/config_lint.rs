@@ -3,7 +3,9 @@
 
 use super::Outcome;
 use crate::app::files::SystemFiles;
-use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
+use crate::app::options::unknown_variables;
+use crate::app::settings::Mistakes;
+use crate::app::settings::vsphere::CloudConfigFile;
 use crate::providers::vsphere::config::Environment;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,12 +28,20 @@ pub(super) fn run(arguments: &[OsString]) -> Outcome {
         Ok(content) => content,
         Err(error) => return Outcome::failure(&format!("{shown}: cannot be read: {error}"), NOT_CHECKED),
     };
-    match file.check(&content, &SystemFiles).and_then(CloudConfig::without_refused_parts) {
+    let unknown = unknown_variables();
+    match file.check(&content, &SystemFiles).and_then(|cloud_config| cloud_config.without_refused_parts(None)) {
         Ok(cloud_config) => {
             let oddities = cloud_config.oddities.iter().map(ToString::to_string);
-            let warnings = oddities.chain(cloud_config.unverified()).map(|warning| format!("warning: {warning}\n"));
+            let warnings = unknown
+                .into_iter()
+                .chain(oddities)
+                .chain(cloud_config.unverified())
+                .map(|warning| format!("warning: {warning}\n"));
             Outcome { messages: warnings.collect(), ..Outcome::success(format!("{shown}: no errors\n")) }
         }
-        Err(mistakes) => Outcome::failure(&mistakes.to_string(), ERRORS),
+        Err(Mistakes { found, warnings }) => {
+            let mistakes = Mistakes { found, warnings: [unknown, warnings].concat() };
+            Outcome::failure(&mistakes.to_string(), ERRORS)
+        }
     }
 }

@@ -97,14 +97,15 @@ impl Reload {
 
     /// A changed content: taken over, or refused and told.
     async fn take(&mut self, outcome: watch::Outcome) {
-        let new = match outcome {
+        let before = Arc::clone(&self.current.borrow());
+        // The start goes on without a part that has a mistake; here what is in force is better.
+        let new = match outcome.and_then(|new| new.without_refused_parts(Some(&before))) {
             Ok(new) => Arc::new(new),
             Err(mistakes) => return self.refuse(&mistakes.to_string()).await,
         };
         if self.lacks_cluster_cidr && new.config.routes.used().is_some() {
             return self.refuse(&format!("{}: routes: {}", self.file.display(), Error::NoClusterCidr)).await;
         }
-        let before = Arc::clone(&self.current.borrow());
         let told = differences(&before, &new);
         for oddity in new.oddities.iter().filter(|oddity| !before.oddities.contains(oddity)) {
             tracing::warn!("{oddity}");
@@ -251,7 +252,7 @@ impl ReloadMetrics {
         let part_refused = IntGaugeVec::new(
             Opts::new(
                 "vsphere_ccm_config_part_refused",
-                "Whether the part of the configuration is turned off because of mistakes in vsphere.conf (1) or not (0).",
+                "Whether the part of the configuration is turned off because of mistakes in vsphere.conf or the environment (1) or not (0).",
             ),
             &["part"],
         )?;

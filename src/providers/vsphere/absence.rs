@@ -71,6 +71,8 @@ pub struct Case<'a> {
     pub trusts_unseen: bool,
     /// What every configured vCenter said, each exactly once.
     pub testimonies: &'a [Testimony],
+    /// Why a vCenter was not asked, if one was not.
+    pub unasked: Option<Unknown>,
 }
 
 /// The UUIDs that must not be found anywhere: that of the provider ID and the system UUID, in both byte orders.
@@ -131,6 +133,9 @@ fn other_uuid<'a>(vm: &'a VmIdentity, uuids: &[BiosUuid]) -> Option<&'a BiosUuid
 }
 
 fn prove(case: &Case<'_>) -> Result<AbsenceProof, Unknown> {
+    if let Some(unknown) = &case.unasked {
+        return Err(unknown.clone());
+    }
     let searched = prove_not_found(case)?;
     if !case.last.are_known && !case.trusts_unseen {
         return Err(Unknown::new(reason::NeverSeen, never_seen(case.last)));

@@ -113,6 +113,9 @@ pub fn parse_within(
 pub struct Config {
     /// The vCenters in the order of the file; at least one. The one of `Global` comes last.
     pub vcenters: Vec<Vcenter>,
+    /// The variables of the vCenters that are turned off because of mistakes in them. They may have machines that no other
+    /// vCenter has, so that no machine is proved to be gone.
+    pub refused_vcenters: Vec<String>,
     /// Where zone and region come from. Off unless both categories are named.
     pub labels: Option<ZoneCategories>,
     /// Which addresses nodes get; for all vCenters.
@@ -132,7 +135,17 @@ impl Config {
             PartName::Nsx => self.nsx.is_refused(),
             PartName::LoadBalancers => self.load_balancers.is_refused(),
             PartName::Routes => self.routes.is_refused(),
+            PartName::FurtherVcenters => !self.refused_vcenters.is_empty(),
         }
+    }
+
+    /// Turns off the vCenters of variables that cannot be used.
+    pub fn refuse_vcenters(&mut self, is_refused: impl Fn(&Vcenter) -> bool) {
+        self.vcenters.retain(|vcenter| {
+            let variable = vcenter.spelling.variable().filter(|_| is_refused(vcenter));
+            self.refused_vcenters.extend(variable.map(str::to_owned));
+            variable.is_none()
+        });
     }
 
     /// Turns off what needs the connection to NSX where that is not in use: the parts that were in use, with what is

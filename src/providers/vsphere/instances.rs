@@ -94,7 +94,8 @@ impl Instances {
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
             return UsableAddresses::All;
         }
-        if provider_id.is_empty() && self.view(node).is_some_and(|view| view.has_no_match) {
+        let is_complete = self.setup.borrow().check_complete().is_ok();
+        if provider_id.is_empty() && is_complete && self.view(node).is_some_and(|view| view.has_no_match) {
             return UsableAddresses::All;
         }
         match self.find(node) {
@@ -139,6 +140,7 @@ impl Instances {
     async fn check_no_twin_runs(&self, node: &Node, own: &Location) -> Result<(), Unknown> {
         let uuids = absence::uuids(node)?;
         let setup = Arc::clone(&self.setup.borrow());
+        setup.check_complete()?;
         check_none_runs(setup.sources.values().map(|source| &*source.vcenter), &uuids, own).await?;
         self.check_same(&setup)
     }
@@ -167,7 +169,8 @@ impl Instances {
         if let Err(unknown) = self.check_same(&setup) {
             return Presence::Unknown(unknown);
         }
-        absence::judge(&Case { uuids, last: &last, trusts_unseen: self.trusts_unseen, testimonies: &testimonies })
+        let (trusts_unseen, unasked) = (self.trusts_unseen, setup.check_complete().err());
+        absence::judge(&Case { uuids, last: &last, trusts_unseen, testimonies: &testimonies, unasked })
     }
 }
 
@@ -368,11 +371,14 @@ mod tests {
             if let Some((presence, has_no_match)) = view {
                 board.set("n", View { uid: "u".into(), presence, has_no_match, last_observation: None });
             }
-            let instances = Instances::new(board, watch::channel(Arc::default()).1, false);
             let mut node = Node::default();
             (node.metadata.name, node.metadata.uid) = (Some("n".to_owned()), Some("u".to_owned()));
             node.spec.get_or_insert_default().provider_id = Some(provider_id.to_owned());
-            assert_eq!(instances.usable_addresses(&node), expected, "{case}");
+            let with = |setup| Instances::new(Arc::clone(&board), watch::channel(Arc::new(setup)).1, false);
+            assert_eq!(with(Setup::default()).usable_addresses(&node), expected, "{case}");
+            let refused = with(Setup { refused: vec!["VSPHERE_VCENTER_2".to_owned()], ..Setup::default() });
+            let expected = if case == "no match" { UsableAddresses::Unknown } else { expected };
+            assert_eq!(refused.usable_addresses(&node), expected, "{case}, one vCenter is turned off");
         }
     }
 }

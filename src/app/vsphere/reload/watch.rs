@@ -20,8 +20,7 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// How long one look may take before that is told; a file system over a network may hang.
 const SLOW: Duration = Duration::from_secs(30);
 
-/// What a changed content means. A mistake in any part is an error here, although the start goes on without that part: what
-/// is in force is better.
+/// What a changed content means.
 pub(super) type Outcome = Result<CloudConfig, Mistakes>;
 
 /// Hands every changed content over, once.
@@ -55,7 +54,7 @@ async fn settled(file: &Arc<CloudConfigFile>) -> Result<(Outcome, Noted), BoxErr
         tokio::time::sleep(SETTLE).await;
         let known = seen.clone();
         if !told_if_slow(off_thread(move || known.differs(&SystemFiles))).await? {
-            return Ok((outcome.and_then(CloudConfig::without_refused_parts), seen));
+            return Ok((outcome, seen));
         }
     }
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::providers::vsphere::tracker::slots::Setup;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 const SWAPPED: &str = "56492e42-22ad-3911-6d72-59cc8f26bc90";
@@ -70,7 +71,7 @@ fn judged(testimonies: &[Testimony], location: Option<&Location>, trusts_unseen:
         place.location = places.first().map_or_else(Default::default, Arc::clone);
     }
     let last = LastPlaces { places, are_known: location.is_some() };
-    judge(&Case { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies })
+    judge(&Case { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies, unasked: None })
 }
 
 /// `exists`, `absent`, or the reason.
@@ -92,6 +93,20 @@ fn what_two_vcenters_have_said_in_turn_under_one_address_proves_nothing() {
         let mut testimonies = proved().into_iter();
         let now = [one, two].map(|uuid| testimonies.next().unwrap().if_still(uuid));
         assert_eq!(word(&judged(&now, Some(&location()), false)), expected, "{one}, {two}");
+    }
+}
+
+#[test]
+fn nothing_is_absent_while_a_vcenter_of_the_configuration_is_turned_off() {
+    let places = vec![Arc::new(location())];
+    let mut testimonies = proved();
+    testimonies[0].places[0].location = Arc::clone(&places[0]);
+    let last = LastPlaces { places, are_known: true };
+    let setup = Setup { refused: vec!["VSPHERE_VCENTER_2".to_owned()], ..Setup::default() };
+    for (setup, expected) in [(Setup::default(), "absent"), (setup, "VCenterNotConfigured")] {
+        let unasked = setup.check_complete().err();
+        let case = Case { uuids: &wanted(), last: &last, trusts_unseen: true, testimonies: &testimonies, unasked };
+        assert_eq!(word(&judge(&case)), expected);
     }
 }
 
@@ -266,14 +281,14 @@ fn a1_of_two_places_each_has_to_be_proved() {
     ] {
         let testimonies = [Testimony { places, ..nowhere("one:443", "vc-1") }];
         for trusts_unseen in [false, true] {
-            let all = Case { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies };
+            let all = Case { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies, unasked: None };
             assert_eq!(word(&judge(&all)), expected, "{case}, {trusts_unseen}");
         }
     }
     let elsewhere = Arc::new(Location { vcenter: "vc-2".into(), ..location() });
     let last = LastPlaces { places: vec![Arc::clone(&seen), elsewhere], are_known: true };
     let testimonies = [Testimony { places: vec![gone(&seen, connected())], ..nowhere("one:443", "vc-1") }];
-    let case = Case { uuids: &wanted(), last: &last, trusts_unseen: false, testimonies: &testimonies };
+    let case = Case { uuids: &wanted(), last: &last, trusts_unseen: false, testimonies: &testimonies, unasked: None };
     assert_eq!(word(&judge(&case)), "VCenterNotConfigured", "one is at a vCenter that nobody asks");
 }
 
@@ -297,7 +312,7 @@ fn a_machine_that_was_never_seen_is_unknown_unless_that_is_trusted() {
     assert_eq!(word(&judged(&silence, None, true)), "VCenterUnavailable", "the remaining rules hold");
     let seen = LastPlaces { places: vec![Arc::new(location())], are_known: false };
     let judged_by = |testimonies: &[Testimony], trusts_unseen| {
-        judge(&Case { uuids: &wanted(), last: &seen, trusts_unseen, testimonies })
+        judge(&Case { uuids: &wanted(), last: &seen, trusts_unseen, testimonies, unasked: None })
     };
     assert_eq!(word(&judged_by(&proved(), false)), "NeverSeen", "it was seen, and left unseen");
     assert_eq!(word(&judged_by(&testimonies, true)), "VCenterUnavailable", "where it was seen counts");

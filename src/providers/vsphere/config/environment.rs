@@ -2,6 +2,8 @@
 //!
 //! Mirrors `FromEnv` of `pkg/common/config/config.go` and `FromCPIEnv` of `pkg/cloudprovider/vsphere/config/config.go`.
 
+mod service_links;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -94,18 +96,22 @@ const ENDS: [(&str, &str); 12] = [
 /// The variables of the Go program, by name. Values are wiped from memory when this is dropped; the process's own
 /// environment, which they were copied from, is not.
 #[derive(Clone, Default)]
-pub struct Environment(BTreeMap<String, Option<Zeroizing<String>>>);
+pub struct Environment {
+    variables: BTreeMap<String, Option<Zeroizing<String>>>,
+    /// The Services whose variables are left out, each with one that would have had an effect.
+    services: Vec<(String, String)>,
+}
 
 /// Only the names: values may be passwords.
 impl fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_list().entries(self.0.keys()).finish()
+        formatter.debug_list().entries(self.variables.keys()).finish()
     }
 }
 
 impl Environment {
-    /// Keeps what is known by name, of all the variables of a process. What stands behind the first `=` of a variable is
-    /// its value, further ones included.
+    /// Keeps what is known by name, of all the variables of a process, but for those that the kubelet sets for Services.
+    /// What stands behind the first `=` of a variable is its value, further ones included.
     pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let is_whole = |name: &str| {
             SWITCHES.contains(&name) || PROXIES.contains(&name) || NSXT.iter().any(|(variable, _)| *variable == name)
@@ -117,18 +123,21 @@ impl Environment {
             let text = std::str::from_utf8(&bytes).ok().map(|text| Zeroizing::new(text.to_owned()));
             (name, text)
         });
-        Self(kept.collect())
+        let mut variables = kept.collect();
+        let services = service_links::take(&mut variables).into_iter();
+        let services = services.filter_map(|(name, links)| Some((name, links.into_iter().find(|link| is_read(link))?)));
+        Self { services: services.collect(), variables }
     }
 
     /// The value of a variable about proxies; one that is no text counts as not set.
     pub fn proxy(&self, name: &str) -> Option<String> {
-        let value = self.0.get(name).filter(|_| PROXIES.contains(&name))?;
+        let value = self.variables.get(name).filter(|_| PROXIES.contains(&name))?;
         value.as_ref().map(|text| text.to_string())
     }
 
     /// Whether `SKIP_NODE_DELETION` is there. As in the Go program its value does not matter, not even `false`.
     pub fn skips_node_deletion(&self) -> bool {
-        self.0.contains_key(SKIP_NODE_DELETION)
+        self.variables.contains_key(SKIP_NODE_DELETION)
     }
 }
 
@@ -136,11 +145,14 @@ impl Environment {
 /// vCenters are in the order of the variables' names.
 pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Report) -> RawFile {
     let is_file_empty = file.vcenters.is_empty() && file.global.text("server").is_none();
-    let mut reader = Reader { environment, report };
+    // Without a vCenter in the file nothing is left to work with when a variable is wrong.
+    let part = (!is_file_empty).then_some(PartName::FurtherVcenters);
+    let mut reader = Reader { environment, part, report };
+    reader.tell_services();
     let mut vcenters = reader.vcenters();
     if is_file_empty && let Some(server) = reader.text("VSPHERE_VCENTER") {
         if vcenters.iter().all(|known: &RawSection| known.key != server) {
-            vcenters.push(defined("VSPHERE_VCENTER", server));
+            vcenters.push(defined("VSPHERE_VCENTER", server, part));
         }
     } else {
         reader.no_effect(&["VSPHERE_VCENTER"], "no effect: vCenters are defined already");
@@ -150,6 +162,7 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Repor
         let names = DEFAULTS.map(|(name, _)| name);
         reader.no_effect(&names, "no effect: it is for vCenters that are defined by variables, and there are none");
     } else {
+        global.part = part;
         reader.fill(&mut global, &DEFAULTS);
     }
     reader.no_effect(&["VSPHERE_INSECURE"], "no effect: expected insecure-flag in the file or VCENTER_<id>_INSECURE");
@@ -161,6 +174,8 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Repor
 
 struct Reader<'a, 'b> {
     environment: &'a Environment,
+    /// What a mistake about the vCenters of variables turns off; none where the whole file is refused.
+    part: Option<PartName>,
     report: &'b mut Report,
 }
 
@@ -172,7 +187,7 @@ impl<'a> Reader<'a, '_> {
 
     /// As [`Self::text`], for this part.
     fn text_of(&mut self, part: Option<PartName>, name: &str) -> Option<&'a str> {
-        let value = self.environment.0.get(name)?;
+        let value = self.environment.variables.get(name)?;
         if value.is_none() {
             self.report.mistake_of_variable(part, name, "expected text in UTF-8");
         }
@@ -202,6 +217,8 @@ impl<'a> Reader<'a, '_> {
                     RawValue::Mistake
                 });
                 section.fields.push(RawField { name: key, line: None, value });
+            } else if self.environment.variables.get(*variable).is_some_and(Option::is_none) {
+                section.fields.push(RawField { name: key, line: None, value: RawValue::Mistake });
             }
         }
     }
@@ -212,7 +229,7 @@ impl<'a> Reader<'a, '_> {
             return self.section(Plain::Nsxt, &NSXT);
         }
         for (variable, _) in NSXT {
-            let value = self.environment.0.get(variable);
+            let value = self.environment.variables.get(variable);
             if value.is_some_and(|value| value.as_ref().is_none_or(|text| !text.is_empty())) {
                 self.report.warn_of_variable(variable, "no effect: there is no section NSXT in the file");
             }
@@ -220,17 +237,26 @@ impl<'a> Reader<'a, '_> {
         RawSection::plain(Plain::Nsxt, Dialect::Environment)
     }
 
+    fn tell_services(&mut self) {
+        for (service, variable) in &self.environment.services {
+            let odd = format!(
+                "ignored, with the others that Kubernetes sets for the Service {service}: set enableServiceLinks: false in the pod"
+            );
+            self.report.warn_of_variable(variable, odd);
+        }
+    }
+
     fn vcenters(&mut self) -> Vec<RawSection> {
         let mut vcenters: Vec<RawSection> = Vec::new();
-        for variable in self.environment.0.keys() {
+        for variable in self.environment.variables.keys() {
             let Some(id) = variable.strip_prefix(DEFINING_PREFIX).filter(|_| variable != PORT) else { continue };
-            let Some(key) = self.text(variable) else { continue };
+            let Some(key) = self.text_of(self.part, variable) else { continue };
             if id.ends_with(PASSWORD) {
                 // Its value would be sent to name servers and stand in logs and metrics.
                 self.report.warn_of_variable(variable, "no effect: expected VSPHERE_PASSWORD or VCENTER_<id>_PASSWORD");
                 continue;
             }
-            let mut section = defined(variable, key);
+            let mut section = defined(variable, key, self.part);
             let names: Vec<_> = ENDS.iter().map(|(end, key)| (format!("{VCENTER_PREFIX}{id}{end}"), *key)).collect();
             let table: Vec<_> = names.iter().map(|(name, key)| (name.as_str(), *key)).collect();
             self.fill(&mut section, &table);
@@ -247,21 +273,28 @@ impl<'a> Reader<'a, '_> {
 
     /// Variables that say something about a vCenter that none defines.
     fn tell_orphans(&mut self) {
-        for variable in self.environment.0.keys() {
+        for variable in self.environment.variables.keys() {
             let Some(rest) = variable.strip_prefix(VCENTER_PREFIX) else { continue };
             let Some(id) = ENDS.iter().find_map(|(end, _)| rest.strip_suffix(end)) else { continue };
             let defining = format!("{DEFINING_PREFIX}{id}");
-            if !id.is_empty() && defining != PORT && !self.environment.0.contains_key(&defining) {
+            if !id.is_empty() && defining != PORT && !self.environment.variables.contains_key(&defining) {
                 self.report.warn_of_variable(variable, format!("no effect: expected the variable {defining} as well"));
             }
         }
     }
 }
 
-fn defined(variable: &str, key: &str) -> RawSection {
+fn defined(variable: &str, key: &str, part: Option<PartName>) -> RawSection {
     let mut section = RawSection::named(Named::Vcenter, key.to_owned(), None, Dialect::Environment);
+    section.part = part;
     section.shown = variable.to_owned();
     section
+}
+
+/// Whether a variable of this name has an effect on vCenters.
+fn is_read(name: &str) -> bool {
+    let is_end = |rest: &str| ENDS.iter().any(|(end, _)| rest.ends_with(end));
+    name.starts_with(DEFINING_PREFIX) || name.strip_prefix(VCENTER_PREFIX).is_some_and(is_end)
 }
 
 fn parse_value(key: &str, text: &str) -> Result<RawValue, &'static str> {

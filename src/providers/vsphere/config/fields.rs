@@ -446,6 +446,11 @@ impl RawSection {
         }
     }
 
+    /// Whether a value is reported already.
+    pub fn has_mistake(&self) -> bool {
+        self.fields.iter().any(|field| matches!(field.value, RawValue::Mistake))
+    }
+
     /// Whether something is written that is reported already.
     pub fn is_mistake(&self, name: &str) -> bool {
         matches!(self.value(name), Some(RawValue::Mistake))

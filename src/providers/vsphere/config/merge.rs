@@ -29,38 +29,30 @@ pub(super) fn merge(
 ) -> Config {
     // What a broken line may have said is not reported as missing.
     let is_readable = report.is_readable;
-    let mut sources = Sources::new(raw, environment, is_directory, report);
-    let global = Settings::read(&raw.global, report);
-    let defaults = Settings::read(&environment.global, report).or(&global);
+    let mut reader = Reader::new(raw, environment, is_directory, report);
     let (mut found, mut total) = (Vec::<(Vcenter, &RawSection)>::new(), Total::default());
-    let mut verified = false;
-    for (defined, section) in entries(raw, environment) {
-        let inherited = if defined == Defined::ByVariable { &defaults } else { &global };
-        let own = if defined == Defined::InGlobal { global.clone() } else { Settings::read(section, report) };
-        let is_insecure = own.is_insecure(inherited);
-        verified |= !is_insecure;
-        if defined != Defined::InGlobal {
-            tell_thumbprint(section, !is_insecure, report);
+    let mut refused_vcenters = Vec::new();
+    for Entry { defined, mut section, instead } in entries(raw, environment) {
+        let before = report.count();
+        let mut vcenter = reader.read(defined, section, report);
+        let is_wrong = reader.are_defaults_wrong || section.has_mistake() || report.count() > before;
+        if is_wrong && section.part == Some(PartName::FurtherVcenters) {
+            refused_vcenters.push(section.shown.clone());
+            let Some((defined, of_file)) = instead else { continue };
+            section = of_file;
+            vcenter = reader.read(defined, section, report);
         }
-        let named = || section.names_its_server().then(|| section.key.clone());
-        match own.server.clone().or_else(named) {
-            Some(server) => {
-                let key = key_of(defined, section);
-                let credentials = sources.credentials(defined, section, report);
-                let vcenter = vcenter(section, key, server, own, inherited, credentials, report);
-                if !total.has_room_for(&vcenter, report) {
-                    break;
-                }
-                found.push((vcenter, section));
-            }
-            None if section.is_mistake("server") => {}
-            None => report.mistake_at(section, Some("server"), "expected the vCenter's host name or IP address"),
+        let Some(vcenter) = vcenter else { continue };
+        if !total.has_room_for(&vcenter, report) {
+            break;
         }
+        found.push((vcenter, section));
     }
-    for shared in [&raw.global, &environment.global] {
-        tell_thumbprint(shared, verified, report);
+    if refused_vcenters.is_empty() && report.is_refused(PartName::FurtherVcenters) {
+        refused_vcenters.push("a variable".to_owned());
     }
-    sources.tell_unused(&environment.global, report);
+    tell_thumbprint(&raw.global, reader.is_any_verified, report);
+    reader.sources.tell_unused(&environment.global, report);
     let (vcenters, sections): (Vec<_>, Vec<_>) = found.into_iter().unzip();
     warn_of_kinships(&vcenters, &sections, report);
     let is_mistaken = raw.global.is_mistake("server") || !raw.vcenters.is_empty();
@@ -70,6 +62,7 @@ pub(super) fn merge(
     }
     let mut config = Config {
         vcenters,
+        refused_vcenters,
         labels: labels(&raw.labels, &environment.labels, report),
         addresses: address_rules(&raw.nodes, &environment.nodes, report),
         nsx: nsx::check(&raw.nsxt, &environment.nsxt, report),
@@ -85,7 +78,7 @@ fn check_dependents(config: &mut Config, raw: &RawFile, report: &mut Report) {
     for (part, expected) in config.refuse_without_nsx() {
         let section = match part {
             PartName::LoadBalancers => raw.load_balancer_sections().next(),
-            PartName::Nsx | PartName::Routes => Some(&raw.route),
+            PartName::Nsx | PartName::Routes | PartName::FurtherVcenters => Some(&raw.route),
         };
         if let Some(section) = section {
             report.mistake_at(section, None, expected);
@@ -93,22 +86,79 @@ fn check_dependents(config: &mut Config, raw: &RawFile, report: &mut Report) {
     }
 }
 
+/// An entry of a vCenter.
+struct Entry<'a> {
+    defined: Defined,
+    section: &'a RawSection,
+    /// The entry of the file whose place a variable takes.
+    instead: Option<(Defined, &'a RawSection)>,
+}
+
 /// All entries in the order of the file, then that of Global, then those of variables. One of a variable takes the place
 /// of the one with its key.
-fn entries<'a>(raw: &'a RawFile, environment: &'a RawFile) -> Vec<(Defined, &'a RawSection)> {
-    let mut entries: Vec<_> = raw.vcenters.iter().map(|section| (Defined::InFile, section)).collect();
+fn entries<'a>(raw: &'a RawFile, environment: &'a RawFile) -> Vec<Entry<'a>> {
+    let entry = |defined, section| Entry { defined, section, instead: None };
+    let mut entries: Vec<_> = raw.vcenters.iter().map(|section| entry(Defined::InFile, section)).collect();
     if raw.global.text("server").is_some_and(|server| raw.vcenters.iter().all(|own| own.key != server)) {
-        entries.push((Defined::InGlobal, &raw.global));
+        entries.push(entry(Defined::InGlobal, &raw.global));
     }
     for section in &environment.vcenters {
-        match entries.iter_mut().find(|(defined, known)| key_of(*defined, known) == section.key) {
-            Some(known) => *known = (Defined::ByVariable, section),
-            None => entries.push((Defined::ByVariable, section)),
+        match entries.iter_mut().find(|known| key_of(known.defined, known.section) == section.key) {
+            Some(known) => {
+                let instead = Some((known.defined, known.section));
+                *known = Entry { defined: Defined::ByVariable, section, instead };
+            }
+            None => entries.push(entry(Defined::ByVariable, section)),
         }
     }
     entries
 }
 
+/// What entries are read with.
+struct Reader {
+    sources: Sources,
+    /// What entries of the file inherit.
+    global: Settings,
+    /// What entries of variables inherit.
+    defaults: Settings,
+    /// Whether there are mistakes in what they inherit from variables.
+    are_defaults_wrong: bool,
+    /// Whether the certificate of an entry is verified.
+    is_any_verified: bool,
+}
+
+impl Reader {
+    fn new(raw: &RawFile, environment: &RawFile, is_directory: &dyn Fn(&Path) -> bool, report: &mut Report) -> Self {
+        let sources = Sources::new(raw, environment, is_directory, report);
+        let global = Settings::read(&raw.global, report);
+        let before = report.count();
+        let defaults = Settings::read(&environment.global, report).or(&global);
+        let is_verified = environment.vcenters.iter().any(|section| section.flag("insecure-flag") != Some(true));
+        tell_thumbprint(&environment.global, is_verified, report);
+        let are_defaults_wrong = environment.global.has_mistake() || report.count() > before;
+        Self { sources, global, defaults, are_defaults_wrong, is_any_verified: false }
+    }
+
+    /// One entry; nothing where its server is not known.
+    fn read(&mut self, defined: Defined, section: &RawSection, report: &mut Report) -> Option<Vcenter> {
+        let inherited = if defined == Defined::ByVariable { &self.defaults } else { &self.global };
+        let own = if defined == Defined::InGlobal { self.global.clone() } else { Settings::read(section, report) };
+        let is_insecure = own.is_insecure(inherited);
+        self.is_any_verified |= !is_insecure;
+        if defined != Defined::InGlobal {
+            tell_thumbprint(section, !is_insecure, report);
+        }
+        let named = || section.names_its_server().then(|| section.key.clone());
+        let Some(server) = own.server.clone().or_else(named) else {
+            if !section.is_mistake("server") {
+                report.mistake_at(section, Some("server"), "expected the vCenter's host name or IP address");
+            }
+            return None;
+        };
+        let credentials = self.sources.credentials(defined, section, report);
+        Some(vcenter(section, key_of(defined, section), server, own, inherited, credentials, report))
+    }
+}
 /// The key of an entry; that of Global's is its server.
 fn key_of(defined: Defined, section: &RawSection) -> &str {
     match defined {

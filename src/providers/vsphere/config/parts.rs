@@ -39,11 +39,13 @@ pub enum PartName {
     LoadBalancers,
     /// The routes.
     Routes,
+    /// The vCenters that environment variables define beside those of the file.
+    FurtherVcenters,
 }
 
 impl PartName {
     /// All parts.
-    pub const ALL: [Self; 3] = [Self::Nsx, Self::LoadBalancers, Self::Routes];
+    pub const ALL: [Self; 4] = [Self::Nsx, Self::LoadBalancers, Self::Routes, Self::FurtherVcenters];
 
     /// The name in metrics and logs.
     pub fn as_str(self) -> &'static str {
@@ -51,6 +53,7 @@ impl PartName {
             Self::Nsx => "nsx",
             Self::LoadBalancers => "load-balancers",
             Self::Routes => "routes",
+            Self::FurtherVcenters => "further-vcenters",
         }
     }
 }

@@ -133,6 +133,11 @@ impl Report {
         self.refused.contains(&part)
     }
 
+    /// How many mistakes there are so far.
+    pub fn count(&self) -> usize {
+        self.problems.kept.len() + self.problems.more
+    }
+
     fn push(&mut self, part: Option<PartName>, problem: ConfigProblem) {
         match part {
             None => self.is_refused_as_a_whole = true,

@@ -28,6 +28,11 @@ impl Spelling {
         Self { dialect: section.dialect, section: section.shown.clone(), thumbprint }
     }
 
+    /// The variable that defines the entry, if one does.
+    pub fn variable(&self) -> Option<&str> {
+        (self.dialect == Dialect::Environment).then_some(self.section.as_str())
+    }
+
     /// Where the settings of the entry are, for example `vcenter.east of the cloud config`.
     pub fn place(&self) -> String {
         match self.dialect {

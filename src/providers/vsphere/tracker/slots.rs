@@ -11,6 +11,7 @@ use tracing::{debug, warn};
 use super::Tracker;
 use super::describe::Rules;
 use super::tracked::{Binding, Lost, Tracked};
+use crate::cloud::Unknown;
 use crate::providers::vsphere::inventory::VcenterId;
 use crate::providers::vsphere::inventory::snapshot::Snapshot;
 use crate::providers::vsphere::inventory::{Vcenter, scope};
@@ -21,10 +22,27 @@ use crate::providers::vsphere::reason;
 pub struct Setup {
     /// The vCenters in the order in which they were first configured.
     pub sources: BTreeMap<VcenterId, Source>,
+    /// What defines vCenters that are turned off because of mistakes: they are not asked, and may have any machine.
+    pub refused: Vec<String>,
     /// What applies to every node.
     pub rules: Rules,
     /// The path of `vsphere.conf`, for messages.
     pub file: String,
+}
+
+impl Setup {
+    /// Whether all vCenters that are configured can be asked; what the others say together proves nothing else.
+    ///
+    /// # Errors
+    /// Which one cannot.
+    pub fn check_complete(&self) -> Result<(), Unknown> {
+        let Some(refused) = self.refused.first() else { return Ok(()) };
+        let message = format!(
+            "the vCenter of the environment variable {refused} is turned off because of a mistake in the configuration, and may \
+             have the machine"
+        );
+        Err(Unknown::new(reason::VCenterNotConfigured, message))
+    }
 }
 
 /// One configured vCenter.

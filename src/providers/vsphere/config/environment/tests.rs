@@ -432,7 +432,12 @@ fn mistakes_of_variables_are_told_by_name_together_with_those_of_the_file() {
     for (more, variables, want) in rows {
         let text = format!("{more}{FILE}");
         let told: Vec<_> = match read(&text, variables, &[]) {
-            Ok(_) => panic!("{variables:?}: accepted"),
+            Ok(parsed) => {
+                let (config, refused) = (parsed.config, parsed.refused);
+                assert!(config.is_refused(PartName::FurtherVcenters), "{variables:?}: accepted");
+                assert_eq!(vcenters(&config), ["a -> a, fu/fp"], "{variables:?}");
+                refused.iter().map(|(_, mistake)| mistake.to_string()).collect()
+            }
             Err(errors) => errors.mistakes.iter().map(ToString::to_string).collect(),
         };
         for part in *want {
@@ -440,6 +445,147 @@ fn mistakes_of_variables_are_told_by_name_together_with_those_of_the_file() {
         }
         assert!(!told.concat().contains("s3cr"), "{told:?}");
     }
+}
+
+/// The kubelet's variables for a Service of this name in capitals.
+fn links(service: &str) -> Vec<String> {
+    [
+        "SERVICE_HOST=10.96.7.7",
+        "SERVICE_PORT=443",
+        "PORT=tcp://10.96.7.7:443",
+        "PORT_443_TCP=tcp://10.96.7.7:443",
+        "PORT_443_TCP_PROTO=tcp",
+        "PORT_443_TCP_PORT=443",
+        "PORT_443_TCP_ADDR=10.96.7.7",
+    ]
+    .map(|end| format!("{service}_{end}"))
+    .to_vec()
+}
+
+#[test]
+fn variables_that_kubernetes_sets_for_a_service_have_no_effect() {
+    let rows: [(&str, &str, &[&str], &[&str], &[&str]); 5] = [
+        ("VSPHERE_VCENTER", FILE, &[], &["a -> a, fu/fp"], &["VSPHERE_VCENTER_PORT: ignored", "vsphere-vcenter"]),
+        ("VSPHERE_VCENTER_2", FILE, &[], &["a -> a, fu/fp"], &["VSPHERE_VCENTER_2_PORT: ignored", "vsphere-vcenter-2"]),
+        (
+            "VCENTER_1",
+            FILE,
+            &["VSPHERE_VCENTER_1=b", "VCENTER_1_USERNAME=u", "VCENTER_1_PASSWORD=p"],
+            &["a -> a, fu/fp", "b -> b, u/p"],
+            &["VCENTER_1_PORT: ignored", "vcenter-1"],
+        ),
+        (
+            "VSPHERE_VCENTER",
+            EMPTY,
+            &["VSPHERE_VCENTER=x", "VSPHERE_USER=u", "VSPHERE_PASSWORD=p"],
+            &["x -> x, u/p"],
+            &["VSPHERE_VCENTER_PORT: ignored", "vsphere-vcenter"],
+        ),
+        // As the manifests of this program and of the Go program name theirs.
+        ("VSPHERE_CLOUD_CONTROLLER_MANAGER", FILE, &[], &["a -> a, fu/fp"], &[]),
+    ];
+    for (service, text, more, expected, told) in rows {
+        let links = links(service);
+        let variables: Vec<&str> = links.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        let parsed = read(text, &variables, &[]).unwrap_or_else(|errors| panic!("{service}: {errors}"));
+        assert_eq!(vcenters(&parsed.config), *expected, "{service}");
+        let warnings: Vec<_> = parsed.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings.len(), usize::from(!told.is_empty()), "{service}: {warnings:?}");
+        assert!(told.iter().all(|part| warnings.concat().contains(part)), "{service}: {warnings:?}");
+    }
+}
+
+#[test]
+fn no_variable_that_is_read_has_the_shape_of_a_link_but_those_that_name_ports() {
+    // With a vCenter of id `1` the names are those that a Service may have.
+    let names = variables().into_iter().map(|name| name.replace("<id>", "1"));
+    let values = names.map(|name| (OsString::from(&name), OsString::from("tcp://10.96.7.7:443")));
+    let hosts = ["VSPHERE", "VSPHERE_VCENTER", "VCENTER", "VCENTER_1", "NSXT", "NSXT_MANAGER"];
+    let hosts = hosts.map(|prefix| (OsString::from(format!("{prefix}_SERVICE_HOST")), OsString::from("h")));
+    let all: Vec<_> = values.chain(hosts).collect();
+    let kept = Environment::new(all.clone());
+    let is_host = |name: &str| name.ends_with("_SERVICE_HOST");
+    let read = all.iter().filter_map(|(name, _)| name.to_str()).filter(|name| !is_host(name));
+    let lost: Vec<_> = read.filter(|name| name.starts_with('V') && !kept.variables.contains_key(*name)).collect();
+    assert_eq!(lost, ["VSPHERE_VCENTER_PORT", "VCENTER_1_PORT"]);
+}
+
+#[test]
+fn a_mistake_in_the_variables_of_a_further_vcenter_turns_off_that_one_alone() {
+    const GOOD: [&str; 3] = ["VSPHERE_VCENTER_2=c", "VSPHERE_USER=u", "VSPHERE_PASSWORD=p"];
+    let rows: [(&str, &str, &[&str], &[&str], &[&str]); 7] = [
+        (
+            "its port",
+            FILE,
+            &["VSPHERE_VCENTER_1=b", "VCENTER_1_PORT=x"],
+            &["a -> a, fu/fp", "c -> c, u/p"],
+            &["VSPHERE_VCENTER_1"],
+        ),
+        (
+            "its address",
+            FILE,
+            &["VSPHERE_VCENTER_1=https://b"],
+            &["a -> a, fu/fp", "c -> c, u/p"],
+            &["VSPHERE_VCENTER_1"],
+        ),
+        (
+            "what all of them inherit",
+            FILE,
+            &["VSPHERE_VCENTER_1=b", "VSPHERE_VCENTER_PORT=x"],
+            &["a -> a, fu/fp"],
+            &["VSPHERE_VCENTER_1", "VSPHERE_VCENTER_2"],
+        ),
+        (
+            "the thumbprint that all of them inherit",
+            FILE,
+            &["VSPHERE_THUMBPRINT=x"],
+            &["a -> a, fu/fp"],
+            &["VSPHERE_VCENTER_2"],
+        ),
+        (
+            "no verification",
+            FILE,
+            &["VSPHERE_THUMBPRINT=x", "VCENTER_2_INSECURE=true"],
+            &["a -> a, fu/fp", "c -> c, u/p"],
+            &[],
+        ),
+        (
+            "in place of an entry of the file",
+            FILE,
+            &["VSPHERE_VCENTER_1=a", "VCENTER_1_PORT=0"],
+            &["a -> a, fu/fp", "c -> c, u/p"],
+            &["VSPHERE_VCENTER_1"],
+        ),
+        (
+            "in place of Global's",
+            GLOBAL,
+            &["VSPHERE_VCENTER_1=g", "VCENTER_1_IP_FAMILY=x"],
+            &["g -> g, gu/gp", "c -> c, u/p"],
+            &["VSPHERE_VCENTER_1"],
+        ),
+    ];
+    for (id, text, more, expected, refused) in rows {
+        let variables: Vec<&str> = more.iter().chain(&GOOD).copied().collect();
+        let parsed = read(text, &variables, &[]).unwrap_or_else(|errors| panic!("{id}: {errors}"));
+        assert_eq!(vcenters(&parsed.config), *expected, "{id}");
+        assert_eq!(parsed.config.refused_vcenters, *refused, "{id}");
+        let is_told = parsed.refused.iter().all(|(part, _)| *part == PartName::FurtherVcenters);
+        assert_eq!((is_told, parsed.refused.is_empty()), (true, refused.is_empty()), "{id}: {:?}", parsed.refused);
+    }
+    for text in [EMPTY.to_owned(), format!("{FILE}port=x\n")] {
+        let told = read(&text, &["VSPHERE_VCENTER_1=b", "VCENTER_1_PORT=x"], &[]).unwrap_err().to_string();
+        assert!(told.contains("environment: VCENTER_1_PORT: expected a port"), "{told}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_further_vcenter_that_is_no_text_is_turned_off() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let environment = Environment::new([(OsString::from("VSPHERE_VCENTER_1"), OsString::from_vec(vec![0xff]))]);
+    let parsed = parse_within(FILE, "f", &environment, &|_| false).unwrap();
+    assert_eq!(parsed.refused[0].1.to_string(), "environment: VSPHERE_VCENTER_1: expected text in UTF-8");
+    assert!(parsed.config.is_refused(PartName::FurtherVcenters));
 }
 
 #[test]

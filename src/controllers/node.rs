@@ -5,12 +5,12 @@
 pub mod apply;
 mod census;
 mod metrics;
-mod moves;
 pub mod observe;
 pub mod plan;
 pub mod reason;
 mod remembered;
 mod sync;
+mod turns;
 
 #[cfg(test)]
 mod tests;
@@ -18,6 +18,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Api;
@@ -33,10 +34,10 @@ use crate::runtime::queue::Priority;
 use crate::runtime::tasks::{Panicked, contain};
 use census::Census;
 use metrics::Metrics;
-use moves::Moves;
 use plan::{Held, Outcome};
 use remembered::Remembered;
 use sync::Sync;
+use turns::Turns;
 
 /// What the flags say about this controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,8 @@ const CONDITION_AFTER: Duration = Duration::from_secs(30);
 pub struct Policy {
     /// `--node-labels`: set at initialisation where the key does not exist.
     pub node_labels: BTreeMap<String, String>,
+    /// `--node-labels-on`
+    pub node_labels_on: NodeLabelsOn,
     /// `--zone-labels`
     pub zone_labels: LabelMode,
     /// `--instance-type`
@@ -71,12 +74,23 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             node_labels: BTreeMap::new(),
+            node_labels_on: NodeLabelsOn::Join,
             zone_labels: LabelMode::Init,
             instance_type: LabelMode::Init,
             adopts_untainted_nodes: false,
             condition_after: CONDITION_AFTER,
         }
     }
+}
+
+/// Which nodes get the labels of `--node-labels` that they do not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeLabelsOn {
+    /// Those that are being initialised.
+    #[default]
+    Join,
+    /// Those that are initialised, too.
+    All,
 }
 
 /// How long the cloud decides about a label of a node.
@@ -120,7 +134,9 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Result<
         metrics: metrics.clone(),
         reasons: Arc::clone(&reasons),
         remembered: Remembered::new(metrics.differing.clone()),
-        moves: Moves::default(),
+        moves: Turns::of_moves(),
+        labelling: Turns::of_labels(),
+        are_lacks_told: AtomicBool::new(false),
     }))
 }
 
@@ -132,6 +148,9 @@ impl Reconciler for Sync {
             Event::Object(_, name) | Event::Instance(name) => vec![name],
             Event::Period => self.store.keys(),
             Event::AllObjects(_) | Event::AllInstances => {
+                if matches!(event, Event::AllObjects(_)) && !self.are_lacks_told.swap(true, Ordering::Relaxed) {
+                    self.tell_lacks();
+                }
                 let mut names = self.store.keys();
                 // Nobody may have heard that a node is gone; the look at it forgets it.
                 let known = self.reasons.keys().into_iter().chain(self.remembered.nodes());
@@ -147,9 +166,12 @@ impl Reconciler for Sync {
         if is_first { Priority::First } else { Priority::Normal }
     }
 
-    /// Nodes whose VM moved, one after the other.
+    /// Nodes whose VM moved, and those that lack labels, one after the other.
     async fn next_key(&self) -> String {
-        self.moves.next().await
+        tokio::select! {
+            node = self.moves.next() => node,
+            node = self.labelling.next() => node,
+        }
     }
 
     async fn reconcile(self: Arc<Self>, name: String) -> Self::Outcome {

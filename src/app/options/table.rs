@@ -279,6 +279,10 @@ const OURS: &[Flag] = &[
     text("node-deletion-unseen", "WORD", "hold")
         .variable("CCM_NODE_DELETION_UNSEEN")
         .help("Whether a Node whose machine was never seen stays (hold) or is deleted like others (enforce)"),
+    text("node-labels-on", "WORD", "join").variable("CCM_NODE_LABELS_ON").help(
+        "Whether Nodes get the labels of --node-labels when they are initialised (join), or initialised ones, too, where the \
+         key does not exist (all)",
+    ),
     text("node-selector", "SELECTOR", "")
         .variable("CCM_NODE_SELECTOR")
         .help("Label selector of the nodes to look after; empty is all"),

@@ -5,7 +5,7 @@ use crate::base::go_duration::{self, parse_duration};
 use crate::base::go_flags::fields;
 use crate::base::names::{is_dns_name, is_label_key, is_label_value};
 use crate::cloud::node::is_reserved_label;
-use crate::controllers::node::{self, LabelMode};
+use crate::controllers::node::{self, LabelMode, NodeLabelsOn};
 use crate::controllers::node_lifecycle::{self, Deletion, Limit};
 use crate::providers::vsphere::topology::{Place, TopologyLabels};
 use std::collections::BTreeMap;
@@ -20,8 +20,11 @@ impl Check<'_> {
         let zone_labels =
             self.choice("zone-labels", &[init, ("fill", LabelMode::Fill), follow], "init, fill or follow");
         let instance_type = self.choice("instance-type", &[init, follow], "init or follow");
+        let choices = [("join", NodeLabelsOn::Join), ("all", NodeLabelsOn::All)];
+        let node_labels_on = self.choice("node-labels-on", &choices, "join or all").unwrap_or_default();
         let policy = node::Policy {
             node_labels,
+            node_labels_on,
             zone_labels: zone_labels.unwrap_or_default(),
             instance_type: instance_type.unwrap_or_default(),
             adopts_untainted_nodes: self.boolean("adopt-untainted-nodes"),

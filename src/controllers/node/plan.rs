@@ -16,12 +16,12 @@ use std::time::Duration;
 
 pub(super) use action::other_taints;
 pub use action::{Action, Initialise, Metadata};
-pub use condition::CONDITION;
-pub use labels::{Changes, Difference};
+pub use condition::{CONDITION, stands_false};
+pub use labels::{Changes, Difference, count_lacks};
 pub use reported::has as is_reported;
 
-use super::Policy;
 use super::observe::{Observed, Ours};
+use super::{NodeLabelsOn, Policy};
 use crate::cloud::node::addresses::ProvidedNodeIpError;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
 use crate::cloud::{FoundBy, InstanceMetadata, Presence, Reason, Unknown};
@@ -123,6 +123,10 @@ impl Held {
 /// Decides.
 pub fn plan(observed: &Observed, policy: &Policy) -> Plan {
     let Observed::Ours(ours) = observed else { return Plan::nothing() };
+    if is_released(ours) {
+        let done = Action::SetCondition(condition::done_by_another(ours.at));
+        return Plan { actions: vec![done], ..Plan::nothing() };
+    }
     if !is_to_be_initialised(ours, policy) {
         return plan_refresh(ours, policy);
     }
@@ -132,6 +136,13 @@ pub fn plan(observed: &Observed, policy: &Policy) -> Plan {
         let plan = if is_tainted { Plan::nothing() } else { plan_refresh(ours, policy) };
         plan.held(held, ours, policy)
     })
+}
+
+/// Whether the node belongs to another provider, and waits no longer although it says so.
+fn is_released(ours: &Ours) -> bool {
+    let is_foreign =
+        matches!(&*ours.instance, Presence::Unknown(unknown) if unknown.reason == reason::ForeignProviderID);
+    is_foreign && !node::is_uninitialized(&ours.node) && stands_false(&ours.node)
 }
 
 /// What to do when `held` came in the way of a plan that is given up.
@@ -230,12 +241,16 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
 /// What makes an initialised node as its machine is: the plan so far, and the metadata to set.
 fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (Plan, Metadata) {
     let node = &*ours.node;
-    let (labels, differences) = labels::on_refresh(node, metadata, policy);
+    let (mut labels, differences) = labels::on_refresh(node, metadata, policy);
+    if ours.turn.of_labels && lacks_labels(ours, policy) {
+        let lacking = labels::lacking(node, policy).filter(|(key, _)| !metadata.topology_labels.contains_key(*key));
+        labels.extend(lacking.map(|(key, value)| (key.clone(), Some(value.clone()))));
+    }
     let mut changes = Metadata { labels, ..Metadata::default() };
     let is_unknown = |label: &str| metadata.pending.is_some() && !labels::is_said(label, metadata, policy);
     reported::set(node, &differences, is_unknown, &mut changes);
     let mut plan = Plan { differences: Some(differences), ..Plan::nothing() };
-    if is_to_be_recorded(node, metadata) || ours.may_follow && has_moved(ours) {
+    if is_to_be_recorded(node, metadata) || ours.turn.of_record && has_moved(ours) {
         changes.annotations.insert(ANNOTATION_VM.to_owned(), metadata.record.clone());
     }
     // None at all is nothing new: the node keeps what it has.
@@ -286,7 +301,7 @@ fn says(node: &Node, record: &str) -> bool {
 }
 
 /// Whether a Ready node records its machine at another place than where that is. The record follows, but not at each
-/// vMotion: `moves.rs` says when.
+/// vMotion: `turns.rs` says when.
 pub fn has_moved(ours: &Ours) -> bool {
     let node = &*ours.node;
     let Presence::Exists(metadata) = &*ours.instance else { return false };
@@ -294,6 +309,15 @@ pub fn has_moved(ours: &Ours) -> bool {
     let is_ready = !node::is_uninitialized(node) && node::readiness(node) == Readiness::True;
     let is_elsewhere = !metadata.record.is_empty() && !says(node, &metadata.record);
     is_recorded && is_ready && is_elsewhere && metadata.doubt.is_none() && !node::provider_id(node).is_empty()
+}
+
+/// Whether an initialised node is to get labels of `--node-labels`, which can wait.
+pub fn lacks_labels(ours: &Ours, policy: &Policy) -> bool {
+    let node = &*ours.node;
+    let Presence::Exists(metadata) = &*ours.instance else { return false };
+    let is_initialised = !node::is_uninitialized(node) && !node::provider_id(node).is_empty();
+    let is_asked = policy.node_labels_on == NodeLabelsOn::All && is_initialised && metadata.doubt.is_none();
+    is_asked && labels::lacking(node, policy).any(|(key, _)| !metadata.topology_labels.contains_key(key))
 }
 
 /// Whether the record of an initialised node is to be written at once. A Ready node whose machine moved can wait, unless the

@@ -1,6 +1,7 @@
 //! One look at one node: reads, plans, writes, and says what came of it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -9,10 +10,10 @@ use kube::Api;
 use super::Policy;
 use super::apply::{Applied, apply};
 use super::metrics::Metrics;
-use super::moves::{Moves, RecordOutcome};
-use super::observe::{Observed, Ours, observe};
+use super::observe::{Observed, Ours, Turn, observe};
 use super::plan::{self, Action, Held, Outcome, Plan, plan};
 use super::remembered::Remembered;
+use super::turns::{Looked, Turns};
 use crate::base::error_chain::chain;
 use crate::cloud::{Presence, Unknown, node};
 use crate::controllers::driver::Next;
@@ -40,7 +41,10 @@ pub struct Sync {
     pub(super) metrics: Metrics,
     pub(super) reasons: Arc<Reasons>,
     pub(super) remembered: Remembered,
-    pub(super) moves: Moves,
+    pub(super) moves: Turns,
+    pub(super) labelling: Turns,
+    /// Whether this term has said how many Nodes lack labels.
+    pub(super) are_lacks_told: AtomicBool,
 }
 
 impl Sync {
@@ -50,19 +54,23 @@ impl Sync {
         if cached.as_ref().is_some_and(|node| self.remembered.is_replaced(node)) {
             return Ok(Outcome::Superseded);
         }
-        let is_turn = self.moves.take_turn(name);
-        let mut observed = self.observe(cached, is_turn).await;
+        let turn = Turn { of_record: self.moves.take_turn(name), of_labels: self.labelling.take_turn(name) };
+        let mut observed = self.observe(cached, turn).await;
         let mut attempt = 1;
         loop {
             let plan = plan(&observed, &self.policy);
             let Observed::Ours(ours) = observed else {
                 self.remembered.forget(name);
-                self.moves.looked(name, RecordOutcome::Settled);
+                self.moves.looked(name, Looked::Settled);
+                self.labelling.looked(name, Looked::Settled);
                 return Ok(plan.outcome);
             };
             let applied = apply(&self.api, &ours.node, &plan.actions).await;
             self.report(&ours.node, &applied, &plan);
-            self.moves.looked(name, what_came_of_move(&ours, &applied));
+            let is_refused = applied.refused.is_some();
+            self.moves.looked(name, Looked::new(plan::has_moved(&ours), turn.of_record, is_refused));
+            let lacks = plan::lacks_labels(&ours, &self.policy);
+            self.labelling.looked(name, Looked::new(lacks, turn.of_labels, is_refused));
             let Some(error) = applied.refused else { return Ok(plan.outcome) };
             let now = Ours { node: Arc::new(applied.node), ..ours };
             if !error.is_conflict() || attempt == ATTEMPTS {
@@ -73,7 +81,7 @@ impl Sync {
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
             // The cache may be what caused the conflict.
             observed = match read_live(&self.api, name).await {
-                Ok(node) => self.observe(node.map(Arc::new), is_turn).await,
+                Ok(node) => self.observe(node.map(Arc::new), turn).await,
                 Err(error) => return self.refused(&now, plan, error).await,
             };
         }
@@ -89,13 +97,14 @@ impl Sync {
         }
         let instance = Presence::Unknown(Unknown::new(reason::Panic, ""));
         let waited = self.waited(&node);
-        let ours = Ours { node, instance: Box::new(instance), at: jiff::Timestamp::now(), waited, may_follow: false };
+        let ours =
+            Ours { node, instance: Box::new(instance), at: jiff::Timestamp::now(), waited, turn: Turn::default() };
         self.tell(&ours, held).await
     }
 
-    async fn observe(&self, node: Option<Arc<Node>>, may_follow: bool) -> Observed {
+    async fn observe(&self, node: Option<Arc<Node>>, turn: Turn) -> Observed {
         let waited = node.as_ref().map(|node| self.waited(node)).unwrap_or_default();
-        observe(node, waited, may_follow, &self.instances).await
+        observe(node, waited, turn, &self.instances).await
     }
 
     fn waited(&self, node: &Node) -> Duration {
@@ -175,6 +184,20 @@ impl Sync {
         }
     }
 
+    /// Says how many initialised Nodes lack labels of `--node-labels`: a restart with other labels changes none of them by
+    /// default.
+    pub(super) fn tell_lacks(&self) {
+        if self.policy.node_labels.is_empty() {
+            return;
+        }
+        let is_own = |node: &Arc<Node>| !node::provider_id(node).is_empty() && self.instances.owns(node);
+        let all = self.store.keys().into_iter().filter_map(|name| self.store.get(&name)).filter(is_own);
+        let lacks = plan::count_lacks(all.filter(|node| !node::is_uninitialized(node)), &self.policy);
+        if let Some(line) = lacks.describe(self.policy.node_labels_on) {
+            tracing::info!("{line}");
+        }
+    }
+
     /// Says on a Node why it is not updated.
     pub(super) fn report_held(&self, node: &Node, held: &Held) {
         self.recorder.event(&reference(node), EventType::Warning, held.reason.as_str(), &held.message);
@@ -203,14 +226,5 @@ impl Sync {
         }
         announce(&self.recorder, node, EventType::Normal, "Synced", "Node synced successfully");
         tracing::info!(node = name, provider_id = node::provider_id(node), age_seconds = age, "node initialised");
-    }
-}
-
-fn what_came_of_move(ours: &Ours, applied: &Applied) -> RecordOutcome {
-    match (plan::has_moved(ours), ours.may_follow, &applied.refused) {
-        (false, _, _) => RecordOutcome::Settled,
-        (true, false, _) => RecordOutcome::Moved,
-        (true, true, None) => RecordOutcome::Written,
-        (true, true, Some(_)) => RecordOutcome::Refused,
     }
 }

@@ -34,6 +34,7 @@ fn flags_reach_the_settings() {
     let settings = settled(&[
         "--node-labels=example.com/pool=blue,rack=7",
         "--node-labels=rack=8",
+        "--node-labels-on=all",
         "--zone-labels=follow",
         "--instance-type=follow",
         "--adopt-untainted-nodes",
@@ -54,6 +55,7 @@ fn flags_reach_the_settings() {
         settings.nodes.policy,
         node::Policy {
             node_labels: labels(&[("example.com/pool", "blue"), ("rack", "8")]),
+            node_labels_on: NodeLabelsOn::All,
             zone_labels: LabelMode::Follow,
             instance_type: LabelMode::Follow,
             adopts_untainted_nodes: true,
@@ -125,6 +127,7 @@ fn each_wrong_flag_is_told_with_its_value_and_what_is_expected() {
     const LIMIT: &str = "expected a number of nodes, a percentage of all and a time, such as 5,10%,10m";
     const PREFIX: &str = "expected a DNS name and a slash such as topology.example.com/";
     let cases: &[(&str, &str, &str)] = &[
+        ("--node-labels-on", "init", "expected join or all"),
         ("--node-labels", "pool", "\"pool\" is no pair; expected key=value"),
         ("--node-labels", "", "\"\" is no pair; expected key=value"),
         ("--node-labels", "a=b,c=d,e", "\"e\" is no pair; expected key=value"),

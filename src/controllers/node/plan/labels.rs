@@ -2,11 +2,12 @@
 
 use k8s_openapi::api::core::v1::Node;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::cloud::node::{self, INSTANCE_TYPE, LabelPair, REGION, ZONE};
 use crate::cloud::{InstanceMetadata, Reason};
 use crate::controllers::node::reason;
-use crate::controllers::node::{LabelMode, Policy};
+use crate::controllers::node::{LabelMode, NodeLabelsOn, Policy};
 
 /// Labels to change: the new value, or `None` for one that is to go.
 pub type Changes = BTreeMap<String, Option<String>>;
@@ -89,6 +90,40 @@ pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> 
     }
     place(&mut wanted, metadata);
     (changes(node, wanted), differences)
+}
+
+/// The labels of `--node-labels` whose key the node does not have.
+pub fn lacking<'p>(node: &Node, policy: &'p Policy) -> impl Iterator<Item = (&'p String, &'p String)> {
+    policy.node_labels.iter().filter(|(key, _)| node::label(node, key).is_none() && !node::is_reserved_label(key))
+}
+
+/// How many of some nodes lack labels of `--node-labels`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    all: usize,
+    lacking: usize,
+}
+
+/// Counts.
+pub fn count_lacks(nodes: impl Iterator<Item = Arc<Node>>, policy: &Policy) -> Lacks {
+    nodes.fold(Lacks::default(), |Lacks { all, lacking: some }, node| Lacks {
+        all: all + 1,
+        lacking: some + usize::from(lacking(&node, policy).next().is_some()),
+    })
+}
+
+impl Lacks {
+    /// The line for the log, if some do.
+    pub fn describe(&self, on: NodeLabelsOn) -> Option<String> {
+        let Self { all, lacking } = self;
+        let what = match on {
+            NodeLabelsOn::Join => {
+                "they stay so, because labels are set when a Node joins; --node-labels-on=all adds them"
+            }
+            NodeLabelsOn::All => "they are added, at most 10 Nodes a second",
+        };
+        (*lacking > 0).then(|| format!("{lacking} of {all} initialized Nodes lack labels of --node-labels: {what}"))
+    }
 }
 
 /// The labels to change while nothing is known of the machine.

@@ -10,6 +10,7 @@ mod telling;
 use super::*;
 use crate::cloud::AbsenceProof;
 use crate::cloud::node::TAINT_UNINITIALIZED;
+use crate::controllers::node::observe::Turn;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeCondition, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -91,7 +92,7 @@ fn zoned(metadata: InstanceMetadata) -> InstanceMetadata {
 /// A node that has just been seen, at the beginning of 2026.
 fn ours(node: Node, instance: Presence<InstanceMetadata>) -> Ours {
     let at = Timestamp::from_second(1_767_225_600).unwrap();
-    Ours { node: Arc::new(node), instance: Box::new(instance), at, waited: Duration::ZERO, may_follow: false }
+    Ours { node: Arc::new(node), instance: Box::new(instance), at, waited: Duration::ZERO, turn: Turn::default() }
 }
 
 fn run(form: &Form, instance: Presence<InstanceMetadata>) -> (Plan, Node) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ccm::cloud::node::TAINT_UNINITIALIZED;
 use ccm::cloud::{FoundBy, InstanceMetadata, Presence};
 use ccm::controllers::node::Policy;
-use ccm::controllers::node::observe::{Observed, Ours};
+use ccm::controllers::node::observe::{Observed, Ours, Turn};
 use ccm::controllers::node::plan::{Action, plan};
 use criterion::Criterion;
 use jiff::Timestamp;
@@ -73,7 +73,7 @@ fn observed(node: Node) -> Observed {
         instance,
         at: Timestamp::UNIX_EPOCH,
         waited: Duration::ZERO,
-        may_follow: false,
+        turn: Turn::default(),
     })
 }
 

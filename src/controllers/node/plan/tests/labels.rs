@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cloud::node::{INSTANCE_TYPE, LabelPair, REGION, ZONE};
-use crate::controllers::node::LabelMode;
+use crate::controllers::node::{LabelMode, NodeLabelsOn};
 
 fn pairs(pair: LabelPair, value: &str) -> BTreeMap<String, String> {
     map(&[(pair.current, value), (pair.legacy, value)])
@@ -230,4 +230,54 @@ fn labels_that_are_not_set_are_told() {
     let form = Form { labels: map(&[("mine/a", "c"), ("same/a", "b")]), ..tainted("U", "", "") };
     let (plan, _) = run(&form, Presence::Exists(metadata));
     assert_eq!(plan.notes.len(), 2, "{:?}", plan.notes);
+}
+
+/// The labels of a node after a look, in its turn or not.
+fn labelled(form: Form, machine: InstanceMetadata, policy: &Policy, is_turn: bool) -> (bool, BTreeMap<String, String>) {
+    let mut node = form.node();
+    let mut ours = ours(node.clone(), Presence::Exists(machine));
+    ours.turn.of_labels = is_turn;
+    let lacks = lacks_labels(&ours, policy);
+    plan(&Observed::Ours(ours), policy).actions.iter().for_each(|action| action.apply_to(&mut node));
+    (lacks, node.metadata.labels.unwrap_or_default())
+}
+
+#[test]
+fn an_initialised_node_gets_the_labels_it_lacks_only_when_all_are_asked_for_and_in_its_turn() {
+    let node_labels = map(&[("a.b/c", "d"), ("pool", "blue"), ("node-role.kubernetes.io/worker", "")]);
+    let join = Policy { node_labels, ..Policy::default() };
+    let all = Policy { node_labels_on: NodeLabelsOn::All, ..join.clone() };
+    let missing = map(&[("pool", "red")]);
+    let added = map(&[("a.b/c", "d"), ("pool", "red")]);
+    let machine = || metadata("fake://1", A3);
+    let located = InstanceMetadata { topology_labels: [("a.b/c".to_owned(), None)].into(), ..machine() };
+    let doubted = InstanceMetadata { doubt: Some(Unknown::new(reason::LookupPending, "")), ..machine() };
+    for (case, policy, form, machine, is_turn, lacks, expected) in [
+        ("join", &join, tainted("", "fake://1", A3), machine(), true, false, &missing),
+        ("all, not its turn", &all, tainted("", "fake://1", A3), machine(), false, true, &missing),
+        ("all", &all, tainted("", "fake://1", A3), machine(), true, true, &added),
+        ("no provider ID", &all, tainted("", "", A3), machine(), true, false, &missing),
+        ("the label says where the machine is", &all, tainted("", "fake://1", A3), located, true, false, &missing),
+        ("in doubt", &all, tainted("", "fake://1", A3), doubted, true, false, &missing),
+    ] {
+        let form = Form { labels: missing.clone(), ..form };
+        assert_eq!(labelled(form, machine, policy, is_turn), (lacks, expected.clone()), "{case}");
+    }
+    let full = Form { labels: added.clone(), ..tainted("", "fake://1", A3) };
+    assert_eq!(labelled(full, machine(), &all, true), (false, added), "nothing is left to add");
+}
+
+#[test]
+fn the_number_of_nodes_without_labels_is_one_line_in_either_mode() {
+    let policy = Policy { node_labels: map(&[("a.b/c", "d")]), ..Policy::default() };
+    let node = |labels: &[(&str, &str)]| Arc::new(Form { labels: map(labels), ..Form::default() }.node());
+    let counted = |nodes: Vec<Arc<Node>>| count_lacks(nodes.into_iter(), &policy);
+    let some = counted(vec![node(&[]), node(&[("a.b/c", "x")]), node(&[("e", "f")])]);
+    let front = "2 of 3 initialized Nodes lack labels of --node-labels: ";
+    for (on, end) in [(NodeLabelsOn::Join, "--node-labels-on=all adds them"), (NodeLabelsOn::All, "10 Nodes a second")]
+    {
+        let line = some.describe(on).unwrap();
+        assert!(line.starts_with(front) && line.ends_with(end), "{line}");
+        assert_eq!(counted(vec![node(&[("a.b/c", "x")])]).describe(on), None);
+    }
 }

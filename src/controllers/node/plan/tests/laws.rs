@@ -1,7 +1,7 @@
 //! What holds for every node, machine, setting and time.
 
 use super::*;
-use crate::controllers::node::LabelMode;
+use crate::controllers::node::{LabelMode, NodeLabelsOn};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 
@@ -101,9 +101,11 @@ fn any_instance() -> impl Strategy<Value = Presence<InstanceMetadata>> {
 
 fn any_policy() -> impl Strategy<Value = Policy> {
     let mode = || prop::sample::select(vec![LabelMode::Init, LabelMode::Follow]);
-    (any_labels(), mode(), mode(), any::<bool>()).prop_map(
-        |(node_labels, zone_labels, instance_type, adopts_untainted_nodes)| Policy {
+    let on = prop::sample::select(vec![NodeLabelsOn::Join, NodeLabelsOn::All]);
+    (any_labels(), on, mode(), mode(), any::<bool>()).prop_map(
+        |(node_labels, node_labels_on, zone_labels, instance_type, adopts_untainted_nodes)| Policy {
             node_labels,
+            node_labels_on,
             zone_labels,
             instance_type,
             adopts_untainted_nodes,
@@ -113,11 +115,11 @@ fn any_policy() -> impl Strategy<Value = Policy> {
 }
 
 fn any_ours() -> impl Strategy<Value = Ours> {
-    (any_node(), any_instance(), any_time(), 0..60_u64, any::<bool>()).prop_map(
-        |(node, instance, at, waited, may_follow)| Ours {
+    (any_node(), any_instance(), any_time(), 0..60_u64, any::<[bool; 2]>()).prop_map(
+        |(node, instance, at, waited, [of_record, of_labels])| Ours {
             at,
             waited: Duration::from_secs(waited),
-            may_follow,
+            turn: Turn { of_record, of_labels },
             ..ours(node, instance)
         },
     )

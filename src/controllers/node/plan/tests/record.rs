@@ -86,7 +86,8 @@ fn a4_the_record_of_a_ready_node_follows_its_machine_when_it_is_its_turn() {
         let ours = ours(node, Presence::Exists(machine));
         assert_eq!(has_moved(&ours), follows, "{case}");
         let record = |may_follow| {
-            let observed = Observed::Ours(Ours { may_follow, ..ours.clone() });
+            let observed =
+                Observed::Ours(Ours { turn: Turn { of_record: may_follow, ..Turn::default() }, ..ours.clone() });
             plan(&observed, &Policy::default()).actions
         };
         let (before, after) = (record(false), record(true));

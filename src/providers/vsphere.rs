@@ -83,6 +83,8 @@ pub struct Options {
     /// Whether an address that several running machines behind nodes report, or that is the API server's, gives way to
     /// others of its machine.
     pub demotes_virtual_ips: bool,
+    /// Whether an address that the kubelet uses counts where the guest reports it on an interface without a virtual NIC.
+    pub trusts_guest_interfaces: bool,
     /// The addresses of the API server.
     pub api_server: Vec<IpAddr>,
     /// How long a node that joins waits for each address family but its first, from the first address of its guest on.
@@ -245,6 +247,7 @@ impl Provider {
             topology: self.options.topology.clone(),
             allow_name_match: self.options.allow_name_match,
             demotes_virtual_ips: self.options.demotes_virtual_ips,
+            trusts_guest_interfaces: self.options.trusts_guest_interfaces,
             api_server: self.options.api_server.clone(),
             family_wait: self.options.family_wait,
         };

@@ -143,6 +143,7 @@ impl Running {
             trusts_unseen: false,
             topology: TopologyLabels::default(),
             demotes_virtual_ips: true,
+            trusts_guest_interfaces: false,
             api_server: Vec::new(),
             family_wait: Duration::from_secs(120),
             timeouts: Timeouts::default(),

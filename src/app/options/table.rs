@@ -343,6 +343,9 @@ const OURS: &[Flag] = &[
         "Labels that say where a node's machine is and follow it, comma separated: vcenter, datacenter, \
              cluster, esxi-host, resource-pool, folder, datastore",
     ),
+    boolean("trust-guest-interfaces", "false").variable("CCM_TRUST_GUEST_INTERFACES").help(
+        "Believe the node IP of a kubelet that its guest reports on an interface without a virtual NIC, such as a bond",
+    ),
     text("zone-labels", "WORD", "init").variable("CCM_ZONE_LABELS").help(
         "Whether zone and region stay as they were at initialisation (init), are added to nodes that have \
              neither (fill), or follow the machine (follow)",

@@ -263,6 +263,7 @@ impl Check<'_> {
         let session_manager_token = self.optional("session-manager-token-file").map(PathBuf::from);
         let topology = self.topology();
         let demotes_virtual_ips = self.boolean("demote-virtual-ips");
+        let trusts_guest_interfaces = self.boolean("trust-guest-interfaces");
         let choices = [("hold", false), ("enforce", true)];
         let trusts_unseen = self.choice("node-deletion-unseen", &choices, "hold or enforce");
         let nsx = self.nsx();
@@ -287,6 +288,7 @@ impl Check<'_> {
             trusts_unseen: trusts_unseen.unwrap_or_default(),
             topology,
             demotes_virtual_ips,
+            trusts_guest_interfaces,
             api_server: Vec::new(),
             family_wait: FAMILY_WAIT,
             timeouts: Timeouts::default(),

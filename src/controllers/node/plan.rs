@@ -369,9 +369,18 @@ fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNod
     let provided = node::annotation(node, ANNOTATION_PROVIDED_NODE_IP).unwrap_or_default();
     let reported: Vec<_> =
         metadata.node_addresses.iter().map(|address| format!("{} {}", address.type_, address.address)).collect();
+    let notes = match error {
+        // What the cloud knows of this address, such as the interface that it is on.
+        ProvidedNodeIpError::NotReported(ip) => {
+            let ip = ip.to_string();
+            let about = metadata.notes.iter().filter(|note| note.split([' ', ',', ':']).any(|word| word == ip));
+            about.map(|note| format!("; {note}")).collect()
+        }
+        _ => String::new(),
+    };
     let message = format!(
         "provided node ip for node {:?} is not valid: {error}; annotation {ANNOTATION_PROVIDED_NODE_IP} is {provided:?}, \
-         and the cloud reports {} of {}",
+         and the cloud reports {} of {}{notes}",
         node::name(node),
         reported.join(", "),
         described(node, metadata),

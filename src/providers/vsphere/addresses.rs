@@ -5,6 +5,7 @@
 mod families;
 mod refusals;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -85,10 +86,32 @@ impl fmt::Display for IpFamily {
 pub struct AddressRule {
     /// The networks to choose from, in order of preference; host bits do not matter.
     pub networks: Vec<IpNet>,
-    /// The port group or network to choose from when no address is in `networks`; never empty text.
+    /// The port group or network to choose from when no address is in `networks`; never empty text. Where no interface is
+    /// on a network of this name, its parts between commas are names, in order of preference.
     pub network_name: Option<String>,
     /// Networks never chosen from.
     pub excluded: Vec<IpNet>,
+}
+
+impl AddressRule {
+    /// What the name of the network means for a guest with these interfaces: the whole text, or its parts.
+    fn network_names(&self, nics: &[GuestNic]) -> Vec<&str> {
+        let Some(name) = self.network_name.as_deref() else { return Vec::new() };
+        let parts = name_parts(name);
+        let is_whole = || networks(nics).any(|network| equal_fold(network, name));
+        if parts.is_empty() || is_whole() { vec![name] } else { parts }
+    }
+}
+
+/// The names in a text with commas; none in one without.
+pub(super) fn name_parts(text: &str) -> Vec<&str> {
+    let parts = text.contains(',').then(|| text.split(',').map(str::trim).filter(|part| !part.is_empty()));
+    parts.into_iter().flatten().collect()
+}
+
+/// The networks of the interfaces that count.
+fn networks(nics: &[GuestNic]) -> impl Iterator<Item = &str> {
+    nics.iter().filter(|nic| has_virtual_nic(nic)).filter_map(|nic| nic.network.as_deref())
 }
 
 /// The rules of the section `Nodes`; they hold for all vCenters.
@@ -249,12 +272,12 @@ pub fn build_addresses(
     let asked = IpFamily::ALL.into_iter().filter(|family| !families.contains(family));
     let provided_only = asked.filter(|family| preferences.provided.iter().any(|ip| is_of(*ip, *family)));
     for family in families.iter().copied().chain(provided_only) {
-        let picker = Picker { candidates: &candidates, family, preferences, ranks: &ranks };
+        let picker = Picker { candidates: &candidates, nics, family, preferences, ranks: &ranks };
         let mut picks = Picks::default();
         if families.contains(&family) {
             picks = picker.pick_pair(rules, names.is_ok(), &mut chosen.passed_over);
         }
-        if let Some((ip, refusal)) = picker.take_provided(&mut picks, rules, nics) {
+        if let Some((ip, refusal)) = picker.take_provided(&mut picks, rules) {
             chosen.refused_provided.push((ip, refusal));
         }
         let mut found: Vec<NodeAddress> = [(INTERNAL_IP, picks.internal), (EXTERNAL_IP, picks.external)]
@@ -293,6 +316,19 @@ pub fn missing_family(
     AddressError::NoAddressOfFamily { family, seen: Refusals { families, rules }.describe(nics) }
 }
 
+/// The interfaces of a guest, and one more for what the kubelet uses and the guest reports on interfaces without a virtual
+/// NIC, such as a bond. Neither is believed alone.
+pub fn with_guest_interfaces<'a>(nics: &'a [GuestNic], provided: &[IpAddr]) -> Cow<'a, [GuestNic]> {
+    let guests_own = nics.iter().filter(|nic| !has_virtual_nic(nic)).flat_map(|nic| &nic.ip_addresses);
+    let is_provided = |text: &&String| parse_ip(text).is_some_and(|ip| provided.contains(&ip));
+    let believed: Vec<String> = guests_own.filter(is_provided).cloned().collect();
+    if believed.is_empty() {
+        return Cow::Borrowed(nics);
+    }
+    let more = GuestNic { ip_addresses: believed, device_config_id: 0, ..GuestNic::default() };
+    Cow::Owned(nics.iter().cloned().chain([more]).collect())
+}
+
 /// The addresses that a guest with these interfaces may give its node, whatever the rules are.
 pub fn candidate_ips(nics: &[GuestNic]) -> impl Iterator<Item = IpAddr> {
     candidates(nics).map(|candidate| candidate.ip)
@@ -305,12 +341,8 @@ fn check_network_names(nics: &[GuestNic], rules: &AddressRules, refusals: &Refus
     let (Some(internal), Some(external)) = (&rules.internal.network_name, &rules.external.network_name) else {
         return Ok(());
     };
-    let matches = nics
-        .iter()
-        .filter(|nic| has_virtual_nic(nic))
-        .filter_map(|nic| nic.network.as_deref())
-        .any(|network| equal_fold(network, internal) || equal_fold(network, external));
-    if matches {
+    let names = [&rules.internal, &rules.external].map(|rule| rule.network_names(nics)).concat();
+    if networks(nics).any(|network| names.iter().any(|name| equal_fold(network, name))) {
         return Ok(());
     }
     let seen = refusals.describe(nics);
@@ -358,6 +390,7 @@ struct Picks<'a> {
 /// Chooses the addresses of one family.
 struct Picker<'a, 'b> {
     candidates: &'b [Candidate<'a>],
+    nics: &'b [GuestNic],
     family: IpFamily,
     preferences: &'b Preferences,
     /// The places of what is preferred for either type.
@@ -369,7 +402,7 @@ impl<'a> Picker<'a, '_> {
     /// not excluded, only where the rules name nothing for either type, and only if it `may_guess`.
     fn pick_pair(&self, rules: &AddressRules, may_guess: bool, passed_over: &mut Vec<IpAddr>) -> Picks<'a> {
         let (internal, external) = (self.allowed(&rules.internal), self.allowed(&rules.external));
-        let mut pools = (named_by(&rules.internal, &internal), named_by(&rules.external, &external));
+        let mut pools = (self.named_by(&rules.internal, &internal), self.named_by(&rules.external, &external));
         if may_guess && pools.0.is_empty() && pools.1.is_empty() {
             pools = (internal, external);
         }
@@ -383,8 +416,18 @@ impl<'a> Picker<'a, '_> {
         self.candidates.iter().filter(|c| c.is_of(self.family) && !c.is_in(&rule.excluded)).copied().collect()
     }
 
-    /// The best of `pool`: what the node has for this type, then what is not demoted, then by the order of the networks,
-    /// then by what is preferred for either type, then by the order of the guest.
+    /// What the rule names: what is in its networks, or, if nothing is, what is on the networks of its name.
+    fn named_by(&self, rule: &AddressRule, allowed: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+        let in_networks: Vec<_> = allowed.iter().filter(|c| c.is_in(&rule.networks)).copied().collect();
+        if !in_networks.is_empty() {
+            return in_networks;
+        }
+        let names = rule.network_names(self.nics);
+        allowed.iter().filter(|c| names.iter().any(|name| c.is_on(name))).copied().collect()
+    }
+
+    /// The best of `pool`: what the node has for this type, then what is not demoted, then by the order of the networks or
+    /// their names, then by what is preferred for either type, then by the order of the guest.
     fn pick(
         &self,
         pool: &[Candidate<'a>],
@@ -399,12 +442,15 @@ impl<'a> Picker<'a, '_> {
             .filter(|address| address.type_ == type_)
             .map(|address| (parse_ip(&address.address), address.address.as_str()))
             .collect();
+        let names = rule.network_names(self.nics);
         let best = |demoted: &HashSet<IpAddr>| {
             pool.iter().min_by_key(|candidate| {
                 let held_at = held.iter().position(|(ip, _)| *ip == Some(candidate.ip)).unwrap_or(usize::MAX);
                 // Of one address in two spellings, the node's stays.
                 let is_respelled = !held.iter().any(|(_, text)| *text == candidate.text);
                 let network = rule.networks.iter().position(|network| network.contains(&candidate.ip));
+                // A pool is of networks or of names.
+                let network = network.or_else(|| names.iter().position(|name| candidate.is_on(name)));
                 let rank = self.ranks.get(&candidate.ip).copied().unwrap_or(usize::MAX);
                 (held_at, is_respelled, demoted.contains(&candidate.ip), network.unwrap_or(usize::MAX), rank)
             })
@@ -419,12 +465,7 @@ impl<'a> Picker<'a, '_> {
 
     /// Takes the provided address of this family where it is not picked anyway. If it cannot be taken although the guest
     /// reports it, the answer is why.
-    fn take_provided(
-        &self,
-        picks: &mut Picks<'a>,
-        rules: &AddressRules,
-        nics: &[GuestNic],
-    ) -> Option<(IpAddr, String)> {
+    fn take_provided(&self, picks: &mut Picks<'a>, rules: &AddressRules) -> Option<(IpAddr, String)> {
         let provided = self.preferences.provided.iter().copied().find(|ip| is_of(*ip, self.family))?;
         if [picks.internal, picks.external].into_iter().flatten().any(|pick| pick.ip == provided) {
             return None;
@@ -439,21 +480,14 @@ impl<'a> Picker<'a, '_> {
             },
             None => {
                 let is_reported = |nic: &GuestNic| nic.ip_addresses.iter().any(|text| parse_ip(text) == Some(provided));
-                let nic = nics.iter().find(|nic| is_reported(nic))?;
-                let no_nic =
-                    || format!("its interface ({:?}) has no virtual NIC", nic.network.as_deref().unwrap_or_default());
+                let nic = self.nics.iter().find(|nic| is_reported(nic))?;
+                let no_nic = || {
+                    let network = nic.network.as_deref().unwrap_or_default();
+                    format!("its interface ({network:?}) has no virtual NIC; --trust-guest-interfaces believes it")
+                };
                 Some((provided, unusable(provided).map_or_else(no_nic, |what| format!("it is {what}"))))
             }
         }
-    }
-}
-
-/// What the rule names: what is in its networks, or, if nothing is, what is on the network of its name.
-fn named_by<'a>(rule: &AddressRule, allowed: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
-    let in_networks: Vec<_> = allowed.iter().filter(|c| c.is_in(&rule.networks)).copied().collect();
-    match &rule.network_name {
-        Some(name) if in_networks.is_empty() => allowed.iter().filter(|c| c.is_on(name)).copied().collect(),
-        _ => in_networks,
     }
 }
 

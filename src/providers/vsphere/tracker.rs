@@ -204,8 +204,8 @@ impl Tracker {
             && !self.has_joined_again(name, tracked)
             && self.held_by_another(tracked).is_none();
         let running = record.filter(is_running).filter(|_| is_reported).cloned();
-        let nics = running.as_ref().map(|record| record.nics.as_slice()).unwrap_or_default();
-        self.concerned.extend(self.shared.set(name, candidate_ips(nics)));
+        let nics = running.as_ref().map(|record| self.rules.nics(&tracked.facts, record)).unwrap_or_default();
+        self.concerned.extend(self.shared.set(name, candidate_ips(&nics)));
     }
 
     /// The other nodes for which it may matter what is known of this one.

@@ -162,6 +162,7 @@ fn options(tag_poll: Duration) -> Options {
         trusts_unseen: false,
         topology: TopologyLabels::default(),
         demotes_virtual_ips: true,
+        trusts_guest_interfaces: false,
         api_server: Vec::new(),
         family_wait: Duration::from_secs(120),
         timeouts: Timeouts { soap, rest },

@@ -25,8 +25,9 @@ fn defaults_follow_nothing_and_delete_with_care() {
         }
     );
     let ProviderSettings::Vsphere(vsphere) = settings.provider;
-    let Options { topology, demotes_virtual_ips, trusts_unseen, .. } = vsphere.options;
+    let Options { topology, demotes_virtual_ips, trusts_unseen, trusts_guest_interfaces, .. } = vsphere.options;
     assert_eq!((topology, demotes_virtual_ips, trusts_unseen), (TopologyLabels::default(), true, false));
+    assert!(!trusts_guest_interfaces);
 }
 
 #[test]
@@ -49,6 +50,7 @@ fn flags_reach_the_settings() {
         "--topology-labels= datastore ,cluster,",
         "--topology-label-prefix=vsphere.example.com/",
         "--demote-virtual-ips=false",
+        "--trust-guest-interfaces",
     ])
     .unwrap();
     assert_eq!(
@@ -80,6 +82,7 @@ fn flags_reach_the_settings() {
     let ProviderSettings::Vsphere(vsphere) = settings.provider;
     assert_eq!(vsphere.options.topology, topology);
     assert_eq!((vsphere.options.demotes_virtual_ips, vsphere.options.trusts_unseen), (false, true));
+    assert!(vsphere.options.trusts_guest_interfaces);
 }
 
 #[test]

@@ -311,3 +311,16 @@ fn addresses_are_written_before_the_taint_goes() {
     let (plan, _) = run(&tainted("U", "", A3), Presence::Exists(metadata("fake://1", A3)));
     assert!(matches!(plan.actions.as_slice(), [Action::Initialise(_)]), "{plan:?}");
 }
+
+#[test]
+fn a_node_ip_that_is_not_followed_is_told_with_what_the_cloud_knows_of_it() {
+    let form = Form { provided_node_ip: Some("10.0.1.9"), ..tainted("U", "fake://1", "") };
+    let note = |ip: &str| {
+        format!("vm (vm-1): the provided node IP {ip} is not taken: its interface (\"\") has no virtual NIC")
+    };
+    let machine = InstanceMetadata { notes: vec![note("10.0.1.9"), note("10.0.1.90")], ..metadata("fake://1", A2) };
+    let (plan, _) = run(&form, Presence::Exists(machine));
+    let held = held(&plan).unwrap();
+    assert_eq!(held.reason, reason::ProvidedNodeIPNotOnVM);
+    assert!(held.message.ends_with(&note("10.0.1.9")) && !held.message.contains("10.0.1.90"), "{}", held.message);
+}

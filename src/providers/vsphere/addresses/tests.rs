@@ -526,3 +526,76 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_network_name_with_commas_is_one_name_where_an_interface_is_on_it_else_several() {
+    let on = |network: &str, address: &str| GuestNic {
+        network: Some(network.to_owned()),
+        ip_addresses: vec![address.to_owned()],
+        device_config_id: 4000,
+    };
+    let (a, b) = (|| on("LAN-A", "10.0.0.1"), || on("lan-b", "10.0.0.2"));
+    let (whole, other) = (|| on("LAN-A,LAN-B", "10.0.0.3"), || on("LAN-C", "10.0.0.4"));
+    let name = |name: &str| AddressRule { network_name: Some(name.to_owned()), ..AddressRule::default() };
+    let both = |text: &str| AddressRules { internal: name(text), external: name("LAN-C") };
+    let internal = |nics: &[GuestNic], rules: &AddressRules, held: &str| {
+        let held = if held.is_empty() { Vec::new() } else { vec![node_address(INTERNAL_IP, held)] };
+        let preferences = Preferences { held, ..Preferences::default() };
+        let chosen = build_addresses("n", nics, &preferences, &[IpFamily::V4], rules).map_err(|error| error.reason());
+        chosen.map(|chosen| {
+            let found = chosen.addresses.into_iter().find(|address| address.type_ == INTERNAL_IP);
+            found.map(|address| address.address).unwrap_or_default()
+        })
+    };
+    let list = both("LAN-A, LAN-B");
+    for (case, nics, rules, held, expected) in [
+        ("the whole name", vec![a(), b(), whole(), other()], both("LAN-A,LAN-B"), "", Ok("10.0.0.3")),
+        ("the first part, whatever the order", vec![other(), b(), a()], list.clone(), "", Ok("10.0.0.1")),
+        ("the second part", vec![other(), b()], list.clone(), "", Ok("10.0.0.2")),
+        ("what the node has stays", vec![other(), b(), a()], list.clone(), "10.0.0.2", Ok("10.0.0.2")),
+        (
+            "no part",
+            vec![other()],
+            AddressRules { external: name("LAN-D"), ..list.clone() },
+            "",
+            Err(reason::NoNetworkMatches),
+        ),
+        (
+            "a part of both",
+            vec![a()],
+            AddressRules { external: name("LAN-D,LAN-E"), ..list.clone() },
+            "",
+            Ok("10.0.0.1"),
+        ),
+        ("a comma at the end", vec![other(), a()], both("LAN-A,"), "", Ok("10.0.0.1")),
+        ("no part of it is a name", vec![other(), a()], both(","), "", Ok("")),
+    ] {
+        assert_eq!(internal(&nics, &rules, held), expected.map(str::to_owned), "{case}");
+    }
+    // The other rule has a name of its own.
+    let external = AddressRules { internal: name("LAN-C"), external: name("LAN-A,LAN-B") };
+    let chosen = build_addresses("n", &[other(), b()], &Preferences::default(), &[IpFamily::V4], &external).unwrap();
+    assert!(chosen.addresses.contains(&node_address(EXTERNAL_IP, "10.0.0.2")), "{chosen:?}");
+}
+
+#[test]
+fn an_interface_of_the_guest_is_believed_only_for_what_the_kubelet_uses() {
+    let nic = |device_config_id, addresses: &[&str]| GuestNic {
+        network: (device_config_id != -1).then(|| "LAN".to_owned()),
+        ip_addresses: addresses.iter().map(|text| (*text).to_owned()).collect(),
+        device_config_id,
+    };
+    let nics = [nic(4000, &["10.0.0.1"]), nic(-1, &["10.0.1.9", "fd00::9", "10.244.0.1"])];
+    for (provided, expected) in [
+        (vec![], vec!["10.0.0.1"]),
+        (vec!["10.0.1.9"], vec!["10.0.0.1", "10.0.1.9"]),
+        (vec!["10.0.1.9", "fd00::9"], vec!["10.0.0.1", "10.0.1.9", "fd00::9"]),
+        (vec!["10.0.0.1"], vec!["10.0.0.1"]),
+        (vec!["10.0.9.9"], vec!["10.0.0.1"]),
+    ] {
+        let provided: Vec<IpAddr> = provided.iter().map(|text| text.parse().unwrap()).collect();
+        let believed = with_guest_interfaces(&nics, &provided);
+        let candidates: Vec<String> = candidate_ips(&believed).map(|ip| ip.to_string()).collect();
+        assert_eq!(candidates, expected, "{provided:?}");
+    }
+}

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::addresses::{AddressRule, AddressRules, IpFamily};
+use super::super::addresses::{AddressRule, AddressRules, IpFamily, name_parts};
 use super::super::zones::ZoneCategories;
 use super::distinct::{Kinship, kinships};
 use super::fields::{RawFile, RawSection};
@@ -305,5 +305,17 @@ fn address_rules(file: &RawSection, variables: &RawSection, report: &mut Report)
         },
         excluded: networks(&format!("exclude-{kind}-network-subnet-cidr")),
     };
-    AddressRules { internal: rule("internal"), external: rule("external") }
+    let rules = AddressRules { internal: rule("internal"), external: rule("external") };
+    for key in ["internal-vm-network-name", "external-vm-network-name"] {
+        let section = over(file, variables, key);
+        let parts = name_parts(section.text(key).unwrap_or_default()).len();
+        if parts > 0 {
+            let odd = format!(
+                "a name with commas: for each machine a network of this whole name is looked for first, then its {parts} \
+                 part(s) between commas, in their order"
+            );
+            report.warn_at(section, Some(key), odd);
+        }
+    }
+    rules
 }

@@ -1,5 +1,6 @@
 //! Pure: what a virtual machine means for the node it backs.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,11 +8,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::NodeAddress;
 
 use crate::base::error_chain::chain;
-use crate::clients::vim::MoRef;
+use crate::clients::vim::{GuestNic, MoRef};
 use crate::cloud::zones::Zone;
 use crate::cloud::{InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::addresses::{
     AddressError, AddressRules, Awaited, IpFamily, Preferences, awaited, build_addresses, missing_family,
+    with_guest_interfaces,
 };
 use crate::providers::vsphere::guest_metadata::parse_static_order;
 use crate::providers::vsphere::instance_type::build_instance_type;
@@ -51,10 +53,22 @@ pub struct Rules {
     pub allow_name_match: bool,
     /// Whether addresses that may be virtual give way to others.
     pub demotes_virtual_ips: bool,
+    /// Whether an address that the kubelet uses counts where the guest reports it on an interface without a virtual NIC.
+    pub trusts_guest_interfaces: bool,
     /// The addresses of the API server, as this program reaches it.
     pub api_server: Vec<IpAddr>,
     /// How long a node that joins waits for each address family but its first.
     pub family_wait: Duration,
+}
+
+impl Rules {
+    /// The interfaces of a node's machine.
+    pub fn nics<'a>(&self, facts: &NodeFacts, record: &'a VmRecord) -> Cow<'a, [GuestNic]> {
+        match self.trusts_guest_interfaces {
+            true => with_guest_interfaces(&record.nics, &facts.provided),
+            false => Cow::Borrowed(&record.nics),
+        }
+    }
 }
 
 /// What is known of a node's machine beside its record.
@@ -151,7 +165,8 @@ fn addresses(
             chain(&error)
         )),
     }
-    let chosen = build_addresses(&record.host_name, &record.nics, &preferences, families, &rules.addresses)?;
+    let nics = rules.nics(facts, record);
+    let chosen = build_addresses(&record.host_name, &nics, &preferences, families, &rules.addresses)?;
     let awaited = if facts.is_initialized {
         None
     } else {
@@ -172,7 +187,7 @@ fn addresses(
         format!("{ip} gives way to another address, because {why} (--demote-virtual-ips)")
     }));
     let awaited = awaited.map(|Awaited { family, limit }| {
-        let error = missing_family(family, &record.nics, families, &rules.addresses);
+        let error = missing_family(family, &nics, families, &rules.addresses);
         let wait = limit.map_or_else(
             || "it is the first family of the node, which is not initialized without it".to_owned(),
             |limit| format!("the node waits for it for at most {} s from its first address", limit.as_secs()),

@@ -100,7 +100,8 @@ impl Tracker {
             return;
         };
         let location = Location::of(seen, &vm.id, record);
-        let is_addressed = candidate_ips(&record.nics).next().is_some();
+        let Some(tracked) = self.nodes.get(name) else { return };
+        let is_addressed = candidate_ips(&self.rules.nics(&tracked.facts, record)).next().is_some();
         let seen = Arc::clone(seen);
         self.update(name, |tracked| {
             tracked.see(location, &seen);
@@ -345,7 +346,9 @@ impl Tracker {
             vcenter: vm.vcenter,
             location: Arc::clone(&tracked.last_observation.as_ref()?.location),
             uuid: record.bios_uuid.clone(),
-            addresses: Arc::new(candidate_ips(&record.nics).map(|ip| ip.to_canonical()).collect()),
+            addresses: Arc::new(
+                candidate_ips(&self.rules.nics(&tracked.facts, record)).map(|ip| ip.to_canonical()).collect(),
+            ),
             metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, beside)
                 .map(|metadata| InstanceMetadata { found_by, topology_labels, earlier_name, ..metadata })
                 .into(),

@@ -126,7 +126,9 @@ fn a_provided_node_ip_wins_where_the_guest_has_it() {
             chosen.refused_provided.into_iter().map(|(ip, why)| format!("{ip}: {why}")).collect();
         let expected: &[&str] = match case {
             "excluded" => &["10.0.0.2: 10.0.0.2/32 is excluded for InternalIP"],
-            "on an interface without virtual NIC" => &["10.244.0.1: its interface (\"cni0\") has no virtual NIC"],
+            "on an interface without virtual NIC" => {
+                &["10.244.0.1: its interface (\"cni0\") has no virtual NIC; --trust-guest-interfaces believes it"]
+            }
             "link-local" => &["fe80::1: it is link-local"],
             _ => &[],
         };

@@ -209,6 +209,26 @@ fn a_provided_node_ip_that_is_excluded_is_noted() {
 }
 
 #[test]
+fn the_node_ip_on_an_interface_without_a_virtual_nic_is_taken_where_it_is_trusted_and_named_otherwise() {
+    let facts = NodeFacts { provided: vec!["10.0.1.9".parse().unwrap()], ..NodeFacts::default() };
+    let mut record = machine(&["10.0.0.1"]);
+    let bond = GuestNic { network: None, ip_addresses: vec!["10.0.1.9".to_owned()], device_config_id: -1 };
+    record.nics.push(bond);
+    let trusting = Rules { trusts_guest_interfaces: true, ..rules() };
+    let metadata = described(&facts, &snapshot(true, &[]), &record, &trusting);
+    assert_eq!((internal(&metadata), metadata.notes.len()), ("10.0.1.9", 0), "{:?}", metadata.notes);
+    let mut excluding = trusting.clone();
+    excluding.addresses.internal.excluded = vec!["10.0.1.0/24".parse().unwrap()];
+    assert_eq!(internal(&described(&facts, &snapshot(true, &[]), &record, &excluding)), "10.0.0.1");
+    for (facts, rules, notes) in [(&facts, rules(), 1), (&NodeFacts::default(), trusting, 0)] {
+        let metadata = described(facts, &snapshot(true, &[]), &record, &rules);
+        assert_eq!((internal(&metadata), metadata.notes.len()), ("10.0.0.1", notes), "{:?}", metadata.notes);
+        let is_named = |note: &String| note.contains("10.0.1.9") && note.contains("no virtual NIC; --trust-guest");
+        assert!(metadata.notes.iter().all(is_named), "{:?}", metadata.notes);
+    }
+}
+
+#[test]
 fn w48_a_family_that_the_guest_drops_stays_on_the_node() {
     let dual = dual();
     let held = ["10.0.0.1", "fd00::1"].map(internal_ip);

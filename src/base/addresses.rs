@@ -9,6 +9,12 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
+/// A host with its port, as in a URL: an IPv6 address, with brackets or without, is in brackets.
+pub fn host_and_port(host: &str, port: u16) -> String {
+    let is_bare = host.contains(':') && !host.starts_with('[');
+    if is_bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 /// Parses an address as `ParseIPSloppy` of `k8s.io/utils/net`: octets of IPv4 may have leading zeros.
 pub fn parse_ip_sloppy(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
@@ -39,6 +45,12 @@ pub fn parse_network_sloppy(text: &str) -> Option<IpNet> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ipv6_address_with_a_port_is_in_brackets() {
+        let hosts = ["vc.example", "10.0.0.1", "fd00::1", "[fd00::1]"].map(|host| host_and_port(host, 443));
+        assert_eq!(hosts, ["vc.example:443", "10.0.0.1:443", "[fd00::1]:443", "[fd00::1]:443"]);
+    }
 
     #[test]
     fn networks_are_read_as_in_go() {

@@ -53,6 +53,7 @@ use self::tracker::Tracker;
 use self::tracker::board::Board;
 use self::tracker::describe::Rules;
 use self::tracker::slots::{Setup, Source};
+use crate::base::addresses::host_and_port;
 use crate::clients::http;
 use crate::cloud::login_ledger::{LoginLedger, LoginPolicy};
 use crate::cloud::{
@@ -227,6 +228,7 @@ impl Provider {
         }
         for entry in entries.values() {
             entry.vcenter.reconfigure(self.settings(config));
+            entry.vcenter.session().respell(entry.config.spelling.clone());
             // What stands in the file itself is offered anew; the session changes over by itself.
             drop(self.connect.offers(&entry.config));
         }
@@ -257,9 +259,7 @@ impl Provider {
 
     fn entry(&self, config: &Config, entry: &config::Vcenter) -> Result<Entry, String> {
         let http = self.connect.http(entry)?;
-        let host = if entry.server.contains(':') { format!("[{}]", entry.server) } else { entry.server.clone() };
-        let server = format!("{host}:{}", entry.port);
-        let names = Names { key: entry.key.clone(), server, spelling: entry.spelling.clone() };
+        let names = Names { key: entry.key.clone(), server: host_and_port(&entry.server, entry.port) };
         let (offers, ledger) = (self.connect.offers(entry), Arc::clone(&self.ledger));
         let session =
             Session::new(http, offers, ledger, names, self.options.timeouts).with_probes(Arc::clone(&self.probes));

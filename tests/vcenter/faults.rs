@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use ccm::clients::{http, vapi, vim};
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::config::Spelling;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
 use ccm::providers::vsphere::inventory::reads::{Read, SearchRead};
 use ccm::providers::vsphere::inventory::session::Timeouts;
@@ -134,11 +133,7 @@ impl Watched {
     ) -> (FakeVcenter, Arc<Vcenter>) {
         let fake = FakeVcenter::start(model).await;
         let settings = Settings { categories, tag_poll: Duration::from_millis(200) };
-        let names = Names {
-            key: "vc".to_owned(),
-            server: format!("{}:{}", fake.host(), fake.port()),
-            spelling: Spelling::default(),
-        };
+        let names = Names { key: "vc".to_owned(), server: format!("{}:{}", fake.host(), fake.port()) };
         let ledger = Arc::new(Ledger::new(MemoryStore::default()));
         let session = Session::new(connect(&fake), offers, ledger, names, timeouts());
         let vcenter = Vcenter::new(settings, session);

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::config::Spelling;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin, SessionToken};
 use ccm::providers::vsphere::inventory::session::Timeouts;
 use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
@@ -76,7 +75,7 @@ impl Replica {
         ledger: Arc<Ledger>,
         probes: Option<Arc<Semaphore>>,
     ) -> Self {
-        let names = Names { key: "vc".to_owned(), server: "vc.test:443".to_owned(), spelling: Spelling::default() };
+        let names = Names { key: "vc".to_owned(), server: "vc.test:443".to_owned() };
         let settings = Settings {
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: MINUTE,
@@ -410,7 +409,7 @@ async fn without_credentials_no_login_is_made_and_the_state_says_what_is_missing
     pass(10 * MINUTE).await;
     assert!(trouble().contains("was not read yet"), "{}", trouble());
     let word = || replica.vcenter.snapshot().freshness.check().unwrap_err().reason.as_str();
-    assert_eq!(word(), "CredentialsMissing");
+    assert_eq!(word(), "VCenterUnavailable", "nobody knows yet what the Secret has");
     offers.send_replace(Arc::new(Offer::Missing { why: "the Secret kube-system/vc has no vc.test.username".into() }));
     pass(10 * MINUTE).await;
     assert!(trouble().contains("has no vc.test.username"), "{}", trouble());

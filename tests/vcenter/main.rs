@@ -17,6 +17,7 @@ mod inventory;
 mod login_counts;
 mod matrix;
 mod outcomes;
+mod respelled;
 mod rotation;
 mod scale;
 mod session;

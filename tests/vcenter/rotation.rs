@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use ccm::cloud::login_ledger::LoginLedger;
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::config::Spelling;
 use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
 use ccm::providers::vsphere::inventory::reads::Read;
 use ccm::providers::vsphere::inventory::session::Timeouts;
@@ -66,11 +65,7 @@ fn has_zone(now: &Snapshot, zone: &str) -> bool {
 
 impl Watched {
     async fn start(vcenter: &Vcenter) -> Self {
-        let names = Names {
-            key: "vc".to_owned(),
-            server: format!("127.0.0.1:{}", vcenter.port()),
-            spelling: Spelling::default(),
-        };
+        let names = Names { key: "vc".to_owned(), server: format!("127.0.0.1:{}", vcenter.port()) };
         let settings = Settings {
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: Duration::from_millis(200),

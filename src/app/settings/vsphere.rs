@@ -5,6 +5,7 @@ mod nsx;
 
 use super::{Check, Mistake, Mistakes};
 use crate::app::files::{Files, Noted, Noting};
+use crate::base::addresses::host_and_port;
 use crate::clients::http;
 use crate::clients::http::{Endpoint, ProxySettings, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::Options;
@@ -221,17 +222,17 @@ impl CloudConfig {
     pub fn unverified(&self) -> Vec<String> {
         let told = |vcenter: &Vcenter| {
             format!(
-                "vCenter {}:{}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
+                "vCenter {}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
                  Set ca-file or thumbprint in place of insecure-flag",
-                vcenter.server, vcenter.port
+                host_and_port(&vcenter.server, vcenter.port)
             )
         };
         let vcenters = self.config.vcenters.iter().filter(|vcenter| vcenter.insecure).map(told);
         let nsx = self.config.nsx.used().filter(|nsx| nsx.insecure).map(|nsx| {
             format!(
-                "NSX {}:{}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
+                "NSX {}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
                  Set ca-file in place of insecure-flag",
-                nsx.host, nsx.port
+                host_and_port(&nsx.host, nsx.port)
             )
         });
         vcenters.chain(nsx).collect()

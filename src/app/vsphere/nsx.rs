@@ -9,6 +9,7 @@ use crate::app::catalogue::{ROUTE, SERVICE};
 use crate::app::parts::Parts;
 use crate::app::settings::vsphere::CloudConfig;
 use crate::app::settings::{NsxSettings, Settings};
+use crate::base::addresses::host_and_port;
 use crate::base::error_chain::chain;
 use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings, TlsTrust, WeakClient};
 use crate::clients::nsx::{Scheme, Timeouts};
@@ -145,9 +146,8 @@ impl NsxConnection {
     }
 
     fn pairs(&self, nsx: &Nsx, secret: Option<SecretPlace>, file: Option<(&str, &SecretString)>) -> Source {
-        let host = if nsx.host.contains(':') { format!("[{}]", nsx.host) } else { nsx.host.clone() };
         let file = file.map(|(user, password)| Login::Password { user: user.to_owned(), password: password.clone() });
-        let sources = NsxSources { server: format!("{host}:{}", nsx.port), secret, file };
+        let sources = NsxSources { server: host_and_port(&nsx.host, nsx.port), secret, file };
         let offers = self.credentials.nsx_offers(&sources);
         self.state.lock().offers = Some(offers.clone());
         Source::Pairs { offers, scheme: if nsx.remote_auth { Scheme::Remote } else { Scheme::Basic } }

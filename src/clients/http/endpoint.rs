@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use url::Url;
 
+use crate::base::addresses::host_and_port;
+
 /// Scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -21,7 +23,7 @@ impl Endpoint {
     }
 
     fn new(is_tls: bool, host: &str, port: u16) -> Self {
-        let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let authority = host_and_port(host, port);
         Self { is_tls, host: host.into(), port, authority: authority.into() }
     }
 

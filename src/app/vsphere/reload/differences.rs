@@ -1,6 +1,7 @@
 //! Pure: what differs between two cloud configs, in words for the log. Values stay out of it: some are secrets.
 
 use crate::app::settings::vsphere::CloudConfig;
+use crate::base::addresses::host_and_port;
 use crate::providers::vsphere::config::{Part, Vcenter};
 
 /// One phrase for each difference; none when both mean the same.
@@ -60,7 +61,7 @@ fn part<T: PartialEq>(name: &str, before: &Part<T>, after: &Part<T>) -> Option<S
 
 fn shown(vcenter: &Vcenter) -> String {
     let Vcenter { key, server, port, .. } = vcenter;
-    format!("{key:?} ({server}:{port})")
+    format!("{key:?} ({})", host_and_port(server, *port))
 }
 
 fn changed(before: &Vcenter, after: &Vcenter, is_trust_changed: bool) -> Vec<&'static str> {
@@ -91,6 +92,11 @@ mod tests {
                 "[VirtualCenter \"a\"]",
                 "[VirtualCenter \"b\"]",
                 &["vCenter \"b\" (b:443) added", "vCenter \"a\" (a:443) removed"],
+            ),
+            (
+                "[VirtualCenter \"a\"]",
+                "[VirtualCenter \"a\"]\n[VirtualCenter \"c\"]\nserver = fd00::1",
+                &["vCenter \"c\" ([fd00::1]:443) added"],
             ),
             (
                 "[VirtualCenter \"a\"]",

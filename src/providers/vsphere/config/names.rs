@@ -1,7 +1,8 @@
 //! Pure: what a message may say of an unknown name.
 //!
 //! What stands where a key is expected may be the rest of a password or of a private key that was pasted without quotes. So
-//! only what resembles a known name is repeated; of all else the line is told.
+//! only what resembles a known name is repeated, or reads as a key in a section without secrets; of all else the line is
+//! told.
 
 use super::fields::{Dialect, Named, Plain, RawSection, known_keys};
 
@@ -33,8 +34,17 @@ pub(super) fn unknown_key(section: &RawSection, written: &str) -> UnknownName {
         };
         format!("{spelling} did you mean {}?", section.shown_key(key))
     });
-    let is_shown = meant.is_some() || closest(written, known_keys().chain(FORMER_KEYS)).is_some();
+    let is_shown = meant.is_some()
+        || is_plain_word(section, written)
+        || closest(written, known_keys().chain(FORMER_KEYS)).is_some();
     UnknownName { shown: is_shown.then(|| written.to_owned()), hint }
+}
+
+/// Whether it reads as a key, in a section that has no passwords and keys of certificates: such as one of a class.
+fn is_plain_word(section: &RawSection, written: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphabetic() || c == '-' || c == '_';
+    let is_secret = section.keys().any(|key| ["password", "client-auth-key-file"].contains(&key));
+    !is_secret && !written.is_empty() && written.len() <= LONGEST && written.chars().all(is_word)
 }
 
 /// A section that this dialect does not have, with the one that it resembles.
@@ -112,6 +122,11 @@ mod tests {
             (ini(Plain::Global), "tenantref", ""),
         ] {
             assert_eq!(key(&section, written), (Some(written.to_owned()), hint.to_owned()));
+        }
+        let class = RawSection::named(Named::Class, "web".to_owned(), Some(1), Dialect::Ini);
+        for section in [class, ini(Plain::LoadBalancer), yaml(Plain::Nodes)] {
+            assert_eq!(key(&section, "colour"), (Some("colour".to_owned()), String::new()));
+            assert_eq!(key(&section, "aWxsIG5ldmVyIHRlbGw="), (None, String::new()));
         }
         for written in ["", "hunter2", "s3cr", "aWxsIG5ldmVyIHRlbGw", "colour", &"x".repeat(1000)] {
             assert_eq!(key(&yaml(Plain::Global), written), (None, String::new()), "{written}");

@@ -6,6 +6,9 @@ use crate::cloud::Reason;
 use crate::providers::vsphere::inventory::snapshot::Trouble;
 use crate::providers::vsphere::reason;
 
+/// The operation that a connection begins with.
+const FIRST_CALL: &str = "RetrieveServiceContent";
+
 /// What keeps a vCenter from being used, as far as an operator has to do something else about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outage {
@@ -23,6 +26,8 @@ pub(super) enum Outage {
     NotConnectable,
     /// There is nothing to log in with.
     CredentialsMissing,
+    /// What there is to log in with was not read yet, or cannot be read.
+    CredentialsUnread,
     /// The server rejected the credentials.
     LoginRejected,
     /// The login has to wait.
@@ -55,8 +60,12 @@ impl Outage {
             E::Certificate(..) => Outage::CertificateRejected,
             E::Tls(..) => Outage::HandshakeFailed,
             E::Configuration { .. } => Outage::NotConnectable,
-            // A page of another server. One that is overloaded or starting says so with one of the other codes.
-            E::Status(_, 200..=407 | 409..=428, _) => Outage::NotVcenter,
+            // A page of another server. One that is overloaded or starting says so with one of the other codes; what
+            // has answered before is a vCenter, and something on the way refuses the request.
+            E::Status(request, 200..=407 | 409..=428, _) => match request.operation == FIRST_CALL {
+                true => Outage::NotVcenter,
+                false => Outage::ErrorAnswered,
+            },
             E::TooLarge(..) | E::TooManyValues(..) => Outage::ErrorAnswered,
             E::Connect(..)
             | E::Timeout(..)
@@ -78,6 +87,11 @@ impl Outage {
         }
     }
 
+    /// Whether Nodes refer to the log for the cause.
+    pub(super) fn is_told_by_log(self) -> bool {
+        matches!(self, Outage::CertificateRejected | Outage::ProxyFailed)
+    }
+
     /// How the log line begins.
     pub(super) fn headline(self) -> &'static str {
         match self {
@@ -88,6 +102,7 @@ impl Outage {
             Outage::HandshakeFailed => "the TLS handshake with vCenter fails",
             Outage::NotConnectable => "the settings of the connection to vCenter cannot be used",
             Outage::CredentialsMissing => "no credentials for vCenter",
+            Outage::CredentialsUnread => "the credentials for vCenter are not read",
             Outage::LoginRejected => "vCenter rejected the login",
             Outage::LoginDelayed { .. } => "the login to vCenter is delayed",
             Outage::NoTicket => "the session manager gives no session for vCenter",
@@ -170,6 +185,11 @@ mod tests {
             ("a web server", status(200), "the server is not a vCenter"),
             ("a page that is not there", status(404), "the server is not a vCenter"),
             ("starting", status(503), "vCenter does not answer"),
+            (
+                "refused on the way to a vCenter that answered before",
+                E::Status(FailedRequest { operation: "FindAllByUuid", ..request() }, 403, "text/html".to_owned()),
+                "vCenter answers with an error",
+            ),
             ("too many requests", status(429), "vCenter does not answer"),
             ("late", E::Timeout(request(), std::time::Duration::from_secs(5)), "vCenter does not answer"),
         ] {
@@ -186,6 +206,8 @@ mod tests {
         for (outage, told) in [
             (Outage::ConnectionRefused, "the connection is refused"),
             (Outage::NoAnswer, "cause"),
+            (Outage::ErrorAnswered, "cause"),
+            (Outage::CredentialsUnread, "cause"),
             (Outage::CredentialsMissing, "cause"),
         ] {
             assert_eq!(outage.trouble("all".to_owned(), "cause".to_owned()).to_string(), told);
@@ -197,11 +219,31 @@ mod tests {
     }
 
     #[test]
+    fn what_nodes_are_told_refers_to_the_log_only_where_each_failure_has_a_line() {
+        for outage in [
+            Outage::NameNotResolved,
+            Outage::ConnectionRefused,
+            Outage::ProxyFailed,
+            Outage::CertificateRejected,
+            Outage::NotVcenter,
+            Outage::ErrorAnswered,
+        ] {
+            let is_referred = outage.brief("cause".to_owned()).contains("the log has one line");
+            assert_eq!(is_referred, outage.is_told_by_log(), "{outage:?}");
+        }
+    }
+
+    #[test]
     fn missing_credentials_are_no_outage_of_vcenter() {
         let missing = Outage::CredentialsMissing;
         assert_eq!(
             (missing.headline(), missing.reason().as_str()),
             ("no credentials for vCenter", "CredentialsMissing")
+        );
+        let unread = Outage::CredentialsUnread;
+        assert_eq!(
+            (unread.headline(), unread.reason()),
+            ("the credentials for vCenter are not read", reason::VCenterUnavailable)
         );
         for (was_rejected, word) in [(true, "CredentialsRejected"), (false, "VCenterUnavailable")] {
             assert_eq!(Outage::LoginDelayed { was_rejected }.reason().as_str(), word);

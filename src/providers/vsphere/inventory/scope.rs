@@ -122,6 +122,12 @@ mod tests {
     }
 
     #[test]
+    fn a_name_with_a_comma_is_matched_by_a_pattern() {
+        let datacenter = Datacenter { id: "datacenter-9".into(), path: vec!["dc, east".into()] };
+        assert!(covers(&["dc? east".into()], &datacenter) && !covers(&["dc".into(), "east".into()], &datacenter));
+    }
+
+    #[test]
     fn w36_a_datacenter_named_like_an_id_is_found_by_name() {
         let datacenter = Datacenter { id: "datacenter-9".into(), path: vec!["vm-dc1".into()] };
         assert!(covers(&["vm-dc1".into()], &datacenter));

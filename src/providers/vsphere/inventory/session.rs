@@ -32,7 +32,7 @@ use crate::providers::vsphere::config::Spelling;
 use crate::providers::vsphere::credentials::pairs::{Better, Interface, Moment, Pairs, place};
 use crate::providers::vsphere::credentials::{Credential, Offer, Offers};
 use crate::providers::vsphere::retry::PASSING;
-pub(super) use failure::{Cause, Failure, Pause, RestFailure, failed};
+pub(super) use failure::{Cause, Failure, Pause, RestFailure, failed, text_of_read};
 pub(super) use link::Link;
 pub use link::Use;
 pub use reach::PROBES;
@@ -52,8 +52,6 @@ pub struct Names {
     pub key: String,
     /// Host and port.
     pub server: String,
-    /// How its entry in the configuration is written.
-    pub spelling: Spelling,
 }
 
 /// Time limits of the calls of both protocols.
@@ -83,6 +81,8 @@ pub struct Facts {
 /// The session with one vCenter.
 pub struct Session {
     names: Names,
+    /// How its entry in the configuration is written, which may change while the session stays.
+    spelling: Mutex<Spelling>,
     http: http::Client,
     timeouts: Timeouts,
     offers: Offers,
@@ -146,6 +146,7 @@ impl Session {
         };
         Self {
             names,
+            spelling: Mutex::default(),
             http,
             timeouts,
             offers,
@@ -165,6 +166,16 @@ impl Session {
     /// What it is called.
     pub fn names(&self) -> &Names {
         &self.names
+    }
+
+    /// How its entry in the configuration is written now.
+    pub fn spelling(&self) -> Spelling {
+        self.spelling.lock().clone()
+    }
+
+    /// Takes over how its entry in the configuration is written.
+    pub fn respell(&self, spelling: Spelling) {
+        *self.spelling.lock() = spelling;
     }
 
     /// What it has come to.
@@ -198,6 +209,15 @@ impl Session {
         }
     }
 
+    /// Why nothing was tried.
+    fn nothing_offered(&self) -> Cause {
+        match &**self.offers.borrow() {
+            Offer::Ready(_) => Cause::NoCredentials("there are no credentials".to_owned()),
+            Offer::Missing { why } => Cause::NoCredentials(why.clone()),
+            Offer::Pending { why } => Cause::CredentialsUnread(why.clone()),
+        }
+    }
+
     /// Completes when other credentials are offered than at the time of the call.
     pub(super) fn offer_changed(&self) -> impl Future<Output = ()> + use<> {
         let mut offers = self.offers.clone();
@@ -226,10 +246,10 @@ impl Session {
     }
 
     async fn connect(&self, link: &Link) -> Result<vim::ServiceContent, Failure> {
-        let Names { server, spelling, .. } = &self.names;
         let doing = format!(
-            "connecting to vCenter {server}; expected is a vCenter Server at the server and port of {}",
-            spelling.place()
+            "connecting to vCenter {}; expected is a vCenter Server at the server and port of {}",
+            self.names.server,
+            self.spelling().place()
         );
         let content = link.soap.connect().await.map_err(failed(&doing))?;
         link.set_about(content.about.clone());
@@ -239,7 +259,7 @@ impl Session {
     /// Tries what is offered, in order, until one is accepted or there is trouble of another kind.
     async fn log_in(&self, link: &Arc<Link>) -> Result<(), Failure> {
         let in_use = link.credential();
-        let (offered, nothing) = self.offered();
+        let (offered, _) = self.offered();
         self.state.lock().pairs.forget_others(&offered, in_use.as_ref());
         let mut last: Option<Failure> = None;
         for credential in Pairs::candidates(&offered, in_use.as_ref()) {
@@ -261,7 +281,7 @@ impl Session {
         }
         Err(last.unwrap_or_else(|| Failure {
             during: format!("logging in to vCenter {}", self.names.server),
-            source: Cause::NoCredentials(nothing.unwrap_or_else(|| "there are no credentials".to_owned())),
+            source: self.nothing_offered(),
             pause: Pause::UntilOffered,
         }))
     }
@@ -340,7 +360,7 @@ impl Session {
     /// Makes a link that [`Session::rotated`] has told the one in use; the old one is ended when nobody uses it.
     pub(super) fn adopt(&self, link: Arc<Link>) {
         let place =
-            link.credential().map(|credential| place(&credential.origin, || self.names.spelling.credentials_place()));
+            link.credential().map(|credential| place(&credential.origin, || self.spelling().credentials_place()));
         let before = {
             let mut state = self.state.lock();
             state.coming = None;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,7 @@ use self::reads::READ_PRIVILEGE;
 use super::fence::Fence;
 use super::outage::Outage;
 use super::publisher::Publisher;
-use super::session::{Failure, Link, Pause, Rotation, Session, Use};
+use super::session::{Failure, Link, Pause, Rotation, Session, Use, text_of_read};
 use super::snapshot::{Freshness, Snapshot, Trouble};
 use super::subscription::{Prepared, Subscription, clear_leftovers};
 use super::tags::{Settings, TagReader, TagRetry};
@@ -36,6 +37,8 @@ const KEPT: &str = "what is known is kept";
 const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
 /// How long it may take until a snapshot is applied to all nodes.
 const APPLY_LIMIT: Duration = Duration::from_secs(2);
+/// After how long the same failure of a read is logged again.
+const READ_TOLD_AGAIN: Duration = Duration::from_secs(600);
 /// How long vCenter may take to say what the account may read.
 const RIGHTS_LIMIT: Duration = Duration::from_secs(5);
 
@@ -50,6 +53,8 @@ pub struct Vcenter {
     has_answered_rights: AtomicBool,
     /// The configured datacenters that some may be missing of; empty while there is no suspicion.
     suspected: watch::Sender<Vec<String>>,
+    /// What was logged of reads that failed.
+    told_reads: Told,
 }
 
 impl Vcenter {
@@ -63,6 +68,7 @@ impl Vcenter {
             fence: Fence::default(),
             has_answered_rights: AtomicBool::new(false),
             suspected: watch::Sender::default(),
+            told_reads: Told::default(),
         })
     }
 
@@ -350,9 +356,22 @@ impl Vcenter {
         self.publisher.publish(|state| state.next.offer_trouble = trouble);
     }
 
+    /// A read failed. Where Nodes refer to the log for it, it has a line, which the subscription does not write while its
+    /// connection lives.
+    fn tell_failed_read(&self, error: &vim::Error) {
+        let outage = Outage::of_soap(error);
+        if !outage.is_told_by_log() {
+            return;
+        }
+        let (vcenter, reason) = (self.server(), text_of_read(error, &self.session.spelling()));
+        if self.told_reads.is_news(&reason) {
+            warn!(vcenter, reason, "{}; {KEPT}", outage.headline());
+        }
+    }
+
     /// vCenter is not connected any more. Logged when the reason changes.
     fn mark_down(&self, failure: &Failure, pause: Option<Duration>) {
-        let trouble = failure.trouble(&self.session.names().spelling);
+        let trouble = failure.trouble(&self.session.spelling());
         let reason = trouble.why.as_str();
         if self.snapshot().freshness.trouble() == Some(reason) {
             return;
@@ -367,6 +386,22 @@ impl Vcenter {
     }
 }
 
+/// What was logged last, and when.
+#[derive(Default)]
+struct Told(Mutex<Option<(String, Instant)>>);
+
+impl Told {
+    /// Whether this is to be logged: it is not what was logged last, or that was long ago.
+    fn is_news(&self, text: &str) -> bool {
+        let mut told = self.0.lock();
+        let is_known = told.as_ref().is_some_and(|(known, at)| known == text && at.elapsed() < READ_TOLD_AGAIN);
+        if !is_known {
+            *told = Some((text.to_owned(), Instant::now()));
+        }
+        !is_known
+    }
+}
+
 /// When vCenter is tried again, as the log shows it.
 fn next_try(pause: Option<Duration>) -> String {
     pause.map_or_else(|| "when the credentials change".to_owned(), whole_seconds)
@@ -375,6 +410,14 @@ fn next_try(pause: Option<Duration>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_read_is_logged_once_in_ten_minutes_and_when_its_cause_changes() {
+        let told = Told::default();
+        assert_eq!([told.is_news("a"), told.is_news("a"), told.is_news("b")], [true, false, true]);
+        tokio::time::advance(READ_TOLD_AGAIN).await;
+        assert_eq!([told.is_news("b"), told.is_news("b")], [true, false]);
+    }
 
     #[test]
     fn the_next_attempt_is_shown_in_seconds_or_by_what_it_waits_for() {

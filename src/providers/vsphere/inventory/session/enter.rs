@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::timeout;
 
+use super::Session;
 use super::failure::{Cause, Failure, Pause, RestFailure};
 use super::link::Link;
-use super::{Names, Session};
 use crate::base::error_chain::chain;
 use crate::clients::{http, session_manager, sts, vapi, vim};
 use crate::cloud::login_ledger::{Claim, Outcome};
@@ -136,8 +136,8 @@ impl Session {
 
     /// The vCenter and the account of a login, and where its credentials are from.
     fn login_of(&self, credential: &Credential) -> String {
-        let Names { server, spelling, .. } = &self.names;
-        let place = place(&credential.origin, || spelling.credentials_place());
+        let server = &self.names.server;
+        let place = place(&credential.origin, || self.spelling().credentials_place());
         match &credential.login {
             Login::Password { .. } => {
                 format!("vCenter {server} as {:?} (credentials from {place})", account(&credential.login))
@@ -202,7 +202,9 @@ fn outcome(cause: &Cause) -> Outcome {
         Cause::Soap(vim::Error::Http(_) | vim::Error::Malformed { .. }) => Outcome::Unanswered,
         Cause::Token(error) => token_outcome(error),
         Cause::Ticket(_) => Outcome::Harmless,
-        Cause::Held { .. } | Cause::NoCredentials(_) | Cause::Other(_) => Outcome::Harmless,
+        Cause::Held { .. } | Cause::NoCredentials(_) | Cause::CredentialsUnread(_) | Cause::Other(_) => {
+            Outcome::Harmless
+        }
     }
 }
 

@@ -30,6 +30,9 @@ pub(in super::super) enum Cause {
     /// There is nothing to log in with: what is missing.
     #[error("{0}")]
     NoCredentials(String),
+    /// What there is to log in with is not known: what was not read.
+    #[error("{0}")]
+    CredentialsUnread(String),
     /// Something that is no answer of this server.
     #[error("{0}")]
     Other(String),
@@ -42,7 +45,7 @@ impl Cause {
             Cause::Soap(error) => error.is_invalid_login(),
             Cause::Token(error) => error.is_invalid_login(),
             Cause::Ticket(error) => error.is_invalid_login(),
-            Cause::Held { .. } | Cause::NoCredentials(_) | Cause::Other(_) => false,
+            Cause::Held { .. } | Cause::NoCredentials(_) | Cause::CredentialsUnread(_) | Cause::Other(_) => false,
         }
     }
 
@@ -56,6 +59,7 @@ impl Cause {
             Cause::Ticket(_) => Outage::NoTicket,
             Cause::Held { was_rejected, .. } => Outage::LoginDelayed { was_rejected: *was_rejected },
             Cause::NoCredentials(_) => Outage::CredentialsMissing,
+            Cause::CredentialsUnread(_) => Outage::CredentialsUnread,
             Cause::Other(_) => Outage::NoAnswer,
         }
     }
@@ -117,6 +121,18 @@ impl Failure {
             _ => chain(&self.source),
         };
         outage.trouble(self.text(entry), cause)
+    }
+}
+
+/// All there is to say of a read that failed, as [`Failure::text`].
+pub(in super::super) fn text_of_read(error: &vim::Error, entry: &Spelling) -> String {
+    let refusal = match error {
+        vim::Error::Http(http::Error::Certificate(_, refusal)) => Some(refusal),
+        _ => None,
+    };
+    match refusal.and_then(|refusal| refusal.thumbprint) {
+        Some(thumbprint) => format!("{}, with {}", chain(error), entry.thumbprint_line(thumbprint)),
+        None => chain(error),
     }
 }
 

@@ -68,7 +68,7 @@ impl Vcenter {
         };
         let present = scope::datacenters(&objects);
         if let Some(text) = missing(configured, &present) {
-            warn!(vcenter, "{text} (`datacenters` in {})", self.session().names().spelling.place());
+            warn!(vcenter, "{text} (`datacenters` in {})", self.session().spelling().place());
         }
         true
     }
@@ -81,7 +81,7 @@ fn missing(configured: &[String], present: &[Datacenter]) -> Option<String> {
     if missing.is_empty() {
         return None;
     }
-    let names: Vec<String> = present.iter().map(|datacenter| datacenter.path.join("/")).collect();
+    let names: Vec<String> = present.iter().map(|datacenter| format!("{:?}", datacenter.path.join("/"))).collect();
     let has = if names.is_empty() { "none that this account may see".to_owned() } else { listed(&names) };
     Some(format!("vCenter has no datacenter {}, or this account may not see it; it has: {has}", listed(&missing)))
 }
@@ -112,18 +112,23 @@ mod tests {
             assert_eq!(of(&right, &present), None, "{right:?}");
         }
         for (wrong, expected) in [
-            (vec!["dc1"], "vCenter has no datacenter \"dc1\", or this account may not see it; it has: dc-1, F0/dc-2"),
+            (
+                vec!["dc1"],
+                "vCenter has no datacenter \"dc1\", or this account may not see it; it has: \"dc-1\", \"F0/dc-2\"",
+            ),
             (
                 vec!["dc-1", "DC-2", "/dc-2"],
-                "vCenter has no datacenter \"DC-2\", \"/dc-2\", or this account may not see it; it has: dc-1, F0/dc-2",
+                "vCenter has no datacenter \"DC-2\", \"/dc-2\", or this account may not see it; it has: \"dc-1\", \"F0/dc-2\"",
             ),
         ] {
             assert_eq!(of(&wrong, &present).as_deref(), Some(expected), "{wrong:?}");
         }
+        let told = of(&["dc"], &[datacenter("datacenter-9", &["east, west"]), datacenter("datacenter-8", &["dc 8"])]);
+        assert!(told.unwrap().ends_with("it has: \"east, west\", \"dc 8\""), "the names are told apart");
         let none = of(&["dc"], &[]).unwrap();
         assert!(none.ends_with("it has: none that this account may see"), "{none}");
         let many: Vec<_> = (0..30).map(|number| datacenter("x", &[&format!("d{number}")])).collect();
         let told = of(&["dc"], &many).unwrap();
-        assert!(told.ends_with("d8, d9 and 20 more"), "{told}");
+        assert!(told.ends_with("\"d8\", \"d9\" and 20 more"), "{told}");
     }
 }

@@ -150,7 +150,10 @@ impl Vcenter {
         before.freshness.check().map_err(Refusal::Silent)?;
         let answer = match timeout(READ_LIMIT, call).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(Refusal::Failed(error)),
+            Ok(Err(error)) => {
+                self.tell_failed_read(&error);
+                return Err(Refusal::Failed(error));
+            }
             Err(_) => {
                 let why = format!("no answer within {} s", READ_LIMIT.as_secs());
                 return Err(Refusal::Silent(Trouble::unavailable(why)));

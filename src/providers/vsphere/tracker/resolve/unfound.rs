@@ -194,6 +194,10 @@ fn looked_for(node: &NodeFacts, asked_by_name: bool) -> String {
 fn place(asked: &Asked<'_>) -> String {
     match asked.datacenters {
         [] => format!("{} (every datacenter)", asked.server),
-        datacenters => format!("{} (datacenters {})", asked.server, listed(datacenters)),
+        // A pattern or a name may have commas.
+        datacenters => {
+            let quoted: Vec<String> = datacenters.iter().map(|datacenter| format!("{datacenter:?}")).collect();
+            format!("{} (datacenters {})", asked.server, listed(&quoted))
+        }
     }
 }

@@ -139,14 +139,7 @@ impl CloudConfigFile {
                 Err(wrong) if is_beside_others(vcenter, &config) => {
                     refused.extend(wrong.into_iter().map(|mistake| (PartName::FurtherVcenters, mistake)));
                 }
-                // Several vCenters may inherit the same file.
-                Err(wrong) => {
-                    for mistake in wrong {
-                        if !mistakes.contains(&mistake) {
-                            mistakes.push(mistake);
-                        }
-                    }
-                }
+                Err(wrong) => extend_once(&mut mistakes, wrong),
             }
         }
         if mistakes.is_empty() {
@@ -358,6 +351,15 @@ impl Check<'_> {
             }
         }
         hosts
+    }
+}
+
+/// Adds what is not there yet: several vCenters may inherit the same file.
+fn extend_once(all: &mut Vec<Mistake>, more: Vec<Mistake>) {
+    for mistake in more {
+        if !all.contains(&mistake) {
+            all.push(mistake);
+        }
     }
 }
 

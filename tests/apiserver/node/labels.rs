@@ -4,7 +4,7 @@ use super::harness::{Form, Start, instance, labels, lines};
 use super::{A3, ZONES, metadata, zoned};
 use ccm::cloud::InstanceMetadata;
 use ccm::cloud::node::{ZONE, label};
-use ccm::controllers::node::{LabelMode, Policy};
+use ccm::controllers::node::{LabelMode, NodeLabelsOn, Policy};
 use doubles::memory::Memory;
 use support::unique;
 
@@ -75,4 +75,35 @@ async fn labels_of_the_flag_are_set_at_initialisation_where_there_are_none() {
     run.register(&form).await;
     let node = run.wait("initialised", &name, |node| !super::harness::is_tainted(node)).await;
     assert_eq!(Form::of(&node).labels, labels(&[("team", "storage"), ("rack", "7")]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn initialised_nodes_get_labels_of_the_flag_that_they_lack_only_where_all_are_asked_for() {
+    for (on, expected) in [
+        (NodeLabelsOn::Join, labels(&[("rack", "7")])),
+        (NodeLabelsOn::All, labels(&[("rack", "7"), ("team", "storage")])),
+    ] {
+        let cloud = Memory::default();
+        let node_labels = labels(&[("team", "storage"), ("rack", "of the flag")]);
+        let policy = Policy { node_labels, node_labels_on: on, ..Policy::default() };
+        let run = Start::on(&cloud).restless().policy(policy).run().await;
+        let names: Vec<String> = (0..3).map(|_| unique("n")).collect();
+        for name in &names {
+            let id = format!("memory://{name}");
+            cloud.put(instance(name, metadata(&id, A3)));
+            let labels = labels(&[("rack", "7")]);
+            let form = Form { name: name.clone(), provider_id: id, addresses: lines(A3), labels, ..Form::default() };
+            run.register(&form).await;
+        }
+        for name in &names {
+            run.wait("labelled", name, |node| Form::of(node).labels == expected).await;
+        }
+        run.wait_for_looks("Settled", 10).await;
+        for name in &names {
+            assert_eq!(Form::of(&run.get(name).await).labels, expected, "{on:?}");
+            // The registration of the record is one write, the labels are another one at most.
+            let writes = run.writes(name).await.len();
+            assert!(writes <= 2, "{on:?}: {writes} writes");
+        }
+    }
 }

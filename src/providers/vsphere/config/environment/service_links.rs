@@ -68,6 +68,8 @@ fn is_address(value: &str) -> bool {
 mod tests {
     use super::*;
 
+    type Texts = &'static [&'static str];
+
     fn taken(variables: &[&str]) -> (Vec<String>, Vec<String>) {
         let mut variables: Variables = variables
             .iter()
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_set_of_a_service_is_known_by_its_shape_and_nothing_else_is_taken() {
-        let rows: [(&str, &[&str], &[&str], &[&str]); 8] = [
+        let rows: [(&str, Texts, Texts, Texts); 8] = [
             (
                 "the whole set",
                 &[

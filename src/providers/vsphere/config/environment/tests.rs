@@ -464,7 +464,7 @@ fn links(service: &str) -> Vec<String> {
 
 #[test]
 fn variables_that_kubernetes_sets_for_a_service_have_no_effect() {
-    let rows: [(&str, &str, &[&str], &[&str], &[&str]); 5] = [
+    let rows: [(&str, &str, Texts, Texts, Texts); 5] = [
         ("VSPHERE_VCENTER", FILE, &[], &["a -> a, fu/fp"], &["VSPHERE_VCENTER_PORT: ignored", "vsphere-vcenter"]),
         ("VSPHERE_VCENTER_2", FILE, &[], &["a -> a, fu/fp"], &["VSPHERE_VCENTER_2_PORT: ignored", "vsphere-vcenter-2"]),
         (
@@ -513,7 +513,7 @@ fn no_variable_that_is_read_has_the_shape_of_a_link_but_those_that_name_ports() 
 #[test]
 fn a_mistake_in_the_variables_of_a_further_vcenter_turns_off_that_one_alone() {
     const GOOD: [&str; 3] = ["VSPHERE_VCENTER_2=c", "VSPHERE_USER=u", "VSPHERE_PASSWORD=p"];
-    let rows: [(&str, &str, &[&str], &[&str], &[&str]); 7] = [
+    let rows: [(&str, &str, Texts, Texts, Texts); 7] = [
         (
             "its port",
             FILE,

@@ -8,5 +8,7 @@ pub mod go_duration;
 pub mod go_flags;
 pub mod limited_read;
 pub mod names;
+pub mod pem;
 pub mod quoted;
+pub mod x509;
 pub mod yaml;

@@ -9,9 +9,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{Error as TlsError, InconsistentKeys};
 use sha2::{Digest, Sha256};
-use x509_parser::prelude::{FromDer as _, X509Certificate};
-use x509_parser::x509::SubjectPublicKeyInfo;
 use zeroize::Zeroize as _;
+
+use crate::base::x509;
 
 /// A client certificate with its private key. The key is kept in the form of the TLS library only; the text that it is read
 /// from is the caller's to overwrite. Prints the names of the files alone.
@@ -69,10 +69,7 @@ impl ClientIdentity {
 
 /// Whether the key is that of the certificate; `None` if that cannot be read.
 fn has_key(certified: &CertifiedKey) -> Option<bool> {
-    let (_, parsed) = X509Certificate::from_der(certified.end_entity_cert().ok()?).ok()?;
-    let key = certified.key.public_key()?;
-    let (_, key) = SubjectPublicKeyInfo::from_der(&key).ok()?;
-    Some(key.subject_public_key.data == parsed.public_key().subject_public_key.data)
+    x509::has_public_key(certified.end_entity_cert().ok()?, &certified.key.public_key()?)
 }
 
 impl PartialEq for ClientIdentity {

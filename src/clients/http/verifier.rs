@@ -12,11 +12,11 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error as TlsError, SignatureScheme};
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::certificate::Seen;
 use super::refusal::{self, Complaint, Peer, unusable};
 use super::thumbprint::Thumbprint;
+use crate::base::x509::{self, Validity};
 
 /// The verifier of one endpoint.
 #[derive(Debug)]
@@ -158,15 +158,11 @@ fn own_checks(leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -
 }
 
 fn check_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), CertificateError> {
-    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
-    let now = i64::try_from(now.as_secs()).map_err(|_| CertificateError::BadEncoding)?;
-    if now < parsed.validity().not_before.timestamp() {
-        return Err(CertificateError::NotValidYet);
+    match x509::validity(certificate, now.as_secs()).ok_or(CertificateError::BadEncoding)? {
+        Validity::NotYet => Err(CertificateError::NotValidYet),
+        Validity::Expired => Err(CertificateError::Expired),
+        Validity::Valid => Ok(()),
     }
-    if now > parsed.validity().not_after.timestamp() {
-        return Err(CertificateError::Expired);
-    }
-    Ok(())
 }
 
 /// Go falls back to the thumbprint for an unknown authority and an unfitting name; what rustls says in these

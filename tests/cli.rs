@@ -20,7 +20,8 @@ const SECRET: &str = "correct-horse-battery";
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager"));
-    command.env_clear().stdin(Stdio::null());
+    // As in a pod, where no kubeconfig is needed.
+    command.env_clear().env("KUBERNETES_SERVICE_HOST", "127.0.0.1").stdin(Stdio::null());
     command
 }
 

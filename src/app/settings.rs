@@ -188,6 +188,9 @@ impl<'a> Check<'a> {
             }
         }
         let kubeconfig = self.kubeconfig("kubeconfig");
+        if kubeconfig.is_none() && master.is_none() && !self.environment.is_of_pod() {
+            self.wrong("kubeconfig", "", "expected the path of a kubeconfig, since this is not a pod");
+        }
         client::Settings { kubeconfig, master: master.map(str::to_owned), rate: self.rate() }
     }
 

@@ -278,7 +278,8 @@ pub(in crate::app) fn settled(arguments: &[&str]) -> Result<Settings, Mistakes> 
 /// With these variables of the environment; those of our flags are the process's own.
 pub(in crate::app) fn settled_in(variables: &[(&str, &str)], arguments: &[&str]) -> Result<Settings, Mistakes> {
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].into_iter().chain(arguments.iter().copied());
-    let variables = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let pod = [("KUBERNETES_SERVICE_HOST", "10.96.0.1")];
+    let variables = variables.iter().chain(&pod).map(|(name, value)| (OsString::from(name), OsString::from(value)));
     match options::parse(all.map(OsString::from)) {
         Ok(Asked::Run(options)) => settle(&options, &MadeUp, &Environment::new(variables)),
         other => panic!("{arguments:?}: {other:?}"),
@@ -565,6 +566,22 @@ fn a_broken_kubeconfig_and_proxy_are_told_with_the_other_mistakes() {
     let proxies = settled_in(&[("HTTPS_PROXY", "http://u:hunter2@proxy:3128")], &[]).unwrap();
     let ProviderSettings::Vsphere(vsphere) = proxies.provider;
     assert_eq!(format!("{:?}", vsphere.proxy).matches("http://proxy:3128").count(), 1, "{:?}", vsphere.proxy);
+}
+
+#[test]
+fn outside_of_a_pod_a_missing_kubeconfig_is_told_with_the_other_mistakes() {
+    for (more, is_missed) in [
+        (&["--secure-port=x"][..], true),
+        (&["--secure-port=x", "--kubeconfig="], true),
+        (&["--secure-port=x", "--master=https://10.0.0.1:6443"], false),
+        (&["--secure-port=x", "--kubeconfig=/gone"], false),
+    ] {
+        let arguments = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].iter().chain(more).map(OsString::from);
+        let Ok(Asked::Run(options)) = options::parse(arguments) else { panic!("flags") };
+        let text = settle(&options, &MadeUp, &Environment::default()).unwrap_err().to_string();
+        let expected = "--kubeconfig=: expected the path of a kubeconfig, since this is not a pod";
+        assert!(text.contains("--secure-port=x") && text.contains(expected) == is_missed, "{more:?}: {text}");
+    }
 }
 
 #[test]

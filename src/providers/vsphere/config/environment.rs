@@ -23,6 +23,9 @@ const SWITCHES: [&str; 2] = ["ENABLE_ALPHA_DUAL_STACK", SKIP_NODE_DELETION];
 
 const SKIP_NODE_DELETION: &str = "SKIP_NODE_DELETION";
 
+/// Kubelet sets it in every container.
+const API_SERVER: &str = "KUBERNETES_SERVICE_HOST";
+
 /// Names of the variables about proxies, which the connections to vCenter and NSX use.
 const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"];
 
@@ -114,7 +117,10 @@ impl Environment {
     /// What stands behind the first `=` of a variable is its value, further ones included.
     pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let is_whole = |name: &str| {
-            SWITCHES.contains(&name) || PROXIES.contains(&name) || NSXT.iter().any(|(variable, _)| *variable == name)
+            name == API_SERVER
+                || SWITCHES.contains(&name)
+                || PROXIES.contains(&name)
+                || NSXT.iter().any(|(variable, _)| *variable == name)
         };
         let known = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || is_whole(name);
         let named = variables.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
@@ -133,6 +139,11 @@ impl Environment {
     pub fn proxy(&self, name: &str) -> Option<String> {
         let value = self.variables.get(name).filter(|_| PROXIES.contains(&name))?;
         value.as_ref().map(|text| text.to_string())
+    }
+
+    /// Whether this is a container in a pod, where the API server needs no kubeconfig.
+    pub fn is_of_pod(&self) -> bool {
+        self.variables.contains_key(API_SERVER)
     }
 
     /// Whether `SKIP_NODE_DELETION` is there. As in the Go program its value does not matter, not even `false`.

@@ -125,7 +125,7 @@ mod tests {
             (refused(409, "Conflict"), "WriteConflict"),
             (refused(403, "Forbidden"), "WriteRefused"),
             (refused(422, "Invalid"), "WriteRefused"),
-            (CallError::TimedOut("update node n".to_owned(), CALL_LIMIT), "APIServerUnavailable"),
+            (CallError::TimedOut("update node n".to_owned(), CALL_LIMIT.into()), "APIServerUnavailable"),
         ] {
             assert_eq!(reason_of(&error).as_str(), expected, "{error}");
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use granit_parser::{ErrorKind, Event, Parser, ScalarStyle};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError};
 use zeroize::Zeroizing;
 
 /// The most values of one document, with aliases replaced by what they stand for. Also the most of a `vsphere.conf` in
@@ -35,6 +35,12 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// The first entry of a mapping with this key: the line of the key, and its value.
+    pub(crate) fn entry(&self, key: &str) -> Option<(usize, &Node)> {
+        let entry = self.entries()?.iter().find(|entry| entry.key == key)?;
+        Some((entry.line, &entry.node))
+    }
+
     /// The entries of a mapping, an empty slice for a null, `None` for any other value.
     pub(crate) fn entries(&self) -> Option<&[Entry]> {
         match &self.value {
@@ -113,19 +119,27 @@ pub(crate) fn parse_document(text: &str, aliases: Aliases) -> Result<Node, YamlE
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut builder = Builder { aliases, open: Vec::new(), anchors: HashMap::new(), values: 0, text: 0 };
     for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| {
-            let line = error.marker().line();
-            match error.kind() {
-                ErrorKind::RecursionLimitExceeded => YamlError::TooLarge(line),
-                _ => YamlError::Syntax(line),
-            }
-        })?;
+        let (event, span) = event.map_err(|error| refusal(&error))?;
         let line = span.start.line();
         if let Some(root) = builder.accept(event, line)? {
             return Ok(root);
         }
     }
     Ok(Node { line: 1, value: Value::Null })
+}
+
+/// Whether all documents of `text` are YAML.
+pub(crate) fn check_syntax(text: &str) -> Result<(), YamlError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    Parser::new_from_str(text).try_for_each(|event| event.map(drop).map_err(|error| refusal(&error)))
+}
+
+fn refusal(error: &ScanError) -> YamlError {
+    let line = error.marker().line();
+    match error.kind() {
+        ErrorKind::RecursionLimitExceeded => YamlError::TooLarge(line),
+        _ => YamlError::Syntax(line),
+    }
 }
 
 /// A list or map whose end is not reached yet.
@@ -331,6 +345,13 @@ mod tests {
                 format!("{{{}}}", shown.join(","))
             }
         }
+    }
+
+    #[test]
+    fn syntax_is_checked_in_all_documents() {
+        assert_eq!(check_syntax("a: 1\n---\nb: 2\n"), Ok(()));
+        assert_eq!(check_syntax("a: 1\n---\nb: [\n"), Err(YamlError::Syntax(3)));
+        assert_eq!(check_syntax("a: @b\n"), Err(YamlError::Syntax(1)));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! One call to the API server: its time limit, and what it comes to when it fails.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display};
 use std::future::Future;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kube::Api;
@@ -21,10 +22,47 @@ pub async fn limited<T>(
     limit: Duration,
     call: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, CallError> {
-    match tokio::time::timeout(limit, call).await {
+    let asked = Arc::new(OnceLock::new());
+    match ASKED.scope(Arc::clone(&asked), tokio::time::timeout(limit, call)).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(CallError::failed(what, error)),
-        Err(_) => Err(CallError::TimedOut(what.to_owned(), limit)),
+        Err(_) => Err(CallError::TimedOut(what.to_owned(), Silence { limit, server: asked.get().cloned() })),
+    }
+}
+
+tokio::task_local! {
+    /// The server that the call of this task has asked. A call that is given up has no error of its client.
+    static ASKED: Arc<OnceLock<Arc<str>>>;
+}
+
+/// A request to this server, which is sent when the future is first polled.
+pub(super) async fn asking<T>(server: Arc<str>, answer: impl Future<Output = T>) -> T {
+    // Outside of a limited call nobody reads it.
+    let _ = ASKED.try_with(|asked| asked.set(server));
+    answer.await
+}
+
+/// How long no answer came, and from whom.
+#[derive(Debug)]
+pub struct Silence {
+    limit: Duration,
+    /// Unless the request was not sent yet.
+    server: Option<Arc<str>>,
+}
+
+impl From<Duration> for Silence {
+    fn from(limit: Duration) -> Self {
+        Self { limit, server: None }
+    }
+}
+
+impl Display for Silence {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "no answer within {} s", self.limit.as_secs_f32())?;
+        match &self.server {
+            Some(server) => write!(formatter, " from the API server {server}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -45,8 +83,8 @@ where
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// There was no answer within this limit. A write may have happened all the same.
-    #[error("{0}: no answer within {seconds} s", seconds = .1.as_secs_f32())]
-    TimedOut(String, Duration),
+    #[error("{0}: {1}")]
+    TimedOut(String, Silence),
     /// This process does not lead (any more), so the write was not sent, or given up half-way.
     #[error("{0}: not written")]
     NotLeader(String, #[source] NotLeader),

@@ -1,32 +1,42 @@
 //! The clients of the API server, one per purpose.
 
 mod account;
+mod credentials;
 mod errors;
+mod exec;
+mod files;
 mod guard;
+mod identity;
 mod kubeconfig;
 mod limits;
 pub mod metrics;
+mod proof;
 mod proxy;
 mod rotating;
+mod transport;
+mod verifier;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderValue;
-use kube::client::{Body, ClientBuilder, DynBody};
+#[cfg(test)]
+use kube::client::Body;
+use kube::client::ClientBuilder;
 use kube::config::{AuthInfo, InClusterError};
 use kube::{Client, Config};
 use tower::BoxError;
-use tower::util::BoxService;
 
 use super::leadership::Leadership;
 use crate::runtime::metrics::platform;
 pub use account::{Account, Keeper};
-pub use kubeconfig::{KubeconfigProblem, ReadFile, check_kubeconfig};
+pub use files::ReadFile;
+pub use kubeconfig::{KubeconfigProblem, check_kubeconfig};
 pub(super) use limits::Bucket;
 pub use limits::Rate;
 use metrics::Measured;
 use rotating::Rotating;
+use transport::Transport;
 
 /// How long establishing a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -167,30 +177,18 @@ fn single(config: &Config, purpose: &str) -> Result<ClientBuilder<Measured<Trans
     builder(config)
 }
 
-/// What sends requests: the stack of the library, or one like it.
-type Transport = BoxService<http::Request<Body>, http::Response<Box<DynBody>>, BoxError>;
-
 fn builder(config: Config) -> Result<ClientBuilder<Measured<Transport>>, SettingsError> {
     let server = config.cluster_url.clone();
     let measure = metrics::layer(host(&config));
     metrics::show_expiry(&config);
     let namespace = config.default_namespace.clone();
     let builder = match Rotating::new(&config) {
-        Some(rotating) => rotating.map(|client| ClientBuilder::new(BoxService::new(client), namespace)),
-        None => transport(config),
+        Some(rotating) => rotating.map(|client| ClientBuilder::new(Transport::new(client), namespace)),
+        None => transport::builder(config),
     };
     let named = errors::layer(&server);
     let builder = builder.map_err(|source| SettingsError::Client(server, source))?;
     Ok(builder.with_layer(&named).with_layer(&measure))
-}
-
-/// A client with the credentials that `config` names now.
-fn transport(config: Config) -> Result<ClientBuilder<Transport>, BoxError> {
-    let builder = match config.proxy_url.clone() {
-        Some(proxy) => proxy::builder(config, &proxy),
-        None => ClientBuilder::try_from(config),
-    };
-    builder.map_err(|error| errors::without_quotes(error.into()))
 }
 
 /// The API server as its series name it.
@@ -224,8 +222,16 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
             None => Config::incluster().map_err(not_in_cluster)?,
         },
     };
+    // A line break at the end of the pod's file is not part of the name.
+    config.default_namespace = config.default_namespace.trim().to_owned();
     if let Some(master) = master {
         config.cluster_url = master;
+    }
+    if config.accept_invalid_certs {
+        tracing::warn!(
+            server = %config.cluster_url,
+            "the certificate of the API server is not checked: insecure-skip-tls-verify is set in the kubeconfig"
+        );
     }
     Ok(config)
 }

@@ -45,7 +45,7 @@ pub const PAUSE_FORBIDDEN: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct WatchPolicy {
     /// The server ends each watch after that many seconds, a random number of them, so that replicas do not reconnect in
-    /// step. Short, because a peer that died silently is noticed only then.
+    /// step. Short, because over HTTP/1.1, which has no pings, a peer that died silently is noticed only then.
     pub seconds: Range<u32>,
     /// How long opening the watch may take, the client's own retries included.
     pub call_limit: Duration,

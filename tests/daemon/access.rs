@@ -87,7 +87,7 @@ async fn an_api_server_that_is_away_at_the_start_is_waited_for() {
     assert!(daemon.ended().is_none());
 }
 
-/// U8: as client-go, about once a minute. L5: a connection without verification is a warning of the library.
+/// U8: as client-go, about once a minute. L5: a connection without verification is a warning.
 #[tokio::test]
 async fn a_token_in_a_file_is_read_again_and_a_server_that_is_not_verified_is_a_warning() {
     let (cluster, server) = (Cluster::new().await, ApiServer::shared().await);
@@ -106,7 +106,7 @@ async fn a_token_in_a_file_is_read_again_and_a_server_that_is_not_verified_is_a_
     let config = Cluster::zoned(&[vcenter.ini_section("vc-1", "dc-1")]);
     let flag = format!("--kubeconfig={}", path("kubeconfig").display());
     let mut daemon = cluster.start_in(&clock.environment(), &config, &[&flag]);
-    daemon.wait_for_line("Server cert bypassed", LIMIT).await;
+    daemon.wait_for_line("the certificate of the API server is not checked", LIMIT).await;
     cluster.register(0..1).await;
     cluster.wait_until_initialised(0..1, &daemon).await;
 

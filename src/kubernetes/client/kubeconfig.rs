@@ -2,28 +2,23 @@
 //! may be a token or a private key: the errors of the library quote what they cannot read.
 
 use std::fmt;
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::FutureExt;
 use kube::Config;
-use kube::client::{ConfigExt, RustlsTlsError};
-use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
-use secrecy::{ExposeSecret as _, SecretString};
+use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use secrecy::ExposeSecret as _;
 use zeroize::Zeroizing;
 
-use super::proxy;
-use crate::base::limited_read::{MAX_FILE, read_limited};
+use super::files::{ReadFile, read_file};
+use super::{credentials, exec, identity, proof, proxy, transport, verifier};
+use crate::base::pem;
 use crate::base::yaml::{self, Aliases, Node, Value, YamlError};
 
 /// Placeholder: keeps the library from using the proxy of the environment; the configuration gets the proxy of the file.
 const NO_PROXY: &str = "http://none.invalid";
-
-/// Reads a file; its buffer is wiped when it is dropped.
-pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Zeroizing<Vec<u8>>>;
 
 /// What is wrong with a kubeconfig. Holds no text of it, nor of the files that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,12 +60,6 @@ pub(super) fn read(path: &Path) -> Result<Config, Vec<KubeconfigProblem>> {
     parse(path, &content, &read_file)
 }
 
-fn read_file(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    let file = File::open(path)?;
-    let expected = file.metadata().map_or(0, |about| usize::try_from(about.len()).unwrap_or(MAX_FILE));
-    read_limited(file, expected, MAX_FILE)
-}
-
 /// The configuration of the current context.
 fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<KubeconfigProblem>> {
     let only = |problem| vec![problem];
@@ -92,25 +81,23 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
     {
         // Without one of its own, the library takes the proxy of the environment.
         values.proxy_url = Some(NO_PROXY.to_owned());
-        checks.inline_authority(&cluster, values, folder);
+        checks.check_cluster(&cluster, values, folder);
     }
-    let mut in_files = ClientFiles::default();
     if let Some(named) = kubeconfig.auth_infos.iter_mut().find(|named| user.as_ref() == Some(&named.name))
         && let Some(values) = &mut named.auth_info
     {
-        in_files = checks.inline_identity(&named.name, values, folder);
+        checks.check_user(&named.name, values, folder);
     }
     if !checks.problems.is_empty() {
         return Err(checks.problems);
     }
-    let outcome = config_of(kubeconfig).map_err(|error| only(checks.of_library(&cluster, user.as_deref(), &error)));
-    let mut config = outcome?;
+    let unusable = |_| only(KubeconfigProblem::new(None, "the kubeconfig cannot be used"));
+    let mut config = config_of(kubeconfig).map_err(unusable)?;
     config.proxy_url = proxy;
-    checks.check_tls(&cluster, user.as_deref(), &config);
-    if !checks.problems.is_empty() {
-        return Err(checks.problems);
+    if config.root_cert.is_none() && verifier::client_config(&config, None).is_err() {
+        let why = "certificate-authority is not set, and the system's trusted certificates cannot be used";
+        return Err(only(KubeconfigProblem::new(None, why)));
     }
-    in_files.put_back(&mut config.auth_info);
     Ok(config)
 }
 
@@ -133,7 +120,7 @@ fn decode(content: &[u8]) -> Result<Zeroizing<String>, &'static str> {
 
 /// The problem of a text that the library does not read. Its own error quotes lines of the text.
 fn not_a_kubeconfig(text: &str, error: &KubeconfigError) -> KubeconfigProblem {
-    match yaml::parse_document(text, Aliases::Copied) {
+    match yaml::parse_document(text, Aliases::Copied).map(drop).and_then(|()| yaml::check_syntax(text)) {
         Err(YamlError::TooLarge(line)) => KubeconfigProblem::new(Some(line), "too many values, or nested too deeply"),
         Err(error) => KubeconfigProblem::new(Some(error.line()), "not valid YAML"),
         Ok(_) => {
@@ -154,25 +141,6 @@ fn not_a_kubeconfig(text: &str, error: &KubeconfigError) -> KubeconfigProblem {
 fn config_of(kubeconfig: Kubeconfig) -> Result<Config, KubeconfigError> {
     let options = KubeConfigOptions::default();
     Config::from_custom_kubeconfig(kubeconfig, &options).now_or_never().unwrap_or(Err(KubeconfigError::FindPath))
-}
-
-/// The files of the client certificate, which are read again when they change.
-#[derive(Default)]
-struct ClientFiles {
-    certificate: bool,
-    key: bool,
-}
-
-impl ClientFiles {
-    /// Takes out what was read of the files, so that the paths count.
-    fn put_back(self, user: &mut AuthInfo) {
-        if self.certificate {
-            user.client_certificate_data = None;
-        }
-        if self.key {
-            user.client_key_data = None;
-        }
-    }
 }
 
 /// A list of a kubeconfig, and the key below which its items have their values.
@@ -202,7 +170,7 @@ impl Checks<'_> {
         };
         let named = kubeconfig.contexts.iter().find(|named| named.name == *current);
         let Some(context) = named.and_then(|named| named.context.as_ref()) else {
-            let line = self.tree.as_ref().and_then(|tree| entry(tree, "current-context")).map(|(line, _)| line);
+            let line = self.tree.as_ref().and_then(|tree| tree.entry("current-context")).map(|(line, _)| line);
             self.problems.push(KubeconfigProblem::new(line, "current-context: there is no context of this name"));
             return None;
         };
@@ -234,136 +202,90 @@ impl Checks<'_> {
         self.problems.push(KubeconfigProblem::new(line, why));
     }
 
-    /// Replaces the file with the authorities by its content, as it would stand in the kubeconfig.
-    fn inline_authority(&mut self, cluster: &str, values: &mut Cluster, folder: &Path) {
+    /// Checks the authorities and the name of the server, and leaves only certificates that can be read.
+    fn check_cluster(&mut self, cluster: &str, values: &mut Cluster, folder: &Path) {
+        values.tls_server_name.take_if(|name| name.is_empty());
+        if let Some(Err(why)) = values.tls_server_name.as_deref().map(transport::server_name) {
+            self.problem(&CLUSTERS, cluster, "tls-server-name", why);
+        }
         values.certificate_authority_data.take_if(|data| data.is_empty());
-        let Some(path) = absolute(&mut values.certificate_authority, folder) else { return };
-        if values.certificate_authority_data.is_none() {
-            values.certificate_authority_data =
-                self.read(&CLUSTERS, cluster, "certificate-authority", &path).map(|content| STANDARD.encode(&content));
+        let file = absolute(&mut values.certificate_authority, folder);
+        let (key, shown) = match (&values.certificate_authority_data, &file) {
+            (Some(_), _) => ("certificate-authority-data", "FILE".to_owned()),
+            (None, Some(path)) => ("certificate-authority", path.display().to_string()),
+            (None, None) => return,
+        };
+        let text = match (values.certificate_authority_data.take(), file) {
+            (Some(data), _) => identity::decode_base64(&data).ok_or_else(|| "it is not valid base64".to_owned()),
+            (None, file) => (self.read)(&file.unwrap_or_default()).map_err(|error| identity::unreadable(&error)),
+        };
+        let text = match text {
+            Ok(text) => text,
+            Err(why) => return self.problem(&CLUSTERS, cluster, key, &format!("{key}: {why}")),
+        };
+        values.certificate_authority = None;
+        let listed = verifier::read_bundle(&text);
+        let server = values.server.as_deref().unwrap_or_default();
+        let is_verified = values.insecure_skip_tls_verify != Some(true) && server.starts_with("https:");
+        // An empty file means the system's authorities, as in client-go.
+        if listed.is_empty() && is_verified && !text.trim_ascii().is_empty() {
+            let why = identity::missing_certificate(&text, &pem::blocks(&text), &shown);
+            return self.problem(&CLUSTERS, cluster, key, &format!("{key}: {why}"));
+        }
+        if !listed.is_empty() {
+            let block =
+                |der| format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode(der));
+            values.certificate_authority_data = Some(STANDARD.encode(listed.iter().map(block).collect::<String>()));
         }
     }
 
-    /// The same for the client certificate; checks that the token can be used.
-    fn inline_identity(&mut self, user: &str, values: &mut AuthInfo, folder: &Path) -> ClientFiles {
-        let mut files = ClientFiles::default();
-        if let Some(path) = absolute(&mut values.client_certificate, folder)
-            && values.client_certificate_data.is_none()
+    /// Checks the credentials, without running a program. Relative paths become absolute.
+    fn check_user(&mut self, user: &str, values: &mut AuthInfo, folder: &Path) {
+        absolute(&mut values.client_certificate, folder);
+        absolute(&mut values.client_key, folder);
+        if let Err(problem) = identity::of(values, self.read) {
+            self.problem(&USERS, user, problem.key, &problem.to_string());
+        }
+        if let Some(path) = absolute(&mut values.token_file, folder) {
+            let content = (self.read)(&path).map_err(|error| identity::unreadable(&error));
+            let header = content.and_then(|content| proof::token_header(&content).map_err(|error| error.0));
+            if let Err(why) = header {
+                self.problem(&USERS, user, "tokenFile", &format!("tokenFile: {why}"));
+            }
+        } else if let Some(token) = values.token.as_ref().filter(|token| !token.expose_secret().is_empty())
+            && let Err(error) = proof::bearer(token.expose_secret())
         {
-            let content = self.read(&USERS, user, "client-certificate", &path);
-            values.client_certificate_data = content.map(|content| STANDARD.encode(&content));
-            files.certificate = true;
+            self.problem(&USERS, user, "token", &format!("token: {error}"));
         }
-        if let Some(path) = absolute(&mut values.client_key, folder)
-            && values.client_key_data.is_none()
-        {
-            let content = self.read(&USERS, user, "client-key", &path);
-            values.client_key_data = content.map(|content| SecretString::from(STANDARD.encode(&content)));
-            files.key = true;
+        if let Some(Err(why)) = values.auth_provider.as_ref().map(credentials::token_of) {
+            self.problem(&USERS, user, "auth-provider", &why);
         }
-        if let Some(path) = absolute(&mut values.token_file, folder)
-            && values.token.is_none()
-        {
-            self.read(&USERS, user, "tokenFile", &path);
+        let Some(exec) = &mut values.exec else { return };
+        if let Some(why) = exec::problem(exec) {
+            self.problem(&USERS, user, "exec", why);
         }
-        // The library panics on such a token.
-        let is_sent = |token: &SecretString| http::HeaderValue::from_str(token.expose_secret()).is_ok();
-        if values.token.as_ref().is_some_and(|token| !is_sent(token)) {
-            let line = self.line(&USERS, user, "token");
-            let why = "token: it has characters that cannot be sent, such as a line break";
-            self.problems.push(KubeconfigProblem::new(line, why));
-        }
-        if let Some(command) = values.exec.as_mut().and_then(|exec| exec.command.as_mut())
+        if let Some(command) = &mut exec.command
             && command.contains(std::path::MAIN_SEPARATOR)
             && let Some(joined) = folder.join(&*command).to_str()
         {
             *command = joined.to_owned();
         }
-        files
     }
 
-    fn read(&mut self, items: &Items, name: &str, key: &str, path: &Path) -> Option<Zeroizing<Vec<u8>>> {
-        let content = (self.read)(path);
-        if let Err(error) = &content {
-            let why = format!("{key}: the file cannot be read: {error}");
-            self.problems.push(KubeconfigProblem::new(self.line(items, name, key), why));
-        }
-        content.ok()
-    }
-
-    /// Checks that the authorities and the client certificate can be used.
-    fn check_tls(&mut self, cluster: &str, user: Option<&str>, config: &Config) {
-        let is_verified = !config.accept_invalid_certs && config.cluster_url.scheme_str() == Some("https");
-        if is_verified && config.root_cert.as_ref().is_some_and(Vec::is_empty) {
-            let why = "certificate-authority: there is no certificate in PEM form";
-            return self.problems.push(KubeconfigProblem::new(self.authority_line(cluster), why));
-        }
-        let AuthInfo { client_certificate_data: certificate, client_key_data: key, .. } = &config.auth_info;
-        if config.root_cert.is_none() && certificate.is_none() && key.is_none() {
-            return;
-        }
-        // Without the rest of the user, whose program would run.
-        let mut checked = config.clone();
-        checked.auth_info = AuthInfo {
-            client_certificate_data: certificate.clone(),
-            client_key_data: key.clone(),
-            ..AuthInfo::default()
-        };
-        let problem = match checked.rustls_client_config() {
-            Ok(_) => return,
-            Err(kube::Error::InferKubeconfig(error)) => self.of_library(cluster, user, &error),
-            Err(kube::Error::RustlsTls(RustlsTlsError::AddRootCertificate(_))) => {
-                let why = match config.root_cert {
-                    Some(_) => "certificate-authority: a certificate cannot be used",
-                    None => "certificate-authority is not set, and the system's trusted certificates cannot be used",
-                };
-                KubeconfigProblem::new(self.authority_line(cluster), why)
-            }
-            Err(error) => KubeconfigProblem::new(self.identity_line(user), tls_problem(&error)),
-        };
-        self.problems.push(problem);
-    }
-
-    /// The problem that the library's error means. Its text quotes the file.
-    fn of_library(&self, cluster: &str, user: Option<&str>, error: &KubeconfigError) -> KubeconfigProblem {
-        let (line, why) = match error {
-            KubeconfigError::LoadCertificateAuthority(_) => {
-                (self.authority_line(cluster), "certificate-authority-data: it is not valid base64")
-            }
-            KubeconfigError::ParseCertificates(_) => {
-                (self.authority_line(cluster), "certificate-authority: it is not valid PEM")
-            }
-            _ => return KubeconfigProblem::new(self.identity_line(user), data_problem(error)),
-        };
-        KubeconfigProblem::new(line, why)
-    }
-
-    fn authority_line(&self, cluster: &str) -> Option<usize> {
-        let keys = ["certificate-authority-data", "certificate-authority"];
-        keys.into_iter().find_map(|key| self.line(&CLUSTERS, cluster, key))
-    }
-
-    fn identity_line(&self, user: Option<&str>) -> Option<usize> {
-        let keys = ["client-key-data", "client-key", "client-certificate-data", "client-certificate"];
-        keys.into_iter().find_map(|key| self.line(&USERS, user?, key))
+    fn problem(&mut self, items: &Items, name: &str, key: &str, why: &str) {
+        self.problems.push(KubeconfigProblem::new(self.line(items, name, key), why));
     }
 
     /// The line of a key among the values of the item of this name.
     fn line(&self, items: &Items, name: &str, key: &str) -> Option<usize> {
-        let (_, Node { value: Value::List(listed), .. }) = entry(self.tree.as_ref()?, items.list)? else { return None };
-        let is_named = |item: &&Node| match entry(item, "name") {
+        let (_, Node { value: Value::List(listed), .. }) = self.tree.as_ref()?.entry(items.list)? else { return None };
+        let is_named = |item: &&Node| match item.entry("name") {
             Some((_, Node { value: Value::Scalar { text, .. }, .. })) => text.as_str() == name,
             _ => false,
         };
-        let (_, values) = entry(listed.iter().find(is_named)?, items.values)?;
-        entry(values, key).map(|(line, _)| line)
+        let (_, values) = listed.iter().find(is_named)?.entry(items.values)?;
+        values.entry(key).map(|(line, _)| line)
     }
-}
-
-/// The line of a key, and its value.
-fn entry<'a>(node: &'a Node, key: &str) -> Option<(usize, &'a Node)> {
-    let entry = node.entries()?.iter().find(|entry| entry.key == key)?;
-    Some((entry.line, &entry.node))
 }
 
 /// Makes a path relative to the folder of the kubeconfig absolute; an empty one is none, as in client-go.
@@ -373,41 +295,4 @@ fn absolute(path: &mut Option<String>, folder: &Path) -> Option<PathBuf> {
         None => path,
     });
     path.as_ref().map(PathBuf::from)
-}
-
-/// What is wrong with a client certificate that cannot be read.
-pub(super) fn data_problem(error: &KubeconfigError) -> String {
-    let (key, error) = match error {
-        KubeconfigError::LoadClientCertificate(error) => ("client-certificate", error),
-        KubeconfigError::LoadClientKey(error) => ("client-key", error),
-        _ => return "the kubeconfig cannot be used".to_owned(),
-    };
-    match error {
-        LoadDataError::ReadFile(source, _) => format!("{key}: the file cannot be read: {source}"),
-        LoadDataError::DecodeBase64(_) => format!("{key}: it is not valid base64"),
-        LoadDataError::NoBase64DataOrFile => format!("{key}: it is missing"),
-    }
-}
-
-/// What is wrong with the certificates for a connection. The library's own error may quote a line of the private key.
-pub(super) fn tls_problem(error: &kube::Error) -> &'static str {
-    match error {
-        kube::Error::RustlsTls(RustlsTlsError::AddRootCertificate(_)) => {
-            "the certificates of the authorities for the API server cannot be used"
-        }
-        kube::Error::RustlsTls(RustlsTlsError::InvalidServerName(_)) => "tls-server-name: expected a host name",
-        kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_)) => {
-            "client-certificate and client-key: they are not valid PEM"
-        }
-        kube::Error::RustlsTls(RustlsTlsError::MissingPrivateKey) => {
-            "client-key: there is no private key in PEM form that is not encrypted"
-        }
-        kube::Error::RustlsTls(RustlsTlsError::MissingCertificate) => {
-            "client-certificate: there is no certificate in PEM form"
-        }
-        kube::Error::RustlsTls(RustlsTlsError::InvalidPrivateKey(_)) => {
-            "client-key: it cannot be used, or is not that of the certificate"
-        }
-        _ => "client-certificate and client-key: they cannot be used",
-    }
 }

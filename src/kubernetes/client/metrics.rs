@@ -144,7 +144,7 @@ fn verb(method: &Method) -> &'static str {
 }
 
 /// Whether the answer is a stream that ends when it likes.
-fn is_watch<B>(request: &Request<B>) -> bool {
+pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
 }

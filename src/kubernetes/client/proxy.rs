@@ -9,25 +9,17 @@ use std::task::{Context, Poll};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
 use http::uri::Uri;
-use http::{HeaderValue, Response};
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy;
+use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
-use hyper_util::rt::TokioExecutor;
-use kube::client::retry::RetryPolicy;
-use kube::client::{Body, ClientBuilder, ConfigExt, DynBody};
 use kube::config::Kubeconfig;
-use kube::{Config, Error};
 use percent_encoding::percent_decode_str;
-use tower::retry::RetryLayer;
-use tower::util::{BoxCloneSyncService, BoxService};
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceExt};
 use url::Url;
-
-use super::Transport;
 
 /// The proxy of the cluster of the current context, checked.
 ///
@@ -52,19 +44,20 @@ pub(super) fn of(kubeconfig: &Kubeconfig) -> Result<Option<Uri>, &'static str> {
     Ok(Some(uri))
 }
 
-/// The stack of the library, over connections through `proxy`.
-pub(super) fn builder(mut config: Config, proxy: &Uri) -> Result<ClientBuilder<Transport>, Error> {
-    config.proxy_url = None;
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
+/// Connections through `proxy`; `tls` is for a proxy that is reached by HTTPS.
+pub(super) fn connector(
+    proxy: &Uri,
+    connector: HttpConnector,
+    tls: &rustls::ClientConfig,
+) -> Result<BoxConnector, BoxError> {
     let Some(Destination { uri, user, password }) = Destination::of(proxy) else {
-        return Err(Error::Service("the proxy-url cannot be used".into()));
+        return Err("the proxy-url cannot be used".into());
     };
     let header = || {
         let pair = STANDARD.encode(format!("{}:{password}", user.as_deref()?));
         HeaderValue::from_str(&format!("Basic {pair}")).ok()
     };
-    let connector = match proxy.scheme_str() {
+    Ok(match proxy.scheme_str() {
         Some("socks5") => {
             let socks = SocksV5::new(uri, connector);
             boxed(match user.clone() {
@@ -73,43 +66,21 @@ pub(super) fn builder(mut config: Config, proxy: &Uri) -> Result<ClientBuilder<T
             })
         }
         Some("https") => {
-            let tunnel = Tunnel::new(uri, config.rustls_https_connector_with_connector(connector)?);
+            let tls = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http().enable_http1();
+            let tunnel = Tunnel::new(uri, tls.wrap_connector(connector));
             boxed(header().map_or_else(|| tunnel.clone(), |header| tunnel.clone().with_auth(header)))
         }
         _ => {
             let tunnel = Tunnel::new(uri, connector);
             boxed(header().map_or_else(|| tunnel.clone(), |header| tunnel.clone().with_auth(header)))
         }
-    };
-    over(&config, connector)
+    })
 }
 
-/// As the library builds its own (`make_generic_builder`), but for its tracing: the address of the server, retries where
-/// they are wanted, the credentials, further headers, and time limits on the wire.
-fn over(config: &Config, connector: BoxConnector) -> Result<ClientBuilder<Transport>, Error> {
-    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(connector)?);
-    connector.set_connect_timeout(config.connect_timeout);
-    connector.set_read_timeout(config.read_timeout);
-    connector.set_write_timeout(config.write_timeout);
-    connector.set_reset_reader_on_write(config.reset_reader_on_write);
-    let wire: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new()).build(connector);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(wire);
-    let service = service.map_response(|response: Response<hyper::body::Incoming>| {
-        response.map(|body| Box::new(http_body_util::BodyExt::map_err(body, BoxError::from)) as Box<DynBody>)
-    });
-    Ok(ClientBuilder::new(BoxService::new(service), config.default_namespace.clone()))
-}
+/// Connects directly or through a proxy of any kind. One type for all, since the client is compiled for each connector.
+pub(super) type BoxConnector = BoxCloneSyncService<Uri, BoxStream, BoxError>;
 
-/// Connects through a proxy of any kind. One type for all of them, since the client is compiled for each connector.
-type BoxConnector = BoxCloneSyncService<Uri, BoxStream, BoxError>;
-
-fn boxed<C>(connector: C) -> BoxConnector
+pub(super) fn boxed<C>(connector: C) -> BoxConnector
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + 'static,
@@ -119,8 +90,8 @@ where
     BoxCloneSyncService::new(connector.map_response(|stream| BoxStream(Box::pin(stream))).map_err(Into::into))
 }
 
-/// A connection through a proxy.
-struct BoxStream(Pin<Box<dyn ProxiedStream>>);
+/// A connection.
+pub(super) struct BoxStream(Pin<Box<dyn ProxiedStream>>);
 
 /// What a connection can do.
 trait ProxiedStream: Connection + Read + Write + Send {}

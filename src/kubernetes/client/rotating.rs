@@ -2,7 +2,7 @@
 //! (`transport/cert_rotation.go`): the client is built anew, so that no connection with the old certificate is used again.
 //! Requests that are under way end on the old one.
 //!
-//! A token in a file needs no new connection: the library reads the file again about once a minute, as client-go does.
+//! A token in a file needs no new connection: `credentials` reads the file again once a minute, as client-go does.
 
 use std::path::PathBuf;
 use std::task::{Context, Poll};
@@ -47,7 +47,7 @@ impl Rotating {
             return None;
         }
         let digests = digests(&files);
-        let client = transport(config.clone()).map(|builder| builder.build());
+        let client = transport::builder(config.clone()).map(|builder| builder.build());
         let made =
             |client| Self { config: config.clone(), files, digests, refused: None, client, last_check: Instant::now() };
         Some(client.map(made))
@@ -62,7 +62,7 @@ impl Rotating {
         if digests == self.digests || self.refused.as_ref() == Some(&digests) {
             return;
         }
-        match transport(self.config.clone()) {
+        match transport::builder(self.config.clone()) {
             Ok(builder) => {
                 self.client = builder.build();
                 (self.digests, self.refused) = (digests, None);

@@ -1,6 +1,7 @@
 //! Tests of the clients: what settings say, and that a write cannot pass without leadership.
 
 mod broken;
+mod forms;
 mod kubeconfig;
 
 use super::*;

@@ -104,10 +104,6 @@ fn libraries(verbosity: u32) -> Targets {
         .with_default(of_libraries(verbosity))
         // It writes whole response bodies at WARN when they do not decode, Secrets among them.
         .with_target("kube_client::client", LevelFilter::ERROR)
-        // CA files that cannot be read again, and servers that are not verified.
-        .with_target("kube_client::client::tls", LevelFilter::WARN)
-        // It writes a line at ERROR for every answer of the 500s, which the caller handles and tells.
-        .with_target("kube_client::client::builder", LevelFilter::OFF)
         .with_target("h2", LevelFilter::WARN)
         .with_target("hyper", LevelFilter::WARN)
         .with_target("hyper_util", LevelFilter::WARN)
@@ -135,10 +131,6 @@ mod tests {
             (2, "ccmx::app", Level::INFO, false),
             (2, "kube_runtime::watcher", Level::INFO, false),
             (10, "kube_client::client", Level::WARN, false),
-            (10, "kube_client::client::builder", Level::ERROR, false),
-            (0, "kube_client::client::tls", Level::WARN, true),
-            (0, "kube_client::client::tls::rustls_tls", Level::WARN, true),
-            (10, "kube_client::client::tls", Level::INFO, false),
             (10, "hyper::proto", Level::DEBUG, false),
         ];
         for (verbosity, target, level, passes) in cases {

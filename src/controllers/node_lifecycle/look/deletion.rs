@@ -293,7 +293,7 @@ mod tests {
         let failure = || CallError::Refused("delete node n".into(), status());
         assert!(!failure().is_refusal());
         let live = node(&json!({}));
-        let silent = CallError::TimedOut("get node n".into(), CALL_LIMIT);
+        let silent = CallError::TimedOut("get node n".into(), CALL_LIMIT.into());
         let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z"}});
         let cases = [
             ("it is gone", Ok(None), "deleted"),

@@ -86,8 +86,7 @@ async fn a_broken_kubeconfig_is_told_with_its_line_and_without_its_text() {
     let (certificate, broken) = (STANDARD.encode(&certificate), STANDARD.encode(&key));
     let inline = format!("client-certificate-data: {certificate}\n    client-key-data: {broken}");
     let no_type = "not a kubeconfig: a value of another type than expected, or a key given twice";
-    let no_pem = "client-certificate and client-key: they are not valid PEM";
-    let no_key = "client-key: there is no private key in PEM form that is not encrypted";
+    let no_key = "there is no private key in PEM form";
     let no_file = "the file cannot be read: No such file or directory (os error 2)";
     let no_url = "server: expected a URL such as https://10.0.0.1:6443";
     for (from, to, expected) in [
@@ -140,16 +139,37 @@ async fn a_broken_kubeconfig_is_told_with_its_line_and_without_its_text() {
         ),
         (
             "token: hunter2Kq9",
-            "token: |\n      hunter2Kq9",
-            "line 16: token: it has characters that cannot be sent, such as a line break".to_owned(),
+            "token: |\n      hunter2Kq9\n      hunter2Kq9",
+            "line 16: token: the token has characters that cannot be sent, such as a line break or a blank".to_owned(),
         ),
         ("token: ", "tokenFile: ", format!("line 16: tokenFile: {no_file}")),
         ("token: ", "client-key: ", format!("line 16: client-key: {no_file}")),
-        ("token: hunter2Kq9", "client-key-data: hunter2Kq9!", "line 16: client-key: it is not valid base64".to_owned()),
-        ("token: hunter2Kq9", "client-certificate: tls.crt", "line 16: client-key: it is missing".to_owned()),
-        ("token: hunter2Kq9", "client-certificate: tls.crt\n    client-key: tls.key", format!("line 17: {no_pem}")),
-        ("token: hunter2Kq9", &inline, format!("line 17: {no_key}")),
-        ("token: hunter2Kq9", "client-certificate: tls.crt\n    client-key: tls.crt", format!("line 17: {no_key}")),
+        (
+            "token: hunter2Kq9",
+            "client-key-data: hunter2Kq9!",
+            "line 16: client-key-data: it is not valid base64".to_owned(),
+        ),
+        (
+            "token: hunter2Kq9",
+            "client-certificate: tls.crt",
+            "line 16: client-certificate: its client-key is missing".to_owned(),
+        ),
+        (
+            "token: hunter2Kq9",
+            "client-certificate: tls.crt\n    client-key: tls.key",
+            format!("line 17: client-key: {no_key}"),
+        ),
+        ("token: hunter2Kq9", &inline, format!("line 17: client-key-data: {no_key}")),
+        (
+            "token: hunter2Kq9",
+            "client-certificate: tls.crt\n    client-key: tls.crt",
+            format!("line 17: client-key: {no_key}"),
+        ),
+        (
+            "    token: hunter2Kq9\n",
+            "    token: hunter2Kq9\n---\nother: [hunter2Kq9\n",
+            "line 18: not valid YAML".to_owned(),
+        ),
     ] {
         assert_eq!(told(folder.path(), from, to).await, expected, "{to}");
     }
@@ -171,7 +191,7 @@ async fn a_program_that_supplies_no_credentials_is_told_without_its_output() {
         ("echo 'status: [hunter2Kq9'", "exec: the output of the program is not an ExecCredential with a status"),
         (
             "echo '{\"status\": {\"token\": \"a\", \"expirationTimestamp\": \"hunter2Kq9\"}}'",
-            "the expiration time of the token is not valid",
+            "exec: expirationTimestamp is not a time such as 2030-01-01T00:00:00Z",
         ),
     ] {
         let path = folder.path().join("kubeconfig");
@@ -181,10 +201,11 @@ async fn a_program_that_supplies_no_credentials_is_told_without_its_output() {
         });
         std::fs::write(&path, KUBECONFIG.replacen("token: hunter2Kq9", &format!("exec: {exec}"), 1)).unwrap();
         let config = read_config(&Settings { kubeconfig: Some(path), ..Settings::default() }).await.unwrap();
-        let Err(error) = unguarded(&config, purpose::PROCESS) else { panic!("{script}") };
+        let nodes: Api<Node> = Api::all(unguarded(&config, purpose::PROCESS).unwrap());
+        let error = limited("get node a", CALL_LIMIT, nodes.get("a")).await.unwrap_err();
         let text = chain(&error);
         assert!(!has_secret(&text) && !has_secret(&format!("{error:?}")), "{script}: {error:?}");
-        let start = "cannot prepare the client for the API server https://10.0.0.1:6443/: ";
+        let start = "get node a: API server https://10.0.0.1:6443: ";
         assert_eq!(text.strip_prefix(start), Some(expected), "{script}: {text}");
     }
 }

@@ -309,7 +309,7 @@ async fn a_proxy_that_says_nothing_is_given_up_like_a_server_that_cannot_be_reac
     config.proxy_url = Some(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
     config.connect_timeout = Some(Duration::from_millis(50));
     config.default_retry = false;
-    let nodes: Api<Node> = Api::all(transport(config).unwrap().build());
+    let nodes: Api<Node> = Api::all(transport::builder(config).unwrap().build());
     let error = limited("get node a", LIMIT, nodes.get("a")).await.unwrap_err();
     assert_eq!(error.reason(), "Unreachable", "{}", chain(&error));
 }

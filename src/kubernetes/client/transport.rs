@@ -1,0 +1,176 @@
+//! What sends requests: connections, credentials and retries, as the library stacks them.
+//!
+//! Watches share one HTTP/2 connection where the API server speaks it. Such a connection is pinged while nothing arrives, so
+//! that one that a load balancer has forgotten ends within [`SILENCE`]. Every other call has a time limit, and the HTTP/1.1
+//! connection of a call that is given up is closed with it; on a shared one the next call would wait in vain, too.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use http::header::AUTHORIZATION;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::Config;
+use kube::client::retry::RetryPolicy;
+use kube::client::{Body, ClientBuilder, ConfigExt as _, DynBody};
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use rustls::sign::CertifiedKey;
+use tower::retry::RetryLayer;
+use tower::util::BoxService;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+
+use super::credentials::Credentials;
+use super::files::read_file;
+use super::proof::CredentialsError;
+use super::proxy::{self, BoxConnector};
+use super::{identity, metrics, verifier};
+
+/// A ping is sent when nothing has arrived for so long (client-go: 30 s).
+const PING_AFTER: Duration = Duration::from_secs(20);
+
+/// A connection ends when its ping is not answered within this time (client-go: 15 s).
+const PONG_WITHIN: Duration = Duration::from_secs(10);
+
+/// After what time at most a connection that is silent has ended: below the 45 s of client-go.
+pub(super) const SILENCE: Duration = PING_AFTER.saturating_add(PONG_WITHIN);
+
+/// The pause between two of the kernel's questions whether the other side is still there, for what has no pings.
+const KEEPALIVE_PAUSE: Duration = Duration::from_secs(5);
+const KEEPALIVE_RETRIES: u32 = 3;
+
+/// What sends requests.
+pub(super) type Transport = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+
+type Wire = legacy::Client<TimeoutConnector<HttpsConnector<BoxConnector>>, Body>;
+
+/// A client with the credentials that `config` names now.
+pub(super) fn builder(config: Config) -> Result<ClientBuilder<Transport>, BoxError> {
+    let credentials = Credentials::of(&config.auth_info)?;
+    let own = identity::of(&config.auth_info, &read_file).map_err(|problem| CredentialsError(problem.to_string()))?;
+    let server = Server {
+        wires: Arc::new(Mutex::new(Wires::new(&config, own.map(Arc::new))?)),
+        config: Arc::new(config.clone()),
+        credentials,
+    };
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
+        .layer(config.extra_headers_layer()?)
+        .service(server);
+    let service = service.map_response(|response: Response<Incoming>| {
+        response.map(|body| Box::new(body.map_err(BoxError::from)) as Box<DynBody>)
+    });
+    Ok(ClientBuilder::new(BoxService::new(service), config.default_namespace))
+}
+
+/// The name in the server's certificate, where it is not that of the URL.
+pub(super) fn server_name(text: &str) -> Result<ServerName<'static>, &'static str> {
+    ServerName::try_from(text.to_owned()).map_err(|_| "tls-server-name: expected a host name or an IP address")
+}
+
+/// The connections of one client certificate.
+#[derive(Clone)]
+struct Wires {
+    /// The certificate that a program supplied, if any.
+    supplied: Option<Arc<CertifiedKey>>,
+    /// For watches.
+    watches: Wire,
+    calls: Wire,
+}
+
+impl Wires {
+    fn new(config: &Config, identity: Option<Arc<CertifiedKey>>) -> Result<Self, BoxError> {
+        let tls = verifier::client_config(config, identity.as_ref())?;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(PING_AFTER));
+        tcp.set_keepalive_interval(Some(KEEPALIVE_PAUSE));
+        tcp.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
+        tcp.set_tcp_user_timeout(Some(SILENCE));
+        let connector = match &config.proxy_url {
+            Some(proxy) => proxy::connector(proxy, tcp, &tls)?,
+            None => proxy::boxed(tcp),
+        };
+        let wire = |is_for_watches| -> Result<Wire, BoxError> {
+            let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
+            if let Some(name) = &config.tls_server_name {
+                builder = builder.with_server_name_resolver(FixedServerNameResolver::new(server_name(name)?));
+            }
+            let connector = match is_for_watches {
+                true => builder.enable_all_versions().wrap_connector(connector.clone()),
+                false => builder.enable_http1().wrap_connector(connector.clone()),
+            };
+            let mut connector = TimeoutConnector::new(connector);
+            connector.set_connect_timeout(config.connect_timeout);
+            connector.set_read_timeout(config.read_timeout);
+            connector.set_write_timeout(config.write_timeout);
+            connector.set_reset_reader_on_write(config.reset_reader_on_write);
+            let mut client = legacy::Client::builder(TokioExecutor::new());
+            client.timer(TokioTimer::new()).http2_keep_alive_interval(PING_AFTER);
+            // Also while no watch is open: the next one would be sent into a dead connection.
+            client.http2_keep_alive_timeout(PONG_WITHIN).http2_keep_alive_while_idle(true);
+            Ok(client.build(connector))
+        };
+        Ok(Self { supplied: None, watches: wire(true)?, calls: wire(false)? })
+    }
+}
+
+/// Sends requests with their credentials. All clones are one.
+#[derive(Clone)]
+struct Server {
+    config: Arc<Config>,
+    credentials: Credentials,
+    wires: Arc<Mutex<Wires>>,
+}
+
+impl Server {
+    /// The connections for this certificate of a program. Connections with an earlier one end with their requests.
+    fn wires(&self, supplied: Option<&Arc<CertifiedKey>>) -> Result<Wires, BoxError> {
+        let mut wires = self.wires.lock();
+        if let Some(supplied) = supplied
+            && !wires.supplied.as_ref().is_some_and(|known| Arc::ptr_eq(known, supplied))
+        {
+            *wires = Wires::new(&self.config, Some(Arc::clone(supplied)))?;
+            wires.supplied = Some(Arc::clone(supplied));
+        }
+        Ok(wires.clone())
+    }
+}
+
+impl Service<Request<Body>> for Server {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let server = self.clone();
+        async move {
+            let proof = server.credentials.proof().await?;
+            if let Some(header) = proof.header {
+                request.headers_mut().insert(AUTHORIZATION, header);
+            }
+            let wires = server.wires(proof.identity.as_ref())?;
+            let wire = if metrics::is_watch(&request) { wires.watches } else { wires.calls };
+            let response = wire.request(request).await?;
+            if response.status() == StatusCode::UNAUTHORIZED {
+                server.credentials.refused();
+            }
+            Ok(response)
+        }
+        .boxed()
+    }
+}

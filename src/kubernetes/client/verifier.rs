@@ -1,0 +1,262 @@
+//! Judges the API server's certificate by the authorities of the kubeconfig or of the pod, as Go's `crypto/x509` does where
+//! the TLS library alone is stricter: certificates of a bundle that cannot be used are skipped, and a server certificate that
+//! is itself in the bundle is trusted while its dates, its names and its purpose fit.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kube::Config;
+use parking_lot::Mutex;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, OtherError, RootCertStore,
+    SignatureScheme,
+};
+use tower::BoxError;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::identity;
+use crate::base::pem;
+use crate::base::x509::{self, Validity};
+
+/// The configuration of the TLS library for the API server of `config`.
+///
+/// # Errors
+/// When the operating system has no authorities, and no others are configured.
+pub(super) fn client_config(
+    config: &Config,
+    identity: Option<&Arc<rustls::sign::CertifiedKey>>,
+) -> Result<ClientConfig, BoxError> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Verifier { authorities: Authorities::of(config, &provider)?, provider: Arc::clone(&provider) };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    Ok(match identity {
+        Some(identity) => builder.with_client_cert_resolver(identity::resolver(identity)),
+        None => builder.with_no_client_auth(),
+    })
+}
+
+/// The certificates of a bundle that can be read.
+pub(super) fn read_bundle(text: &[u8]) -> Vec<Vec<u8>> {
+    let blocks = pem::blocks(text).into_iter().filter(|block| block.label == "CERTIFICATE");
+    let is_certificate = |der: &Vec<u8>| X509Certificate::from_der(der).is_ok();
+    blocks.map(|block| block.content.to_vec()).filter(is_certificate).collect()
+}
+
+/// Who may vouch for the server.
+#[derive(Debug)]
+enum Authorities {
+    /// Everything is accepted (`insecure-skip-tls-verify`).
+    Unchecked,
+    /// Those of the operating system.
+    System(Arc<dyn ServerCertVerifier>),
+    /// Those of the kubeconfig.
+    Listed(Bundle),
+    /// Those of a pod, which the kubelet exchanges: read for each connection. What cannot be read changes nothing.
+    InFile(PathBuf, Mutex<Bundle>),
+}
+
+/// Certificates, any of which may be the server's own.
+#[derive(Clone, Debug)]
+struct Bundle {
+    listed: Arc<[CertificateDer<'static>]>,
+    /// `None` when none of them can be an authority.
+    chain: Option<Arc<WebPkiServerVerifier>>,
+}
+
+impl Bundle {
+    fn new(certificates: &[Vec<u8>], provider: &Arc<CryptoProvider>) -> Self {
+        let listed: Arc<[_]> = certificates.iter().map(|der| CertificateDer::from(der.clone())).collect();
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(listed.iter().cloned());
+        let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+        // It fails where there is no authority.
+        Self { listed, chain: builder.build().ok() }
+    }
+
+    fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        if self.listed.iter().any(|listed| listed.as_ref() == leaf.as_ref()) {
+            return own_checks(leaf, name, now).map(|()| ServerCertVerified::assertion());
+        }
+        match &self.chain {
+            Some(chain) => chain.verify_server_cert(leaf, intermediates, name, ocsp, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        }
+    }
+}
+
+impl Authorities {
+    fn of(config: &Config, provider: &Arc<CryptoProvider>) -> Result<Self, BoxError> {
+        if config.accept_invalid_certs {
+            return Ok(Self::Unchecked);
+        }
+        let bundle = config.root_cert.as_ref().map(|listed| Bundle::new(listed, provider));
+        Ok(match (bundle, &config.root_cert_file) {
+            (Some(bundle), Some(path)) => Self::InFile(path.clone(), Mutex::new(bundle)),
+            (Some(bundle), None) => Self::Listed(bundle),
+            (None, _) if config.cluster_url.scheme_str() != Some("https") => Self::Unchecked,
+            (None, _) => Self::System(Arc::new(rustls_platform_verifier::Verifier::new(Arc::clone(provider))?)),
+        })
+    }
+
+    /// What holds them, in messages.
+    fn shown(&self) -> &'static str {
+        match self {
+            Self::Unchecked | Self::Listed(_) => "certificate-authority of the kubeconfig",
+            Self::System(_) => "the system's trusted certificates (the kubeconfig has no certificate-authority)",
+            Self::InFile(..) => "the file ca.crt of the pod's service account",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Verifier {
+    authorities: Authorities,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        let verified = match &self.authorities {
+            Authorities::Unchecked => return Ok(ServerCertVerified::assertion()),
+            Authorities::System(system) => system.verify_server_cert(leaf, intermediates, name, ocsp, now),
+            Authorities::Listed(bundle) => bundle.verify(leaf, intermediates, name, ocsp, now),
+            Authorities::InFile(path, last) => {
+                let fresh = std::fs::read(path).map(|text| read_bundle(&text)).unwrap_or_default();
+                let mut last = last.lock();
+                if !fresh.is_empty() {
+                    *last = Bundle::new(&fresh, &self.provider);
+                }
+                last.verify(leaf, intermediates, name, ocsp, now)
+            }
+        };
+        verified.map_err(|error| self.explained(error, leaf))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        if matches!(self.authorities, Authorities::Unchecked) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        if matches!(self.authorities, Authorities::Unchecked) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let mut schemes = self.provider.signature_verification_algorithms.supported_schemes();
+        if matches!(self.authorities, Authorities::Unchecked) {
+            schemes.extend([
+                SignatureScheme::ECDSA_NISTP521_SHA512,
+                SignatureScheme::RSA_PKCS1_SHA1,
+                SignatureScheme::ECDSA_SHA1_Legacy,
+            ]);
+        }
+        schemes
+    }
+}
+
+impl Verifier {
+    /// The error with what helps against it, where the library's is a word.
+    fn explained(&self, error: TlsError, leaf: &CertificateDer<'_>) -> TlsError {
+        let TlsError::InvalidCertificate(failure) = &error else { return error };
+        let why = match failure {
+            CertificateError::UnknownIssuer => format!(
+                "it was issued by {}, which is not in {}. Compare with: openssl s_client -showcerts -connect HOST:PORT",
+                issuer(leaf),
+                self.authorities.shown()
+            ),
+            CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+            | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+                "its key or a signature is of a kind that is not supported (RSA below 2048 bits, P-521, SHA-1)"
+                    .to_owned()
+            }
+            CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => format!(
+                "it is the certificate of an authority (CA:TRUE) and not itself in {}: add it there, or issue one for \
+                 the server",
+                self.authorities.shown()
+            ),
+            _ => return error,
+        };
+        TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Rejected(why)))))
+    }
+}
+
+/// Why the certificate of the API server is not accepted.
+struct Rejected(String);
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// As text: the TLS library prints this error with `Debug`.
+impl fmt::Debug for Rejected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Rejected {}
+
+/// What a stranger wrote into a certificate must not break a log line.
+fn issuer(leaf: &CertificateDer<'_>) -> String {
+    let parsed = X509Certificate::from_der(leaf).ok();
+    let name = parsed.map(|(_, parsed)| parsed.issuer().to_string()).unwrap_or_default();
+    format!("{:?}", name.chars().filter(|char| !char.is_control()).take(200).collect::<String>())
+}
+
+/// What an authority would have vouched for: the dates, the names, and that it is the certificate of a server.
+fn own_checks(leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), TlsError> {
+    match x509::validity(leaf, now.as_secs()) {
+        None => return Err(CertificateError::BadEncoding.into()),
+        Some(Validity::NotYet) => return Err(CertificateError::NotValidYet.into()),
+        Some(Validity::Expired) => return Err(CertificateError::Expired.into()),
+        Some(Validity::Valid) => {}
+    }
+    verify_server_name(&ParsedCertificate::try_from(leaf)?, name)?;
+    let (_, parsed) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::BadEncoding)?;
+    match parsed.extended_key_usage() {
+        Ok(Some(usage)) if !usage.value.any && !usage.value.server_auth => Err(CertificateError::InvalidPurpose.into()),
+        _ => Ok(()),
+    }
+}

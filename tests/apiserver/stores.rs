@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ccm::kubernetes::client::{Clients, Settings, read_config};
 use ccm::kubernetes::stores::{Change, Nodes, watch_nodes};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -9,6 +10,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
+use support::connect_proxy::ConnectProxy;
 use support::{ApiServer, KubeletNode, eventually, unique};
 use uuid::Uuid;
 
@@ -89,4 +91,33 @@ async fn the_cache_outlives_an_api_server_that_restarts() {
         eventually("the new node in the cache", LONG, async || nodes.get("after").ok_or("it is not there")).await;
     assert_eq!(seen.metadata.name.as_deref(), Some("after"));
     assert!(nodes.get("before").is_some());
+}
+
+/// As behind a load balancer that has forgotten them: they stay open, and nothing passes, from either side.
+#[tokio::test]
+async fn a_watch_that_hears_nothing_is_opened_again_within_45_seconds() {
+    let server = ApiServer::shared().await;
+    let client = server.client().await;
+    let proxy = ConnectProxy::start(server.url().rsplit(':').next().unwrap().parse().unwrap()).await;
+    let existing = server.kubeconfig();
+    let mut kubeconfig: serde_json::Value = serde_json::from_slice(&std::fs::read(&existing).unwrap()).unwrap();
+    kubeconfig["clusters"][0]["cluster"]["proxy-url"] = format!("http://127.0.0.1:{}", proxy.port()).into();
+    let path = existing.with_file_name(format!("{}.kubeconfig", unique("forgetful")));
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let config = read_config(&Settings { kubeconfig: Some(path), ..Settings::default() }).await.unwrap();
+    let pool = unique("pool");
+    let nodes = watch(Clients::new(&config).unwrap().watch, &pool);
+    tokio::time::timeout(LONG, nodes.wait_until_ready()).await.expect("it fills");
+    let mut changes = nodes.subscribe();
+    let before = unique("before");
+    register(&client, &before, &pool).await;
+    until(&mut changes, Change::Applied(before)).await;
+    let connections = proxy.asked().len();
+
+    proxy.forget();
+    let after = unique("after");
+    register(&client, &after, &pool).await;
+    let noticed = until(&mut changes, Change::Applied(after));
+    tokio::time::timeout(Duration::from_secs(45), noticed).await.expect("noticed within 45 s");
+    assert_eq!(proxy.asked().len(), connections + 1, "{:?}", proxy.asked());
 }

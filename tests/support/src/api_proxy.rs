@@ -3,7 +3,8 @@
 //!
 //! One of its addresses is for one user: what the daemon asks, the API server is asked by that user, over a connection
 //! of its own for each of the daemon's. Bodies pass as they come. When the API server is down, so is the proxy:
-//! connections end without an answer. In between it is plain HTTP/1.1, the version that the daemon speaks.
+//! connections end without an answer. In between it is plain HTTP/1.1, which the daemon speaks where there is
+//! no TLS.
 
 mod answer;
 mod counts;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// What the proxy does with a request for a connection.
@@ -23,6 +24,8 @@ pub enum Tunnel {
 pub struct ConnectProxy {
     port: u16,
     state: Arc<Mutex<State>>,
+    /// Sent to when the connections that are open are forgotten.
+    forgotten: watch::Sender<()>,
     listener: JoinHandle<()>,
 }
 
@@ -38,12 +41,13 @@ impl ConnectProxy {
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(Mutex::new(State { tunnel: Tunnel::Open, asked: Vec::new() }));
         let shared = Arc::clone(&state);
+        let (forgotten, is_forgotten) = watch::channel(());
         let listener = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, target, Arc::clone(&shared)));
+                tokio::spawn(serve(stream, target, Arc::clone(&shared), is_forgotten.clone()));
             }
         });
-        Self { port, state, listener }
+        Self { port, state, forgotten, listener }
     }
 
     /// The port at which it listens.
@@ -54,6 +58,11 @@ impl ConnectProxy {
     /// The request lines of all clients so far.
     pub fn asked(&self) -> Vec<String> {
         self.state.lock().unwrap().asked.clone()
+    }
+
+    /// From now on nothing passes over the connections that are open, from either side; they stay open. Later ones work.
+    pub fn forget(&self) {
+        self.forgotten.send_replace(());
     }
 
     /// What it does with requests from now on. Connections that are open stay.
@@ -68,7 +77,13 @@ impl Drop for ConnectProxy {
     }
 }
 
-async fn serve(mut client: TcpStream, target: u16, state: Arc<Mutex<State>>) -> Option<()> {
+async fn serve(
+    mut client: TcpStream,
+    target: u16,
+    state: Arc<Mutex<State>>,
+    mut forgotten: watch::Receiver<()>,
+) -> Option<()> {
+    forgotten.mark_unchanged();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(client.read_u8().await.ok()?);
@@ -82,7 +97,12 @@ async fn serve(mut client: TcpStream, target: u16, state: Arc<Mutex<State>>) -> 
         Tunnel::Open => {
             let mut server = TcpStream::connect(("127.0.0.1", target)).await.ok()?;
             client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
-            tokio::io::copy_bidirectional(&mut client, &mut server).await.ok().map(|_| ())
+            tokio::select! {
+                passed = tokio::io::copy_bidirectional(&mut client, &mut server) => return passed.ok().map(|_| ()),
+                changed = forgotten.changed() => changed.ok()?,
+            }
+            // Until the client has closed; the server sees nothing of it meanwhile.
+            tokio::io::copy(&mut client, &mut tokio::io::sink()).await.ok().map(|_| ())
         }
         Tunnel::Refuse(status_line) => {
             let answer = format!("{status_line}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");

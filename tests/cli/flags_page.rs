@@ -124,6 +124,10 @@ const MORE: &[(&str, &str)] = &[
         "a Node whose VM this program never saw, and that does not record one: `hold` keeps it, `enforce` treats it like the others",
     ),
     (
+        "node-labels-on",
+        "`join` sets the labels of `--node-labels` on a Node when it is initialised, as upstream; `all` also adds those whose key an initialised Node does not have, to at most 10 Nodes a second, and again when they are removed. No value is ever changed. Whoever leads logs how many initialised Nodes lack labels",
+    ),
+    (
         "node-selector",
         "label selector of the nodes to look after, for clusters whose nodes are not all on vSphere; all without it",
     ),
@@ -156,6 +160,10 @@ const MORE: &[(&str, &str)] = &[
         "topology-labels",
         "labels that say where a node's VM is and follow it: `vcenter`, `datacenter`, `cluster`, `esxi-host`, `resource-pool`, \
          `folder`, `datastore`, separated by commas",
+    ),
+    (
+        "trust-guest-interfaces",
+        "believe the node IP of a kubelet (`--node-ip`, as the annotation `alpha.kubernetes.io/provided-node-ip` has it) that VMware Tools reports on an interface without a virtual NIC, such as a bond or one whose MAC address is set in the guest; neither is believed alone",
     ),
     (
         "zone-labels",

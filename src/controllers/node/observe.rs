@@ -17,7 +17,7 @@ pub enum Observed {
     Missing,
     /// Its provider ID belongs to another provider.
     Foreign,
-    /// It is ours to look after; or it belongs to another provider, and has the taint or says that it waits.
+    /// It is ours to look after; or it belongs to another provider and has the taint, so that it says why it waits.
     Ours(Ours),
 }
 
@@ -45,22 +45,13 @@ pub struct Turn {
     pub of_labels: bool,
 }
 
-/// Gathers what is known about `node`, which waited for so long, and may say of itself that it does. Never takes longer than
-/// the provider's time limit.
-pub async fn observe(
-    node: Option<Arc<Node>>,
-    waited: Duration,
-    turn: Turn,
-    says_so: bool,
-    instances: &Instances,
-) -> Observed {
+/// Gathers what is known about `node`, which waited for so long. Never takes longer than the provider's time limit.
+pub async fn observe(node: Option<Arc<Node>>, waited: Duration, turn: Turn, instances: &Instances) -> Observed {
     let Some(node) = node else { return Observed::Missing };
     let instance = match instances.owns(&node) {
         true => instances.metadata(&node).await,
         // The cloud is not asked: whatever it says of the name of this node is not about this node.
-        false if node::is_uninitialized(&node) || says_so => {
-            Presence::Unknown(foreign(&node, instances.provider.provider_name()))
-        }
+        false if node::is_uninitialized(&node) => Presence::Unknown(foreign(&node, instances.provider.provider_name())),
         false => return Observed::Foreign,
     };
     let instance = Box::new(instance);
@@ -141,12 +132,12 @@ mod tests {
         let instances = Instances::of(Arc::new(Cloud)).ok().unwrap();
         let policy = Policy { adopts_untainted_nodes: true, ..Policy::default() };
         let minute = Duration::from_secs(60);
-        let without = observe(Some(node("k3s://n", false)), minute, Turn::default(), false, &instances).await;
+        let without = observe(Some(node("k3s://n", false)), minute, Turn::default(), &instances).await;
         assert_eq!(without, Observed::Foreign);
         let long = foreign(&node(&format!("k3s://{}", "\u{1}".repeat(1 << 20)), true), "vsphere");
         assert!(long.message.chars().count() < 600 && long.message.ends_with("excludes the Node here"));
         for waited in [Duration::ZERO, minute] {
-            let observed = observe(Some(node("k3s://n", true)), waited, Turn::default(), false, &instances).await;
+            let observed = observe(Some(node("k3s://n", true)), waited, Turn::default(), &instances).await;
             let plan = plan(&observed, &policy);
             let Outcome::Held(held) = &plan.outcome else { panic!("{plan:?}") };
             assert_eq!((held.reason, held.next, held.is_quiet), (reason::ForeignProviderID, Next::Period, false));
@@ -161,22 +152,7 @@ mod tests {
             assert_eq!(written, if waited.is_zero() { Vec::new() } else { vec![condition] });
             assert_eq!(plan.told.is_some(), !waited.is_zero(), "an Event once it is time");
         }
-        // It was initialised by its own controller, which is said once, and nothing else is written.
-        let mut released = Node::clone(&node("k3s://n", false));
-        let mut told =
-            plan(&observe(Some(node("k3s://n", true)), minute, Turn::default(), false, &instances).await, &policy);
-        told.actions.pop().unwrap().apply_to(&mut released);
-        released.metadata.labels =
-            Some([("failure-domain.beta.kubernetes.io/zone".to_owned(), "z".to_owned())].into_iter().collect());
-        let told =
-            plan(&observe(Some(Arc::new(released.clone())), minute, Turn::default(), true, &instances).await, &policy);
-        let written: Vec<_> = told.actions.iter().map(Action::describe).collect();
-        assert_eq!(written, [format!("condition {CONDITION}=True (InitializedByAnother)")]);
-        assert_eq!(told.outcome, Outcome::Settled);
-        told.actions[0].apply_to(&mut released);
-        let observed = observe(Some(Arc::new(released)), minute, Turn::default(), false, &instances).await;
-        assert_eq!(observed, Observed::Foreign);
-        let own = observe(Some(node("cloud://n", true)), minute, Turn::default(), false, &instances).await;
+        let own = observe(Some(node("cloud://n", true)), minute, Turn::default(), &instances).await;
         assert!(matches!(own, Observed::Ours(Ours { instance, .. }) if matches!(*instance, Presence::Exists(_))));
     }
 }

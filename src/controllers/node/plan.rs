@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub(super) use action::other_taints;
 pub use action::{Action, Initialise, Metadata};
-pub use condition::{CONDITION, stands_false};
+pub use condition::CONDITION;
 pub use labels::{Changes, Difference, count_lacks};
 pub use reported::has as is_reported;
 
@@ -123,10 +123,6 @@ impl Held {
 /// Decides.
 pub fn plan(observed: &Observed, policy: &Policy) -> Plan {
     let Observed::Ours(ours) = observed else { return Plan::nothing() };
-    if is_released(ours) {
-        let done = Action::SetCondition(condition::done_by_another(ours.at));
-        return Plan { actions: vec![done], ..Plan::nothing() };
-    }
     if !is_to_be_initialised(ours, policy) {
         return plan_refresh(ours, policy);
     }
@@ -136,13 +132,6 @@ pub fn plan(observed: &Observed, policy: &Policy) -> Plan {
         let plan = if is_tainted { Plan::nothing() } else { plan_refresh(ours, policy) };
         plan.held(held, ours, policy)
     })
-}
-
-/// Whether the node belongs to another provider, and waits no longer although it says so.
-fn is_released(ours: &Ours) -> bool {
-    let is_foreign =
-        matches!(&*ours.instance, Presence::Unknown(unknown) if unknown.reason == reason::ForeignProviderID);
-    is_foreign && !node::is_uninitialized(&ours.node) && stands_false(&ours.node)
 }
 
 /// What to do when `held` came in the way of a plan that is given up.

@@ -104,8 +104,7 @@ impl Sync {
 
     async fn observe(&self, node: Option<Arc<Node>>, turn: Turn) -> Observed {
         let waited = node.as_ref().map(|node| self.waited(node)).unwrap_or_default();
-        let says_so = node.as_ref().is_some_and(|node| plan::stands_false(node));
-        observe(node, waited, turn, says_so, &self.instances).await
+        observe(node, waited, turn, &self.instances).await
     }
 
     fn waited(&self, node: &Node) -> Duration {

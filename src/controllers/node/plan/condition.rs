@@ -16,10 +16,6 @@ pub const CONDITION: &str = "VSphereInitialized";
 /// Reason and message of the condition once the node is initialised.
 const DONE: (&str, &str) = ("Initialized", "The node has its addresses, provider ID and labels.");
 
-/// The same once another cloud controller manager has initialized the node.
-const DONE_BY_ANOTHER: (&str, &str) =
-    ("InitializedByAnother", "Another cloud controller manager initialized the node.");
-
 /// The longest message, in bytes: a Node is sent to every watcher.
 const LONGEST_MESSAGE: usize = 2048;
 
@@ -81,11 +77,6 @@ pub fn tell(node: &Node, held: &Held, at: Timestamp, waited: Duration, after: Du
 /// What takes the place of a condition that says that the node is not initialised.
 pub fn done(at: Timestamp) -> NodeCondition {
     condition("True", DONE.0, DONE.1, at, Time(at))
-}
-
-/// The same for a node of another provider.
-pub fn done_by_another(at: Timestamp) -> NodeCondition {
-    condition("True", DONE_BY_ANOTHER.0, DONE_BY_ANOTHER.1, at, Time(at))
 }
 
 /// Until when the message stays as it is. A time that has yet to come is another clock's, and says nothing.

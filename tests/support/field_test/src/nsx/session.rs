@@ -1,0 +1,112 @@
+//! The session: how it begins, and which answers say that it is over.
+
+use ccm::clients::nsx::{Kind, Login, Priority};
+
+use super::beliefs::{CREATE, DESTROYED, NEITHER, NO_SESSION, NO_TOKEN, USE};
+use super::{Check, Ended, told};
+use crate::belief::Belief;
+use crate::servers::NsxProof;
+use crate::wire::Alteration;
+
+/// A small list that every manager has.
+const SITES: &str = "/infra/sites";
+
+const PROBE: &str = "field-test.session";
+
+/// A cookie that no manager handed out.
+const NO_COOKIE: &str = "JSESSIONID=0000000000000000000000000000F1E1";
+
+const TOKEN: &str = "X-XSRF-TOKEN";
+
+/// Logs in, once, and makes a call.
+pub(super) async fn begin(check: &mut Check, proof: &NsxProof) -> Result<(), Ended> {
+    let login = match proof {
+        NsxProof::Certificate => Login::with_certificate(),
+        NsxProof::Password(scheme, user, password) => match check.client.open_session(*scheme, user, password).await {
+            Ok(Some(login)) => {
+                let status = check.last("session.create").and_then(|exchange| exchange.status).unwrap_or_default();
+                check.sheet.judge(&CREATE, status == 200, format!("status {status}, cookie and token"));
+                login
+            }
+            Ok(None) => {
+                check.sheet.skip(&CREATE, "this manager has no sessions: each call has user and password");
+                let basic = check.client.try_basic(*scheme, user, password).await;
+                basic.map_err(|error| refused(&error))?
+            }
+            Err(error) => {
+                if error.kind != Kind::Rejected {
+                    check.sheet.judge(&CREATE, false, told(&error));
+                }
+                return Err(refused(&error));
+            }
+        },
+    };
+    check.login = Some(login.clone());
+    check.client.adopt(login.clone());
+    match check.client.get(SITES, PROBE, Priority::Urgent).await {
+        Ok(_) if login.is_session() => check.sheet.judge(&USE, true, "status 200"),
+        Ok(_) => check.sheet.skip(&USE, "there is no session"),
+        Err(error) => {
+            if login.is_session() {
+                check.sheet.judge(&USE, false, told(&error));
+            }
+            check.ends(&error)?;
+        }
+    }
+    if !login.is_session() {
+        for belief in [&CREATE, &NO_TOKEN, &NO_SESSION, &NEITHER, &DESTROYED] {
+            check.sheet.skip(belief, "there is no session");
+        }
+    }
+    Ok(())
+}
+
+fn refused(error: &ccm::clients::nsx::Error) -> Ended {
+    match error.kind {
+        Kind::Rejected => Ended("the login was rejected; it is not tried again".to_owned()),
+        _ => Ended(format!("the login failed: {}", told(error))),
+    }
+}
+
+/// Shows the manager sessions that are none, ends the session, and shows it that one, too.
+pub(super) async fn end(check: &mut Check) -> Result<(), Ended> {
+    let Some(login) = check.login.clone().filter(Login::is_session) else { return Ok(()) };
+    let cases: [(&'static Belief, &[Alteration]); 3] = [
+        (&NO_TOKEN, &[Alteration::Without(TOKEN)]),
+        (&NO_SESSION, &[Alteration::Cookie(NO_COOKIE)]),
+        (&NEITHER, &[Alteration::Cookie(NO_COOKIE), Alteration::Without(TOKEN)]),
+    ];
+    for (belief, alterations) in cases {
+        alterations.iter().for_each(|alteration| check.wire.alter(*alteration));
+        probe(check, &login, belief).await?;
+    }
+    check.login = None;
+    check.client.leave();
+    if let Err(error) = check.client.end(login.clone()).await {
+        check.sheet.skip(&DESTROYED, format!("the session was not ended: {}", told(&error)));
+        return Ok(());
+    }
+    probe(check, &login, &DESTROYED).await?;
+    check.client.leave();
+    Ok(())
+}
+
+/// Makes a call that has to be refused as one whose session is over.
+async fn probe(check: &mut Check, login: &Login, belief: &'static Belief) -> Result<(), Ended> {
+    // The client forgets a login that was refused.
+    check.client.adopt(login.clone());
+    check.wire.take();
+    let answer = check.client.get(SITES, PROBE, Priority::Urgent).await;
+    let Some(exchange) = check.last(PROBE).filter(|exchange| exchange.status.is_some()) else {
+        return answer.map(drop).map_or_else(|error| check.failed(belief, &error), Ok);
+    };
+    let code = crate::wire::error_code(&exchange.json());
+    let is_over = match exchange.status {
+        Some(401) => true,
+        Some(403) => matches!(code, Some(98 | 403)),
+        _ => false,
+    };
+    check.sheet.judge(belief, is_over, exchange.status_and_code());
+    check.client.adopt(login.clone());
+    Ok(())
+}

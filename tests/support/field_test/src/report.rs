@@ -1,0 +1,180 @@
+//! Pure: what was found, as a table, and as an exit code.
+
+use std::fmt::Write as _;
+
+use crate::belief::{Finding, Outcome};
+use crate::wire::Timing;
+
+/// How wide a text of a column is before it goes on in the next line.
+const STATEMENT: usize = 52;
+const RESTS_ON: usize = 34;
+const SEEN: usize = 44;
+
+/// What was found at all servers.
+#[derive(Debug)]
+pub struct Report {
+    /// In the order of the file.
+    pub servers: Vec<ServerReport>,
+}
+
+/// What was found at one server.
+#[derive(Debug)]
+pub struct ServerReport {
+    /// Which one, without its name: `vCenter 1`.
+    pub title: String,
+    /// Product and version, as the server says them; empty where that is not known.
+    pub product: String,
+    /// The beliefs with their outcomes.
+    pub findings: Vec<Finding>,
+    /// How long the calls took.
+    pub timings: Vec<Timing>,
+    /// Why the test of this server ended early, if it did.
+    pub ended_early: Option<String>,
+}
+
+impl Report {
+    /// 0 where everything that was tried holds, 1 where something differs, 2 where a server could not be tested.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        let differs = |finding: &Finding| matches!(finding.outcome, Outcome::Differs(_));
+        if self.servers.iter().any(|server| server.ended_early.is_some()) {
+            2
+        } else {
+            u8::from(self.servers.iter().flat_map(|server| &server.findings).any(differs))
+        }
+    }
+
+    /// The tables of all servers.
+    #[must_use]
+    pub fn table(&self) -> String {
+        self.servers.iter().map(ServerReport::table).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl ServerReport {
+    /// The ids of the beliefs that differ.
+    #[must_use]
+    pub fn differing(&self) -> Vec<&'static str> {
+        let differs = |finding: &&Finding| matches!(finding.outcome, Outcome::Differs(_));
+        self.findings.iter().filter(differs).map(|finding| finding.belief.id).collect()
+    }
+
+    fn table(&self) -> String {
+        let mut text = match self.product.is_empty() {
+            true => format!("{}\n\n", self.title),
+            false => format!("{}: {}\n\n", self.title, self.product),
+        };
+        push_row(&mut text, ["", "belief", "rests on", "outcome", "seen"]);
+        for Finding { belief, outcome } in &self.findings {
+            push_row(&mut text, [belief.id, belief.statement, belief.rests_on, outcome.word(), outcome.text()]);
+        }
+        let of = |word| self.findings.iter().filter(|finding| finding.outcome.word() == word).count();
+        let (holds, differs, not_tried) = (of("holds"), of("DIFFERS"), of("not tried"));
+        let _ = writeln!(text, "\n{holds} hold, {differs} differ, {not_tried} not tried");
+        if let Some(why) = &self.ended_early {
+            let _ = writeln!(text, "The test of this server ended early: {why}");
+        }
+        if !self.timings.is_empty() {
+            let calls: usize = self.timings.iter().map(|timing| timing.calls).sum();
+            let _ = writeln!(text, "\n{calls} calls:");
+        }
+        for Timing { operation, calls, total, longest } in &self.timings {
+            let mean = total.as_millis() / (*calls).max(1) as u128;
+            let _ =
+                writeln!(text, "  {operation:<45} {calls:>3} × {mean:>6} ms, longest {:>6} ms", longest.as_millis());
+        }
+        text
+    }
+}
+
+/// A row, in as many lines as its longest text needs.
+fn push_row(table: &mut String, [id, statement, rests_on, outcome, seen]: [&str; 5]) {
+    let (statement, rests_on, seen) = (wrap(statement, STATEMENT), wrap(rests_on, RESTS_ON), wrap(seen, SEEN));
+    let lines = statement.len().max(rests_on.len()).max(seen.len()).max(1);
+    for line in 0..lines {
+        let part = |text: &[String]| text.get(line).cloned().unwrap_or_default();
+        let (id, outcome) = if line == 0 { (id, outcome) } else { ("", "") };
+        let (statement, rests_on, seen) = (part(&statement), part(&rests_on), part(&seen));
+        let row = format!("{id:<4} {statement:<STATEMENT$}  {rests_on:<RESTS_ON$}  {outcome:<9}  {seen}");
+        table.push_str(row.trim_end());
+        table.push('\n');
+    }
+}
+
+/// The text in lines of at most so many characters, unless a word is longer.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Report, ServerReport, wrap};
+    use crate::belief::{Belief, Finding, Outcome};
+    use crate::wire::Timing;
+
+    static BELIEF: Belief = Belief { id: "V1", statement: "It answers.", rests_on: "a page" };
+
+    fn server(outcome: Outcome, ended_early: Option<&str>) -> ServerReport {
+        let timing = Timing {
+            operation: "Login",
+            calls: 2,
+            total: Duration::from_millis(30),
+            longest: Duration::from_millis(20),
+        };
+        ServerReport {
+            title: "vCenter 1".to_owned(),
+            product: "a vCenter".to_owned(),
+            findings: vec![Finding { belief: &BELIEF, outcome }],
+            timings: vec![timing],
+            ended_early: ended_early.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_worst_server() {
+        let holds = || server(Outcome::Holds("1".to_owned()), None);
+        let differs = || server(Outcome::Differs("2".to_owned()), None);
+        let ended = || server(Outcome::NotTried("3".to_owned()), Some("the login was rejected"));
+        let code = |servers| Report { servers }.exit_code();
+        assert_eq!(code(vec![holds(), server(Outcome::NotTried("no VM".to_owned()), None)]), 0);
+        assert_eq!(code(vec![holds(), differs()]), 1);
+        assert_eq!(code(vec![ended(), differs()]), 2);
+    }
+
+    #[test]
+    fn a_table_has_belief_source_outcome_and_times() {
+        let table = Report { servers: vec![server(Outcome::Differs("status 500".to_owned()), Some("why"))] }.table();
+        for part in [
+            "vCenter 1: a vCenter",
+            "V1   It answers.",
+            "a page",
+            "DIFFERS    status 500",
+            "0 hold, 1 differ",
+            "ended early: why",
+            "2 calls:",
+            "Login",
+            "2 ×     15 ms, longest     20 ms",
+        ] {
+            assert!(table.contains(part), "{part} is missing in\n{table}");
+        }
+    }
+
+    #[test]
+    fn long_texts_go_on_in_the_next_line() {
+        assert_eq!(wrap("one two  three", 7), ["one two", "three"]);
+        assert_eq!(wrap("unbreakable", 3), ["unbreakable"]);
+        assert_eq!(wrap("", 3), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,126 @@
+//! The checks of a vCenter. They read only: what they create (a property collector, filters, a view) belongs to the session
+//! and ends with it.
+
+pub mod beliefs;
+mod collector;
+mod search;
+mod session;
+mod tags;
+
+use std::sync::Arc;
+
+use ccm::clients::http::{self, Error as HttpError};
+use ccm::clients::{vapi, vim};
+use secrecy::SecretString;
+
+use crate::belief::{Belief, Sheet};
+use crate::report::ServerReport;
+use crate::servers::VcenterServer;
+use crate::wire::Wire;
+use crate::{INTERRUPTED, until_interrupted};
+
+/// More calls are not sent.
+pub const MOST_CALLS: usize = 60;
+
+/// What the checks do, for the announcement.
+pub const WHAT: &str = "One login over SOAP; one over REST where the SOAP session is not accepted there. It reads the names \
+                        of folders and datacenters, some VMs, and tags. It searches for one VM";
+
+/// Why the test of a server ends before all checks were made. Has no name or text of the server.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ended(pub String);
+
+/// What the checks of one vCenter share.
+struct Check {
+    soap: vim::Client,
+    rest: vapi::Client,
+    sheet: Sheet,
+    wire: Arc<Wire>,
+}
+
+/// Runs the checks.
+pub async fn check(server: &VcenterServer) -> ServerReport {
+    let sheet = Sheet::new(beliefs::ALL);
+    let ended = |sheet: Sheet, product: String, timings, why: Option<String>| ServerReport {
+        title: server.title.clone(),
+        product,
+        findings: sheet.findings(why.as_deref().unwrap_or("not reached")),
+        timings,
+        ended_early: why,
+    };
+    let (user, password) = match &server.login {
+        Ok(login) => login,
+        Err(why) => return ended(sheet, String::new(), Vec::new(), Some(why.clone())),
+    };
+    let (client, wire) = match Wire::connect(server.http.clone(), MOST_CALLS) {
+        Ok(connected) => connected,
+        Err(error) => return ended(sheet, String::new(), Vec::new(), Some(error.to_string())),
+    };
+    let (soap, rest) = (vim::Client::new(client.clone()), vapi::Client::new(client));
+    let mut check = Check { soap, rest, sheet, wire };
+    let mut product = String::new();
+    let checks = check.run(user, password, &mut product);
+    let outcome = until_interrupted(checks).await.unwrap_or_else(|| Err(Ended(INTERRUPTED.to_owned())));
+    check.log_out().await;
+    let timings = check.wire.timings();
+    ended(check.sheet, product, timings, outcome.err().map(|Ended(why)| why))
+}
+
+impl Check {
+    async fn run(&mut self, user: &str, password: &SecretString, product: &mut String) -> Result<(), Ended> {
+        let content = session::begin(self, user, password).await?;
+        product.clone_from(&content.about.full_name);
+        session::rights(self, &content).await?;
+        let samples = collector::first_machines(self, &content).await?;
+        search::machines(self, &samples).await?;
+        collector::reads(self, &samples).await?;
+        collector::view(self, &samples).await?;
+        tags::read(self, &content, user, password, &samples).await?;
+        session::end(self).await
+    }
+
+    /// A call failed on which this belief depends. Without an answer the test ends.
+    fn failed(&mut self, belief: &'static Belief, error: &vim::Error) -> Result<(), Ended> {
+        if let vim::Error::Http(error) = error {
+            ended_by(error)?;
+        }
+        self.sheet.judge(belief, false, format!("refused: {}", error.reason()));
+        Ok(())
+    }
+
+    /// As [`Check::failed`], for a call over REST.
+    fn failed_rest(&mut self, belief: &'static Belief, error: &vapi::Error) -> Result<(), Ended> {
+        if let vapi::Error::Http(error) = error {
+            ended_by(error)?;
+        }
+        self.sheet.judge(belief, false, format!("refused: {}", rest_reason(error)));
+        Ok(())
+    }
+
+    /// Best effort: what is left of a session ends with its idle time.
+    async fn log_out(&self) {
+        let _ = self.rest.logout().await;
+        let _ = self.soap.logout().await;
+    }
+}
+
+/// An error of the network ends the test of the server; a status that is not of the protocol does not.
+pub(crate) fn ended_by(error: &HttpError) -> Result<(), Ended> {
+    match error {
+        HttpError::Status(..) | HttpError::TooLarge(..) | HttpError::TooManyValues(..) => Ok(()),
+        HttpError::NotPermitted(..) => Err(Ended("the announced number of calls is used up".to_owned())),
+        other => Err(Ended(format!("the server gave no answer: {}", no_names(other)))),
+    }
+}
+
+/// The kind of a failure, in the product's word for it.
+fn no_names(error: &http::Error) -> &'static str {
+    error.reason()
+}
+
+fn rest_reason(error: &vapi::Error) -> String {
+    match error {
+        vapi::Error::Refused { status, .. } => format!("{}, status {status}", error.reason()),
+        _ => error.reason().to_owned(),
+    }
+}

@@ -1,0 +1,104 @@
+//! The session: what is answered without one, how it begins, what the account may see, and how it ends.
+
+use ccm::clients::vim::{self, ServiceContent};
+use secrecy::SecretString;
+
+use super::beliefs::{CONTENT, CURRENT_SESSION, FIXED_IDS, LOGIN, LOGOUT, PRIVILEGE, ROOT, VERSIONS};
+use super::search::NO_UUID;
+use super::{Check, Ended};
+
+/// The privilege that the product asks about.
+const READ: &str = "System.Read";
+
+/// Connects and logs in, once.
+pub(super) async fn begin(check: &mut Check, user: &str, password: &SecretString) -> Result<ServiceContent, Ended> {
+    let content = match check.soap.connect().await {
+        Ok(content) => content,
+        Err(error) => {
+            check.failed(&CONTENT, &error)?;
+            return Err(Ended(format!("it is not usable as a vCenter: {}", error.reason())));
+        }
+    };
+    let exchanges = check.wire.take();
+    let versions = exchanges.iter().find(|exchange| exchange.operation == "vimServiceVersions");
+    let status = versions.and_then(|exchange| exchange.status);
+    check.sheet.judge(
+        &VERSIONS,
+        status == Some(200),
+        status.map_or("no answer".to_owned(), |of| format!("status {of}")),
+    );
+    check.sheet.judge(&CONTENT, true, format!("API version {}", content.about.api_version));
+    let fixed = [
+        (&content.property_collector, "propertyCollector"),
+        (&content.view_manager, "ViewManager"),
+        (&content.search_index, "SearchIndex"),
+        (&content.session_manager, "SessionManager"),
+    ];
+    let others = fixed.iter().filter(|(object, id)| object.id() != *id).count();
+    check.sheet.judge(&FIXED_IDS, others == 0, format!("{others} of 4 have another id"));
+    match check.soap.login(user, password).await {
+        Ok(()) => {
+            let has_cookie = check.soap.session_secret().is_some();
+            check.sheet.judge(
+                &LOGIN,
+                has_cookie,
+                if has_cookie { "logged in" } else { "logged in without the cookie" },
+            );
+        }
+        Err(error) if error.is_invalid_login() => {
+            return Err(Ended("the login was rejected; it is not tried again".to_owned()));
+        }
+        Err(error) => {
+            check.failed(&LOGIN, &error)?;
+            return Err(Ended(format!("the login failed: {}", error.reason())));
+        }
+    }
+    match check.soap.is_logged_in().await {
+        Ok(is_logged_in) => {
+            check.sheet.judge(&CURRENT_SESSION, is_logged_in, if is_logged_in { "it is set" } else { "it is not set" });
+        }
+        Err(error) => check.failed(&CURRENT_SESSION, &error)?,
+    }
+    Ok(content)
+}
+
+/// What the account may see of the root folder.
+pub(super) async fn rights(check: &mut Check, content: &ServiceContent) -> Result<(), Ended> {
+    match check.soap.has_privilege_on_root(READ).await {
+        Ok(Some(has)) => check.sheet.judge(&PRIVILEGE, true, format!("{READ}: {}", if has { "yes" } else { "no" })),
+        Ok(None) => {
+            check.sheet.judge(&PRIVILEGE, false, "the server names no authorization manager, folder or session key")
+        }
+        Err(error) => check.failed(&PRIVILEGE, &error)?,
+    }
+    match check.soap.retrieve_datacenters().await {
+        Ok(None) => check.sheet.judge(&ROOT, false, "the server names no root folder"),
+        Ok(Some(objects)) => {
+            let of = |kind: &str| objects.iter().filter(|object| object.object.kind() == kind).count();
+            let is_whole = |object: &vim::ObjectContent| {
+                let is_root = content.root_folder.as_ref() == Some(&object.object);
+                object.property("name").is_some() && (is_root || object.property("parent").is_some())
+            };
+            let incomplete = objects.iter().filter(|object| !is_whole(object)).count();
+            let (datacenters, folders) = (of("Datacenter"), of("Folder"));
+            let seen = format!("{datacenters} datacenters, {folders} folders, {incomplete} without name or parent");
+            check.sheet.judge(&ROOT, datacenters > 0 && incomplete == 0, seen);
+        }
+        Err(error) => check.failed(&ROOT, &error)?,
+    }
+    Ok(())
+}
+
+/// Logs out, and makes a call without a session.
+pub(super) async fn end(check: &mut Check) -> Result<(), Ended> {
+    let _ = check.rest.logout().await;
+    if let Err(error) = check.soap.logout().await {
+        return check.failed(&LOGOUT, &error);
+    }
+    match check.soap.find_all_by_uuid(NO_UUID).await {
+        Ok(_) => check.sheet.judge(&LOGOUT, false, "the call was served"),
+        Err(error) if error.is_not_authenticated() => check.sheet.judge(&LOGOUT, true, "NotAuthenticated"),
+        Err(error) => check.failed(&LOGOUT, &error)?,
+    }
+    Ok(())
+}

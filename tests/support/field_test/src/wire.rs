@@ -1,0 +1,220 @@
+//! What is between the product's clients and the network: counts calls and refuses those beyond the announced number,
+//! measures them, alters one where a check asks for it, and keeps what came back for the checks.
+//!
+//! It takes the place of the transport of a client, and sends with a client of its own, which has the same settings. So TLS,
+//! proxies, time limits and sizes are the product's.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use ccm::clients::http::{Client, Endpoint, Error, Failure, Request, Response, Settings, Transport};
+use secrecy::SecretString;
+use serde_json::Value;
+
+/// Of older exchanges nothing but the times is kept.
+const KEPT: usize = 64;
+
+/// A larger body is not kept.
+const LARGEST: usize = 4 << 20;
+
+/// One call and its answer. Prints nothing of them.
+pub struct Exchange {
+    /// The client's name of the call.
+    pub operation: &'static str,
+    /// The status of the answer; none where there was no answer.
+    pub status: Option<u16>,
+    /// The body of the answer; empty where it was large.
+    body: Vec<u8>,
+}
+
+impl Exchange {
+    /// The body as JSON, or `null`.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// Status and `error_code`, for a table.
+    #[must_use]
+    pub fn status_and_code(&self) -> String {
+        let Some(status) = self.status else { return "no answer".to_owned() };
+        match error_code(&self.json()) {
+            Some(code) => format!("status {status}, code {code}"),
+            None => format!("status {status}, no code"),
+        }
+    }
+}
+
+/// `error_code` of a refusal of NSX, which is a number or its text.
+#[must_use]
+pub fn error_code(body: &Value) -> Option<i64> {
+    let code = body.get("error_code")?;
+    code.as_i64().or_else(|| code.as_str()?.parse().ok())
+}
+
+/// How the next call is altered on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alteration {
+    /// This is added to the query.
+    Query(&'static str),
+    /// The header is left out.
+    Without(&'static str),
+    /// The session cookie has this value.
+    Cookie(&'static str),
+}
+
+/// How long the calls of one operation took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// The client's name of the call.
+    pub operation: &'static str,
+    /// How often it was called.
+    pub calls: usize,
+    /// The sum of the times.
+    pub total: Duration,
+    /// The longest time.
+    pub longest: Duration,
+}
+
+/// See the module.
+pub struct Wire {
+    inner: Client,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Calls that may still be made.
+    left: usize,
+    alterations: Vec<Alteration>,
+    exchanges: Vec<Exchange>,
+    timings: Vec<Timing>,
+}
+
+impl Wire {
+    /// A client with these settings whose calls go over the wire, and the wire. At most `most` calls are sent.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when the settings cannot be used.
+    pub fn connect(settings: Settings, most: usize) -> Result<(Client, Arc<Self>), Error> {
+        let inner = Client::new(settings.clone())?;
+        let state = State { left: most, alterations: Vec::new(), exchanges: Vec::new(), timings: Vec::new() };
+        let wire = Arc::new(Self { inner, state: Mutex::new(state) });
+        let transport = Some(Arc::clone(&wire) as Arc<dyn Transport>);
+        Ok((Client::new(Settings { transport, ..settings })?, wire))
+    }
+
+    /// Alters the next call; several alterations are of the same call.
+    pub fn alter(&self, alteration: Alteration) {
+        self.state().alterations.push(alteration);
+    }
+
+    /// Takes the exchanges since the last time, oldest first; of the last 64.
+    pub fn take(&self) -> Vec<Exchange> {
+        std::mem::take(&mut self.state().exchanges)
+    }
+
+    /// The times of all calls so far, by operation in the order of the first call.
+    #[must_use]
+    pub fn timings(&self) -> Vec<Timing> {
+        self.state().timings.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the permission of one call, and what alters it.
+    fn begin(&self) -> Option<Vec<Alteration>> {
+        let mut state = self.state();
+        state.left = state.left.checked_sub(1)?;
+        Some(std::mem::take(&mut state.alterations))
+    }
+
+    fn end(&self, operation: &'static str, took: Duration, answer: Option<&Response>) {
+        let mut state = self.state();
+        match state.timings.iter_mut().find(|timing| timing.operation == operation) {
+            Some(timing) => {
+                timing.calls += 1;
+                timing.total += took;
+                timing.longest = timing.longest.max(took);
+            }
+            None => state.timings.push(Timing { operation, calls: 1, total: took, longest: took }),
+        }
+        let body = answer.map(|answer| &answer.body).filter(|body| body.len() <= LARGEST).cloned();
+        let exchange =
+            Exchange { operation, status: answer.map(|answer| answer.status), body: body.unwrap_or_default() };
+        if state.exchanges.len() == KEPT {
+            state.exchanges.remove(0);
+        }
+        state.exchanges.push(exchange);
+    }
+}
+
+#[async_trait]
+impl Transport for Wire {
+    async fn exchange(&self, _endpoint: &Endpoint, mut request: Request) -> Result<Response, Failure> {
+        let operation = request.operation;
+        let Some(alterations) = self.begin() else {
+            return Err(Failure::Final(Error::NotPermitted(self.inner.failed(operation))));
+        };
+        for alteration in alterations {
+            alter(&mut request, alteration);
+        }
+        let began = Instant::now();
+        let answer = self.inner.send(request).await;
+        self.end(operation, began.elapsed(), answer.as_ref().ok());
+        answer.map_err(Failure::Final)
+    }
+}
+
+fn alter(request: &mut Request, alteration: Alteration) {
+    match alteration {
+        Alteration::Query(more) => {
+            request.path.push(if request.path.contains('?') { '&' } else { '?' });
+            request.path.push_str(more);
+        }
+        Alteration::Without(header) => {
+            request.headers.retain(|(name, _)| !name.eq_ignore_ascii_case(header));
+            request.secret_headers.retain(|(name, _)| !name.eq_ignore_ascii_case(header));
+        }
+        Alteration::Cookie(value) => {
+            request.secret_headers.retain(|(name, _)| *name != "Cookie");
+            request.secret_headers.push(("Cookie", SecretString::from(value)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ccm::clients::http::{Method, Request};
+    use serde_json::json;
+
+    use super::{Alteration, alter, error_code};
+
+    #[test]
+    fn a_call_is_altered_as_a_check_asks() {
+        let mut request = Request::new(Method::GET, "/a", "test", Duration::from_secs(1));
+        request.secret_headers = vec![("Cookie", "secret".into()), ("X-XSRF-TOKEN", "token".into())];
+        alter(&mut request, Alteration::Query("b=c"));
+        alter(&mut request, Alteration::Query("d=e"));
+        alter(&mut request, Alteration::Without("x-xsrf-token"));
+        alter(&mut request, Alteration::Cookie("JSESSIONID=0"));
+        let headers: Vec<_> = request.secret_headers.iter().map(|(name, _)| *name).collect();
+        assert_eq!((request.path.as_str(), headers), ("/a?b=c&d=e", vec!["Cookie"]));
+    }
+
+    #[test]
+    fn a_code_is_a_number_or_its_text() {
+        for (body, expected) in [
+            (json!({"error_code": 98}), Some(98)),
+            (json!({"error_code": "102"}), Some(102)),
+            (json!({"error_code": null}), None),
+            (json!([]), None),
+        ] {
+            assert_eq!(error_code(&body), expected, "{body}");
+        }
+    }
+}

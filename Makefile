@@ -88,6 +88,16 @@ release: ## The binary as it is shipped, static: target/<this machine>/release/v
 		$(CARGO) rustc --locked --release --target $(RELEASE_TARGET) --bin vsphere-cloud-controller-manager \
 		-- $(RELEASE_LINK_ARGS)
 
+.PHONY: field-test
+field-test: ## What is believed of vCenter and NSX, against the servers of CLOUD_CONFIG=vsphere.conf; ARGS=--yes does not ask
+	@$(CARGO) run --locked --quiet --package ccm-field-test --bin field-test -- $(CLOUD_CONFIG) $(ARGS)
+
+.PHONY: field-test-binary
+field-test-binary: ## The same as a static binary: target/<this machine>/release/field-test
+	CARGO_TARGET_$(shell echo $(RELEASE_TARGET) | tr a-z- A-Z_)_RUSTFLAGS="-C target-feature=+crt-static" \
+		$(CARGO) rustc --locked --release --target $(RELEASE_TARGET) --package ccm-field-test --bin field-test \
+		-- $(RELEASE_LINK_ARGS)
+
 # The C library that is linked in is this machine's.
 .PHONY: sbom
 sbom: ## What the binary is made of, as CycloneDX JSON: target/vsphere-cloud-controller-manager.cdx.json

@@ -227,8 +227,13 @@ async fn matches_that_a_slow_vcenter_reports_in_parts_are_not_searched_again() {
     for node in &nodes {
         running.cluster.put(node.clone());
     }
+    let instances = instances(&running);
     for node in &nodes {
-        found(&running, node).await;
+        eventually("the node's machine is known", 4 * SOON, async || match instances.instance_metadata(node).await {
+            Presence::Exists(_) => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
     }
     assert_eq!(vcenter.counts().await.of("FindAllByUuid"), 500, "each in both byte orders");
     running.stop().await;
@@ -363,8 +368,8 @@ async fn a_datacenter_that_vcenter_does_not_have_is_told_once_with_those_it_has(
         let message = unknown(&running, &node, "VMNotFound").await;
         assert!(message.contains("is outside the configured datacenters"), "{message}");
     }
-    let expected = "vCenter has no datacenter \"dc1\", or this account may not see it; it has: dc-1 (`datacenters` in \
-                    [VirtualCenter \"vc\"] of the cloud config)";
+    let expected = "vCenter has no datacenter \"dc1\", or this account may not see it; it has: \"dc-1\" (`datacenters` \
+                    in [VirtualCenter \"vc\"] of the cloud config)";
     eventually("it is told", SOON, async || match Log::text() {
         text if text.contains(expected) => Ok(()),
         text => Err(text),

@@ -152,6 +152,17 @@ where
     task.await.map_err(|error| panicked(error, "the task was stopped with its runtime"))
 }
 
+/// Starts `future`, which ends by itself, as a task of its own within the current span. What is returned waits for its
+/// output, or its panic as an error; dropping that does not stop the task.
+pub fn detach<F>(future: F) -> impl Future<Output = Result<F::Output, Panicked>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let task = tokio::spawn(future.boxed().in_current_span());
+    async { task.await.map_err(|error| panicked(error, "the task was stopped with its runtime")) }
+}
+
 /// Runs `work`, which may wait, on a thread of its own. Dropping the returned future does not stop it.
 pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Panicked> {
     let outcome = tokio::task::spawn_blocking(work).await;

@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::config::{ExecConfig, ExecInteractiveMode};
+use parking_lot::Mutex;
 use serde_json::json;
+use tokio::io::AsyncReadExt;
 use tokio::process::Command;
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::identity;
 use super::proof::{CredentialsError, Proof, bearer};
 use crate::base::yaml::{self, Aliases, Node, Value};
+use crate::runtime::tasks::detach;
 
 /// How long the program may run.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -28,17 +30,21 @@ const MARGIN: SignedDuration = SignedDuration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// What the program may print at most, in bytes.
-const MAX_OUTPUT: usize = 1 << 20;
+const MAX_OUTPUT: u64 = 1 << 20;
 
 /// The program, and what it supplied last.
 pub(super) struct Exec {
     config: ExecConfig,
     last: Mutex<Option<Run>>,
+    /// Held while the program runs.
+    turn: tokio::sync::Mutex<()>,
     is_refused: AtomicBool,
 }
 
-/// What a run came to.
+/// What the runs came to.
+#[derive(Clone)]
 struct Run {
+    /// When the last one ended.
     at: Instant,
     outcome: Result<Proof, CredentialsError>,
     expires: Option<Timestamp>,
@@ -62,30 +68,63 @@ impl Exec {
     pub(super) fn new(config: &ExecConfig) -> Result<Self, CredentialsError> {
         match problem(config) {
             Some(why) => Err(CredentialsError(why.to_owned())),
-            None => Ok(Self { config: config.clone(), last: Mutex::default(), is_refused: AtomicBool::new(false) }),
+            None => Ok(Self {
+                config: config.clone(),
+                last: Mutex::default(),
+                turn: tokio::sync::Mutex::default(),
+                is_refused: AtomicBool::new(false),
+            }),
         }
     }
 
-    /// What the program supplies; it runs for one caller at a time.
-    pub(super) async fn proof(&self) -> Result<Proof, CredentialsError> {
-        let mut last = self.last.lock().await;
-        if let Some(run) = &*last
-            && !(run.at.elapsed() >= PAUSE && self.is_over(run))
-        {
+    /// What the program supplies. It runs in a task of its own: a caller that gives up does not end it, and one whose
+    /// credentials are still good does not wait for it.
+    pub(super) async fn proof(self: &Arc<Self>) -> Result<Proof, CredentialsError> {
+        let last = self.last.lock().clone();
+        let renewal = match last {
+            Some(run) if !self.is_due(&run) => return run.outcome,
+            Some(run) if self.is_good(&run) => {
+                if self.turn.try_lock().is_ok() {
+                    drop(detach(Arc::clone(self).renew()));
+                }
+                return run.outcome;
+            }
+            _ => detach(Arc::clone(self).renew()),
+        };
+        renewal.await.unwrap_or_else(|_| Err(failed("the program was not run".to_owned())))
+    }
+
+    /// Runs the program, unless another caller did so meanwhile.
+    async fn renew(self: Arc<Self>) -> Result<Proof, CredentialsError> {
+        let _turn = self.turn.lock().await;
+        let before = self.last.lock().clone();
+        if let Some(run) = before.as_ref().filter(|run| !self.is_due(run)) {
             return run.outcome.clone();
         }
-        self.is_refused.store(false, Ordering::Relaxed);
-        let (outcome, expires) = match self.run().await {
-            Ok((proof, expires)) => (Ok(proof), expires),
-            Err(error) => (Err(error), None),
+        let run = match (self.run().await, before) {
+            (Ok((proof, expires)), _) => {
+                self.is_refused.store(false, Ordering::Relaxed);
+                Run { at: Instant::now(), outcome: Ok(proof), expires }
+            }
+            // What is known is good until it expires.
+            (Err(_), Some(before)) if self.is_good(&before) => Run { at: Instant::now(), ..before },
+            (Err(error), _) => Run { at: Instant::now(), outcome: Err(error), expires: None },
         };
-        *last = Some(Run { at: Instant::now(), outcome: outcome.clone(), expires });
+        let outcome = run.outcome.clone();
+        *self.last.lock() = Some(run);
         outcome
     }
 
-    fn is_over(&self, run: &Run) -> bool {
+    /// Whether the program is to run again.
+    fn is_due(&self, run: &Run) -> bool {
         let is_expiring = run.expires.is_some_and(|expires| Timestamp::now() + MARGIN >= expires);
-        run.outcome.is_err() || is_expiring || self.is_refused.load(Ordering::Relaxed)
+        run.at.elapsed() >= PAUSE && (is_expiring || !self.is_good(run))
+    }
+
+    /// Whether the API server may still accept what this run supplied.
+    fn is_good(&self, run: &Run) -> bool {
+        let has_expired = run.expires.is_some_and(|expires| Timestamp::now() >= expires);
+        run.outcome.is_ok() && !has_expired && !self.is_refused.load(Ordering::Relaxed)
     }
 
     pub(super) fn refused(&self) {
@@ -102,16 +141,25 @@ impl Exec {
             }
         }
         command.env("KUBERNETES_EXEC_INFO", info(config)?);
-        // Never interactive: nobody is at the terminal of this process. Its messages may have what it was given.
-        command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-        let output = match tokio::time::timeout(LIMIT, command.output()).await {
-            Ok(Ok(output)) => output,
-            Ok(Err(error)) => return Err(failed(format!("the program cannot be started: {error}"))),
+        // Never interactive: this process has no terminal. Its messages may have what it was given.
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| failed(format!("the program cannot be started: {error}")))?;
+        let mut stdout = Zeroizing::new(Vec::new());
+        let ended = async {
+            if let Some(pipe) = child.stdout.take() {
+                // One byte more than is accepted; what prints more is not waited for.
+                pipe.take(MAX_OUTPUT + 1).read_to_end(&mut stdout).await?;
+            }
+            if stdout.len() as u64 > MAX_OUTPUT { Ok(None) } else { child.wait().await.map(Some) }
+        };
+        let status = match tokio::time::timeout(LIMIT, ended).await {
+            Ok(Ok(Some(status))) => status,
+            Ok(Ok(None)) => return Err(failed(format!("the program printed more than {MAX_OUTPUT} bytes"))),
+            Ok(Err(error)) => return Err(failed(format!("the output of the program cannot be read: {error}"))),
             Err(_) => return Err(failed(format!("the program did not end within {} s", LIMIT.as_secs()))),
         };
-        let stdout = Zeroizing::new(output.stdout);
-        if !output.status.success() {
-            return Err(failed(format!("the program failed: {}", output.status)));
+        if !status.success() {
+            return Err(failed(format!("the program failed: {status}")));
         }
         read(&stdout)
     }
@@ -135,9 +183,6 @@ fn info(config: &ExecConfig) -> Result<String, CredentialsError> {
 /// Reads an ExecCredential, which may be JSON or YAML.
 fn read(output: &[u8]) -> Result<(Proof, Option<Timestamp>), CredentialsError> {
     let not_one = || failed("the output of the program is not an ExecCredential with a status".to_owned());
-    if output.len() > MAX_OUTPUT {
-        return Err(not_one());
-    }
     let text = std::str::from_utf8(output).map_err(|_| not_one())?;
     let output = yaml::parse_document(text, Aliases::Copied).map_err(|_| not_one())?;
     let (_, status) = output.entry("status").filter(|(_, status)| status.entries().is_some()).ok_or_else(not_one)?;
@@ -172,25 +217,79 @@ fn text_of<'a>(status: &'a Node, key: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_program_runs_again_when_it_failed_when_its_credentials_expire_and_when_they_are_refused() {
-        let config: ExecConfig = serde_json::from_value(json!({
-            "command": "/bin/true", "apiVersion": "client.authentication.k8s.io/v1",
-        }))
-        .unwrap();
-        let exec = Exec::new(&config).unwrap();
-        let from_now = |seconds| Some(Timestamp::now() + SignedDuration::from_secs(seconds));
-        for (case, outcome, expires, is_over) in [
+    fn exec(script: &str) -> Arc<Exec> {
+        let config = serde_json::from_value(json!({
+            "command": "sh", "args": ["-c", script], "apiVersion": "client.authentication.k8s.io/v1",
+        }));
+        Arc::new(Exec::new(&config.unwrap()).unwrap())
+    }
+
+    fn from_now(seconds: i64) -> Option<Timestamp> {
+        Some(Timestamp::now() + SignedDuration::from_secs(seconds))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_program_runs_again_when_it_failed_when_its_credentials_expire_and_when_they_are_refused() {
+        let exec = exec("exit 0");
+        let error = || Err(failed("the program failed".to_owned()));
+        let runs = [
             ("without an end", Ok(Proof::default()), None, false),
             ("good for an hour", Ok(Proof::default()), from_now(3600), false),
             ("about to expire", Ok(Proof::default()), from_now(59), true),
             ("expired", Ok(Proof::default()), from_now(-1), true),
-            ("failed", Err(failed("the program failed".to_owned())), None, true),
-        ] {
-            let run = Run { at: Instant::now(), outcome, expires };
-            assert_eq!(exec.is_over(&run), is_over, "{case}");
+            ("failed", error(), None, true),
+        ];
+        let at = Instant::now();
+        let runs = runs.map(|(case, outcome, expires, is_due)| (case, Run { at, outcome, expires }, is_due));
+        assert!(runs.iter().all(|(_, run, _)| !exec.is_due(run)), "not twice in ten seconds");
+        tokio::time::advance(PAUSE).await;
+        for (case, run, is_due) in &runs {
+            assert_eq!(exec.is_due(run), *is_due, "{case}");
         }
         exec.refused();
-        assert!(exec.is_over(&Run { at: Instant::now(), outcome: Ok(Proof::default()), expires: None }), "refused");
+        assert!(exec.is_due(&runs[0].1), "refused");
+    }
+
+    const TOKEN: &str = "echo '{\"status\": {\"token\": \"t\"}}'";
+
+    /// The one who waits gives up long before the program ends, and the next one gets what it supplied.
+    #[tokio::test]
+    async fn a_caller_that_gives_up_does_not_end_the_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let (gate, runs) = (folder.path().join("gate"), folder.path().join("runs"));
+        let script =
+            format!("echo run >>{}; until [ -e {} ]; do sleep 0.05; done; {TOKEN}", runs.display(), gate.display());
+        let exec = exec(&script);
+        let started = async {
+            while !runs.exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            _ = exec.proof() => panic!("the program has not ended"),
+            () = started => {}
+        }
+        std::fs::write(&gate, "").unwrap();
+        assert!(exec.proof().await.is_ok_and(|proof| proof.header.is_some()));
+        assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n");
+    }
+
+    #[tokio::test]
+    async fn credentials_are_used_until_they_expire_while_the_program_fails() {
+        let exec = exec("exit 1");
+        let good = Run { at: Instant::now(), outcome: Ok(Proof::default()), expires: from_now(30) };
+        // As after the pause.
+        let due = Run { at: Instant::now().checked_sub(PAUSE).unwrap(), ..good };
+        *exec.last.lock() = Some(due.clone());
+        assert!(exec.proof().await.is_ok());
+        assert!(Arc::clone(&exec).renew().await.is_ok(), "a failed run takes nothing away");
+        *exec.last.lock() = Some(Run { expires: from_now(-1), ..due });
+        assert!(exec.proof().await.is_err_and(|error| error.0.contains("exit status: 1")));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_prints_without_an_end_is_not_waited_for() {
+        let error = exec("exec yes").proof().await.err().unwrap();
+        assert_eq!(error.0, "exec: the program printed more than 1048576 bytes");
     }
 }

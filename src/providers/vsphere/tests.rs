@@ -290,6 +290,7 @@ fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
                 snapshot: &snapshot,
                 answer: &Answer::Matches { by: By::Uuid, ids },
             }],
+            unasked: None,
             waited: Duration::ZERO,
             taken: &|_| None,
             allow_name_match: false,

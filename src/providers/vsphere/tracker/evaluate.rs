@@ -260,6 +260,7 @@ impl Tracker {
             node: &tracked.facts,
             asked_by_name: tracked.asked_by_name,
             vcenters: &asked,
+            unasked: self.setup.borrow().check_complete().err(),
             waited,
             taken: &taken,
             allow_name_match: self.rules.allow_name_match,

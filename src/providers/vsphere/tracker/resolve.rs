@@ -90,6 +90,8 @@ pub struct Question<'a> {
     pub asked_by_name: bool,
     /// Every configured vCenter, in order.
     pub vcenters: &'a [Asked<'a>],
+    /// That a further vCenter is turned off because of a mistake: it cannot be asked, and may have the machine.
+    pub unasked: Option<Unknown>,
     /// How long ago the first match was found.
     pub waited: Duration,
     /// How a VM is another node's, if it is: a clause such as `already backs node n`.
@@ -194,7 +196,7 @@ pub fn resolve(question: &Question<'_>) -> Decision {
     match by {
         By::Uuid => choose(question, candidates),
         // Nothing vouches for a name but that nobody else has it: everybody has to answer first.
-        By::Name if !silent(question).is_empty() => nothing_found(question, set_aside),
+        By::Name if !silent(question).is_empty() || question.unasked.is_some() => nothing_found(question, set_aside),
         By::Name => match refusal(question, &candidates) {
             Some(refused) => Decision::Unresolved(refused),
             None => choose(question, candidates),
@@ -271,6 +273,10 @@ fn take(question: &Question<'_>, candidate: &Candidate<'_>, all: &[String]) -> D
         .any(|address| node.addresses.contains(&address));
     let is_vouched_for =
         candidate.is_recorded(node) || (is_plain && (node.is_called(&record.host_name) || has_its_address));
+    if let Some(unasked) = question.unasked.as_ref().filter(|_| !is_vouched_for) {
+        let message = format!("{} matches by UUID, but {}", candidate.describe(), unasked.message);
+        return Decision::Unresolved(Unknown::new(unasked.reason, message));
+    }
     if silent.is_empty() || is_vouched_for || (is_plain && question.waited >= SILENT_VCENTER_WAIT) {
         let others = if all.len() > 1 {
             vec![format!("taken: {}; all matches: {}", candidate.describe(), listed(all))]
@@ -300,6 +306,16 @@ fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &Candidate<'_
         if !asked.answer.is_answered() || asked.snapshot.freshness.trouble().is_some() {
             unheard.push(asked);
         }
+    }
+    if let Some(unasked) = question.unasked.as_ref().filter(|_| !is_known) {
+        let message = format!(
+            "{} has the node's UUID, but the node records {} in the vCenter with instance UUID {}; {}",
+            candidate.describe(),
+            recorded.vm,
+            recorded.vcenter,
+            unasked.message
+        );
+        return Some(Unknown::new(unasked.reason, message));
     }
     if !is_known {
         unheard.extend(question.vcenters.iter().filter(|asked| asked.snapshot.instance_uuid.is_empty()));

@@ -131,6 +131,7 @@ struct Extra {
     asked_by_name: bool,
     allow_name_match: bool,
     taken: bool,
+    is_incomplete: bool,
 }
 
 fn decide(vcenters: &[Vc], extra: &Extra) -> Decision {
@@ -152,6 +153,7 @@ fn decide(vcenters: &[Vc], extra: &Extra) -> Decision {
         node: &node,
         asked_by_name: extra.asked_by_name,
         vcenters: &asked,
+        unasked: extra.is_incomplete.then(|| Unknown::new(reason::VCenterNotConfigured, "vCenter b is turned off")),
         waited: Duration::from_secs(extra.waited),
         taken: &|_| extra.taken.then(|| "already backs node node-7".to_string()),
         allow_name_match: extra.allow_name_match,
@@ -289,6 +291,36 @@ fn a_match_by_uuid_is_taken_by_the_rules() {
     ];
     for (name, vcenters, extra, expected) in cases {
         assert_eq!(told(&decide(&vcenters, &extra)), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_vcenter_that_is_turned_off_may_have_the_machine() {
+    let home = Location { vcenter: "home".into(), vm: "vm-9".into(), ..Location::default() };
+    let initialised = NodeFacts {
+        is_initialized: true,
+        recorded: Some(Arc::new(home)),
+        provider_id: Some(UUID.parse().unwrap()),
+        ..node()
+    };
+    let extra = || Extra { is_incomplete: true, waited: 3600, ..Extra::default() };
+    let named = || Extra { asked_by_name: true, allow_name_match: true, ..extra() };
+    let cases: Vec<(&str, Vc, Extra, &str)> = vec![
+        ("its guest vouches for it", Vc::with(vec![("vm-1", machine("a"))]), extra(), "bind vm-1 at 0"),
+        ("nothing but the UUID", Vc::with(vec![("vm-1", stranger("a"))]), extra(), "VCenterNotConfigured"),
+        ("only the name", Vc::with(vec![("vm-1", machine("a"))]).by_name(), named(), "VCenterNotConfigured"),
+        ("no match", Vc::none(), extra(), "VCenterNotConfigured"),
+        (
+            "a copy of a machine that is recorded elsewhere",
+            Vc::with(vec![("vm-1", machine("a"))]),
+            Extra { node: Some(initialised), ..extra() },
+            "wait VCenterNotConfigured",
+        ),
+    ];
+    for (case, vcenter, extra, expected) in cases {
+        assert_eq!(told(&decide(std::slice::from_ref(&vcenter), &extra)), expected, "{case}");
+        let complete = Extra { is_incomplete: false, ..extra };
+        assert!(!told(&decide(&[vcenter], &complete)).contains("NotConfigured"), "{case}");
     }
 }
 

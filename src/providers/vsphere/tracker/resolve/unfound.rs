@@ -113,6 +113,10 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
         let message = waiting(question);
         return Decision::Unresolved(unanswered(question.vcenters, message));
     }
+    if let Some(unasked) = &question.unasked {
+        let message = format!("not found in the vCenters that can be asked; {}", unasked.message);
+        return Decision::Unresolved(Unknown::new(unasked.reason, message));
+    }
     if let Some(mismatch) = mismatch(question) {
         return Decision::Unresolved(mismatch);
     }

@@ -213,32 +213,6 @@ async fn a_match_that_is_never_reported_is_told() {
     assert!(message.contains("vm-") && message.contains("System.Read"), "{message}");
 }
 
-/// An answer of three parts, 4 s each. A second search and a second place in the view would be more work for a vCenter that
-/// is slow already.
-#[tokio::test]
-async fn matches_that_a_slow_vcenter_reports_in_parts_are_not_searched_again() {
-    let name = |number: usize| format!("n{number}");
-    let uuid = |number: usize| format!("422e4956-ad22-1139-6d72-{number:012}");
-    let scenario = (0..250)
-        .fold(Scenario::small(), |scenario, number| scenario.vm(Vm::new(&name(number), &uuid(number)).ip("10.0.0.1")));
-    let (vcenter, running) = one(scenario, "").await;
-    vcenter.add_rule(&Rule::delay("WaitForUpdatesEx", Duration::from_secs(4))).await;
-    let nodes: Vec<Node> = (0..250).map(|number| node(&name(number), &uuid(number))).collect();
-    for node in &nodes {
-        running.cluster.put(node.clone());
-    }
-    let instances = instances(&running);
-    for node in &nodes {
-        eventually("the node's machine is known", 4 * SOON, async || match instances.instance_metadata(node).await {
-            Presence::Exists(_) => Ok(()),
-            other => Err(format!("{other:?}")),
-        })
-        .await;
-    }
-    assert_eq!(vcenter.counts().await.of("FindAllByUuid"), 500, "each in both byte orders");
-    running.stop().await;
-}
-
 #[tokio::test]
 async fn w42_of_several_machines_with_one_uuid_the_rules_choose_or_name_them_all() {
     let (vcenter, running) = one(

@@ -125,7 +125,7 @@ const MORE: &[(&str, &str)] = &[
     ),
     (
         "node-labels-on",
-        "`join` sets the labels of `--node-labels` on a Node when it is initialised, as upstream; `all` also adds those whose key an initialised Node does not have, to at most 10 Nodes a second, and again when they are removed. No value is ever changed. Whoever leads logs how many initialised Nodes lack labels",
+        "`join` sets the labels of `--node-labels` on a Node when it is initialised, as upstream; `all` also adds those whose key an initialised Node does not have, to at most 10 Nodes a second, and again when they are removed. No value is ever changed. The leader logs how many initialised Nodes lack labels",
     ),
     (
         "node-selector",

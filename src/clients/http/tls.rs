@@ -14,6 +14,7 @@ use super::certificate::Seen;
 use super::identity::ClientIdentity;
 use super::thumbprint::Thumbprint;
 use super::verifier::Verifier;
+use crate::base::x509;
 
 /// Which authorities may have issued the certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,7 +85,11 @@ fn verifier(
     let (chain, listed) = match &settings.trust {
         _ if settings.insecure => (None, Vec::new()),
         TlsTrust::System => (system_verifier(provider, Vec::new(), !settings.thumbprints.is_empty())?, Vec::new()),
-        TlsTrust::SystemAnd { pem, path } => (system_verifier(provider, read_bundle(pem, path)?, false)?, Vec::new()),
+        TlsTrust::SystemAnd { pem, path } => {
+            let listed = read_bundle(pem, path)?;
+            let extra = listed.iter().filter(|listed| x509::may_issue(listed)).cloned().collect();
+            (system_verifier(provider, extra, false)?, listed)
+        }
         TlsTrust::Ca { pem, path } => {
             let listed = read_bundle(pem, path)?;
             (bundle_verifier(&listed, provider)?, listed)
@@ -135,7 +140,7 @@ fn bundle_verifier(
     provider: &Arc<CryptoProvider>,
 ) -> Result<Option<Arc<dyn ServerCertVerifier>>, String> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(listed.iter().cloned());
+    roots.add_parsable_certificates(listed.iter().filter(|listed| x509::may_issue(listed)).cloned());
     if roots.is_empty() {
         return Ok(None);
     }

@@ -36,6 +36,11 @@ fn by_an_expired_authority(leaf: &CertificateParams) -> Setup {
     Setup { identity, ca_file }
 }
 
+fn by_a_server_certificate(leaf: &CertificateParams) -> Setup {
+    let (identity, ca_file) = issued_under(leaf, params(&["127.0.0.1"], false));
+    Setup { identity, ca_file }
+}
+
 fn trusted_itself(leaf: &CertificateParams) -> Setup {
     let identity = self_signed(leaf);
     let ca_file = identity.pem.clone();
@@ -120,7 +125,7 @@ async fn certificates_are_judged_as_go_clients_do() {
     let too_old = Some("it has expired");
     let too_new = Some("it is not valid yet");
     let not_pinned = Some("and its thumbprint is not the configured ");
-    let cases: [(&str, Setup, Pin, Option<&str>); 29] = [
+    let cases: [(&str, Setup, Pin, Option<&str>); 30] = [
         ("leaf by CA", by_authority(&fits()), Pin::None, None),
         (
             "leaf by CA that has expired: what is trusted has no dates",
@@ -128,6 +133,7 @@ async fn certificates_are_judged_as_go_clients_do() {
             Pin::None,
             None,
         ),
+        ("leaf by a server certificate in file", by_a_server_certificate(&fits()), Pin::None, untrusted),
         ("leaf by CA, wrong pin: a pin is only a fallback", by_authority(&fits()), Pin::Wrong, None),
         ("self-signed CA:FALSE in file", trusted_itself(&fits()), Pin::None, None),
         ("self-signed CA:TRUE in file", trusted_itself(&authority()), Pin::None, None),

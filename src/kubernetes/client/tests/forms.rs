@@ -413,6 +413,7 @@ async fn every_form_of_authority() {
     let plain = parameters(&["a.example"], |_| {});
     let server = issued(&plain, &issuer);
     let own = self_signed(&plain);
+    let of_own = issued(&plain, &Issuer::new(plain.clone(), KeyPair::from_pem(&own.key.serialize_pem()).unwrap()));
     let own_authority =
         self_signed(&parameters(&["a.example"], |own| own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained)));
     let authority_as_server =
@@ -481,6 +482,7 @@ async fn every_form_of_authority() {
         ("the server's own, not yet valid", early.pem.clone(), &early, "a.example", "NotValidYet".into()),
         ("the server's own, for clients", for_clients.pem.clone(), &for_clients, "a.example", "InvalidPurpose".into()),
         ("the server's own, without a name", nameless.pem.clone(), &nameless, "a.example", "not valid for".into()),
+        ("another server's own, whose key has issued it", own.pem.clone(), &of_own, "a.example", unknown.into()),
         ("another authority", other.clone(), &server, "a.example", unknown.into()),
         ("another server's own", own.pem.clone(), &server, "a.example", unknown.into()),
         ("its authority, expired certificate", good.clone(), &late, "a.example", "expired".into()),

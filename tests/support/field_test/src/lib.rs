@@ -33,17 +33,40 @@ use tokio::signal::unix::{SignalKind, signal};
 pub use belief::{Belief, Outcome, Sheet};
 pub use options::Options;
 pub use report::{Report, ServerReport};
+use servers::VcenterServer;
 pub use servers::{Server, Servers};
 
 /// Why a test ended that Ctrl-C or SIGTERM ended. The servers after it are not tested.
 pub(crate) const INTERRUPTED: &str = "it was interrupted";
 
+/// Why a server is not tested; the announcement says what is missing, with its names.
+pub(crate) const NO_LOGIN: &str = "there are no credentials for it that this test can use";
+
+/// The same; the settings were read without a mistake.
+pub(crate) const UNUSABLE_SETTINGS: &str = "no client can be made with its settings of TLS or of the proxy";
+
+/// Why the test of a server ended that rejected the login.
+pub(crate) const REJECTED: &str = "the login was rejected; it is not tried again";
+
+/// Why a vCenter is not tested that has the account of another one which rejected it: it may be one account for both, and
+/// a few rejections lock it.
+const REJECTED_BEFORE: &str = "another vCenter rejected this user and password";
+
 /// Runs the checks of all servers, one server after the other.
 pub async fn run(servers: Servers) -> Report {
-    let mut reports = Vec::new();
+    let (mut reports, mut rejected) = (Vec::new(), Vec::<VcenterServer>::new());
     for server in servers.all {
         let report = match server {
-            Server::Vcenter(vcenter) => vcenter::check(&vcenter).await,
+            Server::Vcenter(vcenter) if rejected.iter().any(|other| other.has_account_of(&vcenter)) => {
+                vcenter::untested(&vcenter, REJECTED_BEFORE)
+            }
+            Server::Vcenter(vcenter) => {
+                let report = vcenter::check(&vcenter).await;
+                if report.ended_early.as_deref() == Some(REJECTED) {
+                    rejected.push(vcenter);
+                }
+                report
+            }
             Server::Nsx(nsx) => nsx::check(&nsx).await,
         };
         let is_interrupted = report.ended_early.as_deref() == Some(INTERRUPTED);

@@ -15,7 +15,7 @@ use crate::report::ServerReport;
 use crate::servers::{NsxProof, NsxServer};
 use crate::vcenter::{Ended, ended_by};
 use crate::wire::{Exchange, Wire};
-use crate::{INTERRUPTED, until_interrupted};
+use crate::{INTERRUPTED, NO_LOGIN, UNUSABLE_SETTINGS, until_interrupted};
 
 /// More calls are not sent.
 pub const MOST_CALLS: usize = 60;
@@ -48,11 +48,10 @@ pub async fn check(server: &NsxServer) -> ServerReport {
     let sheet = Sheet::new(beliefs::ALL);
     let proof = match &server.login {
         Ok(proof) => proof,
-        Err(why) => return report(sheet, String::new(), Vec::new(), Some(why.clone())),
+        Err(_) => return report(sheet, String::new(), Vec::new(), Some(NO_LOGIN.to_owned())),
     };
-    let (http, wire) = match Wire::connect(server.http.clone(), MOST_CALLS) {
-        Ok(connected) => connected,
-        Err(error) => return report(sheet, String::new(), Vec::new(), Some(error.to_string())),
+    let Ok((http, wire)) = Wire::connect(server.http.clone(), MOST_CALLS) else {
+        return report(sheet, String::new(), Vec::new(), Some(UNUSABLE_SETTINGS.to_owned()));
     };
     let pace = Arc::new(Pace::new(PACE));
     let client = Client::new(http, server.prefix.clone(), pace, Arc::new(Once), Timeouts::default());

@@ -13,12 +13,12 @@ use ccm::app::settings::vsphere::{CloudConfig, CloudConfigFile};
 use ccm::clients::http::{ProxySettings, Settings, TlsSettings};
 use ccm::clients::nsx::Scheme;
 use ccm::clients::vim;
-use ccm::providers::vsphere::config::{DEFAULT_DIRECTORY, Environment, Nsx, NsxLogin, Vcenter};
+use ccm::providers::vsphere::config::{DEFAULT_DIRECTORY, Environment, Nsx, NsxLogin, Vcenter, distinct_vcenters};
 use ccm::providers::vsphere::credentials::layout::{SessionManagers, Stored};
 use ccm::providers::vsphere::credentials::offer::{offer, places};
 use ccm::providers::vsphere::credentials::source::{Place, Reading, Source};
 use ccm::providers::vsphere::credentials::{Login, Offer, Origin, ReadToken};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 /// Why a server without credentials is not tested.
 const NO_SECRET: &str = "this program does not read Secrets: put user and password into the file, or mount the Secret as the \
@@ -71,6 +71,18 @@ pub struct VcenterServer {
     pub login: Result<(String, SecretString), String>,
 }
 
+impl VcenterServer {
+    /// Whether both have the same user and password.
+    pub(crate) fn has_account_of(&self, other: &Self) -> bool {
+        match (&self.login, &other.login) {
+            (Ok((user, password)), Ok((others, its))) => {
+                user == others && password.expose_secret() == its.expose_secret()
+            }
+            _ => false,
+        }
+    }
+}
+
 /// An NSX Manager, its user, and the objects of the file. Deliberately without `Debug`.
 pub struct NsxServer {
     /// `NSX`.
@@ -110,7 +122,8 @@ impl Servers {
         let config = file.read(&SystemFiles).0.map_err(|mistakes| mistakes.to_string())?;
         let mut warnings: Vec<_> = config.oddities.iter().map(ToString::to_string).chain(config.unverified()).collect();
         warnings.extend(config.refused.iter().map(|(_, mistake)| format!("{}: {}", mistake.place, mistake.why)));
-        let vcenters = config.config.vcenters.iter().enumerate().map(|(at, entry)| {
+        let vcenters = distinct_vcenters(&config.config.vcenters);
+        let vcenters = vcenters.iter().enumerate().map(|(at, entry)| {
             let tls = config.tls.get(&entry.key).cloned().unwrap_or_default();
             let http = settings(&entry.server, entry.port, tls, &proxy);
             Server::Vcenter(VcenterServer { title: format!("vCenter {}", at + 1), http, login: vcenter_login(entry) })

@@ -17,7 +17,7 @@ use crate::belief::{Belief, Sheet};
 use crate::report::ServerReport;
 use crate::servers::VcenterServer;
 use crate::wire::Wire;
-use crate::{INTERRUPTED, until_interrupted};
+use crate::{INTERRUPTED, NO_LOGIN, UNUSABLE_SETTINGS, until_interrupted};
 
 /// More calls are not sent.
 pub const MOST_CALLS: usize = 60;
@@ -38,8 +38,20 @@ struct Check {
     wire: Arc<Wire>,
 }
 
+/// What is reported of a vCenter to which nothing is sent, for this reason, which has no names.
+pub(crate) fn untested(server: &VcenterServer, why: &str) -> ServerReport {
+    let findings = Sheet::new(beliefs::ALL).findings(why);
+    let (title, ended_early) = (server.title.clone(), Some(why.to_owned()));
+    ServerReport { title, product: String::new(), findings, timings: Vec::new(), ended_early }
+}
+
 /// Runs the checks.
 pub async fn check(server: &VcenterServer) -> ServerReport {
+    // The announcement says which credentials and settings, with their names.
+    let Ok((user, password)) = &server.login else { return untested(server, NO_LOGIN) };
+    let Ok((client, wire)) = Wire::connect(server.http.clone(), MOST_CALLS) else {
+        return untested(server, UNUSABLE_SETTINGS);
+    };
     let sheet = Sheet::new(beliefs::ALL);
     let ended = |sheet: Sheet, product: String, timings, why: Option<String>| ServerReport {
         title: server.title.clone(),
@@ -47,14 +59,6 @@ pub async fn check(server: &VcenterServer) -> ServerReport {
         findings: sheet.findings(why.as_deref().unwrap_or("not reached")),
         timings,
         ended_early: why,
-    };
-    let (user, password) = match &server.login {
-        Ok(login) => login,
-        Err(why) => return ended(sheet, String::new(), Vec::new(), Some(why.clone())),
-    };
-    let (client, wire) = match Wire::connect(server.http.clone(), MOST_CALLS) {
-        Ok(connected) => connected,
-        Err(error) => return ended(sheet, String::new(), Vec::new(), Some(error.to_string())),
     };
     let (soap, rest) = (vim::Client::new(client.clone()), vapi::Client::new(client));
     let mut check = Check { soap, rest, sheet, wire };

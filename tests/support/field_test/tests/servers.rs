@@ -2,10 +2,11 @@
 //! which belief differs. And what it sends: one login, no more calls than announced, no write.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use field_test::{Outcome, Report, ServerReport, Servers, announcement, run};
 use serde_json::json;
-use support::fake_nsx::{Behaviour, Model, Sessions};
+use support::fake_nsx::{Behaviour, Deletion, Model, Sessions};
 use support::fake_vcenter;
 use support::vcenter::{Object, Scenario, Vcenter, Vm};
 use support::{FakeNsx, FakeVcenter};
@@ -131,11 +132,52 @@ async fn a_rejected_login_ends_the_test_of_that_server_and_is_made_once() {
     assert_eq!(nsx.counts().total(), 1);
 }
 
+#[tokio::test]
+async fn an_account_that_one_vcenter_rejected_is_not_tried_at_another_and_one_server_is_tried_once() {
+    let (one, other) = (Vcenter::start(&Scenario::small()).await, Vcenter::start(&Scenario::small()).await);
+    assert_eq!((one.user(), one.password()), (other.user(), other.password()), "one account for both");
+    let sections = [one.ini_section("a", "dc-1"), one.ini_section("b", "dc-2"), other.ini_section("c", "dc-1")];
+    for vcenter in [&one, &other] {
+        vcenter.set_login(vcenter.user(), "another").await;
+    }
+    let report = tested(&sections.concat()).await;
+    let ended: Vec<_> = report.servers.iter().map(|server| server.ended_early.as_deref().unwrap()).collect();
+    let expected = ["the login was rejected; it is not tried again", "another vCenter rejected this user and password"];
+    assert_eq!(ended, expected);
+    assert_eq!((one.counts().await.of("Login"), other.counts().await.total), (1, 0));
+}
+
+/// The announcement names what is missing.
+#[tokio::test]
+async fn a_server_without_credentials_is_not_named_in_the_table() {
+    let secrets = tempfile::tempdir().unwrap();
+    std::fs::write(secrets.path().join("secret-name-2.username"), "user\n").unwrap();
+    std::fs::write(secrets.path().join("secret-name-2.password"), "hunter2\n").unwrap();
+    let folder = secrets.path().display().to_string();
+    let text = format!("[Global]\nsecrets-directory = \"{folder}\"\n[VirtualCenter \"secret-name-1\"]\n");
+    let (_folder, path) = file(&text);
+    let servers = Servers::read(&path).unwrap();
+    let said = announcement::announcement(&servers);
+    assert!(said.contains("secret-name-2") && said.contains(&folder), "{said}");
+    let report = run(servers).await;
+    let table = report.table();
+    assert_eq!(report.exit_code(), 2);
+    assert!(table.contains("there are no credentials for it"), "{table}");
+    assert!(!table.contains("secret-name") && !table.contains(&folder), "{table}");
+}
+
 /// A manager with everything that is read, and an object that is marked for deletion.
 async fn manager(behaviour: Behaviour, sessions: Sessions) -> FakeNsx {
     let service = "/infra/lb-services/secret-service";
     let server = "/infra/lb-virtual-servers/secret-server";
-    let model = Model::small().behaviour(behaviour).sessions(sessions);
+    // It is there until the test has come to it.
+    let deletion = match behaviour.deletion {
+        Deletion::Marked { realized_for, .. } => {
+            Deletion::Marked { realized_for, purged_after: Duration::from_secs(300) }
+        }
+        Deletion::AtOnce => Deletion::AtOnce,
+    };
+    let model = Model::small().behaviour(Behaviour { deletion, ..behaviour }).sessions(sessions);
     let model = model.object(service, json!({"size": "SMALL", "connectivity_path": "/infra/tier-1s/t1"})).object(
         server,
         json!({
@@ -153,7 +195,7 @@ async fn manager(behaviour: Behaviour, sessions: Sessions) -> FakeNsx {
             "application_profile_path": "/infra/lb-app-profiles/default-tcp-lb-app-profile",
         }),
     );
-    nsx.delete_by_hand("somebody", &other);
+    assert!(nsx.force_delete_by_hand("somebody", &other), "it is marked");
     nsx
 }
 
@@ -173,7 +215,12 @@ async fn what_differs_at_a_manager_is_what_its_mode_does_otherwise() {
             other => panic!("{other} is a new mode"),
         };
         assert_eq!(server.differing(), expected, "{name}:\n{}", report.table());
-        assert_eq!(not_tried(server), vec![], "{name}");
+        // Where an object is gone at once, none is marked.
+        let is_marked = name != "opposite";
+        let expected = [("N07", "no virtual server is marked for deletion".to_owned())];
+        assert_eq!(not_tried(server), if is_marked { &[][..] } else { &expected }, "{name}");
+        let seen = "0 of 1 marked without it, 1 of 2 with it".to_owned();
+        assert_eq!(outcome(server, "N07") == &Outcome::Holds(seen), is_marked, "{name}:\n{}", report.table());
         let requests = nsx.requests();
         assert_eq!(nsx.login_attempts().len(), 1, "{name}");
         assert_eq!(nsx.counts().sessions, 0, "{name}: the session is ended");

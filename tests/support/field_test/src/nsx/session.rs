@@ -63,7 +63,7 @@ pub(super) async fn begin(check: &mut Check, proof: &NsxProof) -> Result<(), End
 
 fn refused(error: &ccm::clients::nsx::Error) -> Ended {
     match error.kind {
-        Kind::Rejected => Ended("the login was rejected; it is not tried again".to_owned()),
+        Kind::Rejected => Ended(crate::REJECTED.to_owned()),
         _ => Ended(format!("the login failed: {}", told(error))),
     }
 }

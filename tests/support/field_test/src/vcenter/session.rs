@@ -6,6 +6,7 @@ use secrecy::SecretString;
 use super::beliefs::{CONTENT, CURRENT_SESSION, FIXED_IDS, LOGIN, LOGOUT, PRIVILEGE, ROOT, VERSIONS};
 use super::search::NO_UUID;
 use super::{Check, Ended};
+use crate::REJECTED;
 
 /// The privilege that the product asks about.
 const READ: &str = "System.Read";
@@ -46,7 +47,7 @@ pub(super) async fn begin(check: &mut Check, user: &str, password: &SecretString
             );
         }
         Err(error) if error.is_invalid_login() => {
-            return Err(Ended("the login was rejected; it is not tried again".to_owned()));
+            return Err(Ended(REJECTED.to_owned()));
         }
         Err(error) => {
             check.failed(&LOGIN, &error)?;

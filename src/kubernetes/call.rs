@@ -37,12 +37,12 @@ tokio::task_local! {
 
 /// A request to this server, which is sent when the future is first polled.
 pub(super) async fn asking<T>(server: Arc<str>, answer: impl Future<Output = T>) -> T {
-    // Outside of a limited call nobody reads it.
+    // Fails outside of a limited call, which alone reads it.
     let _ = ASKED.try_with(|asked| asked.set(server));
     answer.await
 }
 
-/// How long no answer came, and from whom.
+/// The limit in which no answer came, and the server that was called.
 #[derive(Debug)]
 pub struct Silence {
     limit: Duration,

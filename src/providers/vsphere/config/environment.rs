@@ -113,7 +113,7 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// Keeps what is known by name, of all the variables of a process, but for those that the kubelet sets for Services.
+    /// Keeps those variables of a process that have a known name, except the ones that the kubelet sets for Services.
     /// What stands behind the first `=` of a variable is its value, further ones included.
     pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let is_whole = |name: &str| {

@@ -124,7 +124,7 @@ mod tests {
             assert_eq!(of(&wrong, &present).as_deref(), Some(expected), "{wrong:?}");
         }
         let told = of(&["dc"], &[datacenter("datacenter-9", &["east, west"]), datacenter("datacenter-8", &["dc 8"])]);
-        assert!(told.unwrap().ends_with("it has: \"east, west\", \"dc 8\""), "the names are told apart");
+        assert!(told.unwrap().ends_with("it has: \"east, west\", \"dc 8\""), "each name is in quotes");
         let none = of(&["dc"], &[]).unwrap();
         assert!(none.ends_with("it has: none that this account may see"), "{none}");
         let many: Vec<_> = (0..30).map(|number| datacenter("x", &[&format!("d{number}")])).collect();

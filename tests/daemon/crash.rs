@@ -12,6 +12,7 @@ use serde_json::json;
 use support::api_proxy::{Side, Write};
 use support::nodes::NodeView;
 use support::{ApiProxy, ApiServer, Vcenter, eventually};
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cluster::{Cluster, LIMIT};
@@ -121,19 +122,22 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
     let mut daemon =
         cluster.start_for(&vcenter, &["--leader-elect=true", "--kube-api-qps=40", "--kube-api-burst=1"]).await;
     cluster.register(0..NODES).await;
-    let meddlers = join_all((0..NODES).map(|number| meddle(&cluster, cluster.name(number))));
+    let is_up = watch::Sender::new(true);
+    let meddlers = join_all((0..NODES).map(|number| meddle(&cluster, cluster.name(number), is_up.subscribe())));
     let join = async {
         eventually("the join is under way", LIMIT, async || match initialised(&cluster).await {
             count if count >= BEFORE => Ok(()),
             count => Err(format!("{count}\n{}", daemon.output().tail(20))),
         })
         .await;
+        is_up.send_replace(false);
         server.kill().await;
         // Not asked of the API server when it is back: until it says so, the daemon may have gone on for long.
         let done = daemon.output().lines().iter().filter(|line| line.contains("node initialised")).count();
         println!("{done} of {NODES} nodes were initialised when the API server went");
         assert!((BEFORE / 2..NODES - BEFORE / 2).contains(&done), "{done}: the join was not under way");
         server.restart().await;
+        is_up.send_replace(true);
         cluster.wait_until_initialised(0..NODES, &daemon).await;
         assert!(daemon.ended().is_none());
     };
@@ -160,8 +164,9 @@ struct Meddled {
 }
 
 /// Adds a taint to a node at each beat until it is initialised, and one more. Without a pause 200 such writers would
-/// take the API server from the daemon, also after a time without API server: beats that were missed are left out.
-async fn meddle(cluster: &Cluster, node: String) -> Meddled {
+/// take the API server from the daemon, also after a time without API server: beats that were missed are left out. While it
+/// restarts nothing is tried: what it answers in that time would be all that it does.
+async fn meddle(cluster: &Cluster, node: String, is_up: watch::Receiver<bool>) -> Meddled {
     let nodes = Api::<Node>::all(cluster.client.clone());
     let mut taints = Vec::new();
     let mut beat = interval(BEAT);
@@ -169,12 +174,23 @@ async fn meddle(cluster: &Cluster, node: String) -> Meddled {
     loop {
         beat.tick().await;
         let key = format!("test.example/added-{}", taints.len());
-        let written = eventually("a taint is added", LIMIT, async || add_taint(&nodes, &node, &key).await).await;
+        let written = loop {
+            is_sent(is_up.clone(), true).await;
+            tokio::select! {
+                written = eventually("a taint is added", LIMIT, async || add_taint(&nodes, &node, &key).await) => break written,
+                () = is_sent(is_up.clone(), false) => {}
+            }
+        };
         taints.push(key);
         if !NodeView::of(&written).uninitialized {
             return Meddled { node, taints };
         }
     }
+}
+
+/// Completes when this is sent.
+async fn is_sent(mut states: watch::Receiver<bool>, state: bool) {
+    states.wait_for(|now| *now == state).await.unwrap();
 }
 
 async fn add_taints(cluster: &Cluster, numbers: Range<usize>, key: &str) {

@@ -146,9 +146,11 @@ demo-programs:
 	@$(CARGO) build --locked --profile quick --package vsphere-cloud-controller-manager --package ccm-test-support \
 		--bin vsphere-cloud-controller-manager --bin demo
 
-# Go and cargo side by side.
+# Go and cargo side by side. Where something is missing, the first line says why the next minutes show so little.
 .PHONY: demo
 demo: ## A cluster on this machine whose nodes get initialised, and a Service on NSX; ONCE=1 ends by itself, NODES=200 is larger, ROUTES=1 has routes
+	@set -- $$(tests/testenv/build.sh --where); [ -x "$$2/kube-apiserver" ] && [ -x "$$6/supervise" ] && [ -x $(TARGET)/quick/demo ] || \
+		echo "the components and programs of the demo are built once; on two cores that takes about eleven minutes"
 	@$(MAKE) --no-print-directory --jobs 2 demo-components demo-programs
 	@ONCE=$(ONCE) NODES=$(NODES) ROUTES=$(ROUTES) $(TARGET)/quick/demo $(TARGET)/quick/vsphere-cloud-controller-manager
 

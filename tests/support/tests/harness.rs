@@ -8,6 +8,8 @@
 
 #[path = "harness/clock.rs"]
 mod clock;
+#[path = "harness/demo.rs"]
+mod demo;
 #[path = "harness/logins.rs"]
 mod logins;
 #[path = "harness/nsx.rs"]

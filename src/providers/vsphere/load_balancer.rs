@@ -36,6 +36,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::backend::{Backend, Scope};
@@ -177,6 +178,11 @@ impl LoadBalancers {
     /// Reads what there is as soon as it may.
     pub fn read_again(&self) {
         self.inventory.ask();
+    }
+
+    /// When the last completed reading of this term began, if there is one.
+    pub fn last_reading(&self) -> Option<Instant> {
+        self.inventory.term().map(|(_, begun, _)| begun)
     }
 
     /// What holds for all Services.

@@ -29,14 +29,15 @@ async fn services(world: &World, names: &[&str]) -> Vec<Service> {
     services
 }
 
-/// A reading, begun by a sync of a Service that has nothing; and what follows from it.
+/// A reading, begun by a sync of a Service that has nothing; and what follows from it. It has ended when this returns: time that
+/// a caller lets pass afterwards would be a time limit that runs out for its calls.
 pub(super) async fn reading(world: &World) {
-    let before = world.fake.counts().of("LIST lb-services");
+    let asked = tokio::time::Instant::now();
     world.balancers.read_again();
     advance(Duration::from_secs(10)).await;
     support::eventually("everything is read", crate::world::SOON, async || {
-        let count = world.fake.counts().of("LIST ip-allocations");
-        if world.fake.counts().of("LIST lb-services") > before { Ok(()) } else { Err(count) }
+        let last = world.balancers.last_reading();
+        if last.is_some_and(|begun| begun > asked) { Ok(()) } else { Err(format!("{last:?}")) }
     })
     .await;
 }

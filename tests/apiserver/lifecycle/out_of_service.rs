@@ -55,7 +55,7 @@ async fn a_machine_that_stays_off_is_taken_out_of_service_and_put_back() {
     run.wait("the mark goes", &off.name, |node| mark(node).is_none() && taints(node).is_empty()).await;
     cloud.update(&off.provider_id, |instance| instance.power = PowerState::Off);
     run.wait("it is out of service again", &off.name, is_out).await;
-    assert_eq!(run.metric("vsphere_ccm_node_out_of_service_taints_total"), 2);
+    run.wait_for_metric("twice", "vsphere_ccm_node_out_of_service_taints_total", 2).await;
 
     // Also a controller without the flag takes off what is ours, once the machine runs or the Node is Ready.
     drop(run);

@@ -141,6 +141,15 @@ impl Run {
         line.unwrap_or_else(|| panic!("{series} in {text}")).parse().unwrap()
     }
 
+    /// A sync counts when it has ended, which can be after its Event or its call.
+    pub async fn wait_for_metric(&self, what: &str, series: &str, value: f64) {
+        eventually(what, LIMIT, async || {
+            let is = self.metric(series);
+            if is == value { Ok(()) } else { Err(format!("{series} is {is}")) }
+        })
+        .await;
+    }
+
     pub fn api(&self) -> Api<Service> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }

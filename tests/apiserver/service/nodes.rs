@@ -90,7 +90,7 @@ async fn a_change_of_the_nodes_is_one_call_for_all_services() {
     assert_eq!(run.cloud.count(Call::EnsureLoadBalancer), ensured, "nothing else is called");
     assert_eq!(run.cloud.count(Call::UpdateLoadBalancer), 0);
     run.wait_for_event("a", "UpdatedLoadBalancer").await;
-    assert_eq!(run.metric("service_controller_loadbalancer_sync_total"), 16.0, "as upstream counts");
+    run.wait_for_metric("as upstream counts", "service_controller_loadbalancer_sync_total", 16.0).await;
     assert_eq!(run.metric("service_controller_nodesync_error_total"), 0.0);
 }
 
@@ -139,7 +139,7 @@ async fn nodes_that_the_cloud_did_not_take_are_tried_again_after_a_pause() {
     run.node("n2").await;
     run.wait_for_event("a", "UpdateLoadBalancerFailed").await;
     run.cloud.end_failures(Call::UpdateNodes);
-    assert_eq!(run.metric("vsphere_ccm_load_balancers_held{reason=\"CloudError\"}"), 1.0);
+    run.wait_for_metric("it is held", "vsphere_ccm_load_balancers_held{reason=\"CloudError\"}", 1.0).await;
     // Another round begins, and leaves the Service out.
     run.create_ensured(&["b"]).await;
     run.node("n3").await;
@@ -151,12 +151,8 @@ async fn nodes_that_the_cloud_did_not_take_are_tried_again_after_a_pause() {
     .await;
     run.wait_for_nodes(&["n1", "n2", "n3"].map(|name| run.node_name(name))).await;
     assert!((2..=3).contains(&(run.cloud.count(Call::UpdateNodes) - before)), "{}", run.cloud.count(Call::UpdateNodes));
-    eventually("it is not held any more", LIMIT, async || {
-        let held = run.metric("vsphere_ccm_load_balancers_held{reason=\"CloudError\"}");
-        if held == 0.0 { Ok(()) } else { Err(held) }
-    })
-    .await;
-    assert_eq!(run.metric("service_controller_nodesync_error_total"), 1.0, "S-52");
+    run.wait_for_metric("it is not held any more", "vsphere_ccm_load_balancers_held{reason=\"CloudError\"}", 0.0).await;
+    run.wait_for_metric("S-52", "service_controller_nodesync_error_total", 1.0).await;
     run.wait_for_event("a", "UpdatedLoadBalancer").await;
 }
 
@@ -222,7 +218,8 @@ async fn a_selector_that_matches_no_node_empties_no_load_balancer() {
     run.create("b", json!({}), spec("TCP")).await;
     run.wait_for_event("b", "SyncLoadBalancerFailed").await;
     let held = "vsphere_ccm_load_balancers_held{reason=\"NoSelectedNodes\"}";
-    assert_eq!((run.metric(held), calls()), (2.0, before));
+    run.wait_for_metric("both are held", held, 2.0).await;
+    assert_eq!(calls(), before);
     assert_eq!(run.cloud.load_balancers()[0].nodes, [run.node_name("n1")]);
     run.node("n2").await;
     run.wait("b goes on at once", "b", |service| !ingress(service).is_empty()).await;
@@ -244,7 +241,8 @@ async fn an_announcement_about_all_ensures_each_again() {
     run.cloud.fail(Call::EnsureLoadBalancer, || Error::Denied { message: "no".into() });
     run.cloud.announce_service(ServiceEvent::Service { namespace: run.namespace.clone(), name: "a".into() });
     run.wait_for_event("a", "SyncLoadBalancerFailed").await;
-    assert_eq!(run.metric(&format!("vsphere_ccm_load_balancers_held{{reason=\"{}\"}}", reason::NoPermission)), 1.0);
+    let held = format!("vsphere_ccm_load_balancers_held{{reason=\"{}\"}}", reason::NoPermission);
+    run.wait_for_metric("it is held", &held, 1.0).await;
     let events = run.events("b").await;
     assert_eq!(events, ["EnsuredLoadBalancer", "EnsuringLoadBalancer"], "nothing changed");
 }

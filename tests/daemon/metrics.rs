@@ -55,7 +55,9 @@ fn documented() -> BTreeMap<String, Series> {
 }
 
 fn texts(value: &Value) -> BTreeSet<String> {
-    value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    // Go writes a list without items as `null`.
+    let items = value.as_array().into_iter().flatten();
+    items.map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
 /// Lines that are there when three nodes are initialised.

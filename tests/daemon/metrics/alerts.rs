@@ -2,6 +2,7 @@
 
 mod nightly;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
@@ -47,10 +48,17 @@ async fn alerts_ask_for_series_that_exist_and_say_what_to_do() {
 
 #[tokio::test]
 async fn each_alert_fires_in_its_case_and_only_there() {
-    let verdict = evaluate(&page("tests/daemon/metrics/alerts.yaml")).await;
-    let problems = texts(&verdict["problems"]);
+    let (mut problems, mut firing, mut silent) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let page = page("tests/daemon/metrics/alerts.yaml");
+    let (head, cases) = page.split_once("\ntests:\n").unwrap();
+    // A process for each case: together they use the processor for longer than one process may take on a busy machine.
+    for case in cases.split("\n- name: ").skip(1) {
+        let verdict = evaluate(&format!("{head}\ntests:\n- name: {case}")).await;
+        problems.extend(texts(&verdict["problems"]));
+        firing.extend(texts(&verdict["firing"]));
+        silent.extend(texts(&verdict["silent"]));
+    }
     assert!(problems.is_empty(), "{problems:#?}");
-    let (firing, silent) = (texts(&verdict["firing"]), texts(&verdict["silent"]));
     for rule in rules().await {
         let name = rule["alert"].as_str().unwrap();
         assert!(firing.contains(name), "{name} fires in no case");

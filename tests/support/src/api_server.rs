@@ -328,6 +328,9 @@ const PORTS: Range<u16> = 20_000..32_000;
 
 /// A port that is free now. No caller is given it twice, since what is remembered of an address, as of its logins,
 /// outlives who had it. Test programs that run side by side each have a share: `TEST_PORTS=0/3` is the first third.
+///
+/// # Panics
+/// All ports of the share were given.
 pub fn free_port() -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let ports = share_of_ports(std::env::var("TEST_PORTS").ok().as_deref());
@@ -335,7 +338,11 @@ pub fn free_port() -> u16 {
     loop {
         let bytes = uuid::Uuid::new_v4().into_bytes();
         let port = ports.start + u16::from_le_bytes([bytes[0], bytes[1]]) % count;
-        let is_new = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port);
+        let is_new = {
+            let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+            assert!(given.len() < usize::from(count), "all {count} ports from {} on were given", ports.start);
+            given.insert(port)
+        };
         if is_new && std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }

@@ -129,11 +129,12 @@ fn rest(service: &Value, why: &str) -> Value {
     let addresses = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
     let address = |ingress: &Value| json!({"ip": ingress.get("ip"), "hostname": ingress.get("hostname")});
     let addresses: Vec<Value> = addresses.into_iter().flatten().take(ADDRESSES).map(address).collect();
-    json!({
-        "apiVersion": service.get("apiVersion"), "kind": service.get("kind"), "metadata": metadata,
-        "spec": fields("/spec", &["type", "loadBalancerClass", "ipFamilies"]),
-        "status": {"loadBalancer": {"ingress": addresses}},
-    })
+    // An item of a list has neither.
+    let mut rest = fields("", &["apiVersion", "kind"]);
+    rest.insert("metadata".to_owned(), metadata.into());
+    rest.insert("spec".to_owned(), fields("/spec", &["type", "loadBalancerClass", "ipFamilies"]).into());
+    rest.insert("status".to_owned(), json!({"loadBalancer": {"ingress": addresses}}));
+    rest.into()
 }
 
 #[cfg(test)]
@@ -229,6 +230,18 @@ mod tests {
         let reduced = reduced(at_hand);
         assert_eq!(too_large(&reduced), None, "as many as NSX takes");
         assert_eq!((reduced.metadata.labels, reduced.metadata.finalizers.map(|all| all.len())), (None, Some(2)));
+    }
+
+    /// The items of a list say neither what they are nor of which version.
+    #[test]
+    fn an_item_of_a_list_that_is_too_large_can_be_read() {
+        let mut item = large();
+        for key in ["apiVersion", "kind"] {
+            item.as_object_mut().unwrap().remove(key);
+        }
+        prune(&mut item);
+        let rest: Service = serde_json::from_value(item).unwrap();
+        assert!(too_large(&rest).is_some() && super::super::needs_cleanup(&rest));
     }
 
     #[test]

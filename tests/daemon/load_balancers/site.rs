@@ -123,6 +123,12 @@ pub struct Process {
 }
 
 impl Process {
+    /// The series whose names begin like this, with their values.
+    pub async fn series(&mut self, beginning: &str) -> Vec<String> {
+        let (_, text) = self.admin.get("/metrics", Some(&self.token), &mut self.daemon).await;
+        text.lines().filter(|line| line.starts_with(beginning)).map(str::to_owned).collect()
+    }
+
     /// The sum over all labels of this metric.
     pub async fn sum(&mut self, metric: &str) -> f64 {
         self.admin.sum(metric, &self.token, &mut self.daemon).await

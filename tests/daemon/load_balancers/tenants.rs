@@ -127,10 +127,20 @@ async fn wait_until_reported(process: &mut Process, count: usize) {
         let held = process.sum("vsphere_ccm_load_balancers_held{reason=\"LoadBalancerNotPossible\"}").await;
         match held == count.div_ceil(4) as f64 {
             true => Ok(()),
-            false => Err(format!("{held}\n{}", process.daemon.output().tail(30))),
+            false => Err(not_reported(process).await),
         }
     })
     .await;
+}
+
+/// Where the others are, and what the log says of them: its last lines are about the metrics that are read.
+async fn not_reported(process: &mut Process) -> String {
+    let (held, queue) = (process.series("vsphere_ccm_load_balancers").await, process.series("workqueue_").await);
+    let log = process.daemon.output();
+    let lines = log.lines();
+    let of_services = lines.iter().filter(|line| line.contains("logger=\"service\"") && !line.contains("is too large"));
+    let of_services: Vec<_> = of_services.rev().take(20).collect();
+    format!("{held:#?}\n{queue:#?}\n{of_services:#?}")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

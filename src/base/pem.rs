@@ -1,9 +1,16 @@
 //! Blocks of PEM text, read as Go's `encoding/pem` reads them: text around the blocks and blocks that are broken are
-//! skipped, lines may end in blanks or a carriage return, and a block begins at the beginning of a line.
+//! skipped, blanks and tabs in lines and at their ends count for nothing, and a block begins at the beginning of a line.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+
+/// Go takes a last character that has more bits than are needed.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
 /// One block. What it holds may be a private key.
 pub struct Block {
@@ -18,31 +25,47 @@ pub struct Block {
 /// All blocks whose content can be decoded.
 pub fn blocks(text: &[u8]) -> Vec<Block> {
     let mut blocks = Vec::new();
-    let mut open: Option<(String, Vec<&[u8]>)> = None;
-    for line in text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end) {
-        if let Some(label) = label(line, b"-----BEGIN ") {
-            open = Some((label, Vec::new()));
-        } else if let Some(end) = label(line, b"-----END ") {
+    let mut open: Option<(&[u8], Vec<&[u8]>)> = None;
+    for line in text.split_inclusive(|byte| *byte == b'\n').map(trimmed) {
+        if let Some(end) = line.strip_prefix(b"-----END ") {
             if let Some((label, lines)) = open.take().filter(|(label, _)| *label == end) {
                 blocks.extend(decode(label, &lines));
             }
-        } else if let Some((_, lines)) = &mut open {
-            lines.push(line);
+            continue;
+        }
+        match line.windows(BEGIN.len()).rposition(|part| part == BEGIN) {
+            Some(0) => open = line.strip_prefix(BEGIN).map(|label| (label, Vec::new())),
+            // Go skips a block where the last beginning before its end is not at the beginning of a line.
+            Some(_) => open = None,
+            None => open.iter_mut().for_each(|(_, lines)| lines.push(line)),
         }
     }
     blocks
 }
 
-fn label(line: &[u8], start: &[u8]) -> Option<String> {
-    let label = line.strip_prefix(start)?.strip_suffix(b"-----")?;
-    String::from_utf8(label.to_vec()).ok()
+/// Without its end, as `getLine` of Go.
+fn trimmed(line: &[u8]) -> &[u8] {
+    let mut line = match line.strip_suffix(b"\n") {
+        Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
+        None => line,
+    };
+    while let [rest @ .., b' ' | b'\t'] = line {
+        line = rest;
+    }
+    line
 }
 
-fn decode(label: String, lines: &[&[u8]]) -> Option<Block> {
-    let is_header = |line: &&&[u8]| line.contains(&b':');
-    let is_encrypted = lines.iter().filter(is_header).any(|line| line.ends_with(b"ENCRYPTED"));
-    let body: Vec<&[u8]> = lines.iter().filter(|line| !is_header(line)).copied().collect();
-    let content = STANDARD.decode(&*Zeroizing::new(body.concat())).ok()?;
+/// `label` is the line of the beginning behind [`BEGIN`].
+fn decode(label: &[u8], lines: &[&[u8]]) -> Option<Block> {
+    let label = String::from_utf8(label.strip_suffix(b"-----")?.to_vec()).ok()?;
+    let (headers, body) = lines.split_at(lines.iter().take_while(|line| line.contains(&b':')).count());
+    if body.is_empty() && !headers.is_empty() {
+        return None;
+    }
+    let is_encrypted = headers.iter().any(|line| line.ends_with(b"ENCRYPTED"));
+    let mut body = Zeroizing::new(body.concat());
+    body.retain(|byte| !matches!(byte, b' ' | b'\t' | b'\r'));
+    let content = BASE64.decode(&*body).ok()?;
     Some(Block { label, is_encrypted, content: Zeroizing::new(content) })
 }
 
@@ -74,6 +97,18 @@ mod tests {
             ("byte order mark", format!("\u{feff}{BLOCK}"), 0),
             ("indented", format!("  {}", BLOCK.replace('\n', "\n  ")), 0),
             ("one line", BLOCK.replace('\n', " "), 0),
+            ("blanks inside lines", BLOCK.replace("aGVs\nbG8=", "aG Vs\n\tbG\t8 =\n \n"), 1),
+            ("carriage returns inside lines", BLOCK.replace("aGVs", "aG\rVs"), 1),
+            ("another blank inside a line", BLOCK.replace("aGVs", "aG\u{b}Vs"), 0),
+            ("a colon behind the first line", BLOCK.replace("aGVs\n", "aGVs\na: b\n"), 0),
+            ("bits that are not needed", BLOCK.replace("bG8=", "bG9="), 1),
+            ("headers without an empty line", BLOCK.replacen("-----\n", "-----\na: b\n", 1), 1),
+            ("headers alone", BLOCK.replace("aGVs\nbG8=", "a: b"), 0),
+            ("a carriage return at the end alone", format!("{}\r", BLOCK.trim()), 0),
+            ("text behind the end", BLOCK.replace("END CERTIFICATE-----", "END CERTIFICATE----- x"), 0),
+            ("a beginning inside a line", BLOCK.replace("aGVs\n", "aGVs\nx-----BEGIN CERTIFICATE-----\n"), 0),
+            ("a beginning that does not end", format!("-----BEGIN X\n{BLOCK}"), 1),
+            ("an end before", format!("-----END CERTIFICATE-----\n{BLOCK}"), 1),
             ("nothing", String::new(), 0),
         ] {
             let found = blocks(text.as_bytes());

@@ -81,7 +81,7 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
     {
         // Without one of its own, the library takes the proxy of the environment.
         values.proxy_url = Some(NO_PROXY.to_owned());
-        checks.check_cluster(&cluster, values, folder);
+        checks.check_cluster(&cluster, values, proxy.as_ref(), folder);
     }
     if let Some(named) = kubeconfig.auth_infos.iter_mut().find(|named| user.as_ref() == Some(&named.name))
         && let Some(values) = &mut named.auth_info
@@ -203,7 +203,7 @@ impl Checks<'_> {
     }
 
     /// Checks the authorities and the name of the server, and leaves only certificates that can be read.
-    fn check_cluster(&mut self, cluster: &str, values: &mut Cluster, folder: &Path) {
+    fn check_cluster(&mut self, cluster: &str, values: &mut Cluster, proxy: Option<&http::Uri>, folder: &Path) {
         values.tls_server_name.take_if(|name| name.is_empty());
         if let Some(Err(why)) = values.tls_server_name.as_deref().map(transport::server_name) {
             self.problem(&CLUSTERS, cluster, "tls-server-name", why);
@@ -226,7 +226,8 @@ impl Checks<'_> {
         values.certificate_authority = None;
         let listed = verifier::read_bundle(&text);
         let server = values.server.as_deref().unwrap_or_default();
-        let is_verified = values.insecure_skip_tls_verify != Some(true) && server.starts_with("https:");
+        let is_tls = server.starts_with("https:") || proxy.is_some_and(proxy::is_tls);
+        let is_verified = is_tls && values.insecure_skip_tls_verify != Some(true);
         // An empty file means the system's authorities, as in client-go.
         if listed.is_empty() && is_verified && !text.trim_ascii().is_empty() {
             let why = identity::missing_certificate(&text, &pem::blocks(&text), &shown);

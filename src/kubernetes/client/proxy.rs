@@ -44,6 +44,11 @@ pub(super) fn of(kubeconfig: &Kubeconfig) -> Result<Option<Uri>, &'static str> {
     Ok(Some(uri))
 }
 
+/// Whether the proxy is reached by TLS.
+pub(super) fn is_tls(proxy: &Uri) -> bool {
+    proxy.scheme_str() == Some("https")
+}
+
 /// Connections through `proxy`; `tls` is for a proxy that is reached by HTTPS.
 pub(super) fn connector(
     proxy: &Uri,

@@ -20,7 +20,7 @@ use rustls::{
 use tower::BoxError;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::identity;
+use super::{identity, proxy};
 use crate::base::pem;
 use crate::base::x509::{self, Validity};
 
@@ -51,10 +51,10 @@ pub(super) fn read_bundle(text: &[u8]) -> Vec<Vec<u8>> {
     blocks.map(|block| block.content.to_vec()).filter(is_certificate).collect()
 }
 
-/// Who may vouch for the server.
+/// Who may vouch for the server, and for a proxy that is reached by TLS.
 #[derive(Debug)]
 enum Authorities {
-    /// Everything is accepted (`insecure-skip-tls-verify`).
+    /// Everything is accepted (`insecure-skip-tls-verify`), or there is no TLS.
     Unchecked,
     /// Those of the operating system.
     System(Arc<dyn ServerCertVerifier>),
@@ -102,14 +102,15 @@ impl Bundle {
 
 impl Authorities {
     fn of(config: &Config, provider: &Arc<CryptoProvider>) -> Result<Self, BoxError> {
-        if config.accept_invalid_certs {
+        let is_tls =
+            config.cluster_url.scheme_str() == Some("https") || config.proxy_url.as_ref().is_some_and(proxy::is_tls);
+        if config.accept_invalid_certs || !is_tls {
             return Ok(Self::Unchecked);
         }
         let bundle = config.root_cert.as_ref().map(|listed| Bundle::new(listed, provider));
         Ok(match (bundle, &config.root_cert_file) {
             (Some(bundle), Some(path)) => Self::InFile(path.clone(), Mutex::new(bundle)),
             (Some(bundle), None) => Self::Listed(bundle),
-            (None, _) if config.cluster_url.scheme_str() != Some("https") => Self::Unchecked,
             (None, _) => Self::System(Arc::new(rustls_platform_verifier::Verifier::new(Arc::clone(provider))?)),
         })
     }

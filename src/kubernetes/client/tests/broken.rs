@@ -64,6 +64,8 @@ async fn authorities_that_are_not_needed_are_not_missed() {
     }
     let plain = "server: http://10.0.0.1:8080\n    certificate-authority: ca.crt";
     assert_eq!(told(folder.path(), server, plain).await, "no error");
+    let proxied = told(folder.path(), server, &format!("{plain}\n    proxy-url: https://p.example")).await;
+    assert!(proxied.ends_with("certificate-authority: there is no certificate in PEM form"), "{proxied}");
     let needed = told(folder.path(), server, &format!("{server}\n    certificate-authority: ca.crt")).await;
     assert!(needed.ends_with("certificate-authority: there is no certificate in PEM form"), "{needed}");
 }

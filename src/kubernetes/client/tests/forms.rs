@@ -624,3 +624,23 @@ async fn the_authorities_of_a_pod_are_read_again() {
         assert_eq!((is_trusted(&one).await, is_trusted(&two).await), expected);
     }
 }
+
+/// A proxy that is reached by TLS sees the CONNECT with its password, also where the server speaks plain HTTP.
+#[tokio::test]
+async fn the_certificate_of_a_proxy_is_checked_whatever_the_server_speaks() {
+    let own = self_signed(&parameters(&["p.example"], |_| {}));
+    let listed = || Some(verifier::read_bundle(own.pem.as_bytes()));
+    for (server, authorities, is_accepted) in [
+        ("http://a.example", None, false),
+        ("https://a.example", None, false),
+        ("http://a.example", listed(), true),
+        ("https://a.example", listed(), true),
+    ] {
+        let mut config = Config::new(server.parse().unwrap());
+        config.proxy_url = Some("https://p.example".parse().unwrap());
+        config.root_cert = authorities;
+        let key = PrivateKeyDer::try_from(own.key.serialize_der()).unwrap();
+        let outcome = shake(&config, vec![own.der.clone()], key, "p.example").await;
+        assert_eq!(outcome.is_ok(), is_accepted, "{server}: {outcome:?}");
+    }
+}

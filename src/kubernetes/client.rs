@@ -10,20 +10,21 @@ mod identity;
 mod kubeconfig;
 mod limits;
 pub mod metrics;
+mod pod;
 mod proof;
 mod proxy;
 mod rotating;
 mod transport;
 mod verifier;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::HeaderValue;
 #[cfg(test)]
 use kube::client::Body;
 use kube::client::ClientBuilder;
-use kube::config::{AuthInfo, InClusterError};
+use kube::config::AuthInfo;
 use kube::{Client, Config};
 use tower::BoxError;
 
@@ -35,6 +36,7 @@ pub use kubeconfig::{KubeconfigProblem, check_kubeconfig};
 pub(super) use limits::Bucket;
 pub use limits::Rate;
 use metrics::Measured;
+pub use pod::PodError;
 use rotating::Rotating;
 use transport::Transport;
 
@@ -98,10 +100,7 @@ pub enum SettingsError {
     Kubeconfig(PathBuf, Vec<KubeconfigProblem>),
     /// There is neither a kubeconfig nor a pod's environment.
     #[error("no --kubeconfig is given and this is not a pod with a service account")]
-    InCluster(#[source] InClusterError),
-    /// The authorities of the pod's service account cannot be read.
-    #[error("the file ca.crt of the pod's service account is not valid PEM")]
-    InClusterAuthorities,
+    InCluster(#[source] PodError),
     /// The value of `--master` is not a URL.
     #[error("--master: {0:?} is not a URL such as https://10.0.0.1:6443")]
     Master(String, #[source] http::uri::InvalidUri),
@@ -219,11 +218,10 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
         // As in the Go program: an address alone is a server that asks for no credentials. The pod's are for its own.
         None => match &master {
             Some(master) => Config::new(master.clone()),
-            None => Config::incluster().map_err(not_in_cluster)?,
+            None => pod::config(|name| std::env::var(name).ok(), Path::new(pod::FOLDER))
+                .map_err(SettingsError::InCluster)?,
         },
     };
-    // A line break at the end of the pod's file is not part of the name.
-    config.default_namespace = config.default_namespace.trim().to_owned();
     if let Some(master) = master {
         config.cluster_url = master;
     }
@@ -234,14 +232,6 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
         );
     }
     Ok(config)
-}
-
-/// The library quotes text of the file with the authorities.
-fn not_in_cluster(error: InClusterError) -> SettingsError {
-    match error {
-        InClusterError::ParseCertificates(_) => SettingsError::InClusterAuthorities,
-        error => SettingsError::InCluster(error),
-    }
 }
 
 fn parse_master(text: &str) -> Result<http::Uri, SettingsError> {

@@ -20,6 +20,7 @@ use rustls::{
 use tower::BoxError;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::files::read_file;
 use super::{identity, proxy};
 use crate::base::pem;
 use crate::base::x509::{self, Validity};
@@ -56,16 +57,41 @@ pub(super) fn read_bundle(text: &[u8]) -> Vec<Vec<u8>> {
 enum Authorities {
     /// Everything is accepted (`insecure-skip-tls-verify`), or there is no TLS.
     Unchecked,
-    /// Those of the operating system.
-    System(Arc<dyn ServerCertVerifier>),
-    /// Those of the kubeconfig.
-    Listed(Bundle),
+    /// Those of the kubeconfig, or of the operating system.
+    Fixed(Trust),
     /// Those of a pod, which the kubelet exchanges: read for each connection. What cannot be read changes nothing.
-    InFile(PathBuf, Mutex<Bundle>),
+    InFile(PathBuf, Mutex<Trust>),
+}
+
+#[derive(Debug)]
+enum Trust {
+    /// The authorities of the operating system.
+    System(Arc<dyn ServerCertVerifier>),
+    Listed(Bundle),
+}
+
+impl Trust {
+    fn system(provider: &Arc<CryptoProvider>) -> Result<Self, BoxError> {
+        Ok(Self::System(Arc::new(rustls_platform_verifier::Verifier::new(Arc::clone(provider))?)))
+    }
+
+    fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        match self {
+            Self::System(system) => system.verify_server_cert(leaf, intermediates, name, ocsp, now),
+            Self::Listed(bundle) => bundle.verify(leaf, intermediates, name, ocsp, now),
+        }
+    }
 }
 
 /// Certificates, any of which may be the server's own.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Bundle {
     listed: Arc<[CertificateDer<'static>]>,
     /// `None` when none of them can be an authority.
@@ -107,20 +133,33 @@ impl Authorities {
         if config.accept_invalid_certs || !is_tls {
             return Ok(Self::Unchecked);
         }
-        let bundle = config.root_cert.as_ref().map(|listed| Bundle::new(listed, provider));
-        Ok(match (bundle, &config.root_cert_file) {
-            (Some(bundle), Some(path)) => Self::InFile(path.clone(), Mutex::new(bundle)),
-            (Some(bundle), None) => Self::Listed(bundle),
-            (None, _) => Self::System(Arc::new(rustls_platform_verifier::Verifier::new(Arc::clone(provider))?)),
+        let listed = config.root_cert.as_ref().map(|listed| Trust::Listed(Bundle::new(listed, provider)));
+        Ok(match (listed, &config.root_cert_file) {
+            (Some(listed), Some(path)) => Self::InFile(path.clone(), Mutex::new(listed)),
+            (Some(listed), None) => Self::Fixed(listed),
+            (None, Some(path)) => {
+                let system = Trust::system(provider);
+                // Without either, no connection succeeds until the file can be read.
+                let trust = system.unwrap_or_else(|_| Trust::Listed(Bundle::new(&[], provider)));
+                Self::InFile(path.clone(), Mutex::new(trust))
+            }
+            (None, None) => Self::Fixed(Trust::system(provider)?),
         })
     }
 
     /// What holds them, in messages.
     fn shown(&self) -> &'static str {
         match self {
-            Self::Unchecked | Self::Listed(_) => "certificate-authority of the kubeconfig",
-            Self::System(_) => "the system's trusted certificates (the kubeconfig has no certificate-authority)",
-            Self::InFile(..) => "the file ca.crt of the pod's service account",
+            Self::Unchecked | Self::Fixed(Trust::Listed(_)) => "certificate-authority of the kubeconfig",
+            Self::Fixed(Trust::System(_)) => {
+                "the system's trusted certificates (the kubeconfig has no certificate-authority)"
+            }
+            Self::InFile(_, trust) => match *trust.lock() {
+                Trust::Listed(_) => "the file ca.crt of the pod's service account",
+                Trust::System(_) => {
+                    "the system's trusted certificates (the file ca.crt of the pod's service account has none)"
+                }
+            },
         }
     }
 }
@@ -142,13 +181,12 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, TlsError> {
         let verified = match &self.authorities {
             Authorities::Unchecked => return Ok(ServerCertVerified::assertion()),
-            Authorities::System(system) => system.verify_server_cert(leaf, intermediates, name, ocsp, now),
-            Authorities::Listed(bundle) => bundle.verify(leaf, intermediates, name, ocsp, now),
+            Authorities::Fixed(trust) => trust.verify(leaf, intermediates, name, ocsp, now),
             Authorities::InFile(path, last) => {
-                let fresh = std::fs::read(path).map(|text| read_bundle(&text)).unwrap_or_default();
+                let fresh = read_file(path).map(|text| read_bundle(&text)).unwrap_or_default();
                 let mut last = last.lock();
                 if !fresh.is_empty() {
-                    *last = Bundle::new(&fresh, &self.provider);
+                    *last = Trust::Listed(Bundle::new(&fresh, &self.provider));
                 }
                 last.verify(leaf, intermediates, name, ocsp, now)
             }

@@ -386,11 +386,19 @@ async fn shake(
     key: PrivateKeyDer<'static>,
     name: &str,
 ) -> Result<(), String> {
+    shake_with(&TlsConnector::from(Arc::new(verifier::client_config(config, None).unwrap())), chain, key, name).await
+}
+
+async fn shake_with(
+    connector: &TlsConnector,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    name: &str,
+) -> Result<(), String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let server = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let server = server.with_no_client_auth().with_single_cert(chain, key).map_err(|error| error.to_string())?;
     let (near, far) = tokio::io::duplex(1 << 16);
-    let connector = TlsConnector::from(Arc::new(verifier::client_config(config, None).unwrap()));
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let (client, _) = tokio::join!(connector.connect(name, near), TlsAcceptor::from(Arc::new(server)).accept(far));
     client.map(drop).map_err(|error| error.to_string())
@@ -622,6 +630,19 @@ async fn the_authorities_of_a_pod_are_read_again() {
     {
         std::fs::write(&path, content).unwrap();
         assert_eq!((is_trusted(&one).await, is_trusted(&two).await), expected);
+    }
+    // As after a start without them: those of the system count until they can be read.
+    let mut config = config.clone();
+    config.root_cert = None;
+    let connector = TlsConnector::from(Arc::new(verifier::client_config(&config, None).unwrap()));
+    for (content, expected) in [("half", false), (&one.pem, true), ("half", true)] {
+        std::fs::write(&path, content).unwrap();
+        let key = PrivateKeyDer::try_from(one.key.serialize_der()).unwrap();
+        assert_eq!(
+            shake_with(&connector, vec![one.der.clone()], key, "a.example").await.is_ok(),
+            expected,
+            "{content}"
+        );
     }
 }
 

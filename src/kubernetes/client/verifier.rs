@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kube::Config;
 use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -39,10 +39,14 @@ pub(super) fn client_config(
         .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
-    Ok(match identity {
+    let mut tls = match identity {
         Some(identity) => builder.with_client_cert_resolver(identity::resolver(identity)),
         None => builder.with_no_client_auth(),
-    })
+    };
+    // As in client-go. The verifier does not see a resumed session, which would outlive a change of the authorities and
+    // the dates of the certificate.
+    tls.resumption = Resumption::disabled();
+    Ok(tls)
 }
 
 /// The certificates of a bundle that can be read.

@@ -11,6 +11,7 @@ use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
@@ -663,5 +664,39 @@ async fn the_certificate_of_a_proxy_is_checked_whatever_the_server_speaks() {
         let key = PrivateKeyDer::try_from(own.key.serialize_der()).unwrap();
         let outcome = shake(&config, vec![own.der.clone()], key, "p.example").await;
         assert_eq!(outcome.is_ok(), is_accepted, "{server}: {outcome:?}");
+    }
+}
+
+/// A resumed session is not judged: a server that is no longer trusted would stay connected.
+#[tokio::test]
+async fn each_connection_is_judged_by_the_authorities_of_the_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ca.crt");
+    let (own, other) =
+        (self_signed(&parameters(&["a.example"], |_| {})), self_signed(&parameters(&["a.example"], |_| {})));
+    let mut config = Config::new("https://a.example".parse().unwrap());
+    config.root_cert = Some(verifier::read_bundle(own.pem.as_bytes()));
+    config.root_cert_file = Some(path.clone());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let key = PrivateKeyDer::try_from(own.key.serialize_der()).unwrap();
+    let server = server.with_no_client_auth().with_single_cert(vec![own.der], key).unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(server));
+    let connector = TlsConnector::from(Arc::new(verifier::client_config(&config, None).unwrap()));
+    for (content, is_trusted) in [(&own.pem, true), (&own.pem, true), (&other.pem, false)] {
+        std::fs::write(&path, content).unwrap();
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let serve = async {
+            // The first byte comes behind the ticket for the next session.
+            if let Ok(mut stream) = acceptor.accept(far).await {
+                let _ = stream.write_all(b"x").await;
+            }
+        };
+        let connect = async {
+            let mut stream = connector.connect(ServerName::try_from("a.example").unwrap(), near).await?;
+            stream.read_u8().await
+        };
+        let (read, ()) = tokio::join!(connect, serve);
+        assert_eq!(read.is_ok(), is_trusted, "{read:?}");
     }
 }

@@ -30,13 +30,15 @@ pub(super) enum Credentials {
 }
 
 impl Credentials {
-    /// Those of this user. As in client-go, a file with a token takes precedence over a token.
+    /// Those of this user. As in client-go, a file with a token takes precedence over a token, which is used until the file
+    /// can be read.
     pub(super) fn of(user: &AuthInfo) -> Result<Self, CredentialsError> {
+        let token = user.token.as_ref().map(|token| token.expose_secret()).filter(|token| !token.is_empty());
         if let Some(path) = user.token_file.as_ref().filter(|path| !path.is_empty()) {
-            return TokenFile::read(path.into()).map(|file| Self::File(Arc::new(Mutex::new(file))));
+            return TokenFile::read(path.into(), token).map(|file| Self::File(Arc::new(Mutex::new(file))));
         }
-        if let Some(token) = user.token.as_ref().filter(|token| !token.expose_secret().is_empty()) {
-            return bearer(token.expose_secret()).map(Self::Fixed);
+        if let Some(token) = token {
+            return bearer(token).map(Self::Fixed);
         }
         if let Some(name) = user.username.as_ref().filter(|name| !name.is_empty()) {
             let password = user.password.as_ref().map_or("", |password| password.expose_secret());
@@ -95,27 +97,38 @@ fn basic(name: &str, password: &str) -> Result<HeaderValue, CredentialsError> {
 pub(super) struct TokenFile {
     path: PathBuf,
     header: HeaderValue,
-    read_at: SystemTime,
+    /// `None` until it could be read.
+    read_at: Option<SystemTime>,
 }
 
 impl TokenFile {
-    fn read(path: PathBuf) -> Result<Self, CredentialsError> {
-        let header = header_of(&path)?;
-        Ok(Self { path, header, read_at: SystemTime::now() })
+    /// `token` is used until the file can be read.
+    fn read(path: PathBuf, token: Option<&str>) -> Result<Self, CredentialsError> {
+        match (header_of(&path), token) {
+            (Ok(header), _) => Ok(Self { path, header, read_at: Some(SystemTime::now()) }),
+            (Err(error), Some(token)) => {
+                let header = bearer(token)?;
+                tracing::warn!("the token in the kubeconfig is used until its file can be read: {error}");
+                Ok(Self { path, header, read_at: None })
+            }
+            (Err(error), None) => Err(error),
+        }
     }
 
     /// The header with the token. A file that cannot be used later changes nothing: it may be half written.
     fn header(&mut self) -> HeaderValue {
         // A clock that was set back is no reason to wait longer.
-        if self.read_at.elapsed().is_ok_and(|age| age < READ_AGAIN) {
+        if self.read_at.is_some_and(|at| at.elapsed().is_ok_and(|age| age < READ_AGAIN)) {
             return self.header.clone();
         }
-        self.read_at = SystemTime::now();
         match header_of(&self.path) {
-            Ok(header) => self.header = header,
-            Err(error) => {
+            Ok(header) => (self.header, self.read_at) = (header, Some(SystemTime::now())),
+            Err(error) if self.read_at.is_some() => {
+                self.read_at = Some(SystemTime::now());
                 tracing::warn!("the token for the API server cannot be read again; the old one stays: {error}");
             }
+            // Logged when the client was built.
+            Err(_) => {}
         }
         self.header.clone()
     }

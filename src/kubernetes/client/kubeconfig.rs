@@ -247,16 +247,16 @@ impl Checks<'_> {
         if let Err(problem) = identity::of(values, self.read) {
             self.problem(&USERS, user, problem.key, &problem.to_string());
         }
-        if let Some(path) = absolute(&mut values.token_file, folder) {
-            let content = (self.read)(&path).map_err(|error| identity::unreadable(&error));
-            let header = content.and_then(|content| proof::token_header(&content).map_err(|error| error.0));
-            if let Err(why) = header {
-                self.problem(&USERS, user, "tokenFile", &format!("tokenFile: {why}"));
-            }
-        } else if let Some(token) = values.token.as_ref().filter(|token| !token.expose_secret().is_empty())
-            && let Err(error) = proof::bearer(token.expose_secret())
-        {
-            self.problem(&USERS, user, "token", &format!("token: {error}"));
+        let token = values.token.as_ref().map(|token| token.expose_secret()).filter(|token| !token.is_empty());
+        let in_file = absolute(&mut values.token_file, folder).map(|path| {
+            let content = (self.read)(&path).map_err(|error| identity::unreadable(&error))?;
+            proof::token_header(&content).map_err(|error| error.0)
+        });
+        match (in_file, token.map(proof::bearer)) {
+            (Some(Err(why)), None) => self.problem(&USERS, user, "tokenFile", &format!("tokenFile: {why}")),
+            // It is used until the file can be read.
+            (None | Some(Err(_)), Some(Err(error))) => self.problem(&USERS, user, "token", &format!("token: {error}")),
+            _ => {}
         }
         if let Some(Err(why)) = values.auth_provider.as_ref().map(credentials::token_of) {
             self.problem(&USERS, user, "auth-provider", &why);

@@ -208,6 +208,12 @@ fn checked(user: &str, files: &[(&str, &[u8])]) -> String {
     configured("", user, files).err().unwrap_or_default()
 }
 
+/// What the first request of this user brings.
+async fn header(user: &AuthInfo) -> Option<String> {
+    let proof = credentials::Credentials::of(user).ok()?.proof().await.unwrap();
+    Some(proof.header.as_ref()?.to_str().unwrap().to_owned())
+}
+
 fn pem_content(pem: &str) -> Vec<u8> {
     crate::base::pem::blocks(pem.as_bytes())[0].content.to_vec()
 }
@@ -231,20 +237,24 @@ async fn every_form_of_token() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         std::fs::write(&path, content).unwrap();
-        // A file takes precedence over a token, as in client-go.
-        let user = AuthInfo {
+        // A file takes precedence over a token, which counts while the file cannot be used, as in client-go.
+        let mut user = AuthInfo {
             token: Some("other".to_owned().into()),
             token_file: Some(path.display().to_string()),
             ..AuthInfo::default()
         };
-        let proof = match credentials::Credentials::of(&user) {
-            Ok(credentials) => credentials.proof().await.unwrap().header,
-            Err(_) => None,
-        };
-        let header = proof.map(|header| header.to_str().unwrap().to_owned());
-        assert_eq!(header, expected.is_empty().then(|| "Bearer t-1".to_owned()), "{form}");
+        let sent = if expected.is_empty() { "Bearer t-1" } else { "Bearer other" };
+        assert_eq!(header(&user).await.as_deref(), Some(sent), "{form}");
+        user.token = None;
+        assert_eq!(header(&user).await.is_some(), expected.is_empty(), "{form}, without a token");
     }
     for (form, user, expected) in [
+        ("a token beside a file that cannot be read", "token: t-1, tokenFile: none", WORKS.to_owned()),
+        (
+            "a token that cannot be sent beside a file that cannot be read",
+            "token: \"t\\n1\", tokenFile: none",
+            format!("line 2: token: {invalid}"),
+        ),
         ("a line break at the end", "token: \"t-1\\n\"", WORKS.to_owned()),
         ("a line break inside", "token: \"t-1\\nt-2\"", format!("line 2: token: {invalid}")),
         ("name and password", "username: u, password: \"p\\nq\"", WORKS.to_owned()),

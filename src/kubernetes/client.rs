@@ -223,6 +223,9 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
         },
     };
     if let Some(master) = master {
+        if let Some(cluster) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
+            cluster.server = Some(master.to_string());
+        }
         config.cluster_url = master;
     }
     if config.accept_invalid_certs {

@@ -75,12 +75,13 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
         None
     });
     let folder = path.parent().unwrap_or(Path::new(""));
+    let mut named_proxy = None;
     // As the library does, which takes the first one of a name.
     if let Some(named) = kubeconfig.clusters.iter_mut().find(|named| named.name == cluster)
         && let Some(values) = &mut named.cluster
     {
         // Without one of its own, the library takes the proxy of the environment.
-        values.proxy_url = Some(NO_PROXY.to_owned());
+        named_proxy = values.proxy_url.replace(NO_PROXY.to_owned()).filter(|text| !text.is_empty());
         checks.check_cluster(&cluster, values, proxy.as_ref(), folder);
     }
     if let Some(named) = kubeconfig.auth_infos.iter_mut().find(|named| user.as_ref() == Some(&named.name))
@@ -94,6 +95,10 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
     let unusable = |_| only(KubeconfigProblem::new(None, "the kubeconfig cannot be used"));
     let mut config = config_of(kubeconfig).map_err(unusable)?;
     config.proxy_url = proxy;
+    if let Some(cluster) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
+        // The library gives the program the placeholder.
+        cluster.proxy_url = named_proxy;
+    }
     if config.root_cert.is_none() && verifier::client_config(&config, None).is_err() {
         let why = "certificate-authority is not set, and the system's trusted certificates cannot be used";
         return Err(only(KubeconfigProblem::new(None, why)));

@@ -384,3 +384,24 @@ async fn a_client_with_a_token_in_a_file_is_not_built_anew_when_the_token_change
         () = until_seen(&nodes, &server, "Bearer first") => {}
     }
 }
+
+/// The program gets what the kubeconfig says of the cluster, and `--master` in place of its server.
+#[tokio::test]
+async fn a_program_that_wants_to_know_the_cluster_gets_its_server_and_its_proxy() {
+    let folder = tempfile::tempdir().unwrap();
+    let user = serde_json::json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "x", "provideClusterInfo": true,
+    }});
+    for (proxy, master, expected) in [
+        ("http://u:p@proxy:3128", None, ("https://a.example", Some("http://u:p@proxy:3128"))),
+        ("", None, ("https://a.example", None)),
+        ("", Some("https://b.example:6443"), ("https://b.example:6443", None)),
+    ] {
+        let cluster = serde_json::json!({"server": "https://a.example", "proxy-url": proxy});
+        let settings = write_kubeconfig(folder.path(), &cluster, &user);
+        let settings = Settings { master: master.map(str::to_owned), ..settings };
+        let given = read_config(&settings).await.unwrap().auth_info.exec.unwrap().cluster.unwrap();
+        let given = (given.server.as_deref().unwrap().trim_end_matches('/'), given.proxy_url.as_deref());
+        assert_eq!(given, expected, "{proxy:?} {master:?}");
+    }
+}

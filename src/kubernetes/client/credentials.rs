@@ -49,26 +49,26 @@ impl Credentials {
             return bearer(token).map(Self::Fixed);
         }
         match &user.exec {
-            Some(exec) => Ok(Self::Exec(Arc::new(Exec::new(exec)?))),
+            Some(exec) => Exec::shared(exec).map(Self::Exec),
             None => Ok(Self::None),
         }
     }
 
     /// What the next request has to bring.
-    pub(super) async fn proof(&self) -> Result<Proof, CredentialsError> {
+    pub(super) async fn proof(&self) -> Result<Arc<Proof>, CredentialsError> {
         let header = match self {
             Self::None => None,
             Self::Fixed(header) => Some(header.clone()),
             Self::File(file) => Some(file.lock().header()),
             Self::Exec(exec) => return exec.proof().await,
         };
-        Ok(Proof { header, identity: None })
+        Ok(Arc::new(Proof { header, identity: None }))
     }
 
-    /// The API server did not accept what the last request brought (401).
-    pub(super) fn refused(&self) {
+    /// The API server did not accept this (401).
+    pub(super) fn refused(&self, proof: &Arc<Proof>) {
         if let Self::Exec(exec) = self {
-            exec.refused();
+            exec.refused(proof);
         }
     }
 }

@@ -2,8 +2,7 @@
 //! again before they expire, and again when the API server does not accept them. Its output is in no message.
 
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -32,13 +31,17 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// What the program may print at most, in bytes.
 const MAX_OUTPUT: u64 = 1 << 20;
 
+/// The programs of all clients of this process.
+static PROGRAMS: Mutex<Vec<Weak<Exec>>> = Mutex::new(Vec::new());
+
 /// The program, and what it supplied last.
 pub(super) struct Exec {
     config: ExecConfig,
+    /// Identifies it among the programs of the process: the whole configuration.
+    key: serde_json::Value,
     last: Mutex<Option<Run>>,
     /// Held while the program runs.
     turn: tokio::sync::Mutex<()>,
-    is_refused: AtomicBool,
 }
 
 /// What the runs came to.
@@ -46,8 +49,10 @@ pub(super) struct Exec {
 struct Run {
     /// When the last one ended.
     at: Instant,
-    outcome: Result<Proof, CredentialsError>,
+    outcome: Result<Arc<Proof>, CredentialsError>,
     expires: Option<Timestamp>,
+    /// Whether the API server did not accept what it supplied.
+    is_refused: bool,
 }
 
 /// What is wrong with this part of a kubeconfig.
@@ -65,25 +70,31 @@ pub(super) fn problem(config: &ExecConfig) -> Option<&'static str> {
 }
 
 impl Exec {
-    pub(super) fn new(config: &ExecConfig) -> Result<Self, CredentialsError> {
-        match problem(config) {
-            Some(why) => Err(CredentialsError(why.to_owned())),
-            None => Ok(Self {
-                config: config.clone(),
-                last: Mutex::default(),
-                turn: tokio::sync::Mutex::default(),
-                is_refused: AtomicBool::new(false),
-            }),
+    /// The program of `config`. Clients with the same one share it and what it supplies, as in client-go.
+    pub(super) fn shared(config: &ExecConfig) -> Result<Arc<Self>, CredentialsError> {
+        if let Some(why) = problem(config) {
+            return Err(CredentialsError(why.to_owned()));
         }
+        let key = serde_json::to_value((config, &config.cluster))
+            .map_err(|_| failed("the configuration cannot be read".to_owned()))?;
+        let mut programs = PROGRAMS.lock();
+        programs.retain(|program| program.strong_count() > 0);
+        if let Some(program) = programs.iter().filter_map(Weak::upgrade).find(|program| program.key == key) {
+            return Ok(program);
+        }
+        let program =
+            Arc::new(Self { config: config.clone(), key, last: Mutex::default(), turn: tokio::sync::Mutex::default() });
+        programs.push(Arc::downgrade(&program));
+        Ok(program)
     }
 
     /// What the program supplies. It runs in a task of its own: a caller that gives up does not end it, and one whose
     /// credentials are still good does not wait for it.
-    pub(super) async fn proof(self: &Arc<Self>) -> Result<Proof, CredentialsError> {
+    pub(super) async fn proof(self: &Arc<Self>) -> Result<Arc<Proof>, CredentialsError> {
         let last = self.last.lock().clone();
         let renewal = match last {
-            Some(run) if !self.is_due(&run) => return run.outcome,
-            Some(run) if self.is_good(&run) => {
+            Some(run) if !run.is_due() => return run.outcome,
+            Some(run) if run.is_good() => {
                 if self.turn.try_lock().is_ok() {
                     drop(detach(Arc::clone(self).renew()));
                 }
@@ -95,40 +106,34 @@ impl Exec {
     }
 
     /// Runs the program, unless another caller did so meanwhile.
-    async fn renew(self: Arc<Self>) -> Result<Proof, CredentialsError> {
+    async fn renew(self: Arc<Self>) -> Result<Arc<Proof>, CredentialsError> {
         let _turn = self.turn.lock().await;
-        let before = self.last.lock().clone();
-        if let Some(run) = before.as_ref().filter(|run| !self.is_due(run)) {
+        if let Some(run) = self.last.lock().as_ref().filter(|run| !run.is_due()) {
             return run.outcome.clone();
         }
-        let run = match (self.run().await, before) {
+        let supplied = self.run().await;
+        // The API server may have refused these meanwhile.
+        let before = self.last.lock().clone();
+        let run = match (supplied, before) {
             (Ok((proof, expires)), _) => {
-                self.is_refused.store(false, Ordering::Relaxed);
-                Run { at: Instant::now(), outcome: Ok(proof), expires }
+                Run { at: Instant::now(), outcome: Ok(Arc::new(proof)), expires, is_refused: false }
             }
             // What is known is good until it expires.
-            (Err(_), Some(before)) if self.is_good(&before) => Run { at: Instant::now(), ..before },
-            (Err(error), _) => Run { at: Instant::now(), outcome: Err(error), expires: None },
+            (Err(_), Some(before)) if before.is_good() => Run { at: Instant::now(), ..before },
+            (Err(error), _) => Run { at: Instant::now(), outcome: Err(error), expires: None, is_refused: false },
         };
         let outcome = run.outcome.clone();
         *self.last.lock() = Some(run);
         outcome
     }
 
-    /// Whether the program is to run again.
-    fn is_due(&self, run: &Run) -> bool {
-        let is_expiring = run.expires.is_some_and(|expires| Timestamp::now() + MARGIN >= expires);
-        run.at.elapsed() >= PAUSE && (is_expiring || !self.is_good(run))
-    }
-
-    /// Whether the API server may still accept what this run supplied.
-    fn is_good(&self, run: &Run) -> bool {
-        let has_expired = run.expires.is_some_and(|expires| Timestamp::now() >= expires);
-        run.outcome.is_ok() && !has_expired && !self.is_refused.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn refused(&self) {
-        self.is_refused.store(true, Ordering::Relaxed);
+    /// The API server did not accept this. The answer to a request may come after the program has run again.
+    pub(super) fn refused(&self, proof: &Arc<Proof>) {
+        let mut last = self.last.lock();
+        let is_of = |run: &&mut Run| run.outcome.as_ref().is_ok_and(|supplied| Arc::ptr_eq(supplied, proof));
+        if let Some(run) = last.as_mut().filter(is_of) {
+            run.is_refused = true;
+        }
     }
 
     async fn run(&self) -> Result<(Proof, Option<Timestamp>), CredentialsError> {
@@ -162,6 +167,20 @@ impl Exec {
             return Err(failed(format!("the program failed: {status}")));
         }
         read(&stdout)
+    }
+}
+
+impl Run {
+    /// Whether the program is to run again.
+    fn is_due(&self) -> bool {
+        let is_expiring = self.expires.is_some_and(|expires| Timestamp::now() + MARGIN >= expires);
+        self.at.elapsed() >= PAUSE && (is_expiring || !self.is_good())
+    }
+
+    /// Whether the API server may still accept what this run supplied.
+    fn is_good(&self) -> bool {
+        let has_expired = self.expires.is_some_and(|expires| Timestamp::now() >= expires);
+        self.outcome.is_ok() && !has_expired && !self.is_refused
     }
 }
 
@@ -221,7 +240,7 @@ mod tests {
         let config = serde_json::from_value(json!({
             "command": "sh", "args": ["-c", script], "apiVersion": "client.authentication.k8s.io/v1",
         }));
-        Arc::new(Exec::new(&config.unwrap()).unwrap())
+        Exec::shared(&config.unwrap()).unwrap()
     }
 
     fn from_now(seconds: i64) -> Option<Timestamp> {
@@ -230,24 +249,36 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_program_runs_again_when_it_failed_when_its_credentials_expire_and_when_they_are_refused() {
-        let exec = exec("exit 0");
         let error = || Err(failed("the program failed".to_owned()));
         let runs = [
-            ("without an end", Ok(Proof::default()), None, false),
-            ("good for an hour", Ok(Proof::default()), from_now(3600), false),
-            ("about to expire", Ok(Proof::default()), from_now(59), true),
-            ("expired", Ok(Proof::default()), from_now(-1), true),
-            ("failed", error(), None, true),
+            ("without an end", Ok(Arc::default()), None, false, false),
+            ("good for an hour", Ok(Arc::default()), from_now(3600), false, false),
+            ("about to expire", Ok(Arc::default()), from_now(59), false, true),
+            ("expired", Ok(Arc::default()), from_now(-1), false, true),
+            ("failed", error(), None, false, true),
+            ("refused", Ok(Arc::default()), None, true, true),
         ];
         let at = Instant::now();
-        let runs = runs.map(|(case, outcome, expires, is_due)| (case, Run { at, outcome, expires }, is_due));
-        assert!(runs.iter().all(|(_, run, _)| !exec.is_due(run)), "not twice in ten seconds");
+        let runs = runs.map(|(case, outcome, expires, is_refused, is_due)| {
+            (case, Run { at, outcome, expires, is_refused }, is_due)
+        });
+        assert!(runs.iter().all(|(_, run, _)| !run.is_due()), "not twice in ten seconds");
         tokio::time::advance(PAUSE).await;
         for (case, run, is_due) in &runs {
-            assert_eq!(exec.is_due(run), *is_due, "{case}");
+            assert_eq!(run.is_due(), *is_due, "{case}");
         }
-        exec.refused();
-        assert!(exec.is_due(&runs[0].1), "refused");
+    }
+
+    #[tokio::test]
+    async fn a_late_answer_to_earlier_credentials_does_not_take_new_ones_for_refused() {
+        let exec = exec("exit 2");
+        let (earlier, new) = (Arc::new(Proof::default()), Arc::new(Proof::default()));
+        *exec.last.lock() =
+            Some(Run { at: Instant::now(), outcome: Ok(Arc::clone(&new)), expires: None, is_refused: false });
+        for (proof, is_refused) in [(&earlier, false), (&new, true)] {
+            exec.refused(proof);
+            assert_eq!(exec.last.lock().as_ref().unwrap().is_refused, is_refused);
+        }
     }
 
     const TOKEN: &str = "echo '{\"status\": {\"token\": \"t\"}}'";
@@ -277,7 +308,7 @@ mod tests {
     #[tokio::test]
     async fn credentials_are_used_until_they_expire_while_the_program_fails() {
         let exec = exec("exit 1");
-        let good = Run { at: Instant::now(), outcome: Ok(Proof::default()), expires: from_now(30) };
+        let good = Run { at: Instant::now(), outcome: Ok(Arc::default()), expires: from_now(30), is_refused: false };
         // As after the pause.
         let due = Run { at: Instant::now().checked_sub(PAUSE).unwrap(), ..good };
         *exec.last.lock() = Some(due.clone());
@@ -291,5 +322,24 @@ mod tests {
     async fn a_program_that_prints_without_an_end_is_not_waited_for() {
         let error = exec("exec yes").proof().await.err().unwrap();
         assert_eq!(error.0, "exec: the program printed more than 1048576 bytes");
+    }
+
+    #[tokio::test]
+    async fn clients_with_the_same_program_share_what_it_supplies() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let user = |argument: &str| {
+            let script = format!("echo run >>{}; {TOKEN}", runs.display());
+            let exec = serde_json::from_value(json!({
+                "command": "sh", "args": ["-c", script, argument], "apiVersion": "client.authentication.k8s.io/v1",
+            }));
+            kube::config::AuthInfo { exec: Some(exec.unwrap()), ..Default::default() }
+        };
+        let clients =
+            ["a", "a", "b"].map(|argument| super::super::credentials::Credentials::of(&user(argument)).unwrap());
+        for (client, expected) in clients.iter().zip(["run\n", "run\n", "run\nrun\n"]) {
+            assert!(client.proof().await.is_ok());
+            assert_eq!(std::fs::read_to_string(&runs).unwrap(), expected);
+        }
     }
 }

@@ -160,14 +160,14 @@ impl Service<Request<Body>> for Server {
         let server = self.clone();
         async move {
             let proof = server.credentials.proof().await?;
-            if let Some(header) = proof.header {
-                request.headers_mut().insert(AUTHORIZATION, header);
+            if let Some(header) = &proof.header {
+                request.headers_mut().insert(AUTHORIZATION, header.clone());
             }
             let wires = server.wires(proof.identity.as_ref())?;
             let wire = if metrics::is_watch(&request) { wires.watches } else { wires.calls };
             let response = wire.request(request).await?;
             if response.status() == StatusCode::UNAUTHORIZED {
-                server.credentials.refused();
+                server.credentials.refused(&proof);
             }
             Ok(response)
         }

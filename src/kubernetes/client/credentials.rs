@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 
 use super::exec::Exec;
 use super::files::read_file;
+use super::identity;
 use super::proof::{CredentialsError, Proof, bearer, sensitive, token_header};
 
 /// How long a token of a file is used before the file is read again, as in client-go.
@@ -49,8 +50,9 @@ impl Credentials {
             return bearer(token).map(Self::Fixed);
         }
         match &user.exec {
-            Some(exec) => Exec::shared(exec).map(Self::Exec),
-            None => Ok(Self::None),
+            // As in client-go, which runs no program for a user with a certificate.
+            Some(exec) if !identity::is_configured(user) => Exec::shared(exec).map(Self::Exec),
+            _ => Ok(Self::None),
         }
     }
 

@@ -62,6 +62,11 @@ pub(super) fn of(user: &AuthInfo, read: ReadFile<'_>) -> Result<Option<Certified
     }
 }
 
+/// Whether this user names a client certificate.
+pub(super) fn is_configured(user: &AuthInfo) -> bool {
+    [&user.client_certificate_data, &user.client_certificate].into_iter().flatten().any(|text| !text.is_empty())
+}
+
 fn source<'a>(
     [data_key, file_key]: [&'static str; 2],
     data: Option<&str>,

@@ -134,14 +134,13 @@ struct Server {
 }
 
 impl Server {
-    /// The connections for this certificate of a program. Connections with an earlier one end with their requests.
+    /// The connections for this certificate of a program, or for none. Connections with an earlier one end with their
+    /// requests. A program does not run beside a certificate of the kubeconfig.
     fn wires(&self, supplied: Option<&Arc<CertifiedKey>>) -> Result<Wires, BoxError> {
         let mut wires = self.wires.lock();
-        if let Some(supplied) = supplied
-            && !wires.supplied.as_ref().is_some_and(|known| Arc::ptr_eq(known, supplied))
-        {
-            *wires = Wires::new(&self.config, Some(Arc::clone(supplied)))?;
-            wires.supplied = Some(Arc::clone(supplied));
+        if wires.supplied.as_ref().map(Arc::as_ptr) != supplied.map(Arc::as_ptr) {
+            *wires = Wires::new(&self.config, supplied.cloned())?;
+            wires.supplied = supplied.cloned();
         }
         Ok(wires.clone())
     }

@@ -363,6 +363,18 @@ async fn every_form_of_what_a_program_supplies() {
     }
 }
 
+/// As in client-go, where the user of a kubeconfig has both.
+#[tokio::test]
+async fn a_program_does_not_run_beside_a_client_certificate() {
+    let program = serde_json::from_value(serde_json::json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/false",
+    }));
+    let mut user = AuthInfo { exec: Some(program.unwrap()), ..AuthInfo::default() };
+    assert!(credentials::Credentials::of(&user).unwrap().proof().await.is_err(), "the program fails");
+    user.client_certificate = Some("c".to_owned());
+    assert_eq!(header(&user).await, None);
+}
+
 /// A certificate of the server, with its key.
 struct Leaf {
     pem: String,

@@ -99,16 +99,18 @@ impl Authority {
 /// Requests that a server has seen: the subject of the client's certificate, and what the request begins with.
 type Requests = Mutex<Vec<String>>;
 
-/// An API server that answers every request with a node, but refuses the first `busy` ones.
+/// An API server that answers every request with a node, but refuses the first `busy` ones, and the first `unknown` ones as
+/// of somebody that it does not know.
 struct Server {
     acceptor: Option<TlsAcceptor>,
     requests: Requests,
     busy: AtomicUsize,
+    unknown: AtomicUsize,
 }
 
 impl Server {
     fn new(acceptor: Option<TlsAcceptor>) -> Self {
-        Self { acceptor, requests: Requests::default(), busy: AtomicUsize::new(0) }
+        Self { acceptor, requests: Requests::default(), busy: AtomicUsize::new(0), unknown: AtomicUsize::new(0) }
     }
 
     async fn serve(&self, listener: TcpListener) -> Infallible {
@@ -135,9 +137,14 @@ impl Server {
         let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}"#;
         while let Some(head) = read_head(&mut stream).await {
             self.requests.lock().unwrap().push(format!("{peer}\r\n{head}"));
-            let is_busy =
-                self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
-            let (status, body) = if is_busy { ("503 Service Unavailable", "") } else { ("200 OK", node) };
+            let is_next = |left: &AtomicUsize| {
+                left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+            };
+            let (status, body) = match (is_next(&self.busy), is_next(&self.unknown)) {
+                (true, _) => ("503 Service Unavailable", ""),
+                (_, true) => ("401 Unauthorized", ""),
+                _ => ("200 OK", node),
+            };
             let (length, json) = (body.len(), "content-type: application/json");
             let text = format!("HTTP/1.1 {status}\r\n{json}\r\ncontent-length: {length}\r\n\r\n{body}");
             if stream.write_all(text.as_bytes()).await.is_err() {
@@ -383,6 +390,46 @@ async fn a_client_with_a_token_in_a_file_is_not_built_anew_when_the_token_change
         never = server.serve(listener) => match never {},
         () = until_seen(&nodes, &server, "Bearer first") => {}
     }
+}
+
+/// A program that supplies a certificate, and a token when it runs again.
+#[tokio::test]
+async fn a_program_runs_again_when_the_api_server_does_not_know_its_credentials() {
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+    let server = Server::new(Some(authority.acceptor(&["127.0.0.1"])));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (certificate, key) = authority.sign("first", ExtendedKeyUsagePurpose::ClientAuth, |_| {});
+    let outputs = [
+        serde_json::json!({"clientCertificateData": certificate.pem(), "clientKeyData": key.serialize_pem()}),
+        serde_json::json!({"token": "second"}),
+    ];
+    for (name, status) in ["1", "2"].iter().zip(outputs) {
+        std::fs::write(path(name), serde_json::json!({"status": status}).to_string()).unwrap();
+    }
+    std::fs::write(path("ca.crt"), &authority.pem).unwrap();
+    // The first run takes the file away.
+    let script = format!("cd {}; cat 1 2>/dev/null && rm 1 || cat 2", folder.path().display());
+    let exec = serde_json::json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "args": ["-c", script],
+    });
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let cluster = serde_json::json!({"server": url, "certificate-authority": path("ca.crt")});
+    let nodes = client(&write_kubeconfig(folder.path(), &cluster, &serde_json::json!({"exec": exec}))).await;
+    server.unknown.store(1, Ordering::SeqCst);
+    let test = async {
+        let refused = limited("get node a", CALL_LIMIT, nodes.get("a")).await.unwrap_err();
+        assert!(chain(&refused).contains("401"), "{}", chain(&refused));
+        until_seen(&nodes, &server, "Bearer second").await;
+    };
+    tokio::select! {
+        never = server.serve(listener) => match never {},
+        () = test => {}
+    }
+    let requests = server.requests.lock().unwrap();
+    let (first, last) = (&requests[0], requests.last().unwrap());
+    assert!(first.starts_with("CN=first\r\n") && !first.contains("Bearer"), "{first}");
+    assert!(last.starts_with("\r\n"), "the certificate of the first run is not sent: {last}");
 }
 
 /// The program gets what the kubeconfig says of the cluster, and `--master` in place of its server.

@@ -8,9 +8,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use kube::config::{ExecConfig, ExecInteractiveMode};
 use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
@@ -148,7 +149,9 @@ impl Exec {
         command.env("KUBERNETES_EXEC_INFO", info(config)?);
         // Never interactive: this process has no terminal. Its messages may have what it was given.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| failed(format!("the program cannot be started: {error}")))?;
+        let started = command.process_group(0).spawn();
+        let mut child = started.map_err(|error| failed(format!("the program cannot be started: {error}")))?;
+        let mut group = Group::of(&child);
         let mut stdout = Zeroizing::new(Vec::new());
         let ended = async {
             if let Some(pipe) = child.stdout.take() {
@@ -163,6 +166,7 @@ impl Exec {
             Ok(Err(error)) => return Err(failed(format!("the output of the program cannot be read: {error}"))),
             Err(_) => return Err(failed(format!("the program did not end within {} s", LIMIT.as_secs()))),
         };
+        group.0 = None;
         if !status.success() {
             return Err(failed(format!("the program failed: {status}")));
         }
@@ -181,6 +185,24 @@ impl Run {
     fn is_good(&self) -> bool {
         let has_expired = self.expires.is_some_and(|expires| Timestamp::now() >= expires);
         self.outcome.is_ok() && !has_expired && !self.is_refused
+    }
+}
+
+/// The process group of a program that has not ended. Dropping it kills the program and what that has started.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // Fails where all of them have ended.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
 }
 
@@ -318,10 +340,23 @@ mod tests {
         assert!(exec.proof().await.is_err_and(|error| error.0.contains("exit status: 1")));
     }
 
+    /// What the program has started ends with it.
     #[tokio::test]
-    async fn a_program_that_prints_without_an_end_is_not_waited_for() {
-        let error = exec("exec yes").proof().await.err().unwrap();
+    async fn a_program_that_prints_without_an_end_is_killed_with_its_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let child = folder.path().join("child");
+        let script = format!("sleep 600 & echo $! >{}; exec yes", child.display());
+        let error = exec(&script).proof().await.err().unwrap();
         assert_eq!(error.0, "exec: the program printed more than 1048576 bytes");
+        let child = std::fs::read_to_string(&child).unwrap();
+        support::eventually("the child has ended", Duration::from_secs(30), async || {
+            // A zombie has ended, too.
+            match std::fs::read_to_string(format!("/proc/{}/stat", child.trim())) {
+                Ok(about) if !about.contains(") Z ") => Err(about),
+                _ => Ok(()),
+            }
+        })
+        .await;
     }
 
     #[tokio::test]

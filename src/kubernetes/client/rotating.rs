@@ -33,7 +33,7 @@ pub(super) struct Rotating {
     config: Config,
     files: Vec<PathBuf>,
     digests: Digests,
-    /// Digests of the files that were refused last.
+    /// Digests of the files whose refusal was logged last.
     refused: Option<Digests>,
     client: Client,
     last_check: Instant,
@@ -59,7 +59,7 @@ impl Rotating {
         }
         self.last_check = Instant::now();
         let digests = digests(&self.files);
-        if digests == self.digests || self.refused.as_ref() == Some(&digests) {
+        if digests == self.digests {
             return;
         }
         match transport::builder(self.config.clone()) {
@@ -69,13 +69,15 @@ impl Rotating {
                 metrics::show_expiry(&self.config);
                 tracing::info!(server = %self.config.cluster_url, "the client certificate for the API server has changed");
             }
-            Err(error) => {
+            // Logged once for each content, but retried: the cause may be elsewhere, such as an unreadable token file.
+            Err(error) if self.refused.as_ref() != Some(&digests) => {
                 let why = chain(error.as_ref());
                 tracing::warn!(
                     "the changed client certificate for the API server cannot be used; the old one stays: {why}"
                 );
                 self.refused = Some(digests);
             }
+            Err(_) => {}
         }
     }
 }
@@ -111,5 +113,42 @@ impl Service<Request<Body>> for Rotating {
             Ok(response.map(|body| Box::new(body.map_err(BoxError::from)) as Box<DynBody>))
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    macro_rules! golden {
+        ($name:literal) => {
+            include_str!(concat!("../../../tests/golden/credentials/", $name))
+        };
+    }
+
+    /// The reason may have gone while the files are still the same.
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_certificate_that_could_not_be_used_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let write = |name: &str, content: &str| std::fs::write(path(name), content).unwrap();
+        write("tls.crt", golden!("rsa.crt"));
+        write("tls.key", golden!("rsa.key"));
+        write("token", "t");
+        let mut config = Config::new("https://a.example".parse().unwrap());
+        config.auth_info.client_certificate = Some(path("tls.crt"));
+        config.auth_info.client_key = Some(path("tls.key"));
+        config.auth_info.token_file = Some(path("token"));
+        let mut rotating = Rotating::new(&config).unwrap().unwrap();
+        let old = rotating.digests.clone();
+        write("tls.crt", golden!("p256.crt"));
+        write("tls.key", golden!("p256.key"));
+        write("token", "");
+        for (token, is_new) in [("", false), ("t", true)] {
+            write("token", token);
+            tokio::time::advance(CHECK_PERIOD).await;
+            rotating.check_files();
+            assert_eq!(rotating.digests != old, is_new, "{token:?}");
+        }
     }
 }

@@ -1,25 +1,24 @@
 //! The series of the client, under client-go's names: calls to the API server, by how they ended and how long they took.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use futures::future::{BoxFuture, FutureExt};
 use http::{Method, Request, Response};
 use hyper::body::{Body, Frame, SizeHint};
 use kube::Config;
 use parking_lot::Mutex;
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use tokio::time::Instant;
 use tower::layer::{LayerFn, layer_fn};
 use tower::{BoxError, Service};
-use zeroize::Zeroizing;
 
+use super::files::read_file;
+use super::identity;
+use crate::base::pem;
 use crate::runtime::metrics::Registry;
 
 /// Seconds, as in client-go.
@@ -101,10 +100,10 @@ pub(super) fn show_expiry(config: &Config) {
     let user = &config.auth_info;
     let file = user.client_certificate.as_deref().unwrap_or_default();
     let pem = match &user.client_certificate_data {
-        Some(data) => STANDARD.decode(data).ok(),
-        None => std::fs::read(file).ok(),
+        Some(data) => identity::decode_base64(data),
+        None => read_file(Path::new(file)).ok(),
     };
-    let Some(seconds) = pem.map(Zeroizing::new).and_then(|pem| not_after(&pem)) else { return };
+    let Some(seconds) = pem.and_then(|pem| not_after(&pem)) else { return };
     let mut known = KNOWN.lock();
     known.insert(format!("{} {file}", config.cluster_url), seconds);
     let first = known.values().copied().fold(f64::INFINITY, f64::min);
@@ -120,8 +119,8 @@ pub(super) fn shown_for(file: &str) -> Option<f64> {
 
 /// The end of the first certificate, in seconds since 1970.
 fn not_after(pem: &[u8]) -> Option<f64> {
-    let certificate = CertificateDer::from_pem_slice(pem).ok()?;
-    let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).ok()?;
+    let certificate = pem::blocks(pem).into_iter().find(|block| block.label == "CERTIFICATE")?;
+    let (_, parsed) = x509_parser::parse_x509_certificate(&certificate.content).ok()?;
     // Seconds since 1970 are far below what a float holds exactly.
     Some(parsed.validity().not_after.timestamp() as f64)
 }
@@ -273,6 +272,8 @@ mod tests {
     use crate::kubernetes::call::limited;
     use crate::kubernetes::leadership::{Holder, Leadership, Sent};
     use crate::runtime::metrics::Metrics;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use futures::TryStreamExt as _;
     use k8s_openapi::api::core::v1::Node;
     use kube::Api;
@@ -376,10 +377,12 @@ mod tests {
             let mut config = Config::new(format!("https://{year}.example").parse().unwrap());
             if year == 2040 {
                 let path = folder.path().join("tls.crt");
-                std::fs::write(&path, pem).unwrap();
+                // What the reader skips is skipped here, too.
+                let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
+                std::fs::write(&path, format!("{broken}{}", pem.replace("\nM", "\n M"))).unwrap();
                 config.auth_info.client_certificate = Some(path.display().to_string());
             } else {
-                config.auth_info.client_certificate_data = Some(STANDARD.encode(pem));
+                config.auth_info.client_certificate_data = Some(STANDARD.encode(pem).replacen('L', "L\n", 1));
             }
             show_expiry(&config);
             let known = KNOWN.lock();

@@ -4,6 +4,7 @@
 //! that one that a load balancer has forgotten ends within [`SILENCE`]. Every other call has a time limit, and the HTTP/1.1
 //! connection of a call that is given up is closed with it; on a shared one the next call would wait in vain, too.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -101,12 +102,13 @@ impl Wires {
             Some(proxy) => proxy::connector(proxy, tcp, &tls)?,
             None => proxy::boxed(tcp),
         };
+        let disabled = std::env::var_os("DISABLE_HTTP2");
         let wire = |is_for_watches| -> Result<Wire, BoxError> {
             let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
             if let Some(name) = &config.tls_server_name {
                 builder = builder.with_server_name_resolver(FixedServerNameResolver::new(server_name(name)?));
             }
-            let connector = match is_for_watches {
+            let connector = match speaks_http2(is_for_watches, disabled.as_deref()) {
                 true => builder.enable_all_versions().wrap_connector(connector.clone()),
                 false => builder.enable_http1().wrap_connector(connector.clone()),
             };
@@ -123,6 +125,11 @@ impl Wires {
         };
         Ok(Self { supplied: None, watches: wire(true)?, calls: wire(false)? })
     }
+}
+
+/// As in client-go, any value of the variable `DISABLE_HTTP2` turns HTTP/2 off.
+fn speaks_http2(is_for_watches: bool, disabled: Option<&OsStr>) -> bool {
+    is_for_watches && disabled.is_none_or(OsStr::is_empty)
 }
 
 /// Sends requests with their credentials. All clones are one.
@@ -171,5 +178,24 @@ impl Service<Request<Body>> for Server {
             Ok(response)
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn http2_is_for_watches_unless_a_variable_turns_it_off() {
+        for (is_for_watches, disabled, expected) in [
+            (true, None, true),
+            (true, Some(""), true),
+            (true, Some("true"), false),
+            (true, Some("0"), false),
+            (false, None, false),
+        ] {
+            let is_spoken = speaks_http2(is_for_watches, disabled.map(OsStr::new));
+            assert_eq!(is_spoken, expected, "{is_for_watches} {disabled:?}");
+        }
     }
 }

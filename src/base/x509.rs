@@ -38,6 +38,13 @@ pub fn may_issue(certificate: &[u8]) -> bool {
     is_authority && may_sign
 }
 
+/// Whether this certificate is for servers: it names no purposes, or that one is among them. `None` if it cannot be read.
+pub fn is_for_servers(certificate: &[u8]) -> Option<bool> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    let purposes = parsed.extended_key_usage().ok()?;
+    Some(purposes.is_none_or(|purposes| purposes.value.any || purposes.value.server_auth))
+}
+
 /// The validity `at` so many seconds since 1970; `None` if the certificate cannot be read.
 pub fn validity(certificate: &[u8], at: u64) -> Option<Validity> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;

@@ -149,6 +149,9 @@ pub(super) fn complaint(failure: &CertificateError) -> Complaint {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             ("it is not valid yet".to_owned(), Remedy::Clocks)
         }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            ("it is not a certificate for servers".to_owned(), Remedy::Renew)
+        }
         CertificateError::NotValidForName => ("it was issued for other names".to_owned(), Remedy::Rename),
         CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
             ("it names no host (a subject alternative name is needed)".to_owned(), Remedy::Rename)

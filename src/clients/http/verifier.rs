@@ -147,14 +147,19 @@ impl Verifier {
     }
 }
 
-/// What an authority would have vouched for: the dates and the name.
+/// What an authority would have vouched for: the dates, the name, and that it is the certificate of a server.
 fn own_checks(leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), CertificateError> {
     check_validity(leaf, now)?;
     let named = ParsedCertificate::try_from(leaf).and_then(|parsed| verify_server_name(&parsed, name));
     named.map_err(|error| match error {
         TlsError::InvalidCertificate(failure) => failure,
         _ => CertificateError::BadEncoding,
-    })
+    })?;
+    match x509::is_for_servers(leaf) {
+        None => Err(CertificateError::BadEncoding),
+        Some(false) => Err(CertificateError::InvalidPurpose),
+        Some(true) => Ok(()),
+    }
 }
 
 fn check_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), CertificateError> {

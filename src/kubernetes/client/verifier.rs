@@ -297,9 +297,9 @@ fn own_checks(leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -
         Some(Validity::Valid) => {}
     }
     verify_server_name(&ParsedCertificate::try_from(leaf)?, name)?;
-    let (_, parsed) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::BadEncoding)?;
-    match parsed.extended_key_usage() {
-        Ok(Some(usage)) if !usage.value.any && !usage.value.server_auth => Err(CertificateError::InvalidPurpose.into()),
-        _ => Ok(()),
+    match x509::is_for_servers(leaf) {
+        None => Err(CertificateError::BadEncoding.into()),
+        Some(false) => Err(CertificateError::InvalidPurpose.into()),
+        Some(true) => Ok(()),
     }
 }

@@ -26,6 +26,11 @@ fn of_the_future(mut params: CertificateParams) -> CertificateParams {
     params
 }
 
+fn for_clients(mut params: CertificateParams) -> CertificateParams {
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    params
+}
+
 fn by_authority(leaf: &CertificateParams) -> Setup {
     let (identity, ca_file) = issued(leaf, "Test Authority");
     Setup { identity, ca_file }
@@ -122,10 +127,11 @@ async fn certificates_are_judged_as_go_clients_do() {
     let unnamed = || params(&[], false);
     let untrusted = Some("no trusted authority issued it");
     let named_otherwise = Some("it was issued for other names (");
+    let no_server = Some("it is not a certificate for servers");
     let too_old = Some("it has expired");
     let too_new = Some("it is not valid yet");
     let not_pinned = Some("and its thumbprint is not the configured ");
-    let cases: [(&str, Setup, Pin, Option<&str>); 30] = [
+    let cases: [(&str, Setup, Pin, Option<&str>); 33] = [
         ("leaf by CA", by_authority(&fits()), Pin::None, None),
         (
             "leaf by CA that has expired: what is trusted has no dates",
@@ -139,6 +145,9 @@ async fn certificates_are_judged_as_go_clients_do() {
         ("self-signed CA:TRUE in file", trusted_itself(&authority()), Pin::None, None),
         ("self-signed CA:TRUE in file, other name", trusted_itself(&params(&["vc"], true)), Pin::None, named_otherwise),
         ("self-signed CA:TRUE in file, expired", trusted_itself(&expired(authority())), Pin::None, too_old),
+        ("for clients, by CA", by_authority(&for_clients(fits())), Pin::None, no_server),
+        ("for clients, in file", trusted_itself(&for_clients(fits())), Pin::None, no_server),
+        ("for clients, in file, pin: never excused", trusted_itself(&for_clients(fits())), Pin::Sha256, no_server),
         ("unknown issuer", by_a_stranger(&fits()), Pin::None, untrusted),
         ("unknown issuer, SHA-1 pin", by_a_stranger(&fits()), Pin::Sha1, None),
         ("unknown issuer, SHA-256 pin", by_a_stranger(&fits()), Pin::Sha256, None),

@@ -10,6 +10,7 @@
 
 mod access;
 mod admin;
+mod credentials;
 mod driver;
 mod events;
 mod leader_election;

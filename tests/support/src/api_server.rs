@@ -72,6 +72,21 @@ impl ApiServer {
         Self::start_with(|_| vec!["--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112".to_owned()]).await
     }
 
+    /// A server of one's own that takes the client certificates of these authorities, too.
+    ///
+    /// # Panics
+    ///
+    /// As [`ApiServer::start`].
+    pub async fn with_client_authorities(pem: &str) -> Self {
+        Self::start_with(|folder| {
+            let path = folder.join("clients.pem");
+            let own = std::fs::read_to_string(folder.join(identity::CA)).unwrap();
+            std::fs::write(&path, own + pem).unwrap();
+            vec![format!("--client-ca-file={}", path.display())]
+        })
+        .await
+    }
+
     async fn start_with(flags: impl Fn(&Path) -> Vec<String>) -> Self {
         install_crypto();
         let mut trouble = String::new();

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use ccm::providers::vsphere::config::{
-    DEFAULT_CLASS, Environment, LoadBalancers, Nsx, NsxLogin, Parsed, Part, PartName, Pool, Profile, Size, parse_within,
+    DEFAULT_CLASS, Environment, FileChecks, LoadBalancers, Nsx, NsxLogin, Parsed, Part, PartName, Pool, Profile, Size,
+    parse_within,
 };
 use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
@@ -19,7 +20,7 @@ const YAML_NSX: &str = "nsxt: {host: server, user: admin, password: secret}\n";
 
 fn read(text: &str, variables: &[(&str, &str)]) -> Parsed {
     let variables = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-    let parsed = parse_within(text, "f", &Environment::new(variables), &|_| false);
+    let parsed = parse_within(text, "f", &Environment::new(variables), &FileChecks::default());
     parsed.unwrap_or_else(|errors| panic!("{text}\n{errors}"))
 }
 
@@ -650,7 +651,7 @@ proptest! {
         let variables = [("NSXT_PASSWORD", SECRET_VALUE), ("NSXT_ALLOW_UNVERIFIED_SSL", SECRET_VALUE)];
         let variables = variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let environment = Environment::new(variables.into_iter().filter(|_| is_variable));
-        let shown = match parse_within(&format!("{INI}{sections}"), "f", &environment, &|_| false) {
+        let shown = match parse_within(&format!("{INI}{sections}"), "f", &environment, &FileChecks::default()) {
             Ok(parsed) => format!("{parsed:?}"),
             Err(errors) => format!("{errors:?} {errors}"),
         };

@@ -172,9 +172,17 @@ fn a_further_vcenter_whose_ca_file_cannot_be_used_is_turned_off_and_stays_so() {
         let new = read("/etc/unverified.conf", &beside("far")).unwrap();
         assert!(new.without_refused_parts(in_force).unwrap_err().to_string().contains("VCENTER_1_CAFILE"));
     }
-    // It takes the place of the only one of the file.
-    let only = read("/etc/nsx-insecure.conf", &beside("a")).unwrap_err().to_string();
-    assert!(only.contains("VCENTER_1_CAFILE") && !only.contains("hunter2"), "{only}");
+    // It would take the place of the only one of the file, which stays, and keeps its own CA file.
+    let only = read("/etc/nsx-insecure.conf", &beside("a")).unwrap();
+    assert_eq!((only.config.vcenters.len(), only.tls.contains_key("a")), (1, true));
+    assert_eq!(*only.config.refused_vcenters, ["VSPHERE_VCENTER_1"]);
+    let told: Vec<_> = only.refused.iter().map(|(part, mistake)| format!("{part}: {mistake}")).collect();
+    assert!(told.len() == 1 && told[0].contains("VCENTER_1_CAFILE: the CA file /gone.pem"), "{told:?}");
+    assert!(!told.concat().contains("hunter2"), "{told:?}");
+    // What the file itself has wrong ends the start, where the variable does not take its place.
+    let wrong = read("/etc/two.conf", &beside("a")).unwrap_err().to_string();
+    let of_file = "/etc/two.conf:5: [VirtualCenter \"a\"] ca-file: the CA file /gone.pem cannot be read";
+    assert!(wrong.contains(of_file) && wrong.contains("VCENTER_1_CAFILE"), "{wrong}");
 }
 
 #[test]

@@ -122,10 +122,16 @@ impl CloudConfigFile {
         }
         let file = self.path.display().to_string();
         let is_directory = |path: &Path| files.is_directory(path);
+        let trust_errors = |vcenter: &Vcenter| {
+            let wrong = vcenter_tls(vcenter, files, "", "").err().unwrap_or_default();
+            wrong.into_iter().map(|mistake| mistake.why).collect()
+        };
+        let checks = config::FileChecks { is_directory: &is_directory, trust_errors: &trust_errors };
         let mistake = |problem: ConfigProblem| Mistake { place: problem.place(), why: problem.expected };
         let told = |warnings: &[ConfigProblem]| warnings.iter().map(ToString::to_string).collect();
-        let parsed = config::parse_within(text, &file, &self.environment, &is_directory).map_err(|errors| {
-            Mistakes { warnings: told(&errors.warnings), found: errors.mistakes.into_iter().map(mistake).collect() }
+        let parsed = config::parse_within(text, &file, &self.environment, &checks).map_err(|errors| Mistakes {
+            warnings: told(&errors.warnings),
+            found: errors.mistakes.into_iter().map(mistake).collect(),
         })?;
         let mut config = parsed.config;
         let mut mistakes = self.set_ipv6_pools(&mut config);
@@ -136,14 +142,8 @@ impl CloudConfigFile {
             let of_ca = parsed.files.ca_file(&vcenter.key).unwrap_or(&place);
             match vcenter_tls(vcenter, files, &place, of_ca) {
                 Ok(settings) => drop(tls.insert(vcenter.key.clone(), settings)),
-                Err(wrong) if is_beside_others(vcenter, &config) => {
-                    refused.extend(wrong.into_iter().map(|mistake| (PartName::FurtherVcenters, mistake)));
-                }
                 Err(wrong) => extend_once(&mut mistakes, wrong),
             }
-        }
-        if mistakes.is_empty() {
-            config.refuse_vcenters(|vcenter| !tls.contains_key(&vcenter.key));
         }
         let nsx_tls = match config.nsx.used().map(|nsx| nsx::nsx_tls(nsx, files)).transpose() {
             Ok(settings) => settings,
@@ -361,12 +361,6 @@ fn extend_once(all: &mut Vec<Mistake>, more: Vec<Mistake>) {
             all.push(mistake);
         }
     }
-}
-
-/// Whether variables define this vCenter, and the file another one.
-fn is_beside_others(vcenter: &Vcenter, config: &Config) -> bool {
-    let is_of_file = |vcenter: &Vcenter| vcenter.spelling.variable().is_none();
-    !is_of_file(vcenter) && config.vcenters.iter().any(is_of_file)
 }
 
 /// How to judge the vCenter's certificate. That the CA files hold certificates, or that the system has some, is tried

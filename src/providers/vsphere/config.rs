@@ -64,10 +64,27 @@ pub struct Parsed {
 /// # Errors
 /// All mistakes in one go, none of which repeats a value of the file.
 pub fn parse(text: &str, file: &str) -> Result<Parsed, ConfigErrors> {
-    parse_within(text, file, &Environment::default(), &|_| false)
+    parse_within(text, file, &Environment::default(), &FileChecks::default())
 }
 
-/// As [`parse`], with what else decides: the environment variables, and which paths are directories.
+/// What is asked about other files while a configuration is read.
+#[derive(Clone, Copy)]
+pub struct FileChecks<'a> {
+    /// Whether a path is a directory.
+    pub is_directory: &'a dyn Fn(&Path) -> bool,
+    /// Why the certificate of this vCenter cannot be judged, for example because a CA file is missing; empty where it can.
+    /// It is asked for the vCenters that variables define beside those of the file.
+    pub trust_errors: &'a dyn Fn(&Vcenter) -> Vec<String>,
+}
+
+/// There are no directories, and all CA files can be used.
+impl Default for FileChecks<'_> {
+    fn default() -> Self {
+        Self { is_directory: &|_| false, trust_errors: &|_| Vec::new() }
+    }
+}
+
+/// As [`parse`], with what else decides: the environment variables, and other files.
 ///
 /// # Errors
 /// All mistakes in one go, none of which repeats a value of the file or of a variable. Where all of them are mistakes of
@@ -76,7 +93,7 @@ pub fn parse_within(
     text: &str,
     file: &str,
     environment: &Environment,
-    is_directory: &dyn Fn(&Path) -> bool,
+    checks: &FileChecks<'_>,
 ) -> Result<Parsed, ConfigErrors> {
     let mut report = Report::new(file);
     if text.len() > MAX_TEXT {
@@ -103,7 +120,7 @@ pub fn parse_within(
     }
     traps::tell_placeholders(&raw, &mut report);
     let environment = environment::read(environment, &raw, &mut report);
-    let config = merge::merge(&raw, &environment, is_directory, &mut report);
+    let config = merge::merge(&raw, &environment, checks, &mut report);
     let Findings { warnings, refused, files } = report.finish()?;
     Ok(Parsed { config, warnings, refused, files })
 }
@@ -137,15 +154,6 @@ impl Config {
             PartName::Routes => self.routes.is_refused(),
             PartName::FurtherVcenters => !self.refused_vcenters.is_empty(),
         }
-    }
-
-    /// Turns off the vCenters of variables that cannot be used.
-    pub fn refuse_vcenters(&mut self, is_refused: impl Fn(&Vcenter) -> bool) {
-        self.vcenters.retain(|vcenter| {
-            let variable = vcenter.spelling.variable().filter(|_| is_refused(vcenter));
-            self.refused_vcenters.extend(variable.map(str::to_owned));
-            variable.is_none()
-        });
     }
 
     /// Turns off what needs the connection to NSX where that is not in use: the parts that were in use, with what is

@@ -44,7 +44,12 @@ pub fn nsx_config(bytes: &[u8]) {
         true => "[VirtualCenter \"vc\"]\nuser = u\npassword = p\n",
         false => "vcenter: {vc: {server: vc, user: u, password: p}}\n",
     };
-    let shown = match config::parse_within(&format!("{vcenter}{sections}"), "f", &environment, &|_| false) {
+    let shown = match config::parse_within(
+        &format!("{vcenter}{sections}"),
+        "f",
+        &environment,
+        &config::FileChecks::default(),
+    ) {
         Ok(parsed) => {
             let told = parsed.warnings.len() + parsed.refused.len();
             assert!(told <= 202, "{told} problems");

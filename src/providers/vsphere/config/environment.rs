@@ -41,12 +41,18 @@ const PORT: &str = "VSPHERE_VCENTER_PORT";
 /// What the id of no vCenter ends with: the variable holds a password and is misspelt.
 const PASSWORD: &str = "PASSWORD";
 
+const SECRET_NAME: &str = "VSPHERE_SECRET_NAME";
+const SECRET_NAMESPACE: &str = "VSPHERE_SECRET_NAMESPACE";
+
+/// What is expected of a value that cannot be read.
+const NO_TEXT: &str = "expected text in UTF-8";
+
 /// Variables that reach every vCenter.
 const SHARED: [(&str, &str); 5] = [
     ("VSPHERE_USER", "user"),
     ("VSPHERE_PASSWORD", "password"),
-    ("VSPHERE_SECRET_NAME", "secret-name"),
-    ("VSPHERE_SECRET_NAMESPACE", "secret-namespace"),
+    (SECRET_NAME, "secret-name"),
+    (SECRET_NAMESPACE, "secret-namespace"),
     ("VSPHERE_SECRETS_DIRECTORY", "secrets-directory"),
 ];
 
@@ -161,19 +167,20 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Repor
     let mut reader = Reader { environment, part, report };
     reader.tell_services();
     let mut vcenters = reader.vcenters();
-    if is_file_empty && let Some(server) = reader.text("VSPHERE_VCENTER") {
+    if is_file_empty && reader.is_no_text("VSPHERE_VCENTER") {
+        reader.report.mistake_of_variable(part, "VSPHERE_VCENTER", NO_TEXT);
+    } else if is_file_empty && let Some(server) = reader.text("VSPHERE_VCENTER") {
         if vcenters.iter().all(|known: &RawSection| known.key != server) {
             vcenters.push(defined("VSPHERE_VCENTER", server, part));
         }
     } else {
         reader.no_effect(&["VSPHERE_VCENTER"], "no effect: vCenters are defined already");
     }
-    let mut global = reader.section(Plain::Global, &SHARED);
+    let mut global = reader.shared(!vcenters.is_empty());
     if vcenters.is_empty() {
         let names = DEFAULTS.map(|(name, _)| name);
         reader.no_effect(&names, "no effect: it is for vCenters that are defined by variables, and there are none");
     } else {
-        global.part = part;
         reader.fill(&mut global, &DEFAULTS);
     }
     reader.no_effect(&["VSPHERE_INSECURE"], "no effect: expected insecure-flag in the file or VCENTER_<id>_INSECURE");
@@ -191,23 +198,19 @@ struct Reader<'a, 'b> {
 }
 
 impl<'a> Reader<'a, '_> {
-    /// A value that is not empty; one that is no text is a mistake.
-    fn text(&mut self, name: &str) -> Option<&'a str> {
-        self.text_of(None, name)
+    /// A value that is text and not empty.
+    fn text(&self, name: &str) -> Option<&'a str> {
+        let value = self.environment.variables.get(name)?;
+        value.as_deref().map(String::as_str).filter(|text| !text.is_empty())
     }
 
-    /// As [`Self::text`], for this part.
-    fn text_of(&mut self, part: Option<PartName>, name: &str) -> Option<&'a str> {
-        let value = self.environment.variables.get(name)?;
-        if value.is_none() {
-            self.report.mistake_of_variable(part, name, "expected text in UTF-8");
-        }
-        value.as_deref().map(String::as_str).filter(|text| !text.is_empty())
+    fn is_no_text(&self, name: &str) -> bool {
+        self.environment.variables.get(name).is_some_and(Option::is_none)
     }
 
     fn no_effect(&mut self, names: &[&str], odd: &str) {
         for name in names {
-            if self.text(name).is_some() {
+            if self.text(name).is_some() || self.is_no_text(name) {
                 self.report.warn_of_variable(name, odd);
             }
         }
@@ -219,16 +222,36 @@ impl<'a> Reader<'a, '_> {
         section
     }
 
+    /// The variables that reach every vCenter. One that is no text is a mistake of the vCenters that variables define; where
+    /// there are none, the file counts as if the variable were not there.
+    fn shared(&mut self, has_vcenters: bool) -> RawSection {
+        let mut section = RawSection::plain(Plain::Global, Dialect::Environment);
+        section.part = self.part;
+        let is_ignored = |name: &str| self.part.is_some() && !has_vcenters && self.is_no_text(name);
+        let (ignored, table): (Vec<_>, Vec<_>) = SHARED.into_iter().partition(|(name, _)| is_ignored(name));
+        for (name, _) in ignored {
+            self.report.warn_of_variable(name, format!("no effect: {NO_TEXT}"));
+        }
+        self.fill(&mut section, &table);
+        // Half of a Secret of variables with the other half of the file would be another Secret.
+        if [SECRET_NAME, SECRET_NAMESPACE].into_iter().any(|name| self.is_no_text(name)) {
+            let keys = ["secret-name", "secret-namespace"];
+            section.fields.extend(keys.map(|name| RawField { name, line: None, value: RawValue::Unset }));
+        }
+        section
+    }
+
     fn fill(&mut self, section: &mut RawSection, table: &[(&str, &'static str)]) {
         for (variable, key) in table {
             section.variables.push((key, (*variable).to_owned()));
-            if let Some(text) = self.text_of(section.part, variable) {
+            if let Some(text) = self.text(variable) {
                 let value = parse_value(key, text).unwrap_or_else(|expected| {
                     self.report.mistake_of_variable(section.part, variable, expected);
                     RawValue::Mistake
                 });
                 section.fields.push(RawField { name: key, line: None, value });
-            } else if self.environment.variables.get(*variable).is_some_and(Option::is_none) {
+            } else if self.is_no_text(variable) {
+                self.report.mistake_of_variable(section.part, variable, NO_TEXT);
                 section.fields.push(RawField { name: key, line: None, value: RawValue::Mistake });
             }
         }
@@ -240,8 +263,7 @@ impl<'a> Reader<'a, '_> {
             return self.section(Plain::Nsxt, &NSXT);
         }
         for (variable, _) in NSXT {
-            let value = self.environment.variables.get(variable);
-            if value.is_some_and(|value| value.as_ref().is_none_or(|text| !text.is_empty())) {
+            if self.text(variable).is_some() || self.is_no_text(variable) {
                 self.report.warn_of_variable(variable, "no effect: there is no section NSXT in the file");
             }
         }
@@ -261,13 +283,19 @@ impl<'a> Reader<'a, '_> {
         let mut vcenters: Vec<RawSection> = Vec::new();
         for variable in self.environment.variables.keys() {
             let Some(id) = variable.strip_prefix(DEFINING_PREFIX).filter(|_| variable != PORT) else { continue };
-            let Some(key) = self.text_of(self.part, variable) else { continue };
+            // One that is no text still says that there is a vCenter.
+            let is_no_text = self.is_no_text(variable);
+            let Some(key) = self.text(variable).or_else(|| is_no_text.then_some(variable.as_str())) else { continue };
             if id.ends_with(PASSWORD) {
                 // Its value would be sent to name servers and stand in logs and metrics.
                 self.report.warn_of_variable(variable, "no effect: expected VSPHERE_PASSWORD or VCENTER_<id>_PASSWORD");
                 continue;
             }
             let mut section = defined(variable, key, self.part);
+            if is_no_text {
+                self.report.mistake_of_variable(self.part, variable, NO_TEXT);
+                section.fields.push(RawField { name: "server", line: None, value: RawValue::Mistake });
+            }
             let names: Vec<_> = ENDS.iter().map(|(end, key)| (format!("{VCENTER_PREFIX}{id}{end}"), *key)).collect();
             let table: Vec<_> = names.iter().map(|(name, key)| (name.as_str(), *key)).collect();
             self.fill(&mut section, &table);

@@ -16,25 +16,25 @@ use super::values::{
     checked_datacenters, checked_families, checked_networks, checked_port, checked_server, parse_thumbprints,
     tell_thumbprint,
 };
-use super::{Config, Credentials, Spelling, Vcenter, load_balancers, nsx, routes};
+use super::{Config, Credentials, FileChecks, Spelling, Vcenter, load_balancers, nsx, routes};
 
 const DEFAULT_PORT: u16 = 443;
 
 /// Checks everything and fills in the defaults. The result counts only when the report has no mistakes.
-pub(super) fn merge(
-    raw: &RawFile,
-    environment: &RawFile,
-    is_directory: &dyn Fn(&Path) -> bool,
-    report: &mut Report,
-) -> Config {
+pub(super) fn merge(raw: &RawFile, environment: &RawFile, checks: &FileChecks<'_>, report: &mut Report) -> Config {
     // What a broken line may have said is not reported as missing.
     let is_readable = report.is_readable;
-    let mut reader = Reader::new(raw, environment, is_directory, report);
+    let mut reader = Reader::new(raw, environment, checks.is_directory, report);
     let (mut found, mut total) = (Vec::<(Vcenter, &RawSection)>::new(), Total::default());
     let mut refused_vcenters = Vec::new();
     for Entry { defined, mut section, instead } in entries(raw, environment) {
         let before = report.count();
         let mut vcenter = reader.read(defined, section, report);
+        if let Some(vcenter) = vcenter.as_ref().filter(|_| section.part == Some(PartName::FurtherVcenters)) {
+            for why in (checks.trust_errors)(vcenter) {
+                report.mistake_of_ca_file(section, why);
+            }
+        }
         let is_wrong = reader.are_defaults_wrong || section.has_mistake() || report.count() > before;
         if is_wrong && section.part == Some(PartName::FurtherVcenters) {
             refused_vcenters.push(section.shown.clone());
@@ -47,9 +47,6 @@ pub(super) fn merge(
             break;
         }
         found.push((vcenter, section));
-    }
-    if refused_vcenters.is_empty() && report.is_refused(PartName::FurtherVcenters) {
-        refused_vcenters.push("a variable".to_owned());
     }
     tell_thumbprint(&raw.global, reader.is_any_verified, report);
     reader.sources.tell_unused(&environment.global, report);
@@ -255,9 +252,7 @@ fn vcenter(
     }
     let insecure = own.is_insecure(global);
     let Settings { port, ca_files, ca_place, thumbprints, datacenters, mut ip_families, .. } = own.or(global);
-    if let Some(place) = ca_place {
-        report.note_ca_file(key, place);
-    }
+    report.note_ca_file(key, ca_place);
     if ip_families.is_empty() {
         ip_families.push(IpFamily::V4);
     }

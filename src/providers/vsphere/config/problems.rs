@@ -244,9 +244,22 @@ impl Report {
         self.place_at(section, Some(key), "").place()
     }
 
-    /// Notes where the CA files of a vCenter entry are named.
-    pub fn note_ca_file(&mut self, vcenter: &str, place: String) {
-        self.files.vcenters.insert(vcenter.to_owned(), place);
+    /// Notes where the CA files of a vCenter entry are named, if they are.
+    pub fn note_ca_file(&mut self, vcenter: &str, place: Option<String>) {
+        match place {
+            Some(place) => drop(self.files.vcenters.insert(vcenter.to_owned(), place)),
+            // This entry is in use in place of another one with the same key.
+            None => drop(self.files.vcenters.remove(vcenter)),
+        }
+    }
+
+    /// A mistake in the CA files of a vCenter entry, which may be those that it inherits.
+    pub fn mistake_of_ca_file(&mut self, section: &RawSection, why: String) {
+        let problem = match self.files.ca_file(&section.key) {
+            Some(named) => place(named, None, None, None, why),
+            None => self.place_at(section, None, why),
+        };
+        self.push(section.part, problem);
     }
 
     /// Notes where a key of the section NSXT names a file.

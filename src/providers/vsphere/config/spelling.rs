@@ -28,11 +28,6 @@ impl Spelling {
         Self { dialect: section.dialect, section: section.shown.clone(), thumbprint }
     }
 
-    /// The variable that defines the entry, if one does.
-    pub fn variable(&self) -> Option<&str> {
-        (self.dialect == Dialect::Environment).then_some(self.section.as_str())
-    }
-
     /// Where the settings of the entry are, for example `vcenter.east of the cloud config`.
     pub fn place(&self) -> String {
         match self.dialect {
@@ -80,9 +75,7 @@ impl fmt::Debug for Spelling {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use super::super::{Environment, parse_within};
+    use super::super::{Environment, FileChecks, parse_within};
 
     const THUMBPRINT: &str =
         "11:22:33:44:55:06:07:08:09:10:11:12:13:14:15:16:17:18:19:20:21:22:23:24:25:26:27:28:29:30:31:32";
@@ -90,7 +83,7 @@ mod tests {
     /// What messages say of the only vCenter.
     fn shown(text: &str, variables: &[(&str, &str)]) -> [String; 3] {
         let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-        let parsed = parse_within(text, "f", &Environment::new(variables), &|_: &Path| false).unwrap();
+        let parsed = parse_within(text, "f", &Environment::new(variables), &FileChecks::default()).unwrap();
         let spelling = &parsed.config.vcenters[0].spelling;
         [spelling.place(), spelling.credentials_place(), spelling.thumbprint_line(THUMBPRINT)]
     }
@@ -158,7 +151,7 @@ mod tests {
     #[test]
     fn the_line_to_paste_is_read_as_that_thumbprint() {
         let of = |text: &str| {
-            let parsed = parse_within(text, "f", &Environment::default(), &|_: &Path| false).unwrap();
+            let parsed = parse_within(text, "f", &Environment::default(), &FileChecks::default()).unwrap();
             let vcenter = &parsed.config.vcenters[0];
             let line = vcenter.spelling.thumbprint_line(THUMBPRINT);
             (line.split_once("config: ").unwrap().1.to_owned(), vcenter.thumbprints.clone(), parsed.warnings.len())

@@ -2,8 +2,10 @@
 
 use super::super::sources::DEFAULT_DIRECTORY;
 use super::super::tests::vcenters;
-use super::super::{Config, ConfigErrors, IpFamily, Parsed, Vcenter, parse_within};
+use super::super::{Config, ConfigErrors, FileChecks, IpFamily, Parsed, Vcenter, parse_within};
 use super::*;
+
+mod refused;
 
 type Texts = &'static [&'static str];
 
@@ -19,7 +21,7 @@ fn environment(variables: &[&str]) -> Environment {
 fn read(text: &str, variables: &[&str], directories: &[&str]) -> Result<Parsed, ConfigErrors> {
     let is_directory = |path: &std::path::Path| directories.iter().any(|directory| path.ends_with(directory));
     let environment = environment(variables);
-    parse_within(text, "f", &environment, &is_directory)
+    parse_within(text, "f", &environment, &FileChecks { is_directory: &is_directory, ..FileChecks::default() })
 }
 
 fn config(id: &str, text: &str, variables: &[&str], directories: &[&str]) -> Config {
@@ -511,84 +513,6 @@ fn no_variable_that_is_read_has_the_shape_of_a_link_but_those_that_name_ports() 
 }
 
 #[test]
-fn a_mistake_in_the_variables_of_a_further_vcenter_turns_off_that_one_alone() {
-    const GOOD: [&str; 3] = ["VSPHERE_VCENTER_2=c", "VSPHERE_USER=u", "VSPHERE_PASSWORD=p"];
-    let rows: [(&str, &str, Texts, Texts, Texts); 7] = [
-        (
-            "its port",
-            FILE,
-            &["VSPHERE_VCENTER_1=b", "VCENTER_1_PORT=x"],
-            &["a -> a, fu/fp", "c -> c, u/p"],
-            &["VSPHERE_VCENTER_1"],
-        ),
-        (
-            "its address",
-            FILE,
-            &["VSPHERE_VCENTER_1=https://b"],
-            &["a -> a, fu/fp", "c -> c, u/p"],
-            &["VSPHERE_VCENTER_1"],
-        ),
-        (
-            "what all of them inherit",
-            FILE,
-            &["VSPHERE_VCENTER_1=b", "VSPHERE_VCENTER_PORT=x"],
-            &["a -> a, fu/fp"],
-            &["VSPHERE_VCENTER_1", "VSPHERE_VCENTER_2"],
-        ),
-        (
-            "the thumbprint that all of them inherit",
-            FILE,
-            &["VSPHERE_THUMBPRINT=x"],
-            &["a -> a, fu/fp"],
-            &["VSPHERE_VCENTER_2"],
-        ),
-        (
-            "no verification",
-            FILE,
-            &["VSPHERE_THUMBPRINT=x", "VCENTER_2_INSECURE=true"],
-            &["a -> a, fu/fp", "c -> c, u/p"],
-            &[],
-        ),
-        (
-            "in place of an entry of the file",
-            FILE,
-            &["VSPHERE_VCENTER_1=a", "VCENTER_1_PORT=0"],
-            &["a -> a, fu/fp", "c -> c, u/p"],
-            &["VSPHERE_VCENTER_1"],
-        ),
-        (
-            "in place of Global's",
-            GLOBAL,
-            &["VSPHERE_VCENTER_1=g", "VCENTER_1_IP_FAMILY=x"],
-            &["g -> g, gu/gp", "c -> c, u/p"],
-            &["VSPHERE_VCENTER_1"],
-        ),
-    ];
-    for (id, text, more, expected, refused) in rows {
-        let variables: Vec<&str> = more.iter().chain(&GOOD).copied().collect();
-        let parsed = read(text, &variables, &[]).unwrap_or_else(|errors| panic!("{id}: {errors}"));
-        assert_eq!(vcenters(&parsed.config), *expected, "{id}");
-        assert_eq!(parsed.config.refused_vcenters, *refused, "{id}");
-        let is_told = parsed.refused.iter().all(|(part, _)| *part == PartName::FurtherVcenters);
-        assert_eq!((is_told, parsed.refused.is_empty()), (true, refused.is_empty()), "{id}: {:?}", parsed.refused);
-    }
-    for text in [EMPTY.to_owned(), format!("{FILE}port=x\n")] {
-        let told = read(&text, &["VSPHERE_VCENTER_1=b", "VCENTER_1_PORT=x"], &[]).unwrap_err().to_string();
-        assert!(told.contains("environment: VCENTER_1_PORT: expected a port"), "{told}");
-    }
-}
-
-#[cfg(unix)]
-#[test]
-fn a_further_vcenter_that_is_no_text_is_turned_off() {
-    use std::os::unix::ffi::OsStringExt as _;
-    let environment = Environment::new([(OsString::from("VSPHERE_VCENTER_1"), OsString::from_vec(vec![0xff]))]);
-    let parsed = parse_within(FILE, "f", &environment, &|_| false).unwrap();
-    assert_eq!(parsed.refused[0].1.to_string(), "environment: VSPHERE_VCENTER_1: expected text in UTF-8");
-    assert!(parsed.config.is_refused(PartName::FurtherVcenters));
-}
-
-#[test]
 fn what_has_no_effect_is_told_by_name() {
     let rows: &[(&str, Texts, Texts, Texts)] = &[
         (
@@ -676,20 +600,6 @@ fn what_has_no_effect_is_told_by_name() {
             assert!(line.starts_with(part), "{part} is not {line}");
         }
     }
-}
-
-#[cfg(unix)]
-#[test]
-fn a_value_that_is_no_text_is_a_mistake_where_it_would_count() {
-    use std::os::unix::ffi::OsStringExt as _;
-    let no_text = OsString::from_vec(b"s3cr\xff".to_vec());
-    let environment = Environment::new([
-        (OsString::from("VSPHERE_PASSWORD"), no_text.clone()),
-        (OsString::from("VSPHERE_ELSE"), no_text.clone()),
-        (OsString::from("OTHER"), no_text),
-    ]);
-    let told = parse_within(FILE, "f", &environment, &|_| false).unwrap_err().to_string();
-    assert_eq!(told, "environment: VSPHERE_PASSWORD: expected text in UTF-8");
 }
 
 #[test]

@@ -149,9 +149,10 @@ impl<'a> Check<'a> {
             node_selector: self.selector("node-selector"),
             election: self.election(),
             lease: self.lease(),
-            nodes: self.nodes(),
+            nodes: self.nodes(topology_labels),
             node_lifecycle: self.node_lifecycle(),
             routes: self.routes(),
+        let topology_labels = provider.as_ref().map(ProviderSettings::topology_labels).unwrap_or_default();
             services: self.services(),
             generic: self.generic(),
             serving: self.serving(),

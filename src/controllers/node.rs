@@ -15,7 +15,7 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,6 +58,8 @@ const CONDITION_AFTER: Duration = Duration::from_secs(30);
 pub struct Policy {
     /// `--node-labels`: set at initialisation where the key does not exist.
     pub node_labels: BTreeMap<String, String>,
+    /// The labels of `--topology-labels`, which `--node-labels` does not set.
+    pub topology_labels: BTreeSet<String>,
     /// `--node-labels-on`
     pub node_labels_on: NodeLabelsOn,
     /// `--zone-labels`
@@ -74,6 +76,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             node_labels: BTreeMap::new(),
+            topology_labels: BTreeSet::new(),
             node_labels_on: NodeLabelsOn::Join,
             zone_labels: LabelMode::Init,
             instance_type: LabelMode::Init,

@@ -8,11 +8,12 @@ use crate::cloud::node::is_reserved_label;
 use crate::controllers::node::{self, LabelMode, NodeLabelsOn};
 use crate::controllers::node_lifecycle::{self, Deletion, Limit};
 use crate::providers::vsphere::topology::{Place, TopologyLabels};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 impl Check<'_> {
-    pub(super) fn nodes(&mut self) -> node::Settings {
+    /// `topology_labels` are those that the provider sets.
+    pub(super) fn nodes(&mut self, topology_labels: BTreeSet<String>) -> node::Settings {
         let workers = self.workers("concurrent-node-syncs");
         let period = self.pause("node-status-update-frequency");
         let node_labels = self.node_labels();
@@ -24,6 +25,7 @@ impl Check<'_> {
         let node_labels_on = self.choice("node-labels-on", &choices, "join or all").unwrap_or_default();
         let policy = node::Policy {
             node_labels,
+            topology_labels,
             node_labels_on,
             zone_labels: zone_labels.unwrap_or_default(),
             instance_type: instance_type.unwrap_or_default(),

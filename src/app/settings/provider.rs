@@ -3,6 +3,7 @@
 
 use super::{Check, Vsphere};
 use crate::app::catalogue::{VSPHERE, VSPHERE_PARAVIRTUAL};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The settings of the chosen cloud provider.
@@ -24,6 +25,13 @@ impl ProviderSettings {
     pub fn cloud_config(&self) -> &Path {
         match self {
             Self::Vsphere(vsphere) => &vsphere.file.path,
+        }
+    }
+
+    /// The labels that say where a node's machine is.
+    pub fn topology_labels(&self) -> BTreeSet<String> {
+        match self {
+            Self::Vsphere(vsphere) => vsphere.options.topology.keys().collect(),
         }
     }
 

@@ -62,6 +62,11 @@ pub struct TopologyLabels {
 }
 
 impl TopologyLabels {
+    /// The names of all labels that nodes get.
+    pub fn keys(&self) -> impl Iterator<Item = String> {
+        self.places.iter().map(|place| self.key(*place))
+    }
+
     /// The name of the label for `place`.
     pub fn key(&self, place: Place) -> String {
         format!("{}{}", self.prefix, place.word())

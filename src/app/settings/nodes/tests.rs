@@ -57,6 +57,9 @@ fn flags_reach_the_settings() {
         settings.nodes.policy,
         node::Policy {
             node_labels: labels(&[("example.com/pool", "blue"), ("rack", "8")]),
+            topology_labels: ["esxi-host", "cluster", "datastore"]
+                .map(|place| format!("vsphere.example.com/{place}"))
+                .into(),
             node_labels_on: NodeLabelsOn::All,
             zone_labels: LabelMode::Follow,
             instance_type: LabelMode::Follow,

@@ -92,9 +92,10 @@ pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> 
     (changes(node, wanted), differences)
 }
 
-/// The labels of `--node-labels` whose key the node does not have.
+/// The labels of `--node-labels` whose key the node does not have, as far as `--node-labels` sets them.
 pub fn lacking<'p>(node: &Node, policy: &'p Policy) -> impl Iterator<Item = (&'p String, &'p String)> {
-    policy.node_labels.iter().filter(|(key, _)| node::label(node, key).is_none() && !node::is_reserved_label(key))
+    let is_set = |key: &String| !node::is_reserved_label(key) && !policy.topology_labels.contains(key);
+    policy.node_labels.iter().filter(move |(key, _)| is_set(key) && node::label(node, key).is_none())
 }
 
 /// How many of some nodes lack labels of `--node-labels`.

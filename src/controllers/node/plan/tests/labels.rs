@@ -269,7 +269,8 @@ fn an_initialised_node_gets_the_labels_it_lacks_only_when_all_are_asked_for_and_
 
 #[test]
 fn the_number_of_nodes_without_labels_is_one_line_in_either_mode() {
-    let policy = Policy { node_labels: map(&[("a.b/c", "d")]), ..Policy::default() };
+    let node_labels = map(&[("a.b/c", "d"), ("t/cluster", "x"), ("node-role.kubernetes.io/worker", "")]);
+    let policy = Policy { node_labels, topology_labels: ["t/cluster".to_owned()].into(), ..Policy::default() };
     let node = |labels: &[(&str, &str)]| Arc::new(Form { labels: map(labels), ..Form::default() }.node());
     let counted = |nodes: Vec<Arc<Node>>| count_lacks(nodes.into_iter(), &policy);
     let some = counted(vec![node(&[]), node(&[("a.b/c", "x")]), node(&[("e", "f")])]);

@@ -147,6 +147,15 @@ impl Outage {
     }
 }
 
+/// What all calls that fail for one reason have in common: the text without what was being done.
+pub(super) fn cause_of(error: &vim::Error) -> String {
+    match error {
+        vim::Error::Http(http::Error::Certificate(_, refusal)) => refusal.to_string(),
+        vim::Error::Http(http::Error::Proxy(_, proxy, why)) => format!("{proxy}: {why}"),
+        other => chain(other),
+    }
+}
+
 /// Why a call gave no answer.
 pub(super) fn trouble_of(error: &vim::Error) -> Trouble {
     Outage::of_soap(error).trouble(chain(error), chain(error))
@@ -199,6 +208,17 @@ mod tests {
         }
         let esxi = vim::Error::NotVcenter("esx:443".to_owned(), "VMware ESXi (HostAgent)".to_owned());
         assert_eq!(Outage::of_soap(&esxi).headline(), "the server is not a vCenter");
+    }
+
+    #[test]
+    fn the_cause_of_an_outage_that_the_log_tells_does_not_name_the_call() {
+        let proxy = |operation, text: &str| {
+            let request = FailedRequest { endpoint: "vc:443".to_owned(), operation };
+            cause_of(&vim::Error::Http(E::Proxy(request, "p:3128".to_owned(), text.to_owned())))
+        };
+        assert_eq!(proxy("FindAllByUuid", "refused"), proxy("RetrievePropertiesEx", "refused"));
+        assert_ne!(proxy("FindAllByUuid", "refused"), proxy("FindAllByUuid", "407"));
+        assert!(proxy("FindAllByUuid", "407").contains("p:3128"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tracing::{debug, error, info, warn};
 
 use self::reads::READ_PRIVILEGE;
 use super::fence::Fence;
-use super::outage::Outage;
+use super::outage::{Outage, cause_of};
 use super::publisher::Publisher;
 use super::session::{Failure, Link, Pause, Rotation, Session, Use, text_of_read};
 use super::snapshot::{Freshness, Snapshot, Trouble};
@@ -37,7 +37,7 @@ const KEPT: &str = "what is known is kept";
 const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
 /// How long it may take until a snapshot is applied to all nodes.
 const APPLY_LIMIT: Duration = Duration::from_secs(2);
-/// After how long the same failure of a read is logged again.
+/// After how long the same cause of a failed read is logged again, if reads were answered in between.
 const READ_TOLD_AGAIN: Duration = Duration::from_secs(600);
 /// How long vCenter may take to say what the account may read.
 const RIGHTS_LIMIT: Duration = Duration::from_secs(5);
@@ -53,8 +53,8 @@ pub struct Vcenter {
     has_answered_rights: AtomicBool,
     /// The configured datacenters that some may be missing of; empty while there is no suspicion.
     suspected: watch::Sender<Vec<String>>,
-    /// What was logged of reads that failed.
-    told_reads: Told,
+    /// Which failures of reads were logged.
+    read_failures: ReadFailureLog,
 }
 
 impl Vcenter {
@@ -68,7 +68,7 @@ impl Vcenter {
             fence: Fence::default(),
             has_answered_rights: AtomicBool::new(false),
             suspected: watch::Sender::default(),
-            told_reads: Told::default(),
+            read_failures: ReadFailureLog::default(),
         })
     }
 
@@ -363,8 +363,8 @@ impl Vcenter {
         if !outage.is_told_by_log() {
             return;
         }
-        let (vcenter, reason) = (self.server(), text_of_read(error, &self.session.spelling()));
-        if self.told_reads.is_news(&reason) {
+        if self.read_failures.is_news(&cause_of(error)) {
+            let (vcenter, reason) = (self.server(), text_of_read(error, &self.session.spelling()));
             warn!(vcenter, reason, "{}; {KEPT}", outage.headline());
         }
     }
@@ -386,19 +386,36 @@ impl Vcenter {
     }
 }
 
-/// What was logged last, and when.
+/// Why a read failed that has a line in the log, so that it does not get a second one.
 #[derive(Default)]
-struct Told(Mutex<Option<(String, Instant)>>);
+struct ReadFailureLog(Mutex<Option<LoggedCause>>);
 
-impl Told {
-    /// Whether this is to be logged: it is not what was logged last, or that was long ago.
-    fn is_news(&self, text: &str) -> bool {
-        let mut told = self.0.lock();
-        let is_known = told.as_ref().is_some_and(|(known, at)| known == text && at.elapsed() < READ_TOLD_AGAIN);
-        if !is_known {
-            *told = Some((text.to_owned(), Instant::now()));
+struct LoggedCause {
+    cause: String,
+    at: Instant,
+    /// Whether a read was answered since.
+    is_over: bool,
+}
+
+impl ReadFailureLog {
+    /// A read was answered.
+    fn answered(&self) {
+        if let Some(logged) = &mut *self.0.lock() {
+            logged.is_over = true;
         }
-        !is_known
+    }
+
+    /// Whether this cause is to be logged. One that was logged last is logged again only if reads were answered since, and
+    /// after a while: some connections may work while new ones fail.
+    fn is_news(&self, cause: &str) -> bool {
+        let mut last = self.0.lock();
+        let is_known =
+            |last: &LoggedCause| last.cause == cause && !(last.is_over && last.at.elapsed() >= READ_TOLD_AGAIN);
+        if last.as_ref().is_some_and(is_known) {
+            return false;
+        }
+        *last = Some(LoggedCause { cause: cause.to_owned(), at: Instant::now(), is_over: false });
+        true
     }
 }
 
@@ -412,11 +429,17 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_failed_read_is_logged_once_in_ten_minutes_and_when_its_cause_changes() {
-        let told = Told::default();
-        assert_eq!([told.is_news("a"), told.is_news("a"), told.is_news("b")], [true, false, true]);
+    async fn a_failed_read_is_logged_once_for_each_cause_and_again_when_reads_answered_in_between() {
+        let log = ReadFailureLog::default();
+        assert_eq!([log.is_news("a"), log.is_news("a"), log.is_news("b")], [true, false, true]);
+        tokio::time::advance(READ_TOLD_AGAIN * 3).await;
+        assert!(!log.is_news("b"), "the cause is the same");
+        log.answered();
+        assert_eq!([log.is_news("b"), log.is_news("b")], [true, false], "it was gone");
+        log.answered();
+        assert!(!log.is_news("b"), "some reads answer and some fail: not with each of them");
         tokio::time::advance(READ_TOLD_AGAIN).await;
-        assert_eq!([told.is_news("b"), told.is_news("b")], [true, false]);
+        assert_eq!([log.is_news("b"), log.is_news("b")], [true, false], "it answered since the last line");
     }
 
     #[test]

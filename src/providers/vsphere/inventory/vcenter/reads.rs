@@ -149,7 +149,10 @@ impl Vcenter {
         let before = self.snapshot();
         before.freshness.check().map_err(Refusal::Silent)?;
         let answer = match timeout(READ_LIMIT, call).await {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(answer)) => {
+                self.read_failures.answered();
+                answer
+            }
             Ok(Err(error)) => {
                 self.tell_failed_read(&error);
                 return Err(Refusal::Failed(error));

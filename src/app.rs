@@ -31,9 +31,10 @@ use crate::runtime::tasks::TaskEnded;
 use files::SystemFiles;
 use options::{Options, PROGRAM};
 use parts::Parts;
-use settings::{ProviderSettings, Settings};
+use settings::{Mistakes, ProviderSettings, Settings};
 use stages::Stages;
 use std::sync::Arc;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Threads that run all tasks: most of the time there is nothing to do, and never much to compute.
@@ -57,14 +58,6 @@ pub enum Error {
     /// The times of the election do not fit.
     #[error("cannot take part in the leader election")]
     Election(#[from] InvalidLease),
-    /// The port is taken, or the address is not this machine's.
-    #[error("cannot listen on {address}, the address of --bind-address and --secure-port")]
-    Listen {
-        /// Where.
-        address: std::net::SocketAddr,
-        /// What the operating system says.
-        source: std::io::Error,
-    },
     /// There is no certificate to serve with.
     #[error("cannot serve probes and metrics")]
     Certificate(#[from] CertificateError),
@@ -104,33 +97,57 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<(), Error> {
     if let Err(error) = core_dumps::turn_off() {
         tracing::warn!("core dumps of this process cannot be turned off, and would have its passwords: {error}");
     }
-    let settings = settings::settle(options, &SystemFiles, &Environment::new(std::env::vars_os()))?;
-    // Only fails when there is one already, which is this one then.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     let threads = threads.worker_threads(THREADS).enable_all().build().map_err(Error::Threads)?;
-    let outcome = threads.block_on(until_told(settings, verbosity));
+    let (settings, listener) = {
+        // The runtime watches the listener.
+        let _inside = threads.enter();
+        settle(options)?
+    };
+    // Only fails when there is one already, which is this one then.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let outcome = threads.block_on(until_told(settings, listener, verbosity));
     threads.shutdown_background();
     outcome
 }
 
+/// The settings, and what listens on the secure port. That is tried here, so that a port in use is reported with all other
+/// mistakes, before anything is contacted.
+fn settle(options: &Options) -> Result<(Settings, Option<TcpListener>), Mistakes> {
+    let listener = settings::secure_port(options).map(admin::bind).transpose();
+    let settings = settings::settle(options, &SystemFiles, &Environment::new(std::env::vars_os()));
+    match (settings, listener) {
+        (Ok(settings), Ok(listener)) => Ok((settings, listener)),
+        (Ok(_), Err(mistake)) => Err(Mistakes { found: vec![mistake], warnings: Vec::new() }),
+        (Err(mut mistakes), listener) => {
+            mistakes.found.extend(listener.err());
+            Err(mistakes)
+        }
+    }
+}
+
 /// The first signal stops in order, the second one leaves at once.
-async fn until_told(settings: Settings, verbosity: Verbosity) -> Result<(), Error> {
+async fn until_told(settings: Settings, listener: Option<TcpListener>, verbosity: Verbosity) -> Result<(), Error> {
     let stop = CancellationToken::new();
     let second_signal = shutdown::watch_signals(stop.clone()).map_err(Error::Signals)?;
     tokio::select! {
-        outcome = serve(settings, verbosity, stop) => outcome,
+        outcome = serve(settings, listener, verbosity, stop) => outcome,
         signal = second_signal => Err(signal.into()),
     }
 }
 
 /// The start-up story, and the end.
-async fn serve(settings: Settings, verbosity: Verbosity, stop: CancellationToken) -> Result<(), Error> {
+async fn serve(
+    settings: Settings,
+    listener: Option<TcpListener>,
+    verbosity: Verbosity,
+    stop: CancellationToken,
+) -> Result<(), Error> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "{PROGRAM} starts");
     announcement::announce(&settings);
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
-    if let Err(error) = start(&settings, verbosity, &mut stages).await {
+    if let Err(error) = start(&settings, listener, verbosity, &mut stages).await {
         // The Lease may be held already: the next process is not to wait for its end.
         stages.stop().await;
         return Err(error);
@@ -149,9 +166,14 @@ async fn serve(settings: Settings, verbosity: Verbosity, stop: CancellationToken
     }
 }
 
-async fn start(settings: &Settings, verbosity: Verbosity, stages: &mut Stages) -> Result<(), Error> {
+async fn start(
+    settings: &Settings,
+    listener: Option<TcpListener>,
+    verbosity: Verbosity,
+    stages: &mut Stages,
+) -> Result<(), Error> {
     let mut parts = Parts::prepare(settings, stages).await?;
-    if let Some(serving) = &settings.serving {
+    if let Some(serving) = settings.serving.as_ref().zip(listener) {
         admin::start(serving, settings, &parts, verbosity, stages).await?;
     }
     // Not before: who cannot serve, or may not know who asks, is no candidate.

@@ -12,7 +12,8 @@ mod config_lint;
 #[path = "cli/flags_page.rs"]
 mod flags_page;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -39,7 +40,8 @@ fn refusal(config: &str, arguments: &[&str]) -> String {
     let path = folder.path().join("vsphere.conf");
     std::fs::write(&path, config).unwrap();
     let file = format!("--cloud-config={}", path.display());
-    let output = program().arg(file).args(["-v=10"]).args(arguments).output().unwrap();
+    // The default port may be in use, by another test, too.
+    let output = program().arg(file).args(["-v=10", "--secure-port=0"]).args(arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let told = text(&output.stderr) + &text(&output.stdout);
     assert!(!told.contains(SECRET), "{told}");
@@ -152,7 +154,8 @@ fn wrong_values_are_told_all_at_once() {
 #[test]
 fn the_command_line_goes_before_a_variable_and_an_empty_variable_counts_as_none() {
     let told = |value: &str, arguments: &[&str]| {
-        let output = program().args(arguments).env("CCM_TAG_POLL_INTERVAL", value).output().unwrap();
+        let output =
+            program().arg("--secure-port=0").args(arguments).env("CCM_TAG_POLL_INTERVAL", value).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         text(&output.stderr)
     };
@@ -259,6 +262,33 @@ fn files_that_the_file_names_are_read_at_start() {
 fn the_other_form_is_refused_with_its_own_words_for_the_keys() {
     let told = refusal("global:\n  user: u\n  password: correct-horse-battery\nvcenter:\n  a:\n    port: many\n", &[]);
     assert!(told.contains("vcenter.a.port: "), "{told}");
+}
+
+#[test]
+fn a_port_in_use_is_told_with_all_other_mistakes_before_anything_is_contacted() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let config = format!(
+        "[Global]\nuser = u\npassword = {SECRET}\ninsecure-flag = true\n[VirtualCenter \"127.0.0.1\"]\nport = {}\n",
+        server.local_addr().unwrap().port()
+    );
+    let master = format!("--master=http://{}", server.local_addr().unwrap());
+    let place = format!("--secure-port={port}: cannot listen on 127.0.0.1:{port}");
+    let flags = ["--bind-address=127.0.0.1", &format!("--secure-port={port}"), &master];
+    for (more, others) in [
+        (&[][..], &["error: invalid configuration: "][..]),
+        (&["--concurrent-node-syncs=0"], &["error: 2 configuration errors:", "--concurrent-node-syncs=0: "]),
+    ] {
+        let told = refusal(&config, &[&flags[..], more].concat());
+        for part in others.iter().chain([&place.as_str()]) {
+            assert!(told.contains(part), "{part} is missing in {told}");
+        }
+        assert!(!told.contains(" starts"), "{told}");
+        let contact = server.accept().unwrap_err();
+        assert_eq!(contact.kind(), ErrorKind::WouldBlock, "{told}");
+    }
 }
 
 /// Nothing listens on the port: the daemon keeps trying, and stops in order when told to.

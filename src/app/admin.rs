@@ -3,16 +3,29 @@
 mod version;
 
 use super::parts::Parts;
-use super::settings::Settings;
+use super::settings::{Mistake, SecurePort, Settings};
 use super::stages::{Stage, Stages};
 use super::{Error, access, pages};
 use crate::runtime::admin::{self, Admin, Certificates, KeyKind, listen, serve, server_config};
 use crate::runtime::logging::Verbosity;
 use std::sync::Arc;
+use tokio::net::TcpListener;
 
-/// Listens, on standbys as well. A port that is taken ends the process with that as its reason.
+/// Listens on the secure port, on standbys as well. Nothing is answered before [`start`].
+///
+/// # Errors
+/// The port is taken, or the address is not this machine's.
+pub fn bind(port: SecurePort) -> Result<TcpListener, Mistake> {
+    let SecurePort { address, is_shared } = port;
+    listen(address, is_shared).map_err(|error| Mistake {
+        place: format!("--secure-port={}", address.port()),
+        why: format!("cannot listen on {address}, the address of --bind-address and --secure-port: {error}"),
+    })
+}
+
+/// Serves what is asked on the secure port.
 pub async fn start(
-    serving: &admin::Settings,
+    (serving, listener): (&admin::Settings, TcpListener),
     settings: &Settings,
     parts: &Parts,
     verbosity: Verbosity,
@@ -21,8 +34,6 @@ pub async fn start(
     for remark in &serving.remarks {
         tracing::warn!("{remark}");
     }
-    let address = serving.address;
-    let listener = listen(address, serving.shares_port).map_err(|source| Error::Listen { address, source })?;
     let (certificates, keeper) = Certificates::load(&serving.certificate, &serving.by_name, &names(serving))?;
     warn_of_suites(serving, certificates.key_kind());
     let tls = server_config(&serving.tls, serving.http2, certificates).map_err(admin::CertificateError::from)?;

@@ -28,6 +28,7 @@ pub use election::{Election, LeaseName, Standby};
 pub use gates::FeatureGates;
 pub use generic::Generic;
 pub use provider::ProviderSettings;
+pub use serving::SecurePort;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -95,6 +96,14 @@ pub fn of_the_log(options: &Options) -> logging::Settings {
     if check.mistakes.is_empty() { logging } else { logging::Settings::default() }
 }
 
+/// The secure port, as far as the flags about it are right; none where there is none. [`settle`] reports their mistakes.
+pub fn secure_port(options: &Options) -> Option<SecurePort> {
+    let environment = Environment::default();
+    let mut check =
+        Check { options, files: &SystemFiles, environment: &environment, mistakes: Vec::new(), warnings: Vec::new() };
+    check.secure_port()
+}
+
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {why}")]
@@ -143,6 +152,7 @@ impl<'a> Check<'a> {
     /// A flag that is wrong gets an arbitrary value: use the result only without mistakes. `None` without a provider.
     fn settings(&mut self) -> Option<Settings> {
         let provider = self.provider();
+        let topology_labels = provider.as_ref().map(ProviderSettings::topology_labels).unwrap_or_default();
         Some(Settings {
             controllers: self.controllers(),
             kubernetes: self.kubernetes(),
@@ -152,7 +162,6 @@ impl<'a> Check<'a> {
             nodes: self.nodes(topology_labels),
             node_lifecycle: self.node_lifecycle(),
             routes: self.routes(),
-        let topology_labels = provider.as_ref().map(ProviderSettings::topology_labels).unwrap_or_default();
             services: self.services(),
             generic: self.generic(),
             serving: self.serving(),

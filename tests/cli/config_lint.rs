@@ -20,7 +20,9 @@ fn lint(folder: &Path, arguments: &[&OsStr], variables: &[(&str, &str)]) -> (Opt
 
 /// What the daemon says of the same file when it refuses to start.
 fn refusal_of_the_daemon(folder: &Path) -> String {
-    let output = program().current_dir(folder).arg(format!("--cloud-config={FILE}")).output().unwrap();
+    let mut command = program();
+    let output =
+        command.current_dir(folder).args([&format!("--cloud-config={FILE}"), "--secure-port=0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     text(&output.stderr)
 }

@@ -14,10 +14,27 @@ use std::path::{Path, PathBuf};
 /// Requests of one HTTP/2 connection at the same time, unless a flag says otherwise.
 const STREAMS: u32 = 100;
 
+/// Where to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecurePort {
+    /// `--bind-address` and `--secure-port`.
+    pub address: SocketAddr,
+    /// `--permit-port-sharing`: whether other processes may listen there, too.
+    pub is_shared: bool,
+}
+
 impl<'a> Check<'a> {
-    pub(super) fn serving(&mut self) -> Option<Settings> {
+    /// Where to listen; none is nowhere.
+    pub(super) fn secure_port(&mut self) -> Option<SecurePort> {
         let port = self.number::<u16>("secure-port", "a port from 1 to 65535, or 0 for none");
         let address = self.number::<IpAddr>("bind-address", "an IP address such as 0.0.0.0 or ::");
+        let is_shared = self.boolean("permit-port-sharing");
+        let (address, port) = (address?, port.filter(|port| *port != 0)?);
+        Some(SecurePort { address: SocketAddr::new(address, port), is_shared })
+    }
+
+    pub(super) fn serving(&mut self) -> Option<Settings> {
+        let port = self.secure_port();
         let mut remarks = Vec::new();
         let certificate = self.certificate();
         let by_name = self.named_pairs();
@@ -25,19 +42,16 @@ impl<'a> Check<'a> {
         let http1 = self.boolean("disable-http2-serving");
         let streams = self.number::<u32>("http2-max-streams-per-connection", "a whole number such as 100");
         let shares_address = self.boolean("permit-address-sharing");
-        let shares_port = self.boolean("permit-port-sharing");
         // A mistake in it is told with the flags of its group.
         let debug = parse_bool(self.options.text("profiling")).unwrap_or_default();
-        let (address, port) = (address?, port.filter(|port| *port != 0)?);
         Some(Settings {
-            address: SocketAddr::new(address, port),
+            address: port?.address,
             certificate,
             by_name,
             tls,
             http2: !http1,
             streams: streams.filter(|streams| *streams != 0).unwrap_or(STREAMS),
             shares_address,
-            shares_port,
             debug,
             remarks,
         })

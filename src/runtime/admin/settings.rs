@@ -20,8 +20,6 @@ pub struct Settings {
     pub streams: u32,
     /// `SO_REUSEADDR` was asked for; it is always set.
     pub shares_address: bool,
-    /// `SO_REUSEPORT`.
-    pub shares_port: bool,
     /// Whether the pages that change the process are served (`/debug/flags/v`).
     pub debug: bool,
     /// What was asked for and is not to be had, to be told once.

@@ -1,7 +1,10 @@
 //! The flags of the secure port, one table of what is taken and one of what is refused.
 
 use super::*;
+use crate::app::options::{self, Asked, PROGRAM};
+use crate::app::settings::secure_port;
 use crate::app::settings::tests::settled;
+use std::ffi::OsString;
 
 fn serving(arguments: &[&str]) -> Settings {
     settled(arguments).unwrap().serving.unwrap()
@@ -13,7 +16,7 @@ fn defaults_are_the_go_programs() {
     assert_eq!(settings.certificate, CertificateSource::Memory);
     assert_eq!((settings.tls, settings.by_name), (TlsRules::default(), Vec::new()));
     assert_eq!((settings.http2, settings.streams, settings.debug), (true, 100, true));
-    assert_eq!((settings.shares_address, settings.shares_port), (false, false));
+    assert!(!settings.shares_address);
     assert!(settings.remarks.is_empty(), "{:?}", settings.remarks);
 }
 
@@ -52,12 +55,29 @@ fn every_flag_reaches_the_settings() {
         http2: false,
         streams: 7,
         shares_address: true,
-        shares_port: true,
         debug: false,
         remarks: Vec::new(),
     };
     assert_eq!(settings, expected);
     assert_eq!(serving(&["--cert-dir=/certs"]).certificate, CertificateSource::Folder("/certs".into()));
+}
+
+#[test]
+fn where_to_listen_is_known_although_other_flags_are_wrong() {
+    let at = |address: &str, is_shared| Some(SecurePort { address: address.parse().unwrap(), is_shared });
+    let cases: [(&[&str], Option<SecurePort>); 6] = [
+        (&[], at("0.0.0.0:10258", false)),
+        (&["--bind-address=::1", "--secure-port=10300", "--permit-port-sharing"], at("[::1]:10300", true)),
+        (&["--concurrent-node-syncs=0", "--tls-cert-file=/a"], at("0.0.0.0:10258", false)),
+        (&["--secure-port=0"], None),
+        (&["--secure-port=70000"], None),
+        (&["--bind-address=here"], None),
+    ];
+    for (arguments, expected) in cases {
+        let all = [PROGRAM].into_iter().chain(arguments.iter().copied()).map(OsString::from);
+        let Ok(Asked::Run(options)) = options::parse(all) else { panic!("{arguments:?}") };
+        assert_eq!(secure_port(&options), expected, "{arguments:?}");
+    }
 }
 
 #[test]

@@ -524,6 +524,30 @@ fn what_has_no_effect_is_told() {
 }
 
 #[test]
+fn a_network_name_with_commas_is_told_with_the_number_of_its_parts() {
+    const BASE: &str = "[Global]\nserver = s\nuser = u\npassword = p\n[Nodes]\n";
+    let (ini, yaml) = (
+        |line: &str| format!("{BASE}{line}\n"),
+        |line: &str| format!("global:\n  server: s\n  user: u\n  password: p\nnodes:\n  {line}\n"),
+    );
+    let told = |place: &str, parts: usize| {
+        format!(
+            "f:6: {place}: a name with commas: for each machine a network of this whole name is looked for first, then its \
+             {parts} part(s) between commas, in their order"
+        )
+    };
+    for (text, expected) in [
+        (ini("internal-vm-network-name = \"LAN-A,LAN-B\""), Some(told("[Nodes] internal-vm-network-name", 2))),
+        (ini("external-vm-network-name = \"LAN-A, , LAN-B,LAN-C\""), Some(told("[Nodes] external-vm-network-name", 3))),
+        (yaml("internalVmNetworkName: LAN-A,"), Some(told("nodes.internalVmNetworkName", 1))),
+        (ini("internal-vm-network-name = LAN-A"), None),
+        (ini("internal-network-subnet-cidr = \"10.0.0.0/8,fd00::/8\""), None),
+    ] {
+        assert_eq!(warnings(&text), Vec::from_iter(expected), "{text}");
+    }
+}
+
+#[test]
 fn a_load_balancer_that_few_clients_reach_is_an_oddity() {
     let text = |size: &str| {
         format!(

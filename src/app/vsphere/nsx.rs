@@ -11,7 +11,7 @@ use crate::app::settings::vsphere::CloudConfig;
 use crate::app::settings::{NsxSettings, Settings};
 use crate::base::addresses::host_and_port;
 use crate::base::error_chain::chain;
-use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings, TlsTrust, WeakClient};
+use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings, WeakClient};
 use crate::clients::nsx::{Scheme, Timeouts};
 use crate::clients::vim;
 use crate::cloud::login_ledger::LoginLedger;
@@ -89,15 +89,6 @@ impl HandedOut {
     }
 }
 
-/// The token service is verified whatever `insecureFlag` says, by the system's authorities and those of the file.
-fn of_token_service(tls: &TlsSettings) -> TlsSettings {
-    let trust = match tls.trust.clone() {
-        TlsTrust::Ca { pem, path } if !pem.is_empty() => TlsTrust::SystemAnd { pem, path },
-        other => other,
-    };
-    TlsSettings { trust, ..TlsSettings::default() }
-}
-
 impl NsxConnection {
     /// Registers the series.
     pub fn new(
@@ -129,7 +120,7 @@ impl NsxConnection {
         }
         // Which service it is decides `source`.
         if let Some(service) = token_service {
-            service.judge_by(of_token_service(tls));
+            service.judge_by(tls.of_public_service());
         }
     }
 
@@ -191,7 +182,7 @@ impl ConnectNsx for NsxConnection {
                 let service = match in_use.and_then(|service| service.client.upgrade()) {
                     Some(service) => service,
                     None => {
-                        let tls = of_token_service(&state.tls);
+                        let tls = state.tls.of_public_service();
                         let service = http::Client::new(self.settings(&host, port, tls.clone()));
                         let service = service.map_err(|error| error.to_string())?;
                         state.token_service = Some(HandedOut::new(&service, &host, port, tls));
@@ -255,30 +246,4 @@ pub(super) fn name_problem(settings: &Settings) -> Option<&'static str> {
     let problem = "--cluster-name=kubernetes is the default: clusters that share an NSX need names of their own, since objects of \
                    NSX are told apart by them";
     (settings.services.cluster_name == DEFAULT_CLUSTER_NAME).then_some(problem)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{TlsSettings, TlsTrust, of_token_service};
-
-    #[test]
-    fn the_token_service_is_verified_whatever_insecure_flag_says() {
-        let (pem, path) = (b"certificates".to_vec(), "ca.pem".to_owned());
-        let cases = [
-            (TlsTrust::System, TlsTrust::System),
-            (
-                TlsTrust::Ca { pem: pem.clone(), path: path.clone() },
-                TlsTrust::SystemAnd { pem: pem.clone(), path: path.clone() },
-            ),
-            (TlsTrust::SystemAnd { pem: pem.clone(), path: path.clone() }, TlsTrust::SystemAnd { pem, path }),
-        ];
-        for (trust, expected) in cases {
-            for insecure in [false, true] {
-                let of_manager = TlsSettings { trust: trust.clone(), insecure, ..TlsSettings::default() };
-                let of_service = TlsSettings { trust: expected.clone(), ..TlsSettings::default() };
-                assert!(!of_service.insecure);
-                assert_eq!(of_token_service(&of_manager), of_service, "{trust:?}, insecure: {insecure}");
-            }
-        }
-    }
 }

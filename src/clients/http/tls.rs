@@ -54,6 +54,17 @@ pub struct TlsSettings {
     pub identity: Option<ClientIdentity>,
 }
 
+impl TlsSettings {
+    /// Those for a public service that goes with this server: always verified, by the authorities of the system, too.
+    pub fn of_public_service(&self) -> Self {
+        let trust = match self.trust.clone() {
+            TlsTrust::Ca { pem, path } if !pem.is_empty() => TlsTrust::SystemAnd { pem, path },
+            other => other,
+        };
+        Self { trust, ..Self::default() }
+    }
+}
+
 /// The rustls configuration for one endpoint; ring is the provider.
 ///
 /// # Errors

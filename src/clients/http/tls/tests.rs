@@ -339,3 +339,23 @@ fn a_ca_file_without_a_usable_certificate_is_a_configuration_error_with_its_path
         assert!(error.to_string().contains("/etc/ca.pem"), "{name}: {error}");
     }
 }
+
+#[test]
+fn a_public_service_is_verified_whatever_holds_for_the_server_it_goes_with() {
+    let (pem, path) = (b"certificates".to_vec(), "ca.pem".to_owned());
+    let cases = [
+        (TlsTrust::System, TlsTrust::System),
+        (
+            TlsTrust::Ca { pem: pem.clone(), path: path.clone() },
+            TlsTrust::SystemAnd { pem: pem.clone(), path: path.clone() },
+        ),
+        (TlsTrust::SystemAnd { pem: pem.clone(), path: path.clone() }, TlsTrust::SystemAnd { pem, path }),
+    ];
+    for (trust, expected) in cases {
+        for insecure in [false, true] {
+            let of_server = TlsSettings { trust: trust.clone(), insecure, ..TlsSettings::default() };
+            let of_service = TlsSettings { trust: expected.clone(), ..TlsSettings::default() };
+            assert_eq!(of_server.of_public_service(), of_service, "{trust:?}, insecure: {insecure}");
+        }
+    }
+}

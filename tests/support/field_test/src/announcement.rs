@@ -16,7 +16,8 @@ pub fn announcement(servers: &Servers) -> String {
                     Server::Vcenter(_) => (vcenter::MOST_CALLS, vcenter::WHAT),
                     Server::Nsx(_) => (nsx::MOST_CALLS, nsx::WHAT),
                 };
-                format!("  {title} ({address}): at most {most} calls. {what}\n")
+                let note = server.login_note().map(|note| format!(". {note}")).unwrap_or_default();
+                format!("  {title} ({address}): at most {most} calls. {what}{note}\n")
             }
         });
     }

@@ -50,7 +50,7 @@ pub(crate) const REJECTED: &str = "the login was rejected; it is not tried again
 
 /// Why a vCenter is not tested that has the account of another one which rejected it: it may be one account for both, and
 /// a few rejections lock it.
-const REJECTED_BEFORE: &str = "another vCenter rejected this user and password";
+const REJECTED_BEFORE: &str = "another vCenter rejected the same credentials";
 
 /// Runs the checks of all servers, one server after the other.
 pub async fn run(servers: Servers) -> Report {

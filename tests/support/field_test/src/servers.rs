@@ -10,7 +10,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm::app::files::{Files, SystemFiles};
 use ccm::app::settings::vsphere::{CloudConfig, CloudConfigFile};
-use ccm::clients::http::{ProxySettings, Settings, TlsSettings};
+use ccm::base::addresses::host_and_port;
+use ccm::clients::http::{Endpoint, ProxySettings, Settings, TlsSettings};
 use ccm::clients::nsx::Scheme;
 use ccm::clients::vim;
 use ccm::providers::vsphere::config::{DEFAULT_DIRECTORY, Environment, Nsx, NsxLogin, Vcenter, distinct_vcenters};
@@ -18,11 +19,14 @@ use ccm::providers::vsphere::credentials::layout::{SessionManagers, Stored};
 use ccm::providers::vsphere::credentials::offer::{offer, places};
 use ccm::providers::vsphere::credentials::source::{Place, Reading, Source};
 use ccm::providers::vsphere::credentials::{Login, Offer, Origin, ReadToken};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 
 /// Why a server without credentials is not tested.
 const NO_SECRET: &str = "this program does not read Secrets: put user and password into the file, or mount the Secret as the \
                          directory secrets-directory";
+
+/// The token for session managers that are given no other, where this runs in a pod. It is the daemon's default, too.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// All servers of a file.
 pub struct Servers {
@@ -59,6 +63,33 @@ impl Server {
         };
         format!("{}:{}", settings.host, settings.port)
     }
+
+    /// How it is logged in to, where that is more than one call to the server; for the announcement. Has no secret.
+    #[must_use]
+    pub fn login_note(&self) -> Option<String> {
+        match self {
+            Self::Vcenter(VcenterServer { login: Ok(Login::SharedSession { url, .. }), .. }) => {
+                let manager = Endpoint::of_url(url).map_or_else(|_| "of its URL".to_owned(), |at| at.authority().to_owned());
+                Some(format!("Before the login, one call to the session manager {manager}"))
+            }
+            Self::Vcenter(VcenterServer { login: Ok(Login::Certificate { .. }), .. }) => {
+                Some("Before the login, its token service (STS) is asked once for a token".to_owned())
+            }
+            Self::Nsx(NsxServer { login: Ok(NsxProof::Token { service, .. }), .. }) => {
+                let service = host_and_port(&service.host, service.port);
+                Some(format!("There is no session: one call to the token service {service}, then each call carries the token"))
+            }
+            Self::Nsx(NsxServer { login: Ok(NsxProof::Password(..)), .. }) => Some(
+                "Where the manager has no sessions, each call carries user and password; the first one that is rejected is \
+                 the last one"
+                    .to_owned(),
+            ),
+            Self::Nsx(NsxServer { login: Ok(NsxProof::Certificate), .. }) => {
+                Some("There is no session: each connection shows the client certificate".to_owned())
+            }
+            Self::Vcenter(_) | Self::Nsx(_) => None,
+        }
+    }
 }
 
 /// A vCenter and its user. Deliberately without `Debug`.
@@ -67,19 +98,14 @@ pub struct VcenterServer {
     pub title: String,
     /// How to reach it.
     pub http: Settings,
-    /// User and password; or why there are none.
-    pub login: Result<(String, SecretString), String>,
+    /// What to log in with; or why there is nothing.
+    pub login: Result<Login, String>,
 }
 
 impl VcenterServer {
-    /// Whether both have the same user and password.
+    /// Whether both have the same credentials.
     pub(crate) fn has_account_of(&self, other: &Self) -> bool {
-        match (&self.login, &other.login) {
-            (Ok((user, password)), Ok((others, its))) => {
-                user == others && password.expose_secret() == its.expose_secret()
-            }
-            _ => false,
-        }
+        matches!((&self.login, &other.login), (Ok(own), Ok(others)) if own == others)
     }
 }
 
@@ -105,6 +131,15 @@ pub enum NsxProof {
     Password(Scheme, String, SecretString),
     /// The client certificate of the TLS settings.
     Certificate,
+    /// An access token of VMware Cloud.
+    Token {
+        /// How to reach the service that hands it out.
+        service: Settings,
+        /// The path there.
+        path: String,
+        /// What it is handed out for.
+        refresh: SecretString,
+    },
 }
 
 impl Servers {
@@ -142,7 +177,13 @@ fn nsx_server(nsx: &Nsx, config: &CloudConfig, proxy: &ProxySettings) -> NsxServ
     let password = |user: &str, password: &SecretString| NsxProof::Password(scheme, user.to_owned(), password.clone());
     let login = match &nsx.login {
         NsxLogin::Certificate { .. } => Ok(NsxProof::Certificate),
-        NsxLogin::VmcToken { .. } => Err("logins with a token of VMware Cloud are not part of this test".to_owned()),
+        NsxLogin::VmcToken { token, .. } => nsx.login.token_service().map_or_else(
+            || Err("the address of the token service cannot be used".to_owned()),
+            |(host, port, path)| {
+                let tls = config.nsx_tls.as_ref().map(TlsSettings::of_public_service).unwrap_or_default();
+                Ok(NsxProof::Token { service: settings(&host, port, tls, proxy), path, refresh: token.clone() })
+            },
+        ),
         NsxLogin::Secret { fallback, .. } => {
             fallback.as_ref().map(|(user, secret)| password(user, secret)).ok_or_else(|| NO_SECRET.to_owned())
         }
@@ -161,8 +202,8 @@ fn nsx_server(nsx: &Nsx, config: &CloudConfig, proxy: &ProxySettings) -> NsxServ
     }
 }
 
-/// The first pair that the product would try. A second one is never tried here.
-fn vcenter_login(entry: &Vcenter) -> Result<(String, SecretString), String> {
+/// The first credentials that the product would try. Others are never tried here.
+fn vcenter_login(entry: &Vcenter) -> Result<Login, String> {
     let default = Path::new(DEFAULT_DIRECTORY);
     let mut sources = BTreeMap::new();
     for place in places(entry, default) {
@@ -173,12 +214,9 @@ fn vcenter_login(entry: &Vcenter) -> Result<(String, SecretString), String> {
         }
     }
     match offer(entry, default, &sources) {
-        Offer::Ready(credentials) => match credentials.first().map(|credential| &credential.login) {
-            Some(Login::Password { user, password }) => Ok((user.clone(), password.clone())),
-            Some(Login::Certificate { .. }) => Err("logins with a certificate are not part of this test".to_owned()),
-            Some(Login::SharedSession { .. }) => Err("session managers are not part of this test".to_owned()),
-            None => Err(NO_SECRET.to_owned()),
-        },
+        Offer::Ready(credentials) => {
+            credentials.first().map(|credential| credential.login.clone()).ok_or_else(|| NO_SECRET.to_owned())
+        }
         Offer::Pending { .. } => Err(NO_SECRET.to_owned()),
         Offer::Missing { why } => Err(why),
     }
@@ -193,18 +231,23 @@ fn read_directory(path: &PathBuf) -> Reading {
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let keys: Vec<_> = names.filter(|name| !name.starts_with("..") && path.join(name).is_file()).collect();
     let contents: Vec<_> = keys.iter().map(|key| (key.as_str(), SystemFiles.read(&path.join(key)).ok())).collect();
-    let managers = SessionManagers { account: Arc::new(NoToken), hosts: BTreeSet::new() };
+    let managers = SessionManagers { account: Arc::new(ServiceAccount), hosts: BTreeSet::new() };
     let entries = contents.iter().map(|(key, content)| (*key, content.as_ref().map(|content| content.as_slice())));
     Reading::Read { stored: Stored::read(entries, &managers), origin: Origin::Directory { path: path.clone() } }
 }
 
-/// Session managers are not asked here.
-struct NoToken;
+/// The token of the pod's service account.
+struct ServiceAccount;
 
 #[async_trait]
-impl ReadToken for NoToken {
+impl ReadToken for ServiceAccount {
     async fn read(&self) -> Result<SecretString, String> {
-        Err("session managers are not part of this test".to_owned())
+        let read = SystemFiles.read(Path::new(SERVICE_ACCOUNT)).map_err(|error| error.to_string());
+        let text = read.and_then(|content| match std::str::from_utf8(&content).map(str::trim) {
+            Ok("") | Err(_) => Err("it is empty or not text".to_owned()),
+            Ok(text) => Ok(SecretString::from(text)),
+        });
+        text.map_err(|why| format!("the token {SERVICE_ACCOUNT} cannot be read: {why}"))
     }
 }
 
@@ -212,7 +255,7 @@ impl ReadToken for NoToken {
 mod tests {
     use secrecy::ExposeSecret as _;
 
-    use super::{Server, Servers};
+    use super::{Login, Server, Servers};
 
     #[test]
     fn servers_and_credentials_are_those_that_the_product_reads() {
@@ -237,7 +280,8 @@ mod tests {
             .map(|server| {
                 let login = match server {
                     Server::Vcenter(vcenter) => match &vcenter.login {
-                        Ok((user, password)) => format!("{user}/{}", password.expose_secret()),
+                        Ok(Login::Password { user, password }) => format!("{user}/{}", password.expose_secret()),
+                        Ok(_) => "another".to_owned(),
                         Err(why) => format!("no: {}", why.contains("no entry for server")),
                     },
                     Server::Nsx(nsx) => nsx.login.is_ok().to_string(),

@@ -10,8 +10,9 @@ mod tags;
 use std::sync::Arc;
 
 use ccm::clients::http::{self, Error as HttpError};
+use ccm::clients::token::Token;
 use ccm::clients::{vapi, vim};
-use secrecy::SecretString;
+use ccm::providers::vsphere::credentials::Login;
 
 use crate::belief::{Belief, Sheet};
 use crate::report::ServerReport;
@@ -32,10 +33,13 @@ pub(crate) struct Ended(pub String);
 
 /// What the checks of one vCenter share.
 struct Check {
+    http: http::Client,
     soap: vim::Client,
     rest: vapi::Client,
     sheet: Sheet,
     wire: Arc<Wire>,
+    /// What the certificate was exchanged for, if the login is by certificate.
+    token: Option<Token>,
 }
 
 /// What is reported of a vCenter to which nothing is sent, for this reason, which has no names.
@@ -48,7 +52,7 @@ pub(crate) fn untested(server: &VcenterServer, why: &str) -> ServerReport {
 /// Runs the checks.
 pub async fn check(server: &VcenterServer) -> ServerReport {
     // The announcement says which credentials and settings, with their names.
-    let Ok((user, password)) = &server.login else { return untested(server, NO_LOGIN) };
+    let Ok(login) = &server.login else { return untested(server, NO_LOGIN) };
     let Ok((client, wire)) = Wire::connect(server.http.clone(), MOST_CALLS) else {
         return untested(server, UNUSABLE_SETTINGS);
     };
@@ -60,10 +64,10 @@ pub async fn check(server: &VcenterServer) -> ServerReport {
         timings,
         ended_early: why,
     };
-    let (soap, rest) = (vim::Client::new(client.clone()), vapi::Client::new(client));
-    let mut check = Check { soap, rest, sheet, wire };
+    let (soap, rest) = (vim::Client::new(client.clone()), vapi::Client::new(client.clone()));
+    let mut check = Check { http: client, soap, rest, sheet, wire, token: None };
     let mut product = String::new();
-    let checks = check.run(user, password, &mut product);
+    let checks = check.run(server, login, &mut product);
     let outcome = until_interrupted(checks).await.unwrap_or_else(|| Err(Ended(INTERRUPTED.to_owned())));
     check.log_out().await;
     let timings = check.wire.timings();
@@ -71,15 +75,15 @@ pub async fn check(server: &VcenterServer) -> ServerReport {
 }
 
 impl Check {
-    async fn run(&mut self, user: &str, password: &SecretString, product: &mut String) -> Result<(), Ended> {
-        let content = session::begin(self, user, password).await?;
+    async fn run(&mut self, server: &VcenterServer, login: &Login, product: &mut String) -> Result<(), Ended> {
+        let content = session::begin(self, server, login).await?;
         product.clone_from(&content.about.full_name);
         session::rights(self, &content).await?;
         let samples = collector::first_machines(self, &content).await?;
         search::machines(self, &samples).await?;
         collector::reads(self, &samples).await?;
         collector::view(self, &samples).await?;
-        tags::read(self, &content, user, password, &samples).await?;
+        tags::read(self, &content, login, &samples).await?;
         session::end(self).await
     }
 

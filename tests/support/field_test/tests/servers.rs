@@ -142,7 +142,7 @@ async fn an_account_that_one_vcenter_rejected_is_not_tried_at_another_and_one_se
     }
     let report = tested(&sections.concat()).await;
     let ended: Vec<_> = report.servers.iter().map(|server| server.ended_early.as_deref().unwrap()).collect();
-    let expected = ["the login was rejected; it is not tried again", "another vCenter rejected this user and password"];
+    let expected = ["the login was rejected; it is not tried again", "another vCenter rejected the same credentials"];
     assert_eq!(ended, expected);
     assert_eq!((one.counts().await.of("Login"), other.counts().await.total), (1, 0));
 }

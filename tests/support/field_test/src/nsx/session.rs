@@ -1,9 +1,14 @@
 //! The session: how it begins, and which answers say that it is over.
 
-use ccm::clients::nsx::{Kind, Login, Priority};
+use std::time::Duration;
+
+use ccm::clients::http::{self, Settings};
+use ccm::clients::nsx::{AccessToken, Kind, Login, Priority};
+use secrecy::SecretString;
 
 use super::beliefs::{CREATE, DESTROYED, NEITHER, NO_SESSION, NO_TOKEN, USE};
 use super::{Check, Ended, told};
+use crate::UNUSABLE_SETTINGS;
 use crate::belief::Belief;
 use crate::servers::NsxProof;
 use crate::wire::Alteration;
@@ -18,10 +23,14 @@ const NO_COOKIE: &str = "JSESSIONID=0000000000000000000000000000F1E1";
 
 const TOKEN: &str = "X-XSRF-TOKEN";
 
+/// How long the exchange of a token may take, as in the product.
+const EXCHANGE_LIMIT: Duration = Duration::from_secs(30);
+
 /// Logs in, once, and makes a call.
 pub(super) async fn begin(check: &mut Check, proof: &NsxProof) -> Result<(), Ended> {
     let login = match proof {
         NsxProof::Certificate => Login::with_certificate(),
+        NsxProof::Token { service, path, refresh } => access_token(service, path, refresh).await?,
         NsxProof::Password(scheme, user, password) => match check.client.open_session(*scheme, user, password).await {
             Ok(Some(login)) => {
                 let status = check.last("session.create").and_then(|exchange| exchange.status).unwrap_or_default();
@@ -59,6 +68,14 @@ pub(super) async fn begin(check: &mut Check, proof: &NsxProof) -> Result<(), End
         }
     }
     Ok(())
+}
+
+/// Gets an access token, once. The token service is another server than the one that is tested, so its answer is not in the
+/// table.
+async fn access_token(service: &Settings, path: &str, refresh: &SecretString) -> Result<Login, Ended> {
+    let service = http::Client::new(service.clone()).map_err(|_| Ended(UNUSABLE_SETTINGS.to_owned()))?;
+    let token = AccessToken::exchange(&service, path, refresh, EXCHANGE_LIMIT).await;
+    token.map(|token| Login::with_token(&token)).map_err(|error| refused(&error))
 }
 
 fn refused(error: &ccm::clients::nsx::Error) -> Ended {

@@ -1,18 +1,22 @@
 //! The session: what is answered without one, how it begins, what the account may see, and how it ends.
 
 use ccm::clients::vim::{self, ServiceContent};
+use ccm::clients::{http, session_manager, sts};
+use ccm::providers::vsphere::credentials::{Login, SessionToken};
+use jiff::Timestamp;
 use secrecy::SecretString;
 
 use super::beliefs::{CONTENT, CURRENT_SESSION, FIXED_IDS, LOGIN, LOGOUT, PRIVILEGE, ROOT, VERSIONS};
 use super::search::NO_UUID;
 use super::{Check, Ended};
-use crate::REJECTED;
+use crate::servers::VcenterServer;
+use crate::{REJECTED, UNUSABLE_SETTINGS};
 
 /// The privilege that the product asks about.
 const READ: &str = "System.Read";
 
 /// Connects and logs in, once.
-pub(super) async fn begin(check: &mut Check, user: &str, password: &SecretString) -> Result<ServiceContent, Ended> {
+pub(super) async fn begin(check: &mut Check, server: &VcenterServer, login: &Login) -> Result<ServiceContent, Ended> {
     let content = match check.soap.connect().await {
         Ok(content) => content,
         Err(error) => {
@@ -37,14 +41,24 @@ pub(super) async fn begin(check: &mut Check, user: &str, password: &SecretString
     ];
     let others = fixed.iter().filter(|(object, id)| object.id() != *id).count();
     check.sheet.judge(&FIXED_IDS, others == 0, format!("{others} of 4 have another id"));
-    match check.soap.login(user, password).await {
+    let (by, presented) = match login {
+        Login::Password { user, password } => ("", check.soap.login(user, password).await),
+        Login::Certificate { certificate, key } => {
+            let token = sts::issue(&check.http, certificate, key, Timestamp::now()).await.map_err(no_token)?;
+            let presented = check.soap.login_by_token(&token, Timestamp::now()).await;
+            check.token = Some(token);
+            (" by a token for the certificate", presented)
+        }
+        Login::SharedSession { url, token } => {
+            let ticket = ticket(server, url, token).await?;
+            (" by a ticket of the session manager", check.soap.clone_session(&ticket).await)
+        }
+    };
+    match presented {
         Ok(()) => {
             let has_cookie = check.soap.session_secret().is_some();
-            check.sheet.judge(
-                &LOGIN,
-                has_cookie,
-                if has_cookie { "logged in" } else { "logged in without the cookie" },
-            );
+            let without = if has_cookie { "" } else { ", without the cookie" };
+            check.sheet.judge(&LOGIN, has_cookie, format!("logged in{by}{without}"));
         }
         Err(error) if error.is_invalid_login() => {
             return Err(Ended(REJECTED.to_owned()));
@@ -61,6 +75,30 @@ pub(super) async fn begin(check: &mut Check, user: &str, password: &SecretString
         Err(error) => check.failed(&CURRENT_SESSION, &error)?,
     }
     Ok(content)
+}
+
+/// Why the token service issues no token. A certificate that it rejects is not tried again.
+fn no_token(error: sts::Error) -> Ended {
+    match error {
+        error if error.is_invalid_login() => Ended(REJECTED.to_owned()),
+        error => Ended(format!("the token service issues no token: {}", error.reason())),
+    }
+}
+
+/// Asks the session manager for a ticket, once. The session manager is another server than the one that is tested, so its
+/// answer is not in the table.
+async fn ticket(server: &VcenterServer, url: &str, token: &SessionToken) -> Result<SecretString, Ended> {
+    let token = match token {
+        SessionToken::Given(token) => token.clone(),
+        SessionToken::ServiceAccount(account) => {
+            account.read().await.map_err(|_| Ended("there is no token for the session manager".to_owned()))?
+        }
+    };
+    let http = http::Client::new(server.http.clone()).map_err(|_| Ended(UNUSABLE_SETTINGS.to_owned()))?;
+    session_manager::fetch_ticket(&http, url, &token).await.map_err(|error| match error {
+        error if error.is_invalid_login() => Ended(REJECTED.to_owned()),
+        error => Ended(format!("the session manager gives no ticket: {}", error.reason())),
+    })
 }
 
 /// What the account may see of the root folder.

@@ -2,7 +2,8 @@
 
 use ccm::clients::vapi;
 use ccm::clients::vim::{MoRef, ObjectContent, ServiceContent};
-use secrecy::SecretString;
+use ccm::providers::vsphere::credentials::Login;
+use jiff::Timestamp;
 
 use super::beliefs::{CATEGORIES, CATEGORY_GONE, OBJECT_BATCH, REST_SESSION, TAG_BATCH, TAG_POLL};
 use super::{Check, Ended, rest_reason};
@@ -23,8 +24,7 @@ const NEVER: &str = "urn:vmomi:InventoryServiceCategory:00000000-0000-4000-8000-
 pub(super) async fn read(
     check: &mut Check,
     content: &ServiceContent,
-    user: &str,
-    password: &SecretString,
+    login: &Login,
     samples: &[ObjectContent],
 ) -> Result<(), Ended> {
     let Some(secret) = check.soap.session_secret() else { return Ok(()) };
@@ -34,7 +34,19 @@ pub(super) async fn read(
     match &listed {
         Err(error) if error.is_unauthenticated() => {
             check.sheet.judge(&REST_SESSION, !is_expected, format!("API {}: refused", content.about.api_version));
-            match check.rest.login(user, password).await {
+            let presented = match (login, &check.token) {
+                (Login::Password { user, password }, _) => check.rest.login(user, password).await,
+                (_, Some(token)) => check.rest.login_signed(token, Timestamp::now()).await,
+                // As the product: its REST session is that of SOAP.
+                (_, None) => {
+                    let all = [&CATEGORIES, &CATEGORY_GONE, &TAG_BATCH, &OBJECT_BATCH, &TAG_POLL];
+                    for belief in all {
+                        check.sheet.skip(belief, "REST does not accept a session of a session manager");
+                    }
+                    return Ok(());
+                }
+            };
+            match presented {
                 Ok(()) => {}
                 Err(error) if error.is_invalid_login() => {
                     return Err(Ended("the login over REST was rejected; it is not tried again".to_owned()));

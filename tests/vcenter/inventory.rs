@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::{Arc, Once};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ccm::cloud::{CloudProvider as _, InstanceMetadata, InstancesV2, Presence};
 use k8s_openapi::api::core::v1::Node;
@@ -211,6 +211,45 @@ async fn a_match_that_is_never_reported_is_told() {
     running.cluster.put(node.clone());
     let message = unknown(&running, &node, "VMNotReadable").await;
     assert!(message.contains("vm-") && message.contains("System.Read"), "{message}");
+}
+
+/// A second search, and a second place in the view, are more work for a vCenter that is busy. Whatever the machine's speed: a
+/// match that is given up has been waited for, for 10 s since the last report of another machine.
+#[tokio::test]
+async fn a_match_is_waited_for_while_vcenter_reports_another_machine() {
+    const LIMIT: Duration = Duration::from_secs(10);
+    const OTHER: &str = "422e4956-ad22-1139-6d72-59cc8f26bc91";
+    let scenario = Scenario::small().vm(Vm::new("n", UUID).ip("10.0.0.1")).vm(Vm::new("busy", OTHER).ip("10.0.1.0"));
+    let (vcenter, running) = one(scenario, "").await;
+    let (n, busy) = (node("n", UUID), node("busy", OTHER));
+    running.cluster.put(busy.clone());
+    found(&running, &busy).await;
+    vcenter.add_rule(&Rule::hang("ModifyListView")).await;
+    let mut reported = Instant::now();
+    running.cluster.put(n.clone());
+    let instances = instances(&running);
+    eventually("the match is known and not reported", SOON, async || match instances.instance_metadata(&n).await {
+        Presence::Unknown(unknown) if unknown.message.starts_with("reading vm-") => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    let begun = Instant::now();
+    let mut changes = 0_u8;
+    while begun.elapsed() < LIMIT + LIMIT / 4 {
+        changes = changes.wrapping_add(1);
+        let (changed, ip) = (Instant::now(), format!("10.0.1.{changes}"));
+        vcenter.set_ip("busy", &ip).await;
+        found_with(&running, &busy, |metadata| address(metadata) == ip).await;
+        match instances.instance_metadata(&n).await {
+            Presence::Unknown(unknown) if unknown.reason == "VMNotReadable" => {
+                assert!(reported.elapsed() >= LIMIT, "given up {:?} after a report", reported.elapsed());
+                return;
+            }
+            Presence::Unknown(unknown) => assert!(unknown.message.starts_with("reading vm-"), "{unknown:?}"),
+            other => panic!("{other:?}"),
+        }
+        reported = changed;
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use ccm::providers::vsphere::inventory::snapshot::Snapshot;
 use futures::future::join_all;
 use support::{Fault, Model, Trouble, Unreadable};
 
-use super::{Read, VmRecord, Watched, address, found, ids, is_live, search, told};
+use super::{Read, SOON, VmRecord, Watched, address, found, ids, is_live, search, told};
 
 /// What ends a pending wait, and how many logins there are in the end.
 fn breaks() -> Vec<(&'static str, Trouble, u32)> {
@@ -141,6 +141,23 @@ async fn a_truncated_answer_that_is_lost_means_a_full_resync_and_an_earlier_one_
         },
     ))
     .await;
+}
+
+#[tokio::test]
+async fn a_part_of_an_answer_is_a_report_although_it_is_not_published() {
+    let watched = Watched::start(Model::small().vms(6).page_size(2), ids(1..=6)).await;
+    watched.until("live", |now| is_live(now) && now.vms.len() == 6).await;
+    watched.until_counted("a pending wait", |counts| counts.pending_waits == 1).await;
+    let before = watched.vcenter.last_report();
+    watched.fake.next_after("WaitForUpdatesEx", 1, Trouble::Hang);
+    watched.fake.change_vms(|vm| vm.ip("192.0.2.6"));
+    support::eventually("the first part is noted", SOON, async || {
+        let now = watched.vcenter.snapshot();
+        let is_old = now.vms.values().all(|vm| address(vm) != "192.0.2.6");
+        if is_old && watched.vcenter.last_report() > before { Ok(()) } else { Err(told(&now)) }
+    })
+    .await;
+    watched.stop().await;
 }
 
 #[tokio::test]

@@ -18,6 +18,8 @@ const VCENTER: &str = "src/providers/vsphere/inventory/vcenter.rs";
 
 /// Tests without a server.
 const UNIT: Tests = &[&["--lib", "--", "providers::vsphere::"]];
+/// A match that is not reported, on the simulator.
+const READING: Tests = &[&["--test", "vcenter", "--", "inventory::a_match_is_waited_for"]];
 /// Outcomes on the fake vCenter.
 const OUTCOMES: Tests = &[&["--test", "vcenter", "--", "outcomes::"]];
 
@@ -295,6 +297,12 @@ pub fn all() -> Vec<Mutant> {
                 "is_same_vcenter.then_some((vm, seen, record))",
             ),
             OUTCOMES,
+        ),
+        Mutant::new(
+            "evaluate-reading-counts-from-the-match",
+            EVALUATE,
+            ("Some(end_of_reading(since, reported))", "Some(end_of_reading(since, None))"),
+            READING,
         ),
         Mutant::new(
             "tracker-answers-are-forgotten",

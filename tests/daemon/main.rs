@@ -41,6 +41,7 @@ mod rights;
 mod secrets;
 mod secure_port;
 mod services;
+mod silence;
 mod start;
 mod upgrade;
 mod vcenters;

@@ -276,6 +276,7 @@ async fn deliver(mut reply: Reply, late: Option<Trouble>) -> Reply {
         Some(Trouble::Slow(pause)) => reply.delivery = Delivery::Slow(pause),
         Some(Trouble::Late(pause)) => tokio::time::sleep(pause).await,
         Some(Trouble::Lose) => reply.delivery = Delivery::Close,
+        Some(Trouble::Afterwards(substitute)) => return substitute.0,
         Some(Trouble::Rewrite(rewrite)) => reply.body = rewrite(&reply.body),
         _ => {}
     }

@@ -25,6 +25,8 @@ pub enum Trouble {
     Late(Duration),
     /// The call takes effect; of the answer's body one byte is sent per this time.
     Slow(Duration),
+    /// The call takes effect; another answer is sent.
+    Afterwards(Substitute),
     /// The call takes effect; its answer's body is rewritten before it is sent.
     Rewrite(fn(&str) -> String),
 }
@@ -141,6 +143,7 @@ impl Trouble {
 
     /// Whether it befalls the answer, and not the call.
     pub(super) fn is_late(&self) -> bool {
-        matches!(self, Trouble::Lose | Trouble::Cut(_) | Trouble::Late(_) | Trouble::Slow(_) | Trouble::Rewrite(_))
+        use Trouble::{Afterwards, Cut, Late, Lose, Rewrite, Slow};
+        matches!(self, Lose | Cut(_) | Late(_) | Slow(_) | Afterwards(_) | Rewrite(_))
     }
 }

@@ -1,5 +1,5 @@
 //! What is between the product's clients and the network: counts calls and refuses those beyond the announced number,
-//! measures them, alters one where a check asks for it, and keeps what came back for the checks.
+//! measures them, alters them while a check asks for it, and keeps what came back for the checks.
 //!
 //! It takes the place of the transport of a client, and sends with a client of its own, which has the same settings. So TLS,
 //! proxies, time limits and sizes are the product's.
@@ -53,7 +53,7 @@ pub fn error_code(body: &Value) -> Option<i64> {
     code.as_i64().or_else(|| code.as_str()?.parse().ok())
 }
 
-/// How the next call is altered on its way.
+/// How calls are altered on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alteration {
     /// This is added to the query.
@@ -104,9 +104,16 @@ impl Wire {
         Ok((Client::new(Settings { transport, ..settings })?, wire))
     }
 
-    /// Alters the next call; several alterations are of the same call.
-    pub fn alter(&self, alteration: Alteration) {
-        self.state().alterations.push(alteration);
+    /// Alters the calls until the guard is dropped, and none after that, whether or not a call was made.
+    #[must_use]
+    pub fn alter(self: &Arc<Self>, alterations: &[Alteration]) -> AlterationGuard {
+        self.state().alterations = alterations.to_vec();
+        AlterationGuard(Arc::clone(self))
+    }
+
+    /// Permits so many calls from now on, in place of those that are left, which it gives.
+    pub fn allow(&self, calls: usize) -> usize {
+        std::mem::replace(&mut self.state().left, calls)
     }
 
     /// Takes the exchanges since the last time, oldest first; of the last 64.
@@ -124,11 +131,11 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the permission of one call, and what alters it.
+    /// Takes the permission of one call; gives what alters it.
     fn begin(&self) -> Option<Vec<Alteration>> {
         let mut state = self.state();
         state.left = state.left.checked_sub(1)?;
-        Some(std::mem::take(&mut state.alterations))
+        Some(state.alterations.clone())
     }
 
     fn end(&self, operation: &'static str, took: Duration, answer: Option<&Response>) {
@@ -148,6 +155,15 @@ impl Wire {
             state.exchanges.remove(0);
         }
         state.exchanges.push(exchange);
+    }
+}
+
+/// Calls are altered while this lives.
+pub struct AlterationGuard(Arc<Wire>);
+
+impl Drop for AlterationGuard {
+    fn drop(&mut self) {
+        self.0.state().alterations.clear();
     }
 }
 
@@ -189,10 +205,22 @@ fn alter(request: &mut Request, alteration: Alteration) {
 mod tests {
     use std::time::Duration;
 
-    use ccm::clients::http::{Method, Request};
+    use ccm::clients::http::{Method, Request, Settings, TlsSettings};
     use serde_json::json;
 
-    use super::{Alteration, alter, error_code};
+    use super::{Alteration, Wire, alter, error_code};
+
+    #[test]
+    fn a_call_that_is_refused_leaves_no_alteration_for_the_next_one() {
+        let settings = Settings::new("127.0.0.1", 9, TlsSettings::default(), "test".to_owned());
+        let (_, wire) = Wire::connect(settings, 1).unwrap();
+        let altered = wire.alter(&[Alteration::Without("X")]);
+        assert_eq!(wire.begin(), Some(vec![Alteration::Without("X")]));
+        assert_eq!(wire.begin(), None, "the number of calls is used up");
+        drop(altered);
+        assert_eq!(wire.allow(1), 0);
+        assert_eq!(wire.begin(), Some(vec![]));
+    }
 
     #[test]
     fn a_call_is_altered_as_a_check_asks() {

@@ -79,11 +79,9 @@ pub(super) async fn pages(check: &mut Check) -> Result<(), Ended> {
 pub(super) async fn marked(check: &mut Check) -> Result<(), Ended> {
     let (mut shown, mut marked) = ([0; 2], [0; 2]);
     for (at, includes) in [false, true].into_iter().enumerate() {
-        if includes {
-            check.wire.alter(Alteration::Query("include_mark_for_delete_objects=true"));
-        }
+        let _altered = includes.then(|| check.wire.alter(&[Alteration::Query("include_mark_for_delete_objects=true")]));
         let client = check.client.clone();
-        // Only the first page is altered, so only the first page is compared.
+        // One page of each is enough.
         match client.pages("/infra/lb-virtual-servers", OPERATION, 1000).next().await {
             Ok(page) => {
                 let page = page.unwrap_or_default();

@@ -94,7 +94,7 @@ pub(super) async fn end(check: &mut Check) -> Result<(), Ended> {
         (&NEITHER, &[Alteration::Cookie(NO_COOKIE), Alteration::Without(TOKEN)]),
     ];
     for (belief, alterations) in cases {
-        alterations.iter().for_each(|alteration| check.wire.alter(*alteration));
+        let _altered = check.wire.alter(alterations);
         probe(check, &login, belief).await?;
     }
     check.login = None;

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use field_test::options::{Asked, HELP, parse};
-use field_test::{Options, Servers, announcement, block_on, run};
+use field_test::{Interrupts, Limits, Options, Report, RunSettings, Server, Servers, announcement, block_on, run};
 
 /// Nothing was tested.
 const NOT_RUN: u8 = 2;
@@ -28,21 +28,33 @@ fn field_test(options: &Options) -> Result<u8, String> {
     for warning in &servers.warnings {
         eprintln!("warning: {warning}");
     }
-    eprintln!("{}", announcement::announcement(&servers));
-    if !options.yes && !is_agreed()? {
+    let write = options.write.as_ref();
+    if write.is_some() && !servers.all.iter().any(|server| matches!(server, Server::Nsx(_))) {
+        return Err("--write needs a section NSXT in the file".to_owned());
+    }
+    eprintln!("{}", announcement::announcement(&servers, write));
+    let question = if write.is_some() { "Begin, and write to NSX?" } else { "Begin?" };
+    if !options.yes && !is_agreed(question)? {
         return Err("nothing was sent".to_owned());
     }
-    let report = block_on(run(servers)).map_err(|error| format!("cannot start: {error}"))?;
+    let report = block_on(tested(servers, options)).and_then(|report| report);
+    let report = report.map_err(|error| format!("cannot start: {error}"))?;
     print!("{}", report.table());
+    eprint!("{}", report.cleanup());
     Ok(report.exit_code())
 }
 
-fn is_agreed() -> Result<bool, String> {
+async fn tested(servers: Servers, options: &Options) -> std::io::Result<Report> {
+    let interrupts = Interrupts::install()?;
+    Ok(run(servers, &RunSettings { write: options.write.clone(), limits: Limits::default(), interrupts }).await)
+}
+
+fn is_agreed(question: &str) -> Result<bool, String> {
     let input = std::io::stdin();
     if !input.is_terminal() {
         return Err("nothing was sent: there is no terminal to ask; --yes begins without a question".to_owned());
     }
-    eprint!("Begin? [y/N] ");
+    eprint!("{question} [y/N] ");
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
     input.lock().read_line(&mut answer).map_err(|error| format!("the answer cannot be read: {error}"))?;

@@ -10,6 +10,11 @@ const STATEMENT: usize = 52;
 const RESTS_ON: usize = 34;
 const SEEN: usize = 44;
 
+const LEFTOVERS: &str = "This run made these objects, and they may still be there. The commands remove them in this order and ask for \
+                         the password:";
+const EXISTING: &str = "These objects were there before this run, which has not changed them. Use another PREFIX; or, if an \
+                        earlier run has left them, remove them:";
+
 /// What was found at all servers.
 #[derive(Debug)]
 pub struct Report {
@@ -30,6 +35,17 @@ pub struct ServerReport {
     pub timings: Vec<Timing>,
     /// Why the test of this server ended early, if it did.
     pub ended_early: Option<String>,
+    /// What is left to do by hand.
+    pub cleanup: Cleanup,
+}
+
+/// What is left to do by hand: commands that delete objects. They name the server, and are no part of the table.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Cleanup {
+    /// Of objects that this run made, and that may still be there.
+    pub leftovers: Vec<String>,
+    /// Of objects that were there before and have the ids that this run would have used.
+    pub existing: Vec<String>,
 }
 
 impl Report {
@@ -37,11 +53,27 @@ impl Report {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let differs = |finding: &Finding| matches!(finding.outcome, Outcome::Differs(_));
-        if self.servers.iter().any(|server| server.ended_early.is_some()) {
+        let is_left = |server: &ServerReport| !server.cleanup.leftovers.is_empty();
+        if self.servers.iter().any(|server| server.ended_early.is_some() || is_left(server)) {
             2
         } else {
             u8::from(self.servers.iter().flat_map(|server| &server.findings).any(differs))
         }
+    }
+
+    /// What is left to do by hand at all servers; empty where that is nothing.
+    #[must_use]
+    pub fn cleanup(&self) -> String {
+        let (mut text, all) = (String::new(), || self.servers.iter().map(|server| &server.cleanup));
+        let leftovers: Vec<_> = all().flat_map(|cleanup| &cleanup.leftovers).collect();
+        let existing: Vec<_> = all().flat_map(|cleanup| &cleanup.existing).collect();
+        for (title, commands) in [(LEFTOVERS, leftovers), (EXISTING, existing)] {
+            if !commands.is_empty() {
+                let _ = writeln!(text, "\n{title}\n");
+                commands.iter().for_each(|command| text.push_str(&format!("  {command}\n")));
+            }
+        }
+        text
     }
 
     /// The tables of all servers.
@@ -73,6 +105,10 @@ impl ServerReport {
         let _ = writeln!(text, "\n{holds} hold, {differs} differ, {not_tried} not tried");
         if let Some(why) = &self.ended_early {
             let _ = writeln!(text, "The test of this server ended early: {why}");
+        }
+        if !self.cleanup.leftovers.is_empty() {
+            let left = self.cleanup.leftovers.len();
+            let _ = writeln!(text, "Objects that this run made and that may still be there: {left}");
         }
         if !self.timings.is_empty() {
             let calls: usize = self.timings.iter().map(|timing| timing.calls).sum();
@@ -120,7 +156,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Report, ServerReport, wrap};
+    use super::{Cleanup, Report, ServerReport, wrap};
     use crate::belief::{Belief, Finding, Outcome};
     use crate::wire::Timing;
 
@@ -139,6 +175,7 @@ mod tests {
             findings: vec![Finding { belief: &BELIEF, outcome }],
             timings: vec![timing],
             ended_early: ended_early.map(str::to_owned),
+            cleanup: Cleanup::default(),
         }
     }
 
@@ -151,6 +188,21 @@ mod tests {
         assert_eq!(code(vec![holds(), server(Outcome::NotTried("no VM".to_owned()), None)]), 0);
         assert_eq!(code(vec![holds(), differs()]), 1);
         assert_eq!(code(vec![ended(), differs()]), 2);
+        let left = Cleanup { leftovers: vec!["curl".to_owned()], ..Cleanup::default() };
+        assert_eq!(code(vec![ServerReport { cleanup: left, ..holds() }]), 2);
+    }
+
+    #[test]
+    fn what_is_left_is_counted_in_the_table_and_named_beside_it() {
+        let cleanup = Cleanup { leftovers: vec!["curl a".to_owned()], existing: vec!["curl b".to_owned()] };
+        let left = ServerReport { cleanup, ..server(Outcome::Holds("1".to_owned()), None) };
+        let report = Report { servers: vec![left, server(Outcome::Holds("1".to_owned()), None)] };
+        let (table, cleanup) = (report.table(), report.cleanup());
+        assert!(table.contains("may still be there: 1") && !table.contains("curl"), "{table}");
+        let at = |part| cleanup.find(part).unwrap_or_else(|| panic!("{part} is missing in {cleanup}"));
+        assert!(at("may still be there") < at("  curl a") && at("  curl a") < at("were there before"), "{cleanup}");
+        assert!(cleanup.ends_with("  curl b\n"), "{cleanup}");
+        assert_eq!(Report { servers: Vec::new() }.cleanup(), "");
     }
 
     #[test]

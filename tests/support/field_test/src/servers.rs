@@ -14,7 +14,9 @@ use ccm::base::addresses::host_and_port;
 use ccm::clients::http::{Endpoint, ProxySettings, Settings, TlsSettings};
 use ccm::clients::nsx::Scheme;
 use ccm::clients::vim;
-use ccm::providers::vsphere::config::{DEFAULT_DIRECTORY, Environment, Nsx, NsxLogin, Vcenter, distinct_vcenters};
+use ccm::providers::vsphere::config::{
+    DEFAULT_CLASS, DEFAULT_DIRECTORY, Environment, Nsx, NsxLogin, Pool, Profile, Vcenter, distinct_vcenters,
+};
 use ccm::providers::vsphere::credentials::layout::{SessionManagers, Stored};
 use ccm::providers::vsphere::credentials::offer::{offer, places};
 use ccm::providers::vsphere::credentials::source::{Place, Reading, Source};
@@ -123,6 +125,10 @@ pub struct NsxServer {
     pub gateway: Option<String>,
     /// The path of the load balancer service that the file names.
     pub lb_service: Option<String>,
+    /// The pool of addresses of the default class.
+    pub address_pool: Option<Pool>,
+    /// The application profile for TCP of the default class.
+    pub tcp_profile: Option<Profile>,
 }
 
 /// What a login to NSX is made with.
@@ -134,7 +140,7 @@ pub enum NsxProof {
     /// An access token of VMware Cloud.
     Token {
         /// How to reach the service that hands it out.
-        service: Settings,
+        service: Box<Settings>,
         /// The path there.
         path: String,
         /// What it is handed out for.
@@ -181,7 +187,11 @@ fn nsx_server(nsx: &Nsx, config: &CloudConfig, proxy: &ProxySettings) -> NsxServ
             || Err("the address of the token service cannot be used".to_owned()),
             |(host, port, path)| {
                 let tls = config.nsx_tls.as_ref().map(TlsSettings::of_public_service).unwrap_or_default();
-                Ok(NsxProof::Token { service: settings(&host, port, tls, proxy), path, refresh: token.clone() })
+                Ok(NsxProof::Token {
+                    service: Box::new(settings(&host, port, tls, proxy)),
+                    path,
+                    refresh: token.clone(),
+                })
             },
         ),
         NsxLogin::Secret { fallback, .. } => {
@@ -190,6 +200,7 @@ fn nsx_server(nsx: &Nsx, config: &CloudConfig, proxy: &ProxySettings) -> NsxServ
         NsxLogin::Password { user, password: secret } => Ok(password(user, secret)),
     };
     let balancers = config.config.load_balancers.used();
+    let class = balancers.and_then(|balancers| balancers.class(DEFAULT_CLASS));
     NsxServer {
         title: "NSX".to_owned(),
         http: settings(&nsx.host, nsx.port, config.nsx_tls.clone().unwrap_or_default(), proxy),
@@ -199,6 +210,8 @@ fn nsx_server(nsx: &Nsx, config: &CloudConfig, proxy: &ProxySettings) -> NsxServ
         lb_service: balancers
             .and_then(|balancers| balancers.lb_service_id.as_ref())
             .map(|id| format!("/infra/lb-services/{id}")),
+        address_pool: class.as_ref().map(|class| class.pool.clone()),
+        tcp_profile: class.as_ref().map(|class| class.tcp.clone()),
     }
 }
 

@@ -15,13 +15,16 @@ use ccm::clients::{vapi, vim};
 use ccm::providers::vsphere::credentials::Login;
 
 use crate::belief::{Belief, Sheet};
-use crate::report::ServerReport;
+use crate::report::{Cleanup, ServerReport};
 use crate::servers::VcenterServer;
 use crate::wire::Wire;
-use crate::{INTERRUPTED, NO_LOGIN, UNUSABLE_SETTINGS, until_interrupted};
+use crate::{INTERRUPTED, NO_LOGIN, RunSettings, UNUSABLE_SETTINGS};
 
 /// More calls are not sent.
 pub const MOST_CALLS: usize = 60;
+
+/// Calls to log out, which the checks cannot use up: one over SOAP, one over REST, and one that has to be refused after that.
+pub const LOGOUT_CALLS: usize = 3;
 
 /// What the checks do, for the announcement.
 pub const WHAT: &str = "One login over SOAP; one over REST where the SOAP session is not accepted there. It reads the names \
@@ -46,14 +49,15 @@ struct Check {
 pub(crate) fn untested(server: &VcenterServer, why: &str) -> ServerReport {
     let findings = Sheet::new(beliefs::ALL).findings(why);
     let (title, ended_early) = (server.title.clone(), Some(why.to_owned()));
-    ServerReport { title, product: String::new(), findings, timings: Vec::new(), ended_early }
+    let (timings, cleanup) = (Vec::new(), Cleanup::default());
+    ServerReport { title, product: String::new(), findings, timings, ended_early, cleanup }
 }
 
 /// Runs the checks.
-pub async fn check(server: &VcenterServer) -> ServerReport {
+pub async fn check(server: &VcenterServer, settings: &RunSettings) -> ServerReport {
     // The announcement says which credentials and settings, with their names.
     let Ok(login) = &server.login else { return untested(server, NO_LOGIN) };
-    let Ok((client, wire)) = Wire::connect(server.http.clone(), MOST_CALLS) else {
+    let Ok((client, wire)) = Wire::connect(server.http.clone(), MOST_CALLS.min(settings.limits.calls)) else {
         return untested(server, UNUSABLE_SETTINGS);
     };
     let sheet = Sheet::new(beliefs::ALL);
@@ -63,13 +67,22 @@ pub async fn check(server: &VcenterServer) -> ServerReport {
         findings: sheet.findings(why.as_deref().unwrap_or("not reached")),
         timings,
         ended_early: why,
+        cleanup: Cleanup::default(),
     };
     let (soap, rest) = (vim::Client::new(client.clone()), vapi::Client::new(client.clone()));
     let mut check = Check { http: client, soap, rest, sheet, wire, token: None };
     let mut product = String::new();
     let checks = check.run(server, login, &mut product);
-    let outcome = until_interrupted(checks).await.unwrap_or_else(|| Err(Ended(INTERRUPTED.to_owned())));
-    check.log_out().await;
+    let outcome = settings.interrupts.until_first(checks).await;
+    // A client forgets its session when it logs out, also where that is not sent.
+    check.wire.allow(LOGOUT_CALLS);
+    let outcome = match outcome {
+        // The first signal does not end it: it logs out.
+        Some(Ok(())) => settings.interrupts.until_second(session::end(&mut check)).await,
+        other => other,
+    };
+    let outcome = outcome.unwrap_or_else(|| Err(Ended(INTERRUPTED.to_owned())));
+    let _ = settings.interrupts.until_second(check.log_out()).await;
     let timings = check.wire.timings();
     ended(check.sheet, product, timings, outcome.err().map(|Ended(why)| why))
 }
@@ -83,8 +96,7 @@ impl Check {
         search::machines(self, &samples).await?;
         collector::reads(self, &samples).await?;
         collector::view(self, &samples).await?;
-        tags::read(self, &content, login, &samples).await?;
-        session::end(self).await
+        tags::read(self, &content, login, &samples).await
     }
 
     /// A call failed on which this belief depends. Without an answer the test ends.

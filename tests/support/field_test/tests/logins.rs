@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ccm::clients::http::{Client, Method, Request, Settings, TlsSettings, TlsTrust};
 use ccm::clients::vim;
-use field_test::{Outcome, Report, ServerReport, Servers, announcement, run};
+use field_test::{Outcome, Report, RunSettings, ServerReport, Servers, announcement, run};
 use secrecy::{ExposeSecret as _, SecretString};
 use support::FakeNsx;
 use support::fake_nsx::{Model, Sessions, Trouble};
@@ -31,8 +31,8 @@ async fn tested(text: &str) -> (String, Report) {
     let path = folder.path().join("vsphere.conf");
     std::fs::write(&path, text).unwrap();
     let servers = Servers::read(&path).unwrap();
-    let announced = announcement::announcement(&servers);
-    (announced, run(servers).await)
+    let announced = announcement::announcement(&servers, None);
+    (announced, run(servers, &RunSettings::default()).await)
 }
 
 fn outcome<'a>(server: &'a ServerReport, id: &str) -> &'a Outcome {
@@ -195,7 +195,7 @@ fn with_nsx(nsx: &FakeNsx, login: &str, folder: &Path) -> String {
 
 #[tokio::test]
 async fn a_token_of_vmware_cloud_is_exchanged_once_and_sent_with_each_call() {
-    for (refresh, ended) in [("refresh-1", None), ("another", Some(REJECTED))] {
+    for (refresh, ended) in [("refresh-1", None), ("refresh-2", Some(REJECTED))] {
         let nsx = FakeNsx::start(Model::small().cloud_user("cloud-user", "refresh-1")).await;
         let folder = tempfile::tempdir().unwrap();
         let login = format!("vmc-access-token = \"{refresh}\"\nvmc-auth-host = \"{}\"\n", nsx.token_address());

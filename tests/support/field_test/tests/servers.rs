@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use field_test::{Outcome, Report, ServerReport, Servers, announcement, run};
+use field_test::{Limits, Outcome, Report, RunSettings, ServerReport, Servers, announcement, run};
 use serde_json::json;
 use support::fake_nsx::{Behaviour, Deletion, Model, Sessions};
 use support::fake_vcenter;
@@ -29,7 +29,7 @@ fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
 /// Runs the test on a file.
 async fn tested(text: &str) -> Report {
     let (_folder, path) = file(text);
-    run(Servers::read(&path).unwrap()).await
+    run(Servers::read(&path).unwrap(), &RunSettings::default()).await
 }
 
 /// The outcome of a belief.
@@ -37,11 +37,11 @@ fn outcome<'a>(server: &'a ServerReport, id: &str) -> &'a Outcome {
     &server.findings.iter().find(|finding| finding.belief.id == id).unwrap().outcome
 }
 
-/// The beliefs that were not tried, with the reason.
+/// The beliefs that were not tried, with the reason; without those that need writes.
 fn not_tried(server: &ServerReport) -> Vec<(&'static str, String)> {
     let all = server.findings.iter();
     all.filter_map(|finding| match &finding.outcome {
-        Outcome::NotTried(why) => Some((finding.belief.id, why.clone())),
+        Outcome::NotTried(why) if why != "it needs --write PREFIX" => Some((finding.belief.id, why.clone())),
         _ => None,
     })
     .collect()
@@ -157,9 +157,9 @@ async fn a_server_without_credentials_is_not_named_in_the_table() {
     let text = format!("[Global]\nsecrets-directory = \"{folder}\"\n[VirtualCenter \"secret-name-1\"]\n");
     let (_folder, path) = file(&text);
     let servers = Servers::read(&path).unwrap();
-    let said = announcement::announcement(&servers);
+    let said = announcement::announcement(&servers, None);
     assert!(said.contains("secret-name-2") && said.contains(&folder), "{said}");
-    let report = run(servers).await;
+    let report = run(servers, &RunSettings::default()).await;
     let table = report.table();
     assert_eq!(report.exit_code(), 2);
     assert!(table.contains("there are no credentials for it"), "{table}");
@@ -258,15 +258,39 @@ async fn a_manager_that_may_not_be_read_differs_and_is_tested_to_its_end() {
     assert!(matches!(outcome(server, "N19"), Outcome::Holds(_)));
 }
 
+/// The calls that log out are not among those of the checks.
+#[tokio::test]
+async fn sessions_are_ended_wherever_the_number_of_calls_is_used_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let vcenter = Vcenter::start(&scenario().api_version("7.0.3.0")).await;
+    tested(&vcenter.ini_section("vc", "dc-1")).await;
+    let all = vcenter.counts().await.total as usize;
+    for calls in [4, 7, 20, all - 6, all - 5, all - 4, all - 3] {
+        let vcenter = Vcenter::start(&scenario().api_version("7.0.3.0")).await;
+        let nsx = manager(Behaviour::USUAL, Sessions::Served).await;
+        let text = format!("{}{}", vcenter.ini_section("vc", "dc-1"), nsx.ini_section(folder.path()));
+        let (_folder, path) = file(&text);
+        let limits = Limits { calls, ..Limits::default() };
+        let report = run(Servers::read(&path).unwrap(), &RunSettings { limits, ..RunSettings::default() }).await;
+        let why = report.servers[0].ended_early.as_deref();
+        let is_cut = why == Some("the announced number of calls is used up");
+        assert_eq!(is_cut, calls < all - 3, "{calls} of {all}: {why:?}");
+        let counts = vcenter.counts().await;
+        let left = (counts.of("Login"), counts.soap_sessions, counts.rest_sessions, nsx.counts().sessions);
+        assert_eq!(left, (1, 0, 0, 0), "{calls}: {counts:?}");
+        assert_eq!(nsx.login_attempts().len(), 1);
+    }
+}
+
 #[tokio::test]
 async fn servers_calls_and_the_throttle_are_announced_without_secrets() {
     let text = "[VirtualCenter \"vc-1\"]\nuser = \"one\"\npassword = \"hunter1\"\ndatacenters = \"dc\"\n\
                 [NSXT]\nhost = \"nsx\"\nsecret-name = \"s\"\nsecret-namespace = \"n\"\n";
     let (_folder, path) = file(text);
     let servers = Servers::read(&path).unwrap();
-    let told = announcement::announcement(&servers);
+    let told = announcement::announcement(&servers, None);
     for part in [
-        "vCenter 1 (vc-1:443): at most 60 calls",
+        "vCenter 1 (vc-1:443): at most 60 calls, and 3 to tidy up.",
         "NSX (nsx:443): nothing, because this program does not read Secrets",
         "does not share the login throttle",
         "use another account",

@@ -23,6 +23,34 @@ pub static ALL: &[&Belief] = &[
     &NO_SESSION,
     &NEITHER,
     &DESTROYED,
+    &NEW,
+    &ALLOCATION,
+    &SERVER,
+    &REALIZES,
+    &REVISION,
+    &OLD_REVISION,
+    &NO_REVISION,
+    &MISSING,
+    &IN_USE,
+    &DELETED,
+    &SECOND_DELETE,
+    &UNREALIZED,
+];
+
+/// Those that need writes, which are the last ones.
+pub static WRITING: &[&Belief] = &[
+    &NEW,
+    &ALLOCATION,
+    &SERVER,
+    &REALIZES,
+    &REVISION,
+    &OLD_REVISION,
+    &NO_REVISION,
+    &MISSING,
+    &IN_USE,
+    &DELETED,
+    &SECOND_DELETE,
+    &UNREALIZED,
 ];
 
 /// Where most of it is documented.
@@ -102,8 +130,84 @@ belief!(
 );
 belief!(DESTROYED, "N19", SESSIONS, "a session that was destroyed is refused with 401, or 403 and code 98 or 403");
 
+belief!(
+    NEW,
+    "N20",
+    "NSX Policy API reference; terraform-provider-nsxt",
+    "PUT without _revision creates monitor, pool and group, and answers with the object and _revision 0"
+);
+belief!(
+    ALLOCATION,
+    "N21",
+    "terraform-provider-nsxt; its issues 817 and 1619",
+    "a PATCH makes an allocation, which is realized with its address in the attribute allocation_ip, or with alarm 8212 \
+     where the pool is exhausted"
+);
+belief!(SERVER, "N22", API, "a virtual server whose pool has no members is realized");
+belief!(
+    REALIZES,
+    "N23",
+    "NSX Policy API reference, GenericPolicyRealizedResource",
+    "monitor, pool and group are realized"
+);
+belief!(
+    REVISION,
+    "N24",
+    "NSX Policy API reference, realized-state/status",
+    "PUT with the current _revision makes the next one, and the status names it once it is realized"
+);
+belief!(
+    OLD_REVISION,
+    "N25",
+    "terraform-provider-nsxt; vmware-nsxlib",
+    "PUT with an old _revision is refused: 412 and code 206, 409, or 400 and code 500087, 500232 or 100148"
+);
+belief!(
+    NO_REVISION,
+    "N26",
+    "terraform-provider-nsxt; its issue 2063",
+    "PUT of an object that exists, without _revision, is refused: 412, 409, or 400 and code 500127"
+);
+belief!(
+    MISSING,
+    "N27",
+    "terraform-provider-nsxt; vmware/nsx-operator",
+    "a path in the body that never was is refused, and named: 404 and code 600, or 400 and code 500012"
+);
+belief!(
+    IN_USE,
+    "N28",
+    "terraform-provider-nsxt; its issues 942 and 952",
+    "DELETE of an object that another refers to is refused: 400 and code 500030"
+);
+belief!(
+    DELETED,
+    "N29",
+    "terraform-provider-nsxt; its issue 516",
+    "an object that was deleted is answered with 404 at once, also while it is only marked"
+);
+belief!(
+    SECOND_DELETE,
+    "N30",
+    "vmware/nsx-operator; its issue 1529",
+    "a second DELETE is answered with 404, or 400 and code 500045"
+);
+belief!(
+    UNREALIZED,
+    "N31",
+    "vmware/nsx-operator; its issue 1033",
+    "an object that was deleted is no longer realized after some minutes at most"
+);
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn those_that_need_writes_are_the_last_ones() {
+        let ids = |all: &[&crate::Belief]| all.iter().map(|belief| belief.id).collect::<Vec<_>>();
+        assert!(ids(super::ALL).ends_with(&ids(super::WRITING)));
+        assert_eq!(super::WRITING.first().map(|belief| belief.id), Some("N20"));
+    }
+
     #[test]
     fn each_belief_has_an_id_of_its_own_in_order() {
         let ids: Vec<_> = super::ALL.iter().map(|belief| belief.id.to_owned()).collect();

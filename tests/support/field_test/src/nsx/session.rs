@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm::clients::http::{self, Settings};
-use ccm::clients::nsx::{AccessToken, Kind, Login, Priority};
+use ccm::clients::nsx::{AccessToken, Client, Kind, Login, Priority};
 use secrecy::SecretString;
 
 use super::beliefs::{CREATE, DESTROYED, NEITHER, NO_SESSION, NO_TOKEN, USE};
@@ -78,6 +78,14 @@ async fn access_token(service: &Settings, path: &str, refresh: &SecretString) ->
     token.map(|token| Login::with_token(&token)).map_err(|error| refused(&error))
 }
 
+/// Logs in once more, where there was a session.
+pub(super) async fn again(client: &Client, proof: &NsxProof) -> Option<Login> {
+    match proof {
+        NsxProof::Certificate | NsxProof::Token { .. } => None,
+        NsxProof::Password(scheme, user, password) => client.open_session(*scheme, user, password).await.ok().flatten(),
+    }
+}
+
 fn refused(error: &ccm::clients::nsx::Error) -> Ended {
     match error.kind {
         Kind::Rejected => Ended(crate::REJECTED.to_owned()),
@@ -97,12 +105,12 @@ pub(super) async fn end(check: &mut Check) -> Result<(), Ended> {
         let _altered = check.wire.alter(alterations);
         probe(check, &login, belief).await?;
     }
-    check.login = None;
     check.client.leave();
     if let Err(error) = check.client.end(login.clone()).await {
         check.sheet.skip(&DESTROYED, format!("the session was not ended: {}", told(&error)));
-        return Ok(());
+        return check.ends(&error);
     }
+    check.login = None;
     probe(check, &login, &DESTROYED).await?;
     check.client.leave();
     Ok(())

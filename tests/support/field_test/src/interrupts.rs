@@ -1,0 +1,111 @@
+//! Ctrl-C and SIGTERM: the first one ends the checks and starts the tidying up, the second one ends that, too.
+
+use std::future::{Future, pending};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// What is printed when the first signal comes.
+const TIDYING_UP: &str = "\nInterrupted. This program removes what it made and logs out, which can take some minutes. A second \
+                          Ctrl-C ends it at once.";
+
+/// How many signals have come. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Interrupts(watch::Receiver<u8>);
+
+impl Interrupts {
+    /// Takes Ctrl-C and SIGTERM from now on, in place of the end of the process.
+    ///
+    /// # Errors
+    /// The system refuses a signal handler.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn install() -> std::io::Result<Self> {
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let (sender, receiver) = watch::channel(0);
+        tokio::spawn(async move {
+            loop {
+                let came = tokio::select! {
+                    came = interrupt.recv() => came,
+                    came = terminate.recv() => came,
+                };
+                if came.is_none() {
+                    return;
+                }
+                sender.send_modify(|count: &mut u8| *count = count.saturating_add(1));
+                if *sender.borrow() == 1 {
+                    eprintln!("{TIDYING_UP}");
+                }
+            }
+        });
+        Ok(Self(receiver))
+    }
+
+    /// None ever comes.
+    #[must_use]
+    pub fn never() -> Self {
+        Self::counted(watch::channel(0).1)
+    }
+
+    /// As many have come as this says.
+    #[must_use]
+    pub fn counted(count: watch::Receiver<u8>) -> Self {
+        Self(count)
+    }
+
+    /// Whether one has come.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        *self.0.borrow() > 0
+    }
+
+    /// The outcome of this work; none where a signal came before or comes first. The work is dropped then.
+    pub(crate) async fn until_first<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.until(1, work).await
+    }
+
+    /// As [`Interrupts::until_first`], for a second signal.
+    pub(crate) async fn until_second<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.until(2, work).await
+    }
+
+    async fn until<T>(&self, count: u8, work: impl Future<Output = T>) -> Option<T> {
+        let mut signals = self.0.clone();
+        let came = async {
+            if signals.wait_for(|come| *come >= count).await.is_err() {
+                pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = came => None,
+            outcome = work => Some(outcome),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::sync::watch;
+
+    use super::Interrupts;
+
+    #[tokio::test]
+    async fn the_first_signal_ends_the_checks_and_the_second_one_the_tidying_up() {
+        let (sender, receiver) = watch::channel(0);
+        let interrupts = Interrupts::counted(receiver);
+        assert_eq!(interrupts.until_first(ready(7)).await, Some(7));
+        sender.send_replace(1);
+        assert_eq!(interrupts.until_first(ready(7)).await, None, "a signal that came between two waits is not lost");
+        assert_eq!(interrupts.until_second(ready(7)).await, Some(7));
+        sender.send_replace(2);
+        assert_eq!(interrupts.until_second(pending::<()>()).await, None);
+    }
+
+    #[tokio::test]
+    async fn without_signals_work_is_done() {
+        assert_eq!(Interrupts::never().until_first(tokio::task::yield_now()).await, Some(()));
+    }
+}

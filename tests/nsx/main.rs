@@ -1,7 +1,13 @@
 //! NSX: the configuration of the connection, of load balancers and of routes, by the vectors of the Go program; logins and
 //! calls on a fake NSX, and on a transport in memory where a clock that is paused or an odd answer is needed.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "these are tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "these are tests; the table of a replay is printed"
+)]
 
 mod client;
 mod config;
@@ -11,5 +17,6 @@ mod login_counts;
 mod matrix;
 mod memory;
 mod permit;
+mod recordings;
 mod routes;
 mod world;

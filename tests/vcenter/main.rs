@@ -17,6 +17,7 @@ mod inventory;
 mod login_counts;
 mod matrix;
 mod outcomes;
+mod recordings;
 mod respelled;
 mod rotation;
 mod scale;

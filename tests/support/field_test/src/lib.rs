@@ -8,7 +8,7 @@
 //! vsphere.conf ─▶ servers ─▶ announcement, a question ─▶ vcenter, nsx ─▶ sheet ─▶ report ─▶ table, exit code
 //!                                                          │ the product's clients
 //!                                                          ▼
-//!                                                         wire ─▶ network
+//!                                                         wire ─▶ network, with a recording on the way
 //! ```
 //!
 //! The checks call the product's clients, not copies of them. [`wire`] is below the clients, in the place of their
@@ -23,6 +23,7 @@ pub mod belief;
 pub mod interrupts;
 pub mod nsx;
 pub mod options;
+pub mod recording;
 pub mod report;
 pub mod servers;
 pub mod vcenter;

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use field_test::options::{Asked, HELP, parse};
+use field_test::recording::Recorder;
 use field_test::{Interrupts, Limits, Options, Report, RunSettings, Server, Servers, announcement, block_on, run};
 
 /// Nothing was tested.
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
 }
 
 fn field_test(options: &Options) -> Result<u8, String> {
-    let servers = Servers::read(&options.file)?;
+    let mut servers = Servers::read(&options.file)?;
     for warning in &servers.warnings {
         eprintln!("warning: {warning}");
     }
@@ -33,14 +34,26 @@ fn field_test(options: &Options) -> Result<u8, String> {
         return Err("--write needs a section NSXT in the file".to_owned());
     }
     eprintln!("{}", announcement::announcement(&servers, write));
+    if let Some(file) = &options.record {
+        eprintln!("It records each exchange, without credentials and names, in {}.\n", file.display());
+    }
     let question = if write.is_some() { "Begin, and write to NSX?" } else { "Begin?" };
     if !options.yes && !is_agreed(question)? {
         return Err("nothing was sent".to_owned());
+    }
+    let recorder = options.record.as_deref().map(Recorder::create).transpose()?;
+    if let Some(recorder) = &recorder {
+        recorder.attach(&mut servers);
     }
     let report = block_on(tested(servers, options)).and_then(|report| report);
     let report = report.map_err(|error| format!("cannot start: {error}"))?;
     print!("{}", report.table());
     eprint!("{}", report.cleanup());
+    match recorder.map(|recorder| recorder.finish(&report)) {
+        Some(Ok(done)) => eprintln!("{done}"),
+        Some(Err(why)) => eprintln!("warning: {why}"),
+        None => {}
+    }
     Ok(report.exit_code())
 }
 

@@ -12,6 +12,7 @@ Options:
       --yes           Begins without a question
       --write PREFIX  Also makes objects in NSX whose ids begin with PREFIX, looks at them, and removes them
       --service ID    With --write: also makes a virtual server without members on this load balancer service
+      --record FILE   Records each exchange without credentials and names in a new file
       --help          Prints this text
 
 Exit codes: 0 everything that was tried holds, 1 something differs, 2 a server could not be tested, or something that
@@ -34,6 +35,8 @@ pub struct Options {
     pub file: PathBuf,
     /// Whether to begin without a question.
     pub yes: bool,
+    /// Where to record the exchanges.
+    pub record: Option<PathBuf>,
     /// What to make in NSX; nothing where it is none.
     pub write: Option<WriteRequest>,
 }
@@ -60,6 +63,11 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Asked, Strin
             "--yes" => options.yes = true,
             "--write" => prefix = Some(prefix_of(arguments.next())?),
             "--service" => service = Some(service_of(arguments.next())?),
+            record if record == "--record" || record.starts_with("--record=") => {
+                let file = record.strip_prefix("--record=").map(str::to_owned).or_else(|| arguments.next());
+                let file = file.filter(|file| !file.is_empty() && options.record.is_none());
+                options.record = Some(file.ok_or("expected one file for --record: see --help")?.into());
+            }
             unknown if unknown.starts_with('-') => return Err(format!("unknown option {unknown:?}: see --help")),
             _ if options.file.as_os_str().is_empty() => options.file = PathBuf::from(argument),
             _ => return Err("expected one vsphere.conf: see --help".to_owned()),
@@ -112,6 +120,9 @@ mod tests {
         let no_prefix = || Err("--write needs a PREFIX of 3 to 40 letters, digits, '-' and '_'".to_owned());
         let no_service =
             "--service needs the ID of a load balancer service, which is the last part of its path".to_owned();
+        let record =
+            || Ok(Asked::Run(Options { file: "a.conf".into(), record: Some("r.json".into()), ..Options::default() }));
+        let no_record = || Err("expected one file for --record: see --help".to_owned());
         for (line, expected) in [
             ("a.conf", run(false)),
             ("--yes a.conf", run(true)),
@@ -126,6 +137,11 @@ mod tests {
             ("--write --yes a.conf", no_prefix()),
             ("--write ccm a.conf --service /infra/lb-services/a", Err(no_service.clone())),
             ("--write ccm a.conf --service ..", Err(no_service)),
+            ("--record r.json a.conf", record()),
+            ("a.conf --record=r.json", record()),
+            ("a.conf --record", no_record()),
+            ("a.conf --record=", no_record()),
+            ("--record a --record b a.conf", no_record()),
             ("", Err("expected the path of a vsphere.conf: see --help".to_owned())),
             ("a.conf b.conf", Err("expected one vsphere.conf: see --help".to_owned())),
             ("--yess a.conf", Err("unknown option \"--yess\": see --help".to_owned())),

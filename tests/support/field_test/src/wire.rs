@@ -5,12 +5,13 @@
 //! proxies, time limits and sizes are the product's.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm::clients::http::{Client, Endpoint, Error, Failure, Request, Response, Settings, Transport};
 use secrecy::SecretString;
 use serde_json::Value;
+use tokio::time::Instant;
 
 /// Of older exchanges nothing but the times is kept.
 const KEPT: usize = 64;

@@ -1,10 +1,11 @@
 //! The property collector: pages, objects that do not exist, a ListView, waits and their end.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ccm::clients::vim::{
     self, FilterSpec, MoRef, ObjectContent, ObjectSpec, PropertySpec, Selection, ServiceContent, UpdateKind, UpdateSet,
 };
+use tokio::time::Instant;
 
 use super::beliefs::{
     CANCEL, FILTER_NEVER, NEVER, READ_PAGES, UNSET, VIEW_FILTER, VIEW_LEAVE, VIEW_UNRESOLVED, WAIT_LIMIT, WAIT_PAGES,

@@ -12,7 +12,7 @@ use serde_json::json;
 use support::api_proxy::{Side, Write};
 use support::nodes::NodeView;
 use support::{ApiProxy, ApiServer, Vcenter, eventually};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cluster::{Cluster, LIMIT};
@@ -123,7 +123,8 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
         cluster.start_for(&vcenter, &["--leader-elect=true", "--kube-api-qps=40", "--kube-api-burst=1"]).await;
     cluster.register(0..NODES).await;
     let is_up = watch::Sender::new(true);
-    let meddlers = join_all((0..NODES).map(|number| meddle(&cluster, cluster.name(number), is_up.subscribe())));
+    let turns = Semaphore::new(AT_ONCE);
+    let meddlers = join_all((0..NODES).map(|number| meddle(&cluster, cluster.name(number), &turns, is_up.subscribe())));
     let join = async {
         eventually("the join is under way", LIMIT, async || match initialised(&cluster).await {
             count if count >= BEFORE => Ok(()),
@@ -163,10 +164,14 @@ struct Meddled {
     taints: Vec<String>,
 }
 
+/// How many meddlers write at once. Each write of the daemon would meet one of theirs otherwise, where the API server takes
+/// longer for a write than a beat lasts.
+const AT_ONCE: usize = 16;
+
 /// Adds a taint to a node at each beat until it is initialised, and one more. Without a pause 200 such writers would
 /// take the API server from the daemon, also after a time without API server: beats that were missed are left out. While it
 /// restarts nothing is tried: what it answers in that time would be all that it does.
-async fn meddle(cluster: &Cluster, node: String, is_up: watch::Receiver<bool>) -> Meddled {
+async fn meddle(cluster: &Cluster, node: String, turns: &Semaphore, is_up: watch::Receiver<bool>) -> Meddled {
     let nodes = Api::<Node>::all(cluster.client.clone());
     let mut taints = Vec::new();
     let mut beat = interval(BEAT);
@@ -176,6 +181,7 @@ async fn meddle(cluster: &Cluster, node: String, is_up: watch::Receiver<bool>) -
         let key = format!("test.example/added-{}", taints.len());
         let written = loop {
             is_sent(is_up.clone(), true).await;
+            let _turn = turns.acquire().await.unwrap();
             tokio::select! {
                 written = eventually("a taint is added", LIMIT, async || add_taint(&nodes, &node, &key).await) => break written,
                 () = is_sent(is_up.clone(), false) => {}

@@ -8,7 +8,7 @@
 //!                     recorder ─▶ file ─▶ replay ─▶ the product's clients
 //! ```
 //!
-//! What stays is a list ([`words`]); everything else is replaced. All but `recorder` and `replay` is pure.
+//! What stays is a list (`words`); everything else is replaced. All but `recorder` and `replay` is pure.
 
 mod exchange;
 mod file;

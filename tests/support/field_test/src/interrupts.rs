@@ -1,6 +1,7 @@
-//! Ctrl-C and SIGTERM: the first one ends the checks and starts the tidying up, the second one ends that, too.
+//! Ctrl-C, SIGTERM, and SIGHUP of a terminal that is closed: the first one ends the checks and starts the tidying up, the second one ends that, too.
 
 use std::future::{Future, pending};
+use std::io::Write as _;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -8,6 +9,11 @@ use tokio::sync::watch;
 /// What is printed when the first signal comes.
 const TIDYING_UP: &str = "\nInterrupted. This program removes what it made and logs out, which can take some minutes. A second \
                           Ctrl-C ends it at once.";
+
+/// Prints a line on standard error. Whoever read that may be gone by the same signal, which must not end the tidying up.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// How many signals have come. Clones share it.
 #[derive(Clone, Debug)]
@@ -23,19 +29,21 @@ impl Interrupts {
     /// Outside of a runtime.
     pub fn install() -> std::io::Result<Self> {
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let mut hangup = signal(SignalKind::hangup())?;
         let (sender, receiver) = watch::channel(0);
         tokio::spawn(async move {
             loop {
                 let came = tokio::select! {
                     came = interrupt.recv() => came,
                     came = terminate.recv() => came,
+                    came = hangup.recv() => came,
                 };
                 if came.is_none() {
                     return;
                 }
                 sender.send_modify(|count: &mut u8| *count = count.saturating_add(1));
                 if *sender.borrow() == 1 {
-                    eprintln!("{TIDYING_UP}");
+                    say(TIDYING_UP);
                 }
             }
         });

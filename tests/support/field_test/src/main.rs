@@ -47,13 +47,16 @@ fn field_test(options: &Options) -> Result<u8, String> {
     }
     let report = block_on(tested(servers, options)).and_then(|report| report);
     let report = report.map_err(|error| format!("cannot start: {error}"))?;
-    print!("{}", report.table());
-    eprint!("{}", report.cleanup());
-    match recorder.map(|recorder| recorder.finish(&report)) {
-        Some(Ok(done)) => eprintln!("{done}"),
-        Some(Err(why)) => eprintln!("warning: {why}"),
-        None => {}
-    }
+    let recorded = recorder.map(|recorder| recorder.finish(&report));
+    // The reader of either may be gone, and the other one is written all the same.
+    let _ = std::io::stdout().write_all(report.table().as_bytes());
+    let mut errors = std::io::stderr();
+    let _ = errors.write_all(report.cleanup().as_bytes());
+    let _ = match recorded {
+        Some(Ok(done)) => writeln!(errors, "{done}"),
+        Some(Err(why)) => writeln!(errors, "warning: {why}"),
+        None => Ok(()),
+    };
     Ok(report.exit_code())
 }
 

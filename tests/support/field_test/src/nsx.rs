@@ -14,7 +14,10 @@ use std::time::Instant;
 use async_trait::async_trait;
 use ccm::clients::nsx::{Client, Error, Kind, LogIn, Login, NoLogin, Pace, Timeouts};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use crate::belief::{Belief, Sheet};
+use crate::interrupts::say;
 use crate::options::WriteRequest;
 use crate::report::{Cleanup, ServerReport};
 use crate::servers::{NsxProof, NsxServer};
@@ -129,6 +132,10 @@ pub async fn check(server: &NsxServer, settings: &RunSettings) -> ServerReport {
     }
 }
 
+/// What is escaped in the path of a URL. An id can have any of it, and would name another object otherwise.
+const OUTSIDE_OF_PATHS: AsciiSet =
+    NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':').remove(b'/');
+
 /// The command that deletes an object. It has no credentials.
 fn removal_command(client: &Client, server: &NsxServer, proof: &NsxProof, path: &str) -> String {
     let login = match proof {
@@ -136,7 +143,13 @@ fn removal_command(client: &Client, server: &NsxServer, proof: &NsxProof, path: 
         NsxProof::Certificate => "--cert FILE --key FILE",
         NsxProof::Token { .. } => "--header 'Authorization: Bearer TOKEN'",
     };
+    let path = escaped(path);
     format!("curl --request DELETE {login} 'https://{}{}/policy/api/v1{path}'", client.endpoint(), server.prefix)
+}
+
+/// As part of a URL between single quotes.
+fn escaped(path: &str) -> String {
+    utf8_percent_encode(path, &OUTSIDE_OF_PATHS).to_string()
 }
 
 impl Check {
@@ -162,7 +175,7 @@ impl Check {
             return;
         }
         let deadline = Instant::now() + self.limits.removal;
-        eprintln!("Removing what was made in NSX, for at most {} s.", self.limits.removal.as_secs());
+        say(&format!("Removing what was made in NSX, for at most {} s.", self.limits.removal.as_secs()));
         let Some(login) = self.login.clone().filter(|_| !self.once.is_rejected()) else { return };
         self.client.adopt(login);
         if self.journal.remove_all(&self.client, deadline).await == Removal::SessionOver {
@@ -234,5 +247,16 @@ impl LogIn for Once {
 
     fn rejected(&self, _login: &Login) {
         self.is_rejected.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn a_command_names_the_object_whatever_its_id_has() {
+        assert_eq!(escaped("/infra/ip-pools/p-1_a.b~c:d/x"), "/infra/ip-pools/p-1_a.b~c:d/x");
+        assert_eq!(escaped("/infra/ip-pools/a?b#c d'[{"), "/infra/ip-pools/a%3Fb%23c%20d%27%5B%7B");
     }
 }

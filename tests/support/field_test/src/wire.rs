@@ -170,7 +170,11 @@ impl Drop for AlterationGuard {
 
 #[async_trait]
 impl Transport for Wire {
-    async fn exchange(&self, _endpoint: &Endpoint, mut request: Request) -> Result<Response, Failure> {
+    async fn exchange(&self, endpoint: &Endpoint, mut request: Request) -> Result<Response, Failure> {
+        // It sends to one server. What is for another one may have credentials for that.
+        if endpoint.authority() != self.inner.endpoint() {
+            return Err(Failure::Final(Error::NotPermitted(self.inner.failed(request.operation))));
+        }
         let operation = request.operation;
         let Some(alterations) = self.begin() else {
             return Err(Failure::Final(Error::NotPermitted(self.inner.failed(operation))));

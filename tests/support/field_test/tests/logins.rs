@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ccm::clients::http::{Client, Method, Request, Settings, TlsSettings, TlsTrust};
 use ccm::clients::vim;
+use field_test::recording::Recorder;
 use field_test::{Outcome, Report, RunSettings, ServerReport, Servers, announcement, run};
 use secrecy::{ExposeSecret as _, SecretString};
 use support::FakeNsx;
@@ -166,6 +167,25 @@ async fn a_session_manager_is_asked_once_and_its_ticket_clones_a_session() {
         // That of the owner.
         assert_eq!((counts.of("Login"), counts.of("REST:session-login")), (1, 0), "{counts:?}");
     }
+}
+
+#[tokio::test]
+async fn a_recorded_run_sends_the_token_to_the_session_manager_alone() {
+    let vcenter = Vcenter::start(&scenario().api_version("8.0.3.0").shares_sessions()).await;
+    let (address, asked) = manager(ticket(&vcenter).await).await;
+    let url = format!("http://{address}/session");
+    let (folder, global) = secrets(&[("vc-session-manager-url", &url), ("vc-session-manager-token", MANAGER_TOKEN)]);
+    let path = folder.path().join("vsphere.conf");
+    std::fs::write(&path, format!("{global}{}", section(&vcenter, "vc"))).unwrap();
+    let mut servers = Servers::read(&path).unwrap();
+    let recording = folder.path().join("recording.json");
+    let recorder = Recorder::create(&recording).unwrap();
+    recorder.attach(&mut servers);
+    let report = run(servers, &RunSettings::default()).await;
+    recorder.finish(&report).unwrap();
+    assert_eq!(report.servers[0].ended_early, None, "{}", report.table());
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    assert!(!std::fs::read_to_string(&recording).unwrap().contains(MANAGER_TOKEN));
 }
 
 #[tokio::test]

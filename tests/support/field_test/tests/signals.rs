@@ -71,7 +71,7 @@ fn left(nsx: &FakeNsx) -> Vec<String> {
 
 #[tokio::test]
 async fn after_a_signal_during_a_write_nothing_is_left() {
-    for signal in ["INT", "TERM"] {
+    for signal in ["INT", "TERM", "HUP"] {
         let hold = |nsx: &FakeNsx| nsx.hold_operation("PUT lb-pools", 1, Side::Request);
         let (mut run, hold) = Run::start(hold).await;
         hold.wait().await;

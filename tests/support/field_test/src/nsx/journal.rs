@@ -72,6 +72,9 @@ struct Entry {
     is_acknowledged: bool,
     /// Whether a write of it got no answer, so that it can take effect later.
     is_unanswered: bool,
+    /// Whether there is an object of which nothing shows whose it is: the write got no answer, and the object has no tags. It is
+    /// listed and not deleted.
+    is_doubtful: bool,
     /// Since when it is absent, if that was not long enough ago.
     absent_since: Option<Instant>,
 }
@@ -154,7 +157,13 @@ impl Journal {
         let path = planned.path();
         if !self.entries.iter().any(|entry| entry.path == path) {
             let path = path.to_owned();
-            self.entries.push(Entry { path, is_acknowledged: false, is_unanswered: true, absent_since: None });
+            self.entries.push(Entry {
+                path,
+                is_acknowledged: false,
+                is_unanswered: true,
+                is_doubtful: false,
+                absent_since: None,
+            });
         }
         if path.starts_with(SERVERS) {
             self.server = Some(path.to_owned());
@@ -175,7 +184,12 @@ impl Journal {
                 entry.is_unanswered = false;
                 self.entries.retain(|entry| entry.path != path || entry.is_acknowledged);
             }
-            Err(error) => entry.is_unanswered = error.status().is_none_or(|status| status >= 500),
+            Err(error) => {
+                entry.is_unanswered = {
+                    // Only a refusal says that nothing was done.
+                    error.status().is_none_or(|status| !(400..500).contains(&status))
+                }
+            }
         }
     }
 
@@ -193,7 +207,8 @@ impl Journal {
     pub(super) async fn remove_all(&mut self, client: &Client, deadline: Instant) -> Removal {
         let mut pause = FIRST_PAUSE;
         loop {
-            let paths: Vec<_> = self.entries.iter().rev().map(|entry| entry.path.clone()).collect();
+            let entries = self.entries.iter().rev().filter(|entry| !entry.is_doubtful);
+            let paths: Vec<_> = entries.map(|entry| entry.path.clone()).collect();
             for path in paths {
                 match self.remove(client, &path).await {
                     Err(error) if error.kind == Kind::SessionOver => return Removal::SessionOver,
@@ -202,7 +217,7 @@ impl Journal {
                     Ok(()) | Err(_) => {}
                 }
             }
-            if self.entries.is_empty() || Instant::now() + pause > deadline {
+            if self.entries.iter().all(|entry| entry.is_doubtful) || Instant::now() + pause > deadline {
                 return Removal::Done;
             }
             tokio::time::sleep(pause).await;
@@ -215,6 +230,7 @@ impl Journal {
         let get = async || client.get(path, OPERATION, Priority::Urgent).await;
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.path == path) else { return Ok(()) };
         let mut seen = get().await;
+        let was_unanswered = entry.is_unanswered;
         // A write without an answer has taken effect.
         entry.is_unanswered &= seen.is_err();
         let is_of_run = match &seen {
@@ -231,6 +247,9 @@ impl Journal {
             seen = get().await;
         }
         match seen {
+            Ok(object) if !is_of_run && was_unanswered && object.tags().next().is_none() => {
+                self.entries.iter_mut().filter(|entry| entry.path == path).for_each(|entry| entry.is_doubtful = true);
+            }
             Ok(_) if !is_of_run => self.entries.retain(|entry| entry.path != path),
             Err(error) if error.kind == Kind::NotFound => self.enter_absent(path),
             Ok(_) => {}

@@ -118,6 +118,10 @@ fn is_end(character: char) -> bool {
     character.is_whitespace() || ",;'\"[](){}=".contains(character)
 }
 
+/// What stands before a number that counts. Any other number can be a name or an id.
+const COUNTED: &[&str] =
+    &["The system exceeded ", "its revision is ", "request rate limit of ", "concurrent requests of "];
+
 struct Parts<'t> {
     tokens: &'t mut Tokens,
     redacted: String,
@@ -150,7 +154,7 @@ impl Parts<'_> {
         word.len()
     }
 
-    /// Enters the token of what is not known. Characters between words stay at its ends; a number alone stays, and the version
+    /// Enters the token of what is not known. Characters between words stay at its ends; a number that counts stays, and the version
     /// behind the name of the product.
     fn flush(&mut self) {
         let unknown = std::mem::take(&mut self.unknown);
@@ -163,7 +167,8 @@ impl Parts<'_> {
         let start = unknown.find(own).unwrap_or_default();
         self.redacted.push_str(unknown.get(..start).unwrap_or_default());
         let is_of_product = ["VMware vCenter Server ", " build-"].iter().any(|end| self.redacted.ends_with(end));
-        let stays = value::is_small(own) || (is_of_product && value::is_version(own));
+        let is_counted = COUNTED.iter().any(|end| self.redacted.ends_with(end));
+        let stays = (is_counted && value::is_small(own)) || (is_of_product && value::is_version(own));
         let redacted = if stays { own.to_owned() } else { self.tokens.text(own) };
         self.redacted.push_str(&redacted);
         self.redacted.push_str(unknown.get(start + own.len()..).unwrap_or_default());
@@ -194,6 +199,19 @@ fn recognised(tokens: &mut Tokens, word: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::{Tokens, message};
+
+    #[test]
+    fn a_number_that_counts_nothing_can_be_a_name() {
+        for text in [
+            "Principal '123456' attempts to delete or modify an object /infra/lb-pools/a it doesn't own. (createUser=4711)",
+            "The object 4711",
+            "123456",
+            "no answer from 10.0.0.7, 4711",
+        ] {
+            let redacted = message(&mut Tokens::default(), text, None);
+            assert!(!redacted.contains("123456") && !redacted.contains("4711"), "{text}: {redacted}");
+        }
+    }
 
     #[test]
     fn known_phrases_stay_and_names_do_not() {

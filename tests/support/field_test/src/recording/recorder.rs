@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use ccm::clients::http::{Client, Endpoint, Failure, Request, Response, Settings, Transport};
+use ccm::clients::http::{Client, Endpoint, Error, Failure, Request, Response, Settings, Transport};
 use ccm::clients::nsx::Scheme;
 use ccm::providers::vsphere::credentials::Login;
 use tokio::time::Instant;
@@ -224,7 +224,11 @@ impl Drop for Pending<'_> {
 
 #[async_trait]
 impl Transport for Recorded {
-    async fn exchange(&self, _endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
+    async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure> {
+        // It sends to one server. What is for another one may have credentials for that.
+        if endpoint.authority() != self.client.endpoint() {
+            return Err(Failure::Final(Error::NotPermitted(self.client.failed(request.operation))));
+        }
         let mut pending = Pending { recorded: self, sent: request.clone(), began: Instant::now(), is_entered: false };
         let answer = self.client.send(request).await;
         pending.enter(answer.as_ref().map_err(ccm::clients::http::Error::reason));

@@ -1,5 +1,6 @@
 //! The session: what is answered without one, how it begins, what the account may see, and how it ends.
 
+use ccm::clients::http::Settings;
 use ccm::clients::vim::{self, ServiceContent};
 use ccm::clients::{http, session_manager, sts};
 use ccm::providers::vsphere::credentials::{Login, SessionToken};
@@ -94,7 +95,9 @@ async fn ticket(server: &VcenterServer, url: &str, token: &SessionToken) -> Resu
             account.read().await.map_err(|_| Ended("there is no token for the session manager".to_owned()))?
         }
     };
-    let http = http::Client::new(server.http.clone()).map_err(|_| Ended(UNUSABLE_SETTINGS.to_owned()))?;
+    // A recorder in place of the network sends to the server that is tested, and this token is for another one.
+    let settings = Settings { transport: None, ..server.http.clone() };
+    let http = http::Client::new(settings).map_err(|_| Ended(UNUSABLE_SETTINGS.to_owned()))?;
     session_manager::fetch_ticket(&http, url, &token).await.map_err(|error| match error {
         error if error.is_invalid_login() => Ended(REJECTED.to_owned()),
         error => Ended(format!("the session manager gives no ticket: {}", error.reason())),

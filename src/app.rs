@@ -118,7 +118,7 @@ fn settle(options: &Options) -> Result<(Settings, Option<TcpListener>), Mistakes
     let settings = settings::settle(options, &SystemFiles, &Environment::new(std::env::vars_os()));
     match (settings, listener) {
         (Ok(settings), Ok(listener)) => Ok((settings, listener)),
-        (Ok(_), Err(mistake)) => Err(Mistakes { found: vec![mistake], warnings: Vec::new() }),
+        (Ok(_), Err(mistake)) => Err(Mistakes { found: vec![mistake], warnings: options.unknown_variables.clone() }),
         (Err(mut mistakes), listener) => {
             mistakes.found.extend(listener.err());
             Err(mistakes)

@@ -26,6 +26,9 @@ pub enum PodError {
     /// The variables of the server are wrong.
     #[error("the variables {HOST} and {PORT} are not a host and a port")]
     Server(#[source] http::uri::InvalidUri),
+    /// The port is none.
+    #[error("the variable {PORT} is not a port from 1 to 65535")]
+    Port,
     /// There is no token at this path.
     #[error("cannot read the token {}", .0.display())]
     Token(PathBuf, #[source] io::Error),
@@ -35,6 +38,8 @@ pub enum PodError {
 pub(super) fn config(variable: impl Fn(&str) -> Option<String>, folder: &Path) -> Result<Config, PodError> {
     let variable = |name| variable(name).filter(|value| !value.is_empty()).ok_or(PodError::NoServer);
     let (host, port) = (variable(HOST)?, variable(PORT)?);
+    // A URL can have any number there, and the client would use another port.
+    let port: std::num::NonZeroU16 = port.parse().map_err(|_| PodError::Port)?;
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let mut config = Config::new(format!("https://{host}:{port}").parse().map_err(PodError::Server)?);
     let token = folder.join("token");
@@ -118,5 +123,16 @@ mod tests {
         assert_eq!(of("10.96.0.1", "443"), "https://10.96.0.1:443/");
         assert_eq!(of("fd00::1", "6443"), "https://[fd00::1]:6443/");
         assert!(of("a b", "443").starts_with("the variables KUBERNETES_SERVICE_HOST and"), "{}", of("a b", "443"));
+    }
+
+    #[test]
+    fn what_is_no_port_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("token"), "t").unwrap();
+        for port in ["0", "70000", "443abc"] {
+            let of = |name: &str| Some(if name == PORT { port } else { "10.96.0.1" }.to_owned());
+            let error = config(of, folder.path()).unwrap_err().to_string();
+            assert_eq!(error, "the variable KUBERNETES_SERVICE_PORT is not a port from 1 to 65535", "{port}");
+        }
     }
 }

@@ -55,8 +55,9 @@ type Wire = legacy::Client<TimeoutConnector<HttpsConnector<BoxConnector>>, Body>
 
 /// A client with the credentials that `config` names now.
 pub(super) fn builder(config: Config) -> Result<ClientBuilder<Transport>, BoxError> {
-    let credentials = Credentials::of(&config.auth_info)?;
+    // Before the credentials, which log a token file that cannot be read: a changed certificate is tried again and again.
     let own = identity::of(&config.auth_info, &read_file).map_err(|problem| CredentialsError(problem.to_string()))?;
+    let credentials = Credentials::of(&config.auth_info)?;
     let server = Server {
         wires: Arc::new(Mutex::new(Wires::new(&config, own.map(Arc::new))?)),
         config: Arc::new(config.clone()),

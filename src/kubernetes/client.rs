@@ -224,7 +224,8 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
     };
     if let Some(master) = master {
         if let Some(cluster) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
-            cluster.server = Some(master.to_string());
+            // As it is written: a URL without a path would be shown with a slash.
+            cluster.server = settings.master.clone();
         }
         config.cluster_url = master;
     }

@@ -39,6 +39,8 @@ const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
 const APPLY_LIMIT: Duration = Duration::from_secs(2);
 /// After how long the same cause of a failed read is logged again, if reads were answered in between.
 const READ_TOLD_AGAIN: Duration = Duration::from_secs(600);
+/// After what time it is told again although no read was answered, as where none was made.
+const READ_TOLD_ANYWAY: Duration = Duration::from_secs(24 * 3600);
 /// How long vCenter may take to say what the account may read.
 const RIGHTS_LIMIT: Duration = Duration::from_secs(5);
 
@@ -409,8 +411,10 @@ impl ReadFailureLog {
     /// after a while: some connections may work while new ones fail.
     fn is_news(&self, cause: &str) -> bool {
         let mut last = self.0.lock();
-        let is_known =
-            |last: &LoggedCause| last.cause == cause && !(last.is_over && last.at.elapsed() >= READ_TOLD_AGAIN);
+        let is_known = |last: &LoggedCause| {
+            let until = if last.is_over { READ_TOLD_AGAIN } else { READ_TOLD_ANYWAY };
+            last.cause == cause && last.at.elapsed() < until
+        };
         if last.as_ref().is_some_and(is_known) {
             return false;
         }
@@ -434,6 +438,9 @@ mod tests {
         assert_eq!([log.is_news("a"), log.is_news("a"), log.is_news("b")], [true, false, true]);
         tokio::time::advance(READ_TOLD_AGAIN * 3).await;
         assert!(!log.is_news("b"), "the cause is the same");
+        tokio::time::advance(READ_TOLD_ANYWAY).await;
+        assert_eq!([log.is_news("b"), log.is_news("b")], [true, false], "after a day");
+        tokio::time::advance(READ_TOLD_AGAIN).await;
         log.answered();
         assert_eq!([log.is_news("b"), log.is_news("b")], [true, false], "it was gone");
         log.answered();

@@ -48,6 +48,10 @@ pub(super) fn merge(raw: &RawFile, environment: &RawFile, checks: &FileChecks<'_
         }
         found.push((vcenter, section));
     }
+    // One whose place another variable took is reported as well.
+    if refused_vcenters.is_empty() && report.is_refused(PartName::FurtherVcenters) {
+        refused_vcenters.push("a variable".to_owned());
+    }
     tell_thumbprint(&raw.global, reader.is_any_verified, report);
     reader.sources.tell_unused(&environment.global, report);
     let (vcenters, sections): (Vec<_>, Vec<_>) = found.into_iter().unzip();

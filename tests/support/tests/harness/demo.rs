@@ -22,7 +22,9 @@ fn printed(target: &Path) -> String {
     make.env("CARGO", tools.path().join("cargo"))
         .env("CARGO_TARGET_DIR", target)
         .env_remove("KUBEBUILDER_ASSETS")
-        .env_remove("MAKEFLAGS");
+        .env_remove("MAKEFLAGS")
+        // A make below another one prints the folders that it enters.
+        .env_remove("MAKELEVEL");
     String::from_utf8(make.output().unwrap().stdout).unwrap()
 }
 

@@ -38,7 +38,7 @@ fn written(write: &WriteRequest) -> String {
     format!(
         "\nIn NSX it makes these objects, changes the pool, and removes all of them, also after an error or Ctrl-C. Nothing else \
          is changed.\nAn object that exists already is left as it is, and nothing is written then:\n\n{objects}\n\
-         Most of the calls wait for states. A run without trouble needs about 120 and takes a few minutes; the wait for each \
+         Most of the calls wait for states. A run without trouble needs 60 to 120 and takes a few minutes; the wait for each \
          state ends\nafter 4 minutes, and the removal after 10. If the session ends before that, the removal logs in once \
          more. What is then left\nis listed with the commands that remove it.\n"
     )

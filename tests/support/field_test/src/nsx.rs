@@ -125,7 +125,8 @@ pub async fn check(server: &NsxServer, settings: &RunSettings) -> ServerReport {
         timings: check.wire.timings(),
         cleanup: Cleanup {
             leftovers: check.journal.leftovers().map(command).collect(),
-            existing: check.existing.iter().map(|path| command(path)).collect(),
+            // The last one first, as it can be removed.
+            existing: check.existing.iter().rev().map(|path| command(path)).collect(),
         },
         findings: check.sheet.findings(why.as_deref().unwrap_or("not reached")),
         ended_early: why.or(check.not_written),

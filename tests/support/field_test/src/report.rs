@@ -13,7 +13,7 @@ const SEEN: usize = 44;
 const LEFTOVERS: &str = "This run made these objects, and they may still be there. The commands remove them in this order and ask for \
                          the password:";
 const EXISTING: &str = "These objects were there before this run, which has not changed them. Use another PREFIX; or, if an \
-                        earlier run has left them, remove them:";
+                        earlier run has left them, remove them in this order:";
 
 /// What was found at all servers.
 #[derive(Debug)]

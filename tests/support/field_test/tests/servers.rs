@@ -147,6 +147,19 @@ async fn an_account_that_one_vcenter_rejected_is_not_tried_at_another_and_one_se
     assert_eq!((one.counts().await.of("Login"), other.counts().await.total), (1, 0));
 }
 
+#[tokio::test]
+async fn of_a_server_that_does_not_answer_nothing_differs() {
+    let text = "[VirtualCenter \"127.0.0.1\"]\nport = \"9\"\nuser = \"u\"\npassword = \"p\"\ninsecure-flag = true\n\
+                [NSXT]\nhost = \"127.0.0.1:9\"\nuser = \"u\"\npassword = \"p\"\ninsecure-flag = true\n";
+    let report = tested(text).await;
+    assert_eq!(report.servers.len(), 2);
+    for server in &report.servers {
+        assert_eq!(server.differing(), Vec::<&str>::new(), "{}", report.table());
+        assert!(server.ended_early.is_some(), "{}", report.table());
+    }
+    assert_eq!(report.exit_code(), 2);
+}
+
 /// The announcement names what is missing.
 #[tokio::test]
 async fn a_server_without_credentials_is_not_named_in_the_table() {

@@ -203,6 +203,17 @@ async fn an_object_that_exists_already_is_not_touched_and_nothing_is_written() {
     }
 }
 
+/// As an earlier run left them.
+#[tokio::test]
+async fn objects_that_exist_are_listed_in_the_order_in_which_they_can_be_removed() {
+    let nsx = manager(Behaviour::USUAL, Sessions::Served).await;
+    nsx.put_by_hand("somebody", MADE[0], json!({"resource_type": "LBTcpMonitorProfile"}));
+    nsx.put_by_hand("somebody", MADE[1], json!({"active_monitor_paths": [MADE[0]]}));
+    let cleanup = tested(&nsx, &settings(None)).await.cleanup();
+    let [monitor, pool] = [MADE[0], MADE[1]].map(|path| cleanup.find(path).unwrap_or_else(|| panic!("{cleanup}")));
+    assert!(pool < monitor, "the pool refers to the monitor: {cleanup}");
+}
+
 /// Another client creates an object with this id between the read and the write.
 #[tokio::test]
 async fn an_object_of_another_client_with_this_id_is_not_removed() {

@@ -43,7 +43,8 @@ pub(super) async fn begin(check: &mut Check, proof: &NsxProof) -> Result<(), End
                 basic.map_err(|error| refused(&error))?
             }
             Err(error) => {
-                if error.kind != Kind::Rejected {
+                // Without an answer nothing is known of what the server does.
+                if error.kind != Kind::Rejected && error.status().is_some() {
                     check.sheet.judge(&CREATE, false, told(&error));
                 }
                 return Err(refused(&error));

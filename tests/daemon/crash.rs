@@ -146,7 +146,7 @@ async fn an_api_server_restarted_in_the_middle_of_a_join_of_200_delays_it_and_lo
     let nodes = cluster.nodes().await;
     let taints: usize = added.iter().map(|added| added.taints.len()).sum();
     println!("{taints} taints were added while they joined");
-    assert!(taints > 2 * NODES, "{taints}: each meddler adds one before and one after the join");
+    assert!(taints > NODES + BEFORE, "{taints}: each meddler adds one after the join, and many add some before");
     for added in added {
         let node = &nodes[&added.node];
         assert_eq!(taint_keys(node), added.taints, "{}", added.node);
@@ -166,7 +166,7 @@ struct Meddled {
 
 /// How many meddlers write at once. Each write of the daemon would meet one of theirs otherwise, where the API server takes
 /// longer for a write than a beat lasts.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 4;
 
 /// Adds a taint to a node at each beat until it is initialised, and one more. Without a pause 200 such writers would
 /// take the API server from the daemon, also after a time without API server: beats that were missed are left out. While it

@@ -34,7 +34,7 @@ use parts::Parts;
 use settings::{Mistakes, ProviderSettings, Settings};
 use stages::Stages;
 use std::sync::Arc;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio_util::sync::CancellationToken;
 
 /// Threads that run all tasks: most of the time there is nothing to do, and never much to compute.
@@ -58,6 +58,14 @@ pub enum Error {
     /// The times of the election do not fit.
     #[error("cannot take part in the leader election")]
     Election(#[from] InvalidLease),
+    /// Another process began to listen there since the port was taken.
+    #[error("cannot listen on {address}, the address of --bind-address and --secure-port")]
+    Listen {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
     /// There is no certificate to serve with.
     #[error("cannot serve probes and metrics")]
     Certificate(#[from] CertificateError),
@@ -97,41 +105,37 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<(), Error> {
     if let Err(error) = core_dumps::turn_off() {
         tracing::warn!("core dumps of this process cannot be turned off, and would have its passwords: {error}");
     }
+    let (settings, socket) = settle(options)?;
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     let threads = threads.worker_threads(THREADS).enable_all().build().map_err(Error::Threads)?;
-    let (settings, listener) = {
-        // The runtime watches the listener.
-        let _inside = threads.enter();
-        settle(options)?
-    };
     // Only fails when there is one already, which is this one then.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let outcome = threads.block_on(until_told(settings, listener, verbosity));
+    let outcome = threads.block_on(until_told(settings, socket, verbosity));
     threads.shutdown_background();
     outcome
 }
 
-/// The settings, and what listens on the secure port. That is tried here, so that a port in use is reported with all other
+/// The settings, and the socket of the secure port. That is taken here, so that a port in use is reported with all other
 /// mistakes, before anything is contacted.
-fn settle(options: &Options) -> Result<(Settings, Option<TcpListener>), Mistakes> {
-    let listener = settings::secure_port(options).map(admin::bind).transpose();
+fn settle(options: &Options) -> Result<(Settings, Option<TcpSocket>), Mistakes> {
+    let socket = settings::secure_port(options).map(admin::bind).transpose();
     let settings = settings::settle(options, &SystemFiles, &Environment::new(std::env::vars_os()));
-    match (settings, listener) {
-        (Ok(settings), Ok(listener)) => Ok((settings, listener)),
+    match (settings, socket) {
+        (Ok(settings), Ok(socket)) => Ok((settings, socket)),
         (Ok(_), Err(mistake)) => Err(Mistakes { found: vec![mistake], warnings: options.unknown_variables.clone() }),
-        (Err(mut mistakes), listener) => {
-            mistakes.found.extend(listener.err());
+        (Err(mut mistakes), socket) => {
+            mistakes.found.extend(socket.err());
             Err(mistakes)
         }
     }
 }
 
 /// The first signal stops in order, the second one leaves at once.
-async fn until_told(settings: Settings, listener: Option<TcpListener>, verbosity: Verbosity) -> Result<(), Error> {
+async fn until_told(settings: Settings, socket: Option<TcpSocket>, verbosity: Verbosity) -> Result<(), Error> {
     let stop = CancellationToken::new();
     let second_signal = shutdown::watch_signals(stop.clone()).map_err(Error::Signals)?;
     tokio::select! {
-        outcome = serve(settings, listener, verbosity, stop) => outcome,
+        outcome = serve(settings, socket, verbosity, stop) => outcome,
         signal = second_signal => Err(signal.into()),
     }
 }
@@ -139,7 +143,7 @@ async fn until_told(settings: Settings, listener: Option<TcpListener>, verbosity
 /// The start-up story, and the end.
 async fn serve(
     settings: Settings,
-    listener: Option<TcpListener>,
+    socket: Option<TcpSocket>,
     verbosity: Verbosity,
     stop: CancellationToken,
 ) -> Result<(), Error> {
@@ -147,7 +151,7 @@ async fn serve(
     announcement::announce(&settings);
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
-    if let Err(error) = start(&settings, listener, verbosity, &mut stages).await {
+    if let Err(error) = start(&settings, socket, verbosity, &mut stages).await {
         // The Lease may be held already: the next process is not to wait for its end.
         stages.stop().await;
         return Err(error);
@@ -168,12 +172,12 @@ async fn serve(
 
 async fn start(
     settings: &Settings,
-    listener: Option<TcpListener>,
+    socket: Option<TcpSocket>,
     verbosity: Verbosity,
     stages: &mut Stages,
 ) -> Result<(), Error> {
     let mut parts = Parts::prepare(settings, stages).await?;
-    if let Some(serving) = settings.serving.as_ref().zip(listener) {
+    if let Some(serving) = settings.serving.as_ref().zip(socket) {
         admin::start(serving, settings, &parts, verbosity, stages).await?;
     }
     // Not before: who cannot serve, or may not know who asks, is no candidate.

@@ -36,12 +36,19 @@ fn text(bytes: &[u8]) -> String {
 
 /// Runs with `config` as vsphere.conf; what it says on standard error, after checking that it fails and keeps secrets.
 fn refusal(config: &str, arguments: &[&str]) -> String {
+    refusal_with(config, arguments, &[])
+}
+
+/// The same with these variables.
+fn refusal_with(config: &str, arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vsphere.conf");
     std::fs::write(&path, config).unwrap();
     let file = format!("--cloud-config={}", path.display());
     // The default port may be in use, by another test, too.
-    let output = program().arg(file).args(["-v=10", "--secure-port=0"]).args(arguments).output().unwrap();
+    let output =
+        program().arg(file).args(["-v=10", "--secure-port=0"]).args(arguments).envs(variables.iter().copied()).output();
+    let output = output.unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let told = text(&output.stderr) + &text(&output.stdout);
     assert!(!told.contains(SECRET), "{told}");
@@ -281,11 +288,12 @@ fn a_port_in_use_is_told_with_all_other_mistakes_before_anything_is_contacted() 
         (&[][..], &["error: invalid configuration: "][..]),
         (&["--concurrent-node-syncs=0"], &["error: 2 configuration errors:", "--concurrent-node-syncs=0: "]),
     ] {
-        let told = refusal(&config, &[&flags[..], more].concat());
+        let told = refusal_with(&config, &[&flags[..], more].concat(), &[("CCM_SECURE_PROT", "10300")]);
         for part in others.iter().chain([&place.as_str()]) {
             assert!(told.contains(part), "{part} is missing in {told}");
         }
         assert!(!told.contains(" starts"), "{told}");
+        assert!(told.contains("environment variable CCM_SECURE_PROT: unknown"), "{told}");
         let contact = server.accept().unwrap_err();
         assert_eq!(contact.kind(), ErrorKind::WouldBlock, "{told}");
     }

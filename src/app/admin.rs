@@ -9,23 +9,24 @@ use super::{Error, access, pages};
 use crate::runtime::admin::{self, Admin, Certificates, KeyKind, listen, serve, server_config};
 use crate::runtime::logging::Verbosity;
 use std::sync::Arc;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
-/// Listens on the secure port, on standbys as well. Nothing is answered before [`start`].
+/// Takes the secure port, on standbys as well. Connections are accepted from [`start`] on: with `--permit-port-sharing`, a
+/// process that cannot answer would take those of another one.
 ///
 /// # Errors
 /// The port is taken, or the address is not this machine's.
-pub fn bind(port: SecurePort) -> Result<TcpListener, Mistake> {
+pub fn bind(port: SecurePort) -> Result<TcpSocket, Mistake> {
     let SecurePort { address, is_shared } = port;
-    listen(address, is_shared).map_err(|error| Mistake {
+    admin::bind(address, is_shared).map_err(|error| Mistake {
         place: format!("--secure-port={}", address.port()),
         why: format!("cannot listen on {address}, the address of --bind-address and --secure-port: {error}"),
     })
 }
 
-/// Serves what is asked on the secure port.
+/// Serves probes, metrics and the other pages on the secure port.
 pub async fn start(
-    (serving, listener): (&admin::Settings, TcpListener),
+    (serving, socket): (&admin::Settings, TcpSocket),
     settings: &Settings,
     parts: &Parts,
     verbosity: Verbosity,
@@ -48,6 +49,8 @@ pub async fn start(
         authenticator,
         authorizer,
     };
+    let address = serving.address;
+    let listener = listen(socket).map_err(|source| Error::Listen { address, source })?;
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "serving probes and metrics");
     }

@@ -106,14 +106,14 @@ struct Peer {
     activity: Activity,
 }
 
-/// Listens. `0.0.0.0` and `::` are all addresses of both families, as in Go, where the machine has both.
+/// Takes the address, without connections yet. `0.0.0.0` and `::` are all addresses of both families, as in Go, where the machine has both.
 ///
 /// `SO_REUSEADDR` is always set, as by Go and by tokio: a restart must not wait for connections that are gone.
 /// `shares_port` is `SO_REUSEPORT`.
 ///
 /// # Errors
 /// Those of the operating system: the port is taken, or the address is not this machine's.
-pub fn listen(address: SocketAddr, shares_port: bool) -> io::Result<TcpListener> {
+pub fn bind(address: SocketAddr, shares_port: bool) -> io::Result<TcpSocket> {
     let takes_both = || std::fs::read_to_string(ONLY_V6).is_ok_and(|text| text.trim() == "0");
     if address.ip().is_unspecified() && address.is_ipv4() && takes_both() {
         let all = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
@@ -126,13 +126,21 @@ pub fn listen(address: SocketAddr, shares_port: bool) -> io::Result<TcpListener>
     bound(address, shares_port)
 }
 
-fn bound(address: SocketAddr, shares_port: bool) -> io::Result<TcpListener> {
+fn bound(address: SocketAddr, shares_port: bool) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     if shares_port {
         socket.set_reuseport(true)?;
     }
     socket.bind(address)?;
+    Ok(socket)
+}
+
+/// Accepts connections from now on.
+///
+/// # Errors
+/// Those of the operating system: another process began to listen there first.
+pub fn listen(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 

@@ -51,7 +51,7 @@ async fn a_client_that_says_nothing_is_cut_off() {
 
 #[tokio::test]
 async fn all_addresses_are_those_of_both_families() {
-    let listener = listen("0.0.0.0:0".parse().unwrap(), false).unwrap();
+    let listener = bind("0.0.0.0:0".parse().unwrap(), false).and_then(listen).unwrap();
     let port = listener.local_addr().unwrap().port();
     TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     if listener.local_addr().unwrap().is_ipv6() {
@@ -63,8 +63,19 @@ async fn all_addresses_are_those_of_both_families() {
 
 #[tokio::test]
 async fn a_port_is_shared_only_when_asked() {
-    let first = listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
+    let first = bind("127.0.0.1:0".parse().unwrap(), true).and_then(listen).unwrap();
     let address = first.local_addr().unwrap();
-    assert_eq!(listen(address, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-    listen(address, true).unwrap();
+    assert_eq!(bind(address, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    bind(address, true).and_then(listen).unwrap();
+}
+
+/// Otherwise a process that cannot answer yet would take connections of another one on a shared port.
+#[tokio::test]
+async fn a_port_that_is_taken_accepts_nothing_before_it_is_listened_on() {
+    let socket = bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
+    let address = socket.local_addr().unwrap();
+    let refused = TcpStream::connect(address).await.unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    let _listener = listen(socket).unwrap();
+    TcpStream::connect(address).await.unwrap();
 }

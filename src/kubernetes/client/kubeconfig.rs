@@ -247,6 +247,9 @@ impl Checks<'_> {
 
     /// Checks the credentials, without running a program. Relative paths become absolute.
     fn check_user(&mut self, user: &str, values: &mut AuthInfo, folder: &Path) {
+        // As if they were not there: the file counts, and is read again.
+        values.client_certificate_data.take_if(|data| data.is_empty());
+        values.client_key_data.take_if(|data| data.expose_secret().is_empty());
         absolute(&mut values.client_certificate, folder);
         absolute(&mut values.client_key, folder);
         if let Err(problem) = identity::of(values, self.read) {

@@ -99,8 +99,8 @@ impl Authority {
 /// Requests that a server has seen: the subject of the client's certificate, and what the request begins with.
 type Requests = Mutex<Vec<String>>;
 
-/// An API server that answers every request with a node, but refuses the first `busy` ones, and the first `unknown` ones as
-/// of somebody that it does not know.
+/// An API server that answers every request with a node, but refuses the first `busy` ones, and the first `unknown` ones
+/// as those of an unknown user.
 struct Server {
     acceptor: Option<TlsAcceptor>,
     requests: Requests,
@@ -451,4 +451,19 @@ async fn a_program_that_wants_to_know_the_cluster_gets_its_server_and_its_proxy(
         let given = (given.server.as_deref().unwrap(), given.proxy_url.as_deref());
         assert_eq!(given, expected, "{proxy:?} {master:?}");
     }
+}
+
+#[tokio::test]
+async fn an_empty_certificate_beside_a_file_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let identity = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
+    std::fs::write(folder.path().join("tls.crt"), identity.cert.pem()).unwrap();
+    std::fs::write(folder.path().join("tls.key"), identity.signing_key.serialize_pem()).unwrap();
+    let user = serde_json::json!({
+        "client-certificate": "tls.crt", "client-certificate-data": "", "client-key": "tls.key", "client-key-data": "",
+    });
+    let settings = write_kubeconfig(folder.path(), &serde_json::json!({"server": "https://a.example"}), &user);
+    let user = read_config(&settings).await.unwrap().auth_info;
+    assert_eq!((user.client_certificate_data, user.client_key_data.is_some()), (None, false));
+    assert_eq!(user.client_certificate, Some(folder.path().join("tls.crt").display().to_string()));
 }

@@ -67,13 +67,13 @@ pub fn parse(text: &str, file: &str) -> Result<Parsed, ConfigErrors> {
     parse_within(text, file, &Environment::default(), &FileChecks::default())
 }
 
-/// What is asked about other files while a configuration is read.
+/// What the reader of a configuration has to know of other files.
 #[derive(Clone, Copy)]
 pub struct FileChecks<'a> {
     /// Whether a path is a directory.
     pub is_directory: &'a dyn Fn(&Path) -> bool,
     /// Why the certificate of this vCenter cannot be judged, for example because a CA file is missing; empty where it can.
-    /// It is asked for the vCenters that variables define beside those of the file.
+    /// Called for the vCenters that variables define beside those of the file.
     pub trust_errors: &'a dyn Fn(&Vcenter) -> Vec<String>,
 }
 

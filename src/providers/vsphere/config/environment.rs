@@ -166,7 +166,7 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Repor
     let part = (!is_file_empty).then_some(PartName::FurtherVcenters);
     let mut reader = Reader { environment, part, report };
     reader.tell_services();
-    let mut vcenters = reader.vcenters();
+    let (mut vcenters, replaced) = reader.vcenters();
     if is_file_empty && reader.is_no_text("VSPHERE_VCENTER") {
         reader.report.mistake_of_variable(part, "VSPHERE_VCENTER", NO_TEXT);
     } else if is_file_empty && let Some(server) = reader.text("VSPHERE_VCENTER") {
@@ -187,7 +187,7 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Repor
     let (labels, nodes) = (reader.section(Plain::Labels, &LABELS), reader.section(Plain::Nodes, &NODES));
     let nsxt = reader.nsxt(file.nsxt.line.is_some());
     reader.tell_orphans();
-    RawFile { global, labels, nodes, nsxt, vcenters, ..RawFile::new(Dialect::Environment) }
+    RawFile { global, labels, nodes, nsxt, vcenters, replaced, ..RawFile::new(Dialect::Environment) }
 }
 
 struct Reader<'a, 'b> {
@@ -223,7 +223,7 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// The variables that reach every vCenter. One that is no text is a mistake of the vCenters that variables define; where
-    /// there are none, the file counts as if the variable were not there.
+    /// there are none, it has no effect on the file.
     fn shared(&mut self, has_vcenters: bool) -> RawSection {
         let mut section = RawSection::plain(Plain::Global, Dialect::Environment);
         section.part = self.part;
@@ -279,8 +279,9 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    fn vcenters(&mut self) -> Vec<RawSection> {
-        let mut vcenters: Vec<RawSection> = Vec::new();
+    /// The vCenters, and [`RawFile::replaced`].
+    fn vcenters(&mut self) -> (Vec<RawSection>, Vec<String>) {
+        let (mut vcenters, mut replaced) = (Vec::<RawSection>::new(), Vec::new());
         for variable in self.environment.variables.keys() {
             let Some(id) = variable.strip_prefix(DEFINING_PREFIX).filter(|_| variable != PORT) else { continue };
             // One that is no text still says that there is a vCenter.
@@ -302,12 +303,15 @@ impl<'a> Reader<'a, '_> {
             match vcenters.iter_mut().find(|known| known.key == section.key) {
                 Some(known) => {
                     self.report.warn_of_variable(variable, "replaces the vCenter of another variable with this value");
-                    *known = section;
+                    let before = std::mem::replace(known, section);
+                    if before.has_mistake() {
+                        replaced.push(before.shown);
+                    }
                 }
                 None => vcenters.push(section),
             }
         }
-        vcenters
+        (vcenters, replaced)
     }
 
     /// Variables that say something about a vCenter that none defines.

@@ -241,6 +241,8 @@ pub(super) struct RawFile {
     pub route: RawSection,
     /// In the order of the file, the keys unique.
     pub vcenters: Vec<RawSection>,
+    /// The definitions of vCenters that have mistakes and that others with the same key replace, as messages show them.
+    pub replaced: Vec<String>,
     /// The classes of load balancers, in the order of the file, the keys unique.
     pub classes: Vec<RawSection>,
 }
@@ -255,6 +257,7 @@ impl RawFile {
             load_balancer: RawSection::plain(Plain::LoadBalancer, dialect),
             route: RawSection::plain(Plain::Route, dialect),
             vcenters: Vec::new(),
+            replaced: Vec::new(),
             classes: Vec::new(),
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn merge(raw: &RawFile, environment: &RawFile, checks: &FileChecks<'_
     let is_readable = report.is_readable;
     let mut reader = Reader::new(raw, environment, checks.is_directory, report);
     let (mut found, mut total) = (Vec::<(Vcenter, &RawSection)>::new(), Total::default());
-    let mut refused_vcenters = Vec::new();
+    let mut refused_vcenters = environment.replaced.clone();
     for Entry { defined, mut section, instead } in entries(raw, environment) {
         let before = report.count();
         let mut vcenter = reader.read(defined, section, report);
@@ -47,10 +47,6 @@ pub(super) fn merge(raw: &RawFile, environment: &RawFile, checks: &FileChecks<'_
             break;
         }
         found.push((vcenter, section));
-    }
-    // One whose place another variable took is reported as well.
-    if refused_vcenters.is_empty() && report.is_refused(PartName::FurtherVcenters) {
-        refused_vcenters.push("a variable".to_owned());
     }
     tell_thumbprint(&raw.global, reader.is_any_verified, report);
     reader.sources.tell_unused(&environment.global, report);

@@ -7,12 +7,19 @@ use super::*;
 #[test]
 fn a_mistake_in_the_variables_of_a_further_vcenter_turns_off_that_one_alone() {
     const GOOD: [&str; 3] = ["VSPHERE_VCENTER_2=c", "VSPHERE_USER=u", "VSPHERE_PASSWORD=p"];
-    let rows: [(&str, &str, Texts, Texts, Texts); 7] = [
+    let rows: [(&str, &str, Texts, Texts, Texts); 8] = [
         (
             "its port",
             FILE,
             &["VSPHERE_VCENTER_1=b", "VCENTER_1_PORT=x"],
             &["a -> a, fu/fp", "c -> c, u/p"],
+            &["VSPHERE_VCENTER_1"],
+        ),
+        (
+            "its port, and another variable replaces it",
+            FILE,
+            &["VSPHERE_VCENTER_1=b", "VCENTER_1_PORT=x", "VSPHERE_VCENTER_3=b"],
+            &["a -> a, fu/fp", "b -> b, u/p", "c -> c, u/p"],
             &["VSPHERE_VCENTER_1"],
         ),
         (

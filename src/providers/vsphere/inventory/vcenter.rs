@@ -39,7 +39,7 @@ const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
 const APPLY_LIMIT: Duration = Duration::from_secs(2);
 /// After how long the same cause of a failed read is logged again, if reads were answered in between.
 const READ_TOLD_AGAIN: Duration = Duration::from_secs(600);
-/// After what time it is told again although no read was answered, as where none was made.
+/// The pause after which the same cause is logged again although no read was answered.
 const READ_TOLD_ANYWAY: Duration = Duration::from_secs(24 * 3600);
 /// How long vCenter may take to say what the account may read.
 const RIGHTS_LIMIT: Duration = Duration::from_secs(5);

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use ccm::clients::http;
 use ccm::clients::nsx::realization::{Realization, RevisionStatus};
 use ccm::clients::nsx::{Client, Kind, LogIn, Login, NoLogin, Pace, Priority, Scheme, Timeouts};
-use field_test::recording::{Product, Recorder, Recording, Replay, replay};
-use field_test::{RunSettings, Server, Servers, run};
+use field_test::recording::{Product, Recording, Replay, record, replay};
+use field_test::{RunSettings, Server, Servers};
 use secrecy::SecretString;
 use serde_json::json;
 use support::FakeNsx;
@@ -62,9 +62,7 @@ async fn golden() -> String {
         std::fs::write(&file, format!("{vcenter}{}", nsx.ini_section(folder.path()))).unwrap();
         let mut servers = Servers::read(&file).unwrap();
         servers.all.retain(|server| matches!(server, Server::Nsx(_)));
-        let recorder = Recorder::create(&recorded).unwrap();
-        recorder.attach(&mut servers);
-        recorder.finish(&run(servers, &RunSettings::default()).await).unwrap();
+        record(&recorded, servers, &RunSettings::default()).await.unwrap().1.unwrap();
         std::fs::write(GOLDEN, text_of(&recorded)).unwrap();
     }
     text_of(Path::new(GOLDEN))

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use ccm::clients::http;
 use ccm::clients::{vapi, vim};
-use field_test::recording::{Body, Product, Recorder, Recording, Replay, replay};
-use field_test::{RunSettings, Servers, run};
+use field_test::recording::{Body, Product, Recording, Replay, record, replay};
+use field_test::{RunSettings, Servers};
 use secrecy::SecretString;
 use support::{Nic, Object, Scenario, Vcenter, Vm};
 
@@ -47,10 +47,8 @@ async fn golden() -> String {
         let folder = tempfile::tempdir().unwrap();
         let (file, recorded) = (folder.path().join("vsphere.conf"), folder.path().join("recording"));
         std::fs::write(&file, vcenter.ini_section("vc", "dc-1")).unwrap();
-        let mut servers = Servers::read(&file).unwrap();
-        let recorder = Recorder::create(&recorded).unwrap();
-        recorder.attach(&mut servers);
-        recorder.finish(&run(servers, &RunSettings::default()).await).unwrap();
+        let servers = Servers::read(&file).unwrap();
+        record(&recorded, servers, &RunSettings::default()).await.unwrap().1.unwrap();
         std::fs::write(GOLDEN, text_of(&recorded)).unwrap();
     }
     text_of(Path::new(GOLDEN))

@@ -26,5 +26,25 @@ pub use file::{Entry, ExchangeEntry, Product, Recording, ServerEntry};
 pub use recorder::Recorder;
 pub use replay::{Replay, Replayed, replay};
 
+use std::path::Path;
+
+use crate::{Report, RunSettings, Servers, run};
+
+/// Runs the checks of these servers and records them in a new file: the report, and what is said of the file.
+///
+/// # Errors
+/// The file exists, or cannot be written.
+pub async fn record(
+    path: &Path,
+    mut servers: Servers,
+    settings: &RunSettings,
+) -> Result<(Report, Result<String, String>), String> {
+    let recorder = Recorder::create(path)?;
+    recorder.attach(&mut servers);
+    let report = run(servers, settings).await;
+    let said = recorder.finish(&report);
+    Ok((report, said))
+}
+
 #[cfg(test)]
 mod tests;

@@ -75,7 +75,7 @@ impl Server {
                 Some(format!("Before the login, one call to the session manager {manager}"))
             }
             Self::Vcenter(VcenterServer { login: Ok(Login::Certificate { .. }), .. }) => {
-                Some("Before the login, its token service (STS) is asked once for a token".to_owned())
+                Some("Before the login, its token service (STS) issues one token".to_owned())
             }
             Self::Nsx(NsxServer { login: Ok(NsxProof::Token { service, .. }), .. }) => {
                 let service = host_and_port(&service.host, service.port);

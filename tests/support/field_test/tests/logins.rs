@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ccm::clients::http::{Client, Method, Request, Settings, TlsSettings, TlsTrust};
 use ccm::clients::vim;
-use field_test::recording::Recorder;
+use field_test::recording::record;
 use field_test::{Outcome, Report, RunSettings, ServerReport, Servers, announcement, run};
 use secrecy::{ExposeSecret as _, SecretString};
 use support::FakeNsx;
@@ -72,7 +72,7 @@ async fn a_certificate_is_exchanged_for_a_token_once_and_logs_in_to_both_interfa
     for (scenario, rest_logins) in [(old, 1), (new, 0)] {
         let vcenter = Vcenter::start(&scenario.solution_user(CERTIFICATE)).await;
         let (announced, report) = tested(&format!("{global}{}", section(&vcenter, "vc"))).await;
-        assert!(announced.contains("its token service (STS) is asked once for a token"), "{announced}");
+        assert!(announced.contains("its token service (STS) issues one token"), "{announced}");
         let server = &report.servers[0];
         assert_eq!(server.ended_early, None, "{}", report.table());
         assert_eq!(outcome(server, "V04"), &Outcome::Holds("logged in by a token for the certificate".to_owned()));
@@ -177,12 +177,9 @@ async fn a_recorded_run_sends_the_token_to_the_session_manager_alone() {
     let (folder, global) = secrets(&[("vc-session-manager-url", &url), ("vc-session-manager-token", MANAGER_TOKEN)]);
     let path = folder.path().join("vsphere.conf");
     std::fs::write(&path, format!("{global}{}", section(&vcenter, "vc"))).unwrap();
-    let mut servers = Servers::read(&path).unwrap();
     let recording = folder.path().join("recording.json");
-    let recorder = Recorder::create(&recording).unwrap();
-    recorder.attach(&mut servers);
-    let report = run(servers, &RunSettings::default()).await;
-    recorder.finish(&report).unwrap();
+    let servers = Servers::read(&path).unwrap();
+    let (report, _) = record(&recording, servers, &RunSettings::default()).await.unwrap();
     assert_eq!(report.servers[0].ended_early, None, "{}", report.table());
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     assert!(!std::fs::read_to_string(&recording).unwrap().contains(MANAGER_TOKEN));

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm::clients::http::{Client, Endpoint, Failure, Request, Response, Settings, Transport};
-use field_test::recording::{Recorder, Recording, replay};
-use field_test::{Report, RunSettings, Server, Servers, run};
+use field_test::recording::{Recording, record, replay};
+use field_test::{Report, RunSettings, Server, Servers};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use support::fake_nsx::{Behaviour, Deletion, Model, Sessions, Trouble};
@@ -154,10 +154,8 @@ async fn recorded(text: &str, change: impl FnOnce(&mut Servers)) -> Recorded {
         let spy = Spy { client: Client::new(settings.clone()).unwrap(), secrets: Arc::clone(&secrets) };
         *settings = Settings { transport: Some(Arc::new(spy)), ..settings.clone() };
     }
-    let recorder = Recorder::create(&recording).unwrap();
-    recorder.attach(&mut servers);
-    let report = run(servers, &RunSettings::default()).await;
-    let said = recorder.finish(&report).map(|said| said.replace(&recording.display().to_string(), "FILE"));
+    let (report, said) = record(&recording, servers, &RunSettings::default()).await.unwrap();
+    let said = said.map(|said| said.replace(&recording.display().to_string(), "FILE"));
     let secrets = secrets.lock().unwrap().clone();
     Recorded { report, text: std::fs::read_to_string(&recording).unwrap(), secrets, said }
 }

@@ -7,10 +7,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// What is printed when the first signal comes.
-const TIDYING_UP: &str = "\nInterrupted. This program removes what it made and logs out, which can take some minutes. A second \
-                          Ctrl-C ends it at once.";
+const TIDYING_UP: &str = "\nInterrupted. This program removes what it made in NSX, if anything, which can take some minutes, and \
+                          logs out. A second Ctrl-C ends it at once.";
 
-/// Prints a line on standard error. Whoever read that may be gone by the same signal, which must not end the tidying up.
+/// Prints a line on standard error. The program that reads it can end by the same signal, which must not end the tidying up.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -75,6 +75,13 @@ impl Interrupts {
     /// As [`Interrupts::until_first`], for a second signal.
     pub(crate) async fn until_second<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         self.until(2, work).await
+    }
+
+    /// Waits for a logout until a second signal.
+    pub(crate) async fn log_out(&self, title: &str, logout: impl Future<Output = ()>) {
+        if self.until_second(logout).await.is_none() {
+            say(&format!("{title}: not logged out. The session ends with its idle time."));
+        }
     }
 
     async fn until<T>(&self, count: u8, work: impl Future<Output = T>) -> Option<T> {

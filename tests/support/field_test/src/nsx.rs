@@ -116,7 +116,7 @@ pub async fn check(server: &NsxServer, settings: &RunSettings) -> ServerReport {
         other => other,
     };
     check.wire.allow(LOGOUT_CALLS);
-    let _ = interrupts.until_second(check.log_out()).await;
+    interrupts.log_out(&server.title, check.log_out()).await;
     let why = outcome.unwrap_or_else(|| Err(Ended(INTERRUPTED.to_owned()))).err().map(|Ended(why)| why);
     let command = |path: &str| removal_command(&check.client, server, proof, path);
     ServerReport {

@@ -82,7 +82,7 @@ pub async fn check(server: &VcenterServer, settings: &RunSettings) -> ServerRepo
         other => other,
     };
     let outcome = outcome.unwrap_or_else(|| Err(Ended(INTERRUPTED.to_owned())));
-    let _ = settings.interrupts.until_second(check.log_out()).await;
+    settings.interrupts.log_out(&server.title, check.log_out()).await;
     let timings = check.wire.timings();
     ended(check.sheet, product, timings, outcome.err().map(|Ended(why)| why))
 }

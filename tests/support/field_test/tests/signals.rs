@@ -126,9 +126,8 @@ async fn a_signal_during_the_logout_is_not_lost() {
         }
     };
     tokio::time::timeout(LIMIT, is_logging_out).await.unwrap();
-    let began = Instant::now();
     run.send("INT").await;
     let (nsx, code, output, messages) = run.end().await;
-    assert!(began.elapsed() < Duration::from_millis(2500), "the limit of a logout is 3 s: {:?}", began.elapsed());
+    assert!(messages.contains("NSX: not logged out."), "{messages}");
     assert_eq!((code, left(&nsx)), (Some(2), vec![]), "{output}\n{messages}");
 }

@@ -203,6 +203,28 @@ async fn an_object_that_exists_already_is_not_touched_and_nothing_is_written() {
     }
 }
 
+/// Nothing shows whose it is.
+#[tokio::test]
+async fn an_object_without_tags_whose_write_got_no_answer_is_listed_and_not_deleted() {
+    let nsx = manager(Behaviour::USUAL, Sessions::Served).await;
+    let before = Before::of(&nsx);
+    nsx.next("PATCH ip-allocations", Trouble::Afterwards(Trouble::error(503, None)));
+    // The second write of the pool comes after the allocation.
+    let hold = nsx.hold_operation("PUT lb-pools", 2, Side::Request);
+    let settings = settings(None);
+    let stripped = async {
+        hold.wait().await;
+        nsx.change_by_hand("somebody", MADE[3], |allocation| drop(allocation.as_object_mut().unwrap().remove("tags")));
+        hold.release();
+    };
+    let (report, ()) = tokio::join!(tested(&nsx, &settings), stripped);
+    before.check(&nsx, "the allocation", &[MADE[3]]);
+    let cleanup = report.cleanup();
+    assert!(cleanup.contains("may still be there") && cleanup.contains(MADE[3]), "{cleanup}");
+    assert!(MADE.iter().all(|path| *path == MADE[3] || !cleanup.contains(path)), "{cleanup}");
+    assert_eq!((report.exit_code(), nsx.counts().of("DELETE ip-allocations")), (2, 0), "{}", report.table());
+}
+
 /// As an earlier run left them.
 #[tokio::test]
 async fn objects_that_exist_are_listed_in_the_order_in_which_they_can_be_removed() {

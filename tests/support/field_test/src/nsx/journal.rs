@@ -280,7 +280,7 @@ impl Journal {
     }
 }
 
-/// Whether the object is one that this run made. The documentation of allocations says that they keep no tags.
+/// Whether the object is one that this run made. Whether each kind of object keeps its tags is not known.
 fn is_of_run(object: &Object, run: &str, is_acknowledged: bool) -> bool {
     object.tag(RUN_SCOPE) == Some(run) || (is_acknowledged && object.tags().next().is_none())
 }

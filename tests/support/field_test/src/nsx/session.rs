@@ -43,8 +43,9 @@ pub(super) async fn begin(check: &mut Check, proof: &NsxProof) -> Result<(), End
                 basic.map_err(|error| refused(&error))?
             }
             Err(error) => {
-                // Without an answer nothing is known of what the server does.
-                if error.kind != Kind::Rejected && error.status().is_some() {
+                // Without an answer nothing is known of what the server does. A success without a cookie or token is an answer.
+                let is_answered = check.last("session.create").is_some_and(|exchange| exchange.status.is_some());
+                if error.kind != Kind::Rejected && is_answered {
                     check.sheet.judge(&CREATE, false, told(&error));
                 }
                 return Err(refused(&error));

@@ -22,6 +22,20 @@ test: testenv ## Everything: also against kube-apiserver, etcd and the vCenter s
 suites: testenv ## The tests of make test that make check does not run
 	@CARGO="$(CARGO)" CHECKED=1 tests/run.sh
 
+.PHONY: node-tools
+node-tools: ## Install what make node-test needs of the system (Debian, as root): containerd, runc, CNI plugins
+	@tests/testenv/node/tools.sh
+
+.PHONY: node-components
+node-components: testenv
+	@tests/testenv/node/build.sh
+
+# Each test starts a whole cluster, most of whose time is waiting.
+.PHONY: node-test
+node-test: node-components release ## The image on a real kubelet and containerd, below a real control plane (Linux, root, make node-tools)
+	@tests/testenv/node/tools.sh --check
+	RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),3) $(CARGO) test --workspace --locked --test node -- --skip nightly::
+
 .PHONY: chaos
 chaos: testenv ## Ten minutes of faults (CHAOS_SECONDS=3600); CHAOS_SEED=7 repeats a run, CHAOS_SEED=random is a new one
 	CHAOS_SECONDS=$(or $(CHAOS_SECONDS),600) CHAOS_SEED=$(CHAOS_SEED) \

@@ -21,6 +21,8 @@ if [ "${1:-}" = --program ]; then
         echo "$1" >"$PUT_ASIDE/$name"
         exit ;;
     esac
+    # Those need root and a container runtime: make node-test.
+    [ "$name" != node ] || exit 0
     if [ -n "${CHECKED:-}" ]; then
         case " $checked " in *" $name "*) exit ;; esac
     fi

@@ -18,6 +18,7 @@ use crate::process::Usage;
 use crate::supervisor::{Supervised, TemporaryFolder};
 pub use audit::AuditEvent;
 use identity::Authority;
+pub use identity::{NODE_ADDRESS, SERVICE_ADDRESS};
 
 /// Starting takes 3 to 6 s on a quiet machine; tests share it with compilers.
 const START_LIMIT: Duration = Duration::from_secs(90);
@@ -87,14 +88,51 @@ impl ApiServer {
         .await
     }
 
+    /// The API server of a cluster with a kubelet, in a [`crate::sandbox`]: at port 6443 of the node, with the admission
+    /// and the authorization that kubeadm gives it.
+    ///
+    /// # Panics
+    ///
+    /// As [`ApiServer::start`].
+    pub async fn of_a_node() -> Self {
+        Self::start_at(Some(6443), |folder, authority| {
+            let (certificate, key) = authority.client("kube-apiserver-kubelet-client", Some("system:masters"));
+            std::fs::write(folder.join("kubelet-client.pem"), certificate).unwrap();
+            std::fs::write(folder.join("kubelet-client.key"), key).unwrap();
+            vec![
+                "--bind-address=0.0.0.0".to_owned(),
+                format!("--advertise-address={NODE_ADDRESS}"),
+                // Besides RBAC: a list that is given twice is added up.
+                "--authorization-mode=Node".to_owned(),
+                "--enable-admission-plugins=NodeRestriction".to_owned(),
+                "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname".to_owned(),
+                format!("--kubelet-client-certificate={}", folder.join("kubelet-client.pem").display()),
+                format!("--kubelet-client-key={}", folder.join("kubelet-client.key").display()),
+                "--allow-privileged=true".to_owned(),
+            ]
+        })
+        .await
+    }
+
     async fn start_with(flags: impl Fn(&Path) -> Vec<String>) -> Self {
+        Self::start_at(None, |folder, _| {
+            let mut flags = flags(folder);
+            // ServiceAccount would refuse pods; TaintNodesByCondition would add taints of its own to new Nodes.
+            flags.push("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned());
+            flags
+        })
+        .await
+    }
+
+    /// At this port, or at a free one.
+    async fn start_at(port: Option<u16>, flags: impl Fn(&Path, &Authority) -> Vec<String>) -> Self {
         install_crypto();
         let mut trouble = String::new();
         for _ in 0..ATTEMPTS {
             let folder = TemporaryFolder::create();
             let authority = Authority::write_to(folder.path());
-            let flags = flags(folder.path());
-            let (port, etcd_port) = (free_port(), free_port());
+            let flags = flags(folder.path(), &authority);
+            let (port, etcd_port) = (port.unwrap_or_else(free_port), free_port());
             let mut server = Self { port, etcd_port, authority, flags, apiserver: None, etcd: None, folder };
             match server.run().await {
                 Ok(()) => return server,
@@ -148,7 +186,7 @@ impl ApiServer {
     /// A file with the kubeconfig of this user, an administrator as well (group `system:masters`).
     #[must_use]
     pub fn kubeconfig_of_administrator(&self, user: &str) -> PathBuf {
-        self.write_kubeconfig(&self.authority.kubeconfig(&self.url(), user, Some("system:masters")))
+        self.kubeconfig_in_group(user, "system:masters")
     }
 
     /// A file with the kubeconfig of this user, who is in no group: what it may do is up to RBAC.
@@ -183,6 +221,24 @@ impl ApiServer {
         let path = self.folder.path().join(format!("{}.kubeconfig", crate::unique("user")));
         std::fs::write(&path, text).unwrap();
         path
+    }
+
+    /// A file with the kubeconfig of this user in this group.
+    #[must_use]
+    pub fn kubeconfig_in_group(&self, user: &str, group: &str) -> PathBuf {
+        self.write_kubeconfig(&self.authority.kubeconfig(&self.url(), user, Some(group)))
+    }
+
+    /// The file with the certificate of the cluster's authority.
+    #[must_use]
+    pub fn ca_file(&self) -> PathBuf {
+        self.folder.path().join(identity::CA)
+    }
+
+    /// The file with the key that signs the tokens of service accounts.
+    #[must_use]
+    pub fn service_account_key_file(&self) -> PathBuf {
+        self.folder.path().join(identity::SERVICE_ACCOUNT_KEY)
     }
 
     /// A client of an administrator. It belongs to the runtime it is made on: one per test.
@@ -321,8 +377,6 @@ impl ApiServer {
             format!("--service-account-signing-key-file={}", file(identity::SERVICE_ACCOUNT_KEY)),
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
-            // ServiceAccount would refuse pods; TaintNodesByCondition would add taints of its own to new Nodes.
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
             "--max-requests-inflight=2000".to_owned(),
             "--max-mutating-requests-inflight=1000".to_owned(),
         ];

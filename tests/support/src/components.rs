@@ -15,6 +15,12 @@ pub enum Component {
     KubeApiserver,
     /// The controllers of Kubernetes.
     KubeControllerManager,
+    /// What finds a Node for each pod.
+    KubeScheduler,
+    /// What runs the pods of a node.
+    Kubelet,
+    /// The process of the pods' sandboxes.
+    Pause,
     /// The database of the API server.
     Etcd,
     /// The Kubernetes command line.
@@ -40,6 +46,9 @@ impl Component {
         match self {
             Self::KubeApiserver => "kube-apiserver",
             Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Kubelet => "kubelet",
+            Self::Pause => "pause",
             Self::Etcd => "etcd",
             Self::Kubectl => "kubectl",
             Self::Kubeadm => "kubeadm",
@@ -63,6 +72,7 @@ impl Component {
         let folder = match self {
             Self::KubeApiserver | Self::Etcd | Self::Kubectl => &folders.kubernetes,
             Self::KubeControllerManager => &folders.kube_controller_manager,
+            Self::KubeScheduler | Self::Kubelet | Self::Pause => &folders.node,
             Self::Kubeadm => &folders.kubeadm,
             Self::Vcsim | Self::Supervise => &folders.tools,
             Self::Chart | Self::Helm => &folders.charts,
@@ -70,7 +80,8 @@ impl Component {
             Self::Metrics => &folders.metrics,
         };
         let path = folder.join(self.name());
-        assert!(path.is_file(), "{} is missing ({}): build it with `make testenv`", self.name(), path.display());
+        let target = if folder == &folders.node { "node-components" } else { "testenv" };
+        assert!(path.is_file(), "{} is missing ({}): build it with `make {target}`", self.name(), path.display());
         path
     }
 }
@@ -93,6 +104,7 @@ pub fn kubernetes_release() -> String {
 struct Folders {
     kubernetes: PathBuf,
     kube_controller_manager: PathBuf,
+    node: PathBuf,
     kubeadm: PathBuf,
     tools: PathBuf,
     charts: PathBuf,
@@ -105,7 +117,7 @@ fn folders() -> &'static Folders {
     FOLDERS.get_or_init(|| {
         // The first one prints the folders of the release that KUBERNETES_MINOR names, or nothing; they go before those of
         // the same names.
-        let scripts = ["minors/", "", "kube-controller-manager/", "helm/", "govc/", "metrics/"];
+        let scripts = ["minors/", "", "kube-controller-manager/", "node/", "helm/", "govc/", "metrics/"];
         let told = scripts.map(|folder| told_by(&format!("{folder}build.sh"))).concat();
         let folder = |name: &str| {
             told.lines()
@@ -116,6 +128,7 @@ fn folders() -> &'static Folders {
         Folders {
             kubernetes: folder("kubernetes"),
             kube_controller_manager: folder("kube-controller-manager"),
+            node: folder("node"),
             kubeadm: folder("kubeadm"),
             tools: folder("tools"),
             charts: folder("charts"),

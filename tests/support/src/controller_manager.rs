@@ -1,4 +1,4 @@
-//! The real kube-controller-manager, of which the controllers of Nodes run. It alone sets Ready=Unknown.
+//! The real kube-controller-manager. It alone sets Ready=Unknown.
 
 use std::time::Duration;
 
@@ -10,13 +10,30 @@ use crate::supervisor::{Output, Supervised};
 pub struct ControllerManager(Supervised);
 
 impl ControllerManager {
-    /// Starts it on this API server, as an administrator and with an external cloud provider. A kubelet that renews its
-    /// Lease for `grace` no more is silent.
+    /// Starts the controllers of Nodes on this API server, as an administrator and with an external cloud provider. A
+    /// kubelet that renews its Lease for `grace` no more is silent.
     #[must_use]
     pub fn start(server: &ApiServer, grace: Duration) -> Self {
-        let arguments = [
+        let nodes = "--controllers=node-lifecycle-controller,taint-eviction-controller,node-ipam-controller".to_owned();
+        Self::start_with(server, grace, &[nodes])
+    }
+
+    /// As [`ControllerManager::start`], with all controllers that run by default: those that make pods, and what the API
+    /// server wants of a pod (service accounts, the authority of the cluster).
+    #[must_use]
+    pub fn start_all(server: &ApiServer, grace: Duration) -> Self {
+        let key = server.service_account_key_file();
+        let files = [
+            format!("--root-ca-file={}", server.ca_file().display()),
+            format!("--service-account-private-key-file={}", key.display()),
+            "--use-service-account-credentials=true".to_owned(),
+        ];
+        Self::start_with(server, grace, &files)
+    }
+
+    fn start_with(server: &ApiServer, grace: Duration, flags: &[String]) -> Self {
+        let mut arguments = vec![
             format!("--kubeconfig={}", server.kubeconfig().display()),
-            "--controllers=node-lifecycle-controller,taint-eviction-controller,node-ipam-controller".to_owned(),
             "--cloud-provider=external".to_owned(),
             "--allocate-node-cidrs=true".to_owned(),
             "--cluster-cidr=10.244.0.0/16".to_owned(),
@@ -26,6 +43,7 @@ impl ControllerManager {
             // It serves nothing.
             "--secure-port=0".to_owned(),
         ];
+        arguments.extend_from_slice(flags);
         let program = Component::KubeControllerManager.path();
         Self(Supervised::start("kube-controller-manager", &program, &arguments, server.folder()))
     }

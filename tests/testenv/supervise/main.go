@@ -5,7 +5,8 @@
 //	supervise [-pid FILE] -- PROGRAM ARGUMENTS...
 //	supervise -remove FOLDER
 //
-// The second form only removes the folder then.
+// The second form only removes the folder then, and the control groups of the
+// folder's name once no process is in them.
 package main
 
 import (
@@ -13,11 +14,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -35,12 +38,40 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	if *remove != "" {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		if strings.HasPrefix(filepath.Base(*remove), "ccm-test-") {
+		if name := filepath.Base(*remove); strings.HasPrefix(name, "ccm-test-") {
+			removeGroups(name)
 			_ = os.RemoveAll(*remove)
 		}
 		return
 	}
 	os.Exit(run(flag.Args(), *pid, *grace))
+}
+
+// removeGroups removes the control groups of this name, of version 1 and 2, and
+// those below them. Processes that are about to end may be in them.
+func removeGroups(name string) {
+	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
+		v1, _ := filepath.Glob("/sys/fs/cgroup/*/" + name)
+		v2, _ := filepath.Glob("/sys/fs/cgroup/" + name)
+		top := append(v1, v2...)
+		if len(top) == 0 {
+			return
+		}
+		for _, group := range top {
+			var all []string
+			_ = filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
+				if err == nil && entry.IsDir() {
+					all = append(all, path)
+				}
+				return nil
+			})
+			// The inner ones first.
+			slices.Reverse(all)
+			for _, path := range all {
+				_ = os.Remove(path)
+			}
+		}
+	}
 }
 
 func run(command []string, pid string, grace time.Duration) int {

@@ -21,6 +21,12 @@ pub const SERVICE_ACCOUNT_KEY: &str = "service-account.key";
 /// File of the public half of that key.
 pub const SERVICE_ACCOUNT_PUBLIC_KEY: &str = "service-account.pub";
 
+/// The address of the node that runs the API server in a [`crate::sandbox`].
+pub const NODE_ADDRESS: &str = "192.0.2.10";
+
+/// The cluster address of the Service `kubernetes`.
+pub const SERVICE_ADDRESS: &str = "10.96.0.1";
+
 /// Signs the server's certificate and those of users.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -38,7 +44,8 @@ impl Authority {
         let certificate = parameters.self_signed(&key).unwrap().pem();
         let authority = Self { issuer: Issuer::new(parameters, key), certificate };
 
-        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+        let names =
+            ["127.0.0.1", "localhost", "kubernetes.default.svc", NODE_ADDRESS, SERVICE_ADDRESS].map(str::to_owned);
         let mut server = CertificateParams::new(names).unwrap();
         server.distinguished_name.push(DnType::CommonName, "kube-apiserver");
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

@@ -1,0 +1,235 @@
+//! A cluster with one real node, in a sandbox.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use support::api_server::{NODE_ADDRESS, SERVICE_ADDRESS};
+use support::components::Component;
+use support::controller_manager::ControllerManager;
+use support::machine::{Containerd, Kubelet, KubeletSettings, system_uuid};
+use support::sandbox::Sandbox;
+use support::scheduler::Scheduler;
+use support::{ApiServer, Scenario, Vcenter, Vm, eventually};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::images;
+
+/// A busy machine takes many times what a quiet one does.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// How long a whole test may take.
+pub const TEST_LIMIT: Duration = Duration::from_secs(600);
+
+/// The node, and its machine in vCenter.
+pub const NODE: &str = "node-a";
+
+/// The name that the configuration gives vCenter.
+const VCENTER: &str = "vcenter.example.com";
+
+/// The address of vCenter in the sandbox.
+const VCENTER_ADDRESS: &str = "192.0.2.20";
+
+/// The version of the product, and the tag of its image.
+pub const TAG: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+
+/// All that runs. Fields end in this order.
+pub struct Cluster {
+    /// The kubelet of [`NODE`]; nothing while a test has stopped it.
+    pub kubelet: Option<Kubelet>,
+    /// The container runtime.
+    pub containerd: Containerd,
+    _scheduler: Scheduler,
+    _controllers: ControllerManager,
+    /// vCenter, with the machine of [`NODE`].
+    pub vcenter: Vcenter,
+    /// The API server, at the ports and addresses where pods look for it.
+    pub server: ApiServer,
+    /// The namespaces and the folder.
+    pub sandbox: Sandbox,
+    kubeconfig: PathBuf,
+}
+
+impl Cluster {
+    /// Starts all but the kubelet.
+    pub async fn without_kubelet(sandbox: Sandbox) -> Self {
+        let machine = Vm::new(NODE, &system_uuid()).guest_host_name(NODE).ip(NODE_ADDRESS);
+        let scenario = Scenario::small().vm(machine);
+        let (server, vcenter, containerd) =
+            tokio::join!(ApiServer::of_a_node(), Vcenter::start(&scenario), Containerd::start(&sandbox));
+        containerd.import(&images::pause(sandbox.folder()));
+        containerd.import(&images::product(sandbox.folder(), TAG));
+        // What kube-proxy does, and a name server.
+        forward(&format!("{SERVICE_ADDRESS}:443"), 6443).await;
+        name_vcenter();
+        forward(&format!("{VCENTER_ADDRESS}:443"), vcenter.port()).await;
+        let kubeconfig = server.kubeconfig();
+        Self {
+            kubelet: None,
+            containerd,
+            _scheduler: Scheduler::start(&server),
+            _controllers: ControllerManager::start_all(&server, Duration::from_secs(40)),
+            vcenter,
+            server,
+            sandbox,
+            kubeconfig,
+        }
+    }
+
+    /// Starts all, and waits until the Node has registered and has the labels of a control-plane node.
+    pub async fn start(sandbox: Sandbox) -> Self {
+        let mut cluster = Self::without_kubelet(sandbox).await;
+        cluster.start_kubelet(&KubeletSettings::default()).await;
+        cluster
+    }
+
+    /// Starts the kubelet, and marks its Node as `kubeadm init` does.
+    pub async fn start_kubelet(&mut self, settings: &KubeletSettings) {
+        self.kubelet = Some(Kubelet::start(&self.sandbox, &self.server, NODE, settings));
+        eventually("the kubelet registers its Node", LIMIT, async || {
+            self.try_kubectl(&["label", "--overwrite", "node", NODE, "node-role.kubernetes.io/control-plane="])
+        })
+        .await;
+    }
+
+    /// Runs kubectl as an administrator, in the root of the repository, and gives what it printed.
+    ///
+    /// # Errors
+    ///
+    /// What it wrote to standard error, when it fails.
+    pub fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(Component::Kubectl.path());
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).current_dir(env!("CARGO_MANIFEST_DIR"));
+        let output = command.output().map_err(|error| format!("kubectl: {error}"))?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => Err(format!("kubectl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+
+    /// As [`Cluster::try_kubectl`]; a failure fails the test.
+    #[track_caller]
+    pub fn kubectl(&self, arguments: &[&str]) -> String {
+        self.try_kubectl(arguments).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Objects as `kubectl get` with these arguments gives them.
+    #[track_caller]
+    pub fn get(&self, arguments: &[&str]) -> Value {
+        let text = self.kubectl(&[&["get", "--output=json"], arguments].concat());
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Applies this text.
+    #[track_caller]
+    pub fn apply(&self, name: &str, manifest: &str) {
+        let file = self.sandbox.folder().join(format!("{name}.yaml"));
+        fs::write(&file, manifest).unwrap();
+        self.kubectl(&["apply", "--filename", file.to_str().unwrap()]);
+    }
+
+    /// The sample of the configuration and the Secret, with what this vCenter wants.
+    pub fn configure(&self) {
+        let sample = include_str!("../../manifests/config/vsphere-cloud-config.yaml");
+        let thumbprint = format!("thumbprint: \"{}\"", self.vcenter.sha256_thumbprint());
+        let config = sample.replace("# thumbprint: \"AA:BB:…\"", &thumbprint);
+        assert!(config.contains(&thumbprint), "the sample has no place for a thumbprint: {config}");
+        self.apply("config", &config);
+        let user = format!("--from-literal={VCENTER}.username={}", self.vcenter.user());
+        let password = format!("--from-literal={VCENTER}.password={}", self.vcenter.password());
+        self.kubectl(&["-n", "kube-system", "create", "secret", "generic", "vsphere-cloud-secret", &user, &password]);
+    }
+
+    /// A copy of the manifests in which the image of these tests is named, as the page for installing says it.
+    pub fn manifests(&self) -> PathBuf {
+        let folder = self.sandbox.folder().join("manifests");
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), &folder);
+        let file = folder.join("image/kustomization.yaml");
+        let text = fs::read_to_string(&file).unwrap();
+        let named = text.replace(
+            "newName: image-not-set/EDIT/manifests/image/kustomization.yaml",
+            &format!("newName: {}", images::IMAGE),
+        );
+        assert_ne!(text, named);
+        fs::write(file, named).unwrap();
+        folder
+    }
+
+    /// Waits until the Node has lost the taint of nodes that are not initialised.
+    pub async fn wait_until_initialised(&self) -> Value {
+        eventually("the Node is initialised", LIMIT, async || {
+            let node = self.get(&["node", NODE]);
+            let taints = node["spec"]["taints"].to_string();
+            match node["spec"]["providerID"].is_string() && !taints.contains("uninitialized") {
+                true => Ok(node),
+                false => Err(format!("{}\n{}", node["spec"], self.state())),
+            }
+        })
+        .await
+    }
+
+    /// Waits until a pod of the product is ready, and gives its name.
+    pub async fn wait_until_ready(&self) -> String {
+        eventually("a pod of the product is ready", LIMIT, async || {
+            let pods = self.get(&["pods", "-n", "kube-system", "-l", "component=cloud-controller-manager"]);
+            let is_ready = |pod: &&Value| {
+                let conditions = pod["status"]["conditions"].as_array();
+                conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+            };
+            let pod = pods["items"].as_array().unwrap().iter().find(is_ready);
+            pod.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).ok_or_else(|| self.state())
+        })
+        .await
+    }
+
+    /// What an operator would look at; for messages.
+    pub fn state(&self) -> String {
+        let mut text = String::new();
+        for arguments in [
+            &["get", "pods", "-A", "-o", "wide"][..],
+            &["describe", "pods", "-n", "kube-system"],
+            &["get", "events", "-A"],
+        ] {
+            let _ = writeln!(text, "{}", self.try_kubectl(arguments).unwrap_or_else(|error| error));
+        }
+        let kubelet = self.kubelet.as_ref().map(|kubelet| kubelet.output().tail(15)).unwrap_or_default();
+        let _ = writeln!(text, "kubelet:\n{kubelet}");
+        text
+    }
+}
+
+/// The name of vCenter, in the file that pods on the network of the host get, too.
+fn name_vcenter() {
+    let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
+    fs::write("/etc/hosts", format!("{hosts}\n{VCENTER_ADDRESS} {VCENTER}\n")).unwrap();
+    let status = Command::new("ip").args(["address", "add", &format!("{VCENTER_ADDRESS}/32"), "dev", "lo"]).status();
+    assert!(status.unwrap().success());
+}
+
+/// Passes connections to this address on to a port of the loopback.
+async fn forward(from: &str, to: u16) {
+    let listener = TcpListener::bind(from).await.unwrap_or_else(|error| panic!("{from}: {error}"));
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", to)).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let place = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &place),
+            false => drop(fs::copy(entry.path(), place).unwrap()),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! A real node: kubelet, containerd and the image as it is shipped, below a real control plane and the vCenter simulator.
+//!
+//! Each test runs in a sandbox of its own (`support::sandbox`), which needs Linux, root, and the packages that
+//! `make node-tools` installs. `make node-test` runs them; `make test` does not.
+
+mod cluster;
+mod images;
+mod install;

@@ -1,0 +1,147 @@
+//! A real node in a [`crate::sandbox`]: containerd, and a kubelet that registers with `--cloud-provider=external`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::ApiServer;
+use crate::components::Component;
+use crate::eventually::eventually;
+use crate::sandbox::Sandbox;
+use crate::supervisor::{Output, Supervised};
+
+/// Where CRI clients find containerd.
+pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
+
+/// Where the kubelet finds pods that no API server knows.
+pub const STATIC_PODS: &str = "/etc/kubernetes/manifests";
+
+/// The image of the sandboxes of pods.
+pub const PAUSE_IMAGE: &str = "registry.k8s.io/pause:3.10";
+
+/// How long a program may take to start on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// containerd of this system. Dropping it ends it; containers run on.
+pub struct Containerd(Supervised);
+
+impl Containerd {
+    /// Starts it, without an image.
+    pub async fn start(sandbox: &Sandbox) -> Self {
+        let config = sandbox.folder().join("containerd.toml");
+        // Without the right to write its score, as in many containers, runc fails at a score below its parent's. The native
+        // snapshotter works on every file system.
+        let text = format!(
+            "version = 2\n[grpc]\naddress = \"{CONTAINERD_SOCKET}\"\n[plugins.\"io.containerd.grpc.v1.cri\"]\n\
+             restrict_oom_score_adj = true\nsandbox_image = \"{PAUSE_IMAGE}\"\n\
+             [plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = \"native\"\n\
+             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"/etc/cni/net.d\"\n"
+        );
+        fs::write(&config, text).unwrap();
+        let arguments = [format!("--config={}", config.display())];
+        let program = Path::new("containerd");
+        let containerd = Self(Supervised::start("containerd", program, &arguments, sandbox.folder()));
+        eventually("containerd answers", START_LIMIT, async || {
+            let output = Command::new("ctr").arg("version").output().map_err(|error| format!("ctr: {error}"))?;
+            let log = || format!("{}\n{}", String::from_utf8_lossy(&output.stderr), containerd.0.output.tail(10));
+            if output.status.success() { Ok(()) } else { Err(log()) }
+        })
+        .await;
+        containerd
+    }
+
+    /// Imports an archive, as the page for installing says it.
+    ///
+    /// # Panics
+    ///
+    /// When containerd refuses it.
+    pub fn import(&self, archive: &Path) {
+        let output = Command::new("ctr").args(["-n", "k8s.io", "images", "import"]).arg(archive).output().unwrap();
+        assert!(output.status.success(), "{}: {}", archive.display(), String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// What it has logged.
+    #[must_use]
+    pub fn output(&self) -> &Output {
+        &self.0.output
+    }
+}
+
+/// What differs between kubelets.
+#[derive(Debug, Clone, Default)]
+pub struct KubeletSettings {
+    /// Flags beside those of every kubelet here, such as `--node-ip`.
+    pub flags: Vec<String>,
+    /// Fields of its configuration, beside those of every kubelet here.
+    pub configuration: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A kubelet with an external cloud provider. Dropping it ends it; containers run on.
+pub struct Kubelet(Supervised);
+
+impl Kubelet {
+    /// Starts it as this Node of this API server.
+    #[must_use]
+    pub fn start(sandbox: &Sandbox, server: &ApiServer, name: &str, settings: &KubeletSettings) -> Self {
+        fs::create_dir_all(STATIC_PODS).unwrap();
+        let mut configuration = json!({
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "authentication": {
+                "anonymous": { "enabled": false },
+                "webhook": { "enabled": true },
+                "x509": { "clientCAFile": server.ca_file() },
+            },
+            "authorization": { "mode": "Webhook" },
+            "containerRuntimeEndpoint": format!("unix://{CONTAINERD_SOCKET}"),
+            "staticPodPath": STATIC_PODS,
+            "registerWithTaints": [{ "key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule" }],
+            // What a sandbox on any machine needs.
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": sandbox.control_group(),
+            "cgroupsPerQOS": false,
+            "enforceNodeAllocatable": [],
+            "failCgroupV1": false,
+            "failSwapOn": false,
+            "localStorageCapacityIsolation": false,
+            "evictionHard": {},
+        });
+        configuration.as_object_mut().unwrap().extend(settings.configuration.clone());
+        let file = sandbox.folder().join("kubelet.json");
+        fs::write(&file, serde_json::to_vec_pretty(&configuration).unwrap()).unwrap();
+        let kubeconfig = server.kubeconfig_in_group(&format!("system:node:{name}"), "system:nodes");
+        let mut arguments = vec![
+            format!("--config={}", file.display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--cloud-provider=external".to_owned(),
+            format!("--hostname-override={name}"),
+            "--v=2".to_owned(),
+        ];
+        arguments.extend(settings.flags.clone());
+        Self(Supervised::start("kubelet", &Component::Kubelet.path(), &arguments, sandbox.folder()))
+    }
+
+    /// Sends a signal by its name without `SIG`.
+    pub async fn signal(&self, signal: &str) {
+        self.0.signal(signal).await;
+    }
+
+    /// What it has logged.
+    #[must_use]
+    pub fn output(&self) -> &Output {
+        &self.0.output
+    }
+}
+
+/// The UUID that a kubelet in a sandbox of this machine reports, with dashes. Mirrors cadvisor, `utils/sysinfo/sysinfo.go`: the
+/// firmware's UUID, or the machine id, which has no dashes.
+#[must_use]
+pub fn system_uuid() -> String {
+    let files: [PathBuf; 2] = ["/sys/class/dmi/id/product_uuid", "/etc/machine-id"].map(PathBuf::from);
+    let found = files.iter().find_map(|file| fs::read_to_string(file).ok());
+    let text = found.expect("this machine has neither a firmware UUID nor a machine id");
+    uuid::Uuid::parse_str(text.trim()).unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
+}

@@ -101,7 +101,6 @@ impl Kubelet {
             "registerWithTaints": [{ "key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule" }],
             // What a sandbox on any machine needs.
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": sandbox.control_group(),
             "cgroupsPerQOS": false,
             "enforceNodeAllocatable": [],
             "failCgroupV1": false,

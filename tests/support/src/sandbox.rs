@@ -6,17 +6,20 @@
 //! others, and what they mounted is gone. What stays is below one folder and in control groups of the folder's name; both
 //! are removed by a program that waits outside.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::api_server::{NODE_ADDRESS, SERVICE_ADDRESS};
+use crate::eventually::eventually;
 use crate::supervisor::{Supervised, TemporaryFolder};
 
 /// Is set for the program inside, and names the folder.
 const INSIDE: &str = "CCM_TEST_SANDBOX";
+
+/// Is there where control groups have version 2.
+const VERSION_2: &str = "/sys/fs/cgroup/cgroup.controllers";
 
 /// Folders of this machine in whose place the sandbox has its own; the first one begins as a copy.
 const FOLDERS: [&str; 4] = ["/etc", "/run", "/var/lib", "/var/log"];
@@ -31,6 +34,24 @@ const KERNEL_SETTINGS: [(&str, &str); 6] = [
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 
+/// Makes a control group of the folder's name in each hierarchy, and starts the program in namespaces whose root that is:
+/// what is made inside, is below it. Its arguments are the folder and the program with its arguments.
+const START: &str = r#"
+name=$(basename "$0")
+hierarchies=/sys/fs/cgroup/*
+[ ! -f /sys/fs/cgroup/cgroup.controllers ] || hierarchies=/sys/fs/cgroup
+for hierarchy in $hierarchies; do
+    [ -f "$hierarchy/cgroup.procs" ] || continue
+    mkdir -p "$hierarchy/$name/test"
+    # Without these, a cpuset takes no process.
+    for file in cpuset.cpus cpuset.mems; do
+        [ ! -f "$hierarchy/$name/$file" ] || cat "$hierarchy/$file" >"$hierarchy/$name/$file"
+    done
+    echo $$ >"$hierarchy/$name/cgroup.procs"
+done
+exec unshare --net --mount --pid --uts --ipc --cgroup --fork --kill-child --mount-proc -- "$@"
+"#;
+
 /// What a test has inside.
 pub struct Sandbox {
     folder: PathBuf,
@@ -41,12 +62,6 @@ impl Sandbox {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// The control group below which all containers have to be, as a path below each hierarchy: it is removed at the end.
-    #[must_use]
-    pub fn control_group(&self) -> String {
-        format!("/{}", self.folder.file_name().and_then(OsStr::to_str).unwrap())
     }
 }
 
@@ -78,23 +93,33 @@ async fn run_again(limit: Duration) {
     let files = folder.path().join("tmp");
     fs::create_dir(&files).unwrap();
     let program = std::env::current_exe().unwrap();
-    let namespaces = ["--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc", "--"];
-    let test = ["--exact", name, "--nocapture", "--test-threads=2", "--include-ignored"];
-    let arguments: Vec<String> =
-        namespaces.into_iter().chain([program.to_str().unwrap()]).chain(test).map(str::to_owned).collect();
+    let arguments = ["-euc", START, folder.path().to_str().unwrap(), program.to_str().unwrap()];
+    let arguments = arguments.into_iter().chain(["--exact", name, "--nocapture", "--test-threads=2"]);
+    let arguments: Vec<String> = arguments.map(str::to_owned).collect();
     let variable = |name: &str, path: &Path| (name.to_owned(), path.display().to_string());
     let variables = [variable(INSIDE, folder.path()), variable("TMPDIR", &files)];
-    let mut inside = Supervised::start_with("unshare", Path::new("unshare"), &arguments, folder.path(), &variables);
+    let mut inside = Supervised::start_with("sandbox", Path::new("/bin/sh"), &arguments, folder.path(), &variables);
+    if Path::new(VERSION_2).is_file() {
+        // `unshare` itself has to leave the root of the groups, too. When the program writes, it is behind its start.
+        let writes = async || if inside.output.lines().is_empty() { Err("nothing is written") } else { Ok(()) };
+        eventually("the test begins in its sandbox", Duration::from_secs(60), writes).await;
+        let group = Path::new("/sys/fs/cgroup").join(folder.path().file_name().unwrap()).join("test/cgroup.procs");
+        fs::write(group, inside.pid().unwrap().to_string()).unwrap();
+    }
     let status = inside.wait(limit).await;
     println!("{}", inside.output.lines().join("\n"));
     assert!(status.success(), "the test failed in its sandbox: {status}");
     assert!(inside.output.find("test result: ok. 1 passed").is_some(), "no test of the name {name} ran in the sandbox");
+    drop(inside);
+    let path = folder.path().to_owned();
+    drop(folder);
+    assert!(!path.exists(), "{} is left", path.display());
 }
 
 impl Sandbox {
     /// Makes of the new namespaces what a node is to its programs.
     fn furnish(&self) {
-        self.enter_control_group();
+        self.mount_control_groups();
         for folder in FOLDERS {
             let own = self.folder.join(folder.trim_start_matches('/').replace('/', "-"));
             fs::create_dir(&own).unwrap();
@@ -114,36 +139,23 @@ impl Sandbox {
         }
     }
 
-    /// Makes the control group, in each hierarchy of version 1 or in the one of version 2, and enters one of them: so the
-    /// program outside knows that all processes have ended, since it cannot remove a group with processes.
-    fn enter_control_group(&self) {
+    /// Shows the control groups of this namespace at the usual place.
+    fn mount_control_groups(&self) {
         let root = Path::new("/sys/fs/cgroup");
         let name = self.folder.file_name().unwrap();
-        let inherited = |hierarchy: &Path, file: &str| {
-            if let Ok(text) = fs::read(hierarchy.join(file)) {
-                fs::write(hierarchy.join(name).join(file), text).unwrap();
-            }
+        let show = |hierarchy: &Path| {
+            let group = hierarchy.join(name);
+            command("mount", &["--bind", group.to_str().unwrap(), hierarchy.to_str().unwrap()]);
         };
-        let hierarchy = if root.join("cgroup.controllers").is_file() {
-            root.to_owned()
-        } else {
-            for hierarchy in fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir())
-            {
-                make_folder(&hierarchy.join(name));
-                inherited(&hierarchy, "cpuset.cpus");
-                inherited(&hierarchy, "cpuset.mems");
-            }
-            root.join("pids")
-        };
-        // In version 2 a group with processes has no groups of containers below it.
-        let group = hierarchy.join(name).join("test");
-        make_folder(&group);
-        fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
+        if Path::new(VERSION_2).is_file() {
+            show(root);
+            // In version 2 a group that has processes has no groups of containers below it.
+            fs::write(root.join("test/cgroup.procs"), std::process::id().to_string()).unwrap();
+            return;
+        }
+        let hierarchies = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+        hierarchies.filter(|hierarchy| hierarchy.join(name).is_dir()).for_each(|hierarchy| show(&hierarchy));
     }
-}
-
-fn make_folder(path: &Path) {
-    fs::create_dir_all(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
 /// Runs a command to its end.

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod load_balancer;
+mod node;
 mod nsx;
 mod screen;
 mod table;
@@ -22,10 +23,12 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::components::{Component, kubernetes_release};
 use crate::nodes::NodeView;
+use crate::sandbox::Sandbox;
 use crate::supervisor::TemporaryFolder;
 use crate::vcenter::{Counts, Vcenter};
 use crate::{ApiServer, Daemon};
 use cluster::Machine;
+use node::RealNode;
 use nsx::Nsx;
 use screen::Screen;
 use table::Table;
@@ -48,10 +51,11 @@ pub struct Plan {
     nodes: usize,
     once: bool,
     routes: bool,
+    node: bool,
 }
 
 impl Plan {
-    /// Reads `NODES`, `ONCE` and `ROUTES`.
+    /// Reads `NODES`, `ONCE`, `ROUTES` and `NODE`.
     ///
     /// # Errors
     ///
@@ -66,24 +70,30 @@ impl Plan {
             },
         };
         let is_on = |name: &str| variable(name).is_some_and(|value| value != "0");
-        let (once, routes) = (is_on("ONCE"), is_on("ROUTES"));
+        let (once, routes, node) = (is_on("ONCE"), is_on("ROUTES"), is_on("NODE"));
         if daemon.is_file() {
-            Ok(Self { daemon, nodes, once, routes })
+            Ok(Self { daemon, nodes, once, routes, node })
         } else {
             Err(format!("{} is missing: start this with `make demo`", daemon.display()))
         }
     }
+
+    /// Whether there is a real node, for which [`run`] needs a sandbox.
+    #[must_use]
+    pub fn has_real_node(&self) -> bool {
+        self.node
+    }
 }
 
-/// Runs the demo.
+/// Runs the demo, with a real node where there is a sandbox for it.
 ///
 /// # Errors
 ///
 /// A sentence, with the daemon's last lines where they matter.
-pub async fn run(plan: Plan) -> Result<(), String> {
+pub async fn run(plan: Plan, sandbox: Option<Sandbox>) -> Result<(), String> {
     let interactive = !plan.once && std::io::stdout().is_terminal();
     let mut stage = tokio::select! {
-        stage = Stage::set(&plan, interactive) => stage,
+        stage = Stage::set(&plan, sandbox, interactive) => stage,
         _ = tokio::signal::ctrl_c() => return Err("interrupted".to_owned()),
     };
     let outcome = tokio::select! {
@@ -111,19 +121,22 @@ struct Stage {
     nsx: Arc<Nsx>,
     has_routes: bool,
     client: Client,
+    node: Option<RealNode>,
     _folder: TemporaryFolder,
 }
 
 impl Stage {
-    async fn set(plan: &Plan, interactive: bool) -> Self {
+    async fn set(plan: &Plan, sandbox: Option<Sandbox>, interactive: bool) -> Self {
         let folder = TemporaryFolder::create();
         let started = Instant::now();
-        let apiserver = ApiServer::start().await;
+        let apiserver = if sandbox.is_some() { ApiServer::of_a_node().await } else { ApiServer::start().await };
         let release = kubernetes_release();
         let minor = release.rsplit_once('.').map_or(release.as_str(), |(minor, _)| minor);
         step("etcd, kube-apiserver", started, &format!("Kubernetes {minor} at {}", apiserver.url()));
 
-        let machines = cluster::machines(plan.nodes);
+        let simulated = cluster::machines(plan.nodes);
+        let real = sandbox.as_ref().map(|_| Machine::real(plan.nodes));
+        let machines: Vec<Machine> = real.iter().chain(&simulated).cloned().collect();
         let started = Instant::now();
         let vcenter = Vcenter::start(&cluster::scenario(&machines)).await;
         let about = format!("{} VMs, 1 region, 3 zones, at {}", machines.len(), vcenter.url());
@@ -135,8 +148,12 @@ impl Stage {
 
         let client = apiserver.client().await;
         let started = Instant::now();
-        cluster::register(&client, &machines, plan.routes).await;
+        cluster::register(&client, &simulated, plan.routes).await;
         step("nodes", started, &format!("{} registered, as kubelets with --cloud-provider=external do", plan.nodes));
+        let node = match (sandbox, &real) {
+            (Some(sandbox), Some(machine)) => Some(RealNode::start(sandbox, &apiserver, machine, plan.routes).await),
+            _ => None,
+        };
 
         let config = folder.path().join("vsphere.conf");
         let sections = nsx.sections(folder.path(), plan.routes);
@@ -166,6 +183,7 @@ impl Stage {
             nsx,
             has_routes,
             client,
+            node,
             _folder: folder,
         }
     }
@@ -194,8 +212,9 @@ impl Stage {
         }
         self.note("");
         self.note("Look around with:");
+        let enter = self.node.as_ref().map(RealNode::enter).unwrap_or_default();
         self.note(&format!(
-            "  {} --kubeconfig {} get nodes -o wide",
+            "  {enter}{} --kubeconfig {} get nodes -o wide",
             Component::Kubectl.path().display(),
             self.apiserver.kubeconfig().display()
         ));

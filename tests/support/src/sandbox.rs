@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use crate::api_server::{NODE_ADDRESS, SERVICE_ADDRESS};
@@ -49,6 +49,8 @@ for hierarchy in $hierarchies; do
     done
     echo $$ >"$hierarchy/$name/cgroup.procs"
 done
+CCM_TEST_SANDBOX_PROCESS=$$
+export CCM_TEST_SANDBOX_PROCESS
 exec unshare --net --mount --pid --uts --ipc --cgroup --fork --kill-child --mount-proc -- "$@"
 "#;
 
@@ -83,6 +85,46 @@ pub fn run(limit: Duration, test: impl AsyncFnOnce(Sandbox)) {
     }
 }
 
+/// Runs this program again in a sandbox, with the same terminal and the given arguments, and gives its exit code. Inside,
+/// gives the sandbox.
+///
+/// # Panics
+///
+/// As [`run`].
+pub async fn again(arguments: &[&str]) -> Result<Sandbox, ExitCode> {
+    if let Some(folder) = std::env::var_os(INSIDE) {
+        let sandbox = Sandbox { folder: folder.into() };
+        sandbox.furnish();
+        return Ok(sandbox);
+    }
+    let folder = TemporaryFolder::create();
+    let (arguments, variables) = shell(folder.path(), arguments);
+    // In the terminal's group, so that Ctrl-C reaches the program inside, and with an end when this process is killed.
+    let mut command = tokio::process::Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "/bin/sh"]).args(arguments).envs(variables);
+    let mut inside = command.spawn().unwrap_or_else(|error| panic!("setpriv: {error}"));
+    loop {
+        tokio::select! {
+            status = inside.wait() => {
+                return Err(if status.unwrap().success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            }
+            // It is the program inside that ends.
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    }
+}
+
+/// The arguments and variables with which a shell starts this program in a sandbox.
+fn shell(folder: &Path, arguments: &[&str]) -> (Vec<String>, [(String, String); 2]) {
+    let files = folder.join("tmp");
+    fs::create_dir(&files).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let start = ["-euc", START, folder.to_str().unwrap(), program.to_str().unwrap()];
+    let arguments = start.into_iter().chain(arguments.iter().copied()).map(str::to_owned).collect();
+    let variable = |name: &str, path: &Path| (name.to_owned(), path.display().to_string());
+    (arguments, [variable(INSIDE, folder), variable("TMPDIR", &files)])
+}
+
 /// Runs this test in a new program, as the first process of new namespaces.
 async fn run_again(limit: Duration) {
     let thread = std::thread::current();
@@ -90,14 +132,7 @@ async fn run_again(limit: Duration) {
     let name =
         name.unwrap_or_else(|| panic!("a test has its name as that of its thread: RUST_TEST_THREADS must be above 1"));
     let folder = TemporaryFolder::create();
-    let files = folder.path().join("tmp");
-    fs::create_dir(&files).unwrap();
-    let program = std::env::current_exe().unwrap();
-    let arguments = ["-euc", START, folder.path().to_str().unwrap(), program.to_str().unwrap()];
-    let arguments = arguments.into_iter().chain(["--exact", name, "--nocapture", "--test-threads=2"]);
-    let arguments: Vec<String> = arguments.map(str::to_owned).collect();
-    let variable = |name: &str, path: &Path| (name.to_owned(), path.display().to_string());
-    let variables = [variable(INSIDE, folder.path()), variable("TMPDIR", &files)];
+    let (arguments, variables) = shell(folder.path(), &["--exact", name, "--nocapture", "--test-threads=2"]);
     let mut inside = Supervised::start_with("sandbox", Path::new("/bin/sh"), &arguments, folder.path(), &variables);
     if Path::new(VERSION_2).is_file() {
         // `unshare` itself has to leave the root of the groups, too. When the program writes, it is behind its start.
@@ -117,6 +152,13 @@ async fn run_again(limit: Duration) {
 }
 
 impl Sandbox {
+    /// A command that runs another one, which follows it, on the network of the sandbox.
+    #[must_use]
+    pub fn enter(&self) -> String {
+        let process = std::env::var("CCM_TEST_SANDBOX_PROCESS").unwrap();
+        format!("nsenter --net --target {process}")
+    }
+
     /// Makes of the new namespaces what a node is to its programs.
     fn furnish(&self) {
         self.mount_control_groups();

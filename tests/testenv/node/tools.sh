@@ -9,12 +9,18 @@ PATH=$PATH:/usr/sbin:/sbin
 packages="containerd runc containernetworking-plugins iproute2 util-linux"
 
 missing() {
-    [ "$(uname -s)" = Linux ] || { echo "Linux"; return; }
-    [ "$(id -u)" = 0 ] || { echo "root"; return; }
-    for program in containerd ctr runc unshare mount ip; do
+    [ "$(uname -s)" = Linux ] || { printf Linux; return; }
+    [ "$(id -u)" = 0 ] || { printf root; return; }
+    for program in containerd ctr runc unshare setpriv mount ip; do
         command -v "$program" >/dev/null || printf '%s ' "$program"
     done
-    [ -x /usr/lib/cni/loopback ] || echo "/usr/lib/cni/loopback"
+    [ -x /usr/lib/cni/loopback ] || printf '%s ' /usr/lib/cni/loopback
+    # Root in a container often lacks these.
+    unshare --net --mount --pid --uts --ipc --cgroup --fork --kill-child --mount-proc -- \
+        sh -c 'mount --bind /etc /etc && ip link set lo up' 2>/dev/null || printf '%s ' "the right to make namespaces"
+    group=/sys/fs/cgroup/pids
+    [ ! -f /sys/fs/cgroup/cgroup.controllers ] || group=/sys/fs/cgroup
+    { mkdir "$group/ccm-test-$$" && rmdir "$group/ccm-test-$$"; } 2>/dev/null || printf '%s ' "control groups"
 }
 
 if [ "${1:-}" != --check ] && [ -n "$(missing)" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -25,4 +31,4 @@ if [ "${1:-}" != --check ] && [ -n "$(missing)" ] && [ "$(id -u)" = 0 ] && comma
     apt-get install --quiet=2 --yes --no-install-recommends $packages >/dev/null || true
 fi
 what=$(missing)
-[ -z "$what" ] || { echo "a real node needs $what (Debian: $packages): make node-tools" >&2; exit 1; }
+[ -z "$what" ] || { echo "a real node needs, and this machine lacks: ${what% }; on Debian, as root, \`make node-tools\` installs packages" >&2; exit 1; }

@@ -1,12 +1,14 @@
 //! `make demo`: a whole cluster on this machine, and the daemon initialising its nodes and serving a Service on NSX.
 //!
 //! Usage: `demo DAEMON`, the daemon's binary. `NODES` is the number of nodes (9), `ONCE=1` ends after the story, `ROUTES=1`
-//! adds routes.
+//! adds routes,
+//! `NODE=1` a real node, for which the demo runs in a sandbox.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use support::demo::{self, Plan};
+use support::sandbox;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -21,7 +23,15 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match demo::run(plan).await {
+    let mut sandbox = None;
+    if plan.has_real_node() {
+        let daemon = std::env::args().nth(1).unwrap_or_default();
+        match sandbox::again(&[&daemon]).await {
+            Ok(inside) => sandbox = Some(inside),
+            Err(code) => return code,
+        }
+    }
+    match demo::run(plan, sandbox).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("\nThe demo failed: {message}");

@@ -3,8 +3,9 @@
 use futures::StreamExt;
 use kube::Client;
 
-use crate::KubeletNode;
+use crate::api_server::NODE_ADDRESS;
 use crate::vcenter::{Nic, Object, Scenario, Vcenter, Vm, VmChange};
+use crate::{KubeletNode, machine};
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 
@@ -35,6 +36,12 @@ impl Machine {
             is_control_plane,
             index,
         }
+    }
+
+    /// The machine of the real node.
+    pub fn real(index: usize) -> Self {
+        let (node, address) = ("real-1".to_owned(), NODE_ADDRESS.to_owned());
+        Self { vm: format!("prod-{node}"), node, uuid: machine::system_uuid(), address, is_control_plane: false, index }
     }
 
     /// An address that no machine of the demo has.

@@ -85,8 +85,11 @@ pub fn run(limit: Duration, test: impl AsyncFnOnce(Sandbox)) {
     }
 }
 
-/// Runs this program again in a sandbox, with the same terminal and the given arguments, and gives its exit code. Inside,
-/// gives the sandbox.
+/// Runs this program again in a sandbox, with the same terminal and the given arguments. Inside, gives the sandbox.
+///
+/// # Errors
+///
+/// Outside: the exit code of the program inside, once that has ended.
 ///
 /// # Panics
 ///

@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use image_archive::Stage;
 use support::components::Component;
 use support::{ApiServer, Daemon, Vcenter, eventually};
 
@@ -19,46 +20,23 @@ use crate::cluster::{ANSWERS, Cluster, LIMIT};
 /// Where public authorities are, on this machine and in the image.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// What the last stage of the `Dockerfile` says.
-#[derive(Debug, Default, PartialEq)]
-struct Image {
-    base: String,
-    /// From where in the stage before, to where.
-    copies: Vec<(String, String)>,
-    user: String,
-    entrypoint: Vec<String>,
+fn dockerfile() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile")).unwrap()
 }
 
-impl Image {
-    fn of_the_dockerfile() -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile");
-        let text = fs::read_to_string(path).unwrap().replace("\\\n", " ");
-        let mut image = Self::default();
-        for line in text.lines() {
-            match line.split_whitespace().collect::<Vec<_>>().as_slice() {
-                ["FROM", words @ ..] => {
-                    let base = words.iter().find(|word| !word.starts_with("--")).unwrap();
-                    image = Self { base: (*base).to_owned(), ..Self::default() };
-                }
-                ["COPY", "--from=build", from, to] => image.copies.push(((*from).to_owned(), (*to).to_owned())),
-                ["USER", user] => image.user = (*user).to_owned(),
-                ["ENTRYPOINT", ..] => {
-                    image.entrypoint = serde_json::from_str(line.trim_start_matches("ENTRYPOINT")).unwrap();
-                }
-                [] | ["ARG" | "LABEL", ..] => {}
-                [word, ..] if word.starts_with('#') => {}
-                // Of the stage that builds.
-                _ if image.base != "scratch" => {}
-                other => panic!("this test does not know what the image gets by {other:?}"),
-            }
-        }
-        image
-    }
+/// The last stage of the `Dockerfile`.
+fn stage() -> Stage {
+    Stage::parse(&dockerfile(), &[]).unwrap()
+}
 
+/// A directory with what the image holds.
+struct Image(Stage);
+
+impl Image {
     /// The directory, with these files of the pod beside what the image holds. What the image has from its build is
     /// taken from here: the binary of `make release`, and this bundle of authorities.
     fn unpack(&self, root: &Path, authorities: &str, mounts: &[(&str, String)]) {
-        for (from, to) in &self.copies {
+        for (from, to) in &self.0.copies {
             let place = inside(root, to);
             fs::create_dir_all(place.parent().unwrap()).unwrap();
             match from.as_str() {
@@ -85,9 +63,9 @@ impl Image {
     /// The command that runs the image's entry point in this directory.
     fn command(&self, root: &Path) -> (PathBuf, Vec<String>) {
         let root = root.display().to_string();
-        let (user, group) = self.user.split_once(':').unwrap();
+        let (user, group) = self.0.user.split_once(':').unwrap();
         let as_root = ["/usr/sbin/chroot", "/usr/bin/chroot"]
-            .map(|chroot| (chroot, vec![format!("--userspec={}", self.user), "--groups=".to_owned(), root.clone()]));
+            .map(|chroot| (chroot, vec![format!("--userspec={}", self.0.user), "--groups=".to_owned(), root.clone()]));
         // Whoever is not root maps itself to the image's user, in a name space of its own.
         let as_anybody = ["/usr/bin/unshare", "/bin/unshare"].map(|unshare| {
             let flags =
@@ -95,7 +73,7 @@ impl Image {
             (unshare, flags.map(str::to_owned).to_vec())
         });
         for (program, mut arguments) in as_root.into_iter().chain(as_anybody) {
-            arguments.extend(self.entrypoint.clone());
+            arguments.extend(self.0.entrypoint.clone());
             let works = Command::new(program).args(&arguments).arg("--version").output();
             if works.is_ok_and(|output| output.status.success()) {
                 return (program.into(), arguments);
@@ -146,21 +124,25 @@ fn release_binary() -> PathBuf {
 
 #[test]
 fn the_image_is_empty_but_for_the_binary_and_authorities() {
-    let image = Image::of_the_dockerfile();
     let binary = "/bin/vsphere-cloud-controller-manager";
-    let expected = Image {
+    let labels = [
+        ("description", "The process that connects a Kubernetes cluster to vSphere"),
+        ("licenses", "Apache-2.0"),
+        ("revision", "unknown"),
+        ("title", "vsphere-cloud-controller-manager"),
+        ("version", env!("CARGO_PKG_VERSION")),
+    ];
+    let expected = Stage {
         base: "scratch".to_owned(),
         copies: vec![
             (AUTHORITIES.to_owned(), AUTHORITIES.to_owned()),
             ("/vsphere-cloud-controller-manager".to_owned(), binary.to_owned()),
         ],
+        labels: labels.map(|(name, value)| (format!("org.opencontainers.image.{name}"), value.to_owned())).into(),
         user: "1001:1001".to_owned(),
         entrypoint: vec![binary.to_owned()],
     };
-    assert_eq!(image, expected);
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile")).unwrap();
-    let version = format!("ARG VERSION={}\n", env!("CARGO_PKG_VERSION"));
-    assert!(text.contains(&version), "the label of the version is {version}");
+    assert_eq!(stage(), expected);
 }
 
 /// What the commands of the Makefile's target would be.
@@ -184,7 +166,7 @@ fn what_is_shipped_knows_its_commit() {
         assert!(release.contains(&format!("CCM_COMMIT={expected} ")), "{given:?}: {release}");
     }
     assert!(!commands("micro", None).contains("CCM_COMMIT"), "what is not shipped is not built anew for each commit");
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile")).unwrap();
+    let text = dockerfile();
     let (build, _) = text.split_once("\nFROM scratch").unwrap();
     assert!(build.contains("\nARG REVISION\n") && build.contains("make release CCM_COMMIT=\"$REVISION\""), "{build}");
 }
@@ -210,7 +192,7 @@ async fn the_shipped_binary_needs_nothing_but_what_its_image_holds() {
         ("/etc/cloud/vsphere.conf", Cluster::zoned(&[section])),
         ("/etc/kubernetes/kubeconfig", fs::read_to_string(server.kubeconfig()).unwrap()),
     ];
-    let image = Image::of_the_dockerfile();
+    let image = Image(stage());
     let folder = tempfile::tempdir().unwrap();
     // The image's user must be able to come as far as this.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,5 +1,6 @@
 # The image: one static binary and the certificates of public authorities. No shell, no package, no user but a number.
-# `make image` builds it; tests/daemon/image.rs runs the binary with exactly what the last stage copies.
+# `make image` builds it. `make image-archive` writes what the last stage says without a container engine, and
+# tests/daemon/image.rs runs the binary with exactly what that archive holds.
 
 FROM --platform=$BUILDPLATFORM rust:1.95.0-bookworm AS build
 # What the image is for, as the builder says it: amd64 or arm64, whatever machine builds.

@@ -126,6 +126,10 @@ IMAGE ?= vsphere-cloud-controller-manager
 image: ## The container image, with CONTAINER=docker or podman; IMAGE is its name, PLATFORM=linux/arm64 another machine
 	$(CONTAINER) build $(if $(PLATFORM),--platform $(PLATFORM)) --tag $(IMAGE) --build-arg REVISION=$$(git rev-parse HEAD) .
 
+.PHONY: image-archive
+image-archive: release ## The same image as a file, without a container engine: the binary's path and .oci.tar; IMAGE=NAME:TAG is its name
+	@$(CARGO) run --locked --quiet --package ccm-image-archive -- '$(IMAGE)' '$(RELEASE_TARGET)' '$(CCM_COMMIT)' '$(RELEASE_BINARY)'
+
 # cargo-deny takes minutes to build, so nothing here installs it. Its settings are in .cargo/deny.toml.
 .PHONY: cargo-deny
 cargo-deny:

@@ -10,7 +10,7 @@ set -euo pipefail
 
 large="daemon vcenter apiserver"
 # The programs of `cargo test --workspace --lib --test architecture --test cli`.
-checked="ccm support doubles fuzz_targets architecture cli"
+checked="ccm support image_archive doubles fuzz_targets architecture cli"
 needs_release=image::the_shipped_binary_needs_nothing_but_what_its_image_holds
 
 if [ "${1:-}" = --program ]; then

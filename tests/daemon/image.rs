@@ -1,85 +1,84 @@
-//! The binary as it is shipped, in a root directory with exactly what its image holds.
+//! The image: what its archive holds, and the binary as it is shipped in a root directory with exactly that.
 //!
-//! There need be no container engine for this: what the last stage of the `Dockerfile` copies is copied here, and the
-//! binary runs in that directory as the image's user, who may write nowhere and has no capability. That is less than a
-//! container has, which also gets `/proc`, all of `/dev` and the host's name servers.
+//! There need be no container engine for this: the binary runs in the directory as the image's user, who may write nowhere
+//! and has no capability. That is less than a container has, which also gets `/proc`, all of `/dev` and the host's name
+//! servers.
 
+mod oci;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use image_archive::{AUTHORITIES, Archive, BINARY, Reference, Stage};
+use serde_json::json;
 use support::components::Component;
 use support::{ApiServer, Daemon, Vcenter, eventually};
 
 use crate::admin::Admin;
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
+use crate::manifests::kustomize::parsed;
+use oci::{Contents, Entry};
 
-/// Where public authorities are, on this machine and in the image.
-const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// Where the binary is in the image.
+const PROGRAM: &str = "/bin/vsphere-cloud-controller-manager";
+const NAME: &str = "registry.example.com/vsphere-cloud-controller-manager:v0.1.0";
 
-/// What the last stage of the `Dockerfile` says.
-#[derive(Debug, Default, PartialEq)]
+fn dockerfile() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile")).unwrap()
+}
+
+/// The last stage of the `Dockerfile`.
+fn stage() -> Stage {
+    Stage::parse(&dockerfile(), &[]).unwrap()
+}
+
+/// The archive, with this binary and this bundle of authorities.
+fn archive(stage: &Stage, binary: &[u8], authorities: &str, architecture: &str) -> Archive {
+    let contents = |from: &str| match from {
+        AUTHORITIES => authorities.as_bytes().to_vec(),
+        BINARY => binary.to_vec(),
+        other => panic!("this test does not know what {other} is"),
+    };
+    let files: BTreeMap<String, Vec<u8>> = stage.copies.iter().map(|(from, to)| (to.clone(), contents(from))).collect();
+    Archive::new(stage, &files, architecture, &Reference::parse(NAME, "").unwrap()).unwrap()
+}
+
+/// The image in a directory.
 struct Image {
-    base: String,
-    /// From where in the stage before, to where.
-    copies: Vec<(String, String)>,
     user: String,
     entrypoint: Vec<String>,
 }
 
 impl Image {
-    fn of_the_dockerfile() -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile");
-        let text = fs::read_to_string(path).unwrap().replace("\\\n", " ");
-        let mut image = Self::default();
-        for line in text.lines() {
-            match line.split_whitespace().collect::<Vec<_>>().as_slice() {
-                ["FROM", words @ ..] => {
-                    let base = words.iter().find(|word| !word.starts_with("--")).unwrap();
-                    image = Self { base: (*base).to_owned(), ..Self::default() };
-                }
-                ["COPY", "--from=build", from, to] => image.copies.push(((*from).to_owned(), (*to).to_owned())),
-                ["USER", user] => image.user = (*user).to_owned(),
-                ["ENTRYPOINT", ..] => {
-                    image.entrypoint = serde_json::from_str(line.trim_start_matches("ENTRYPOINT")).unwrap();
-                }
-                [] | ["ARG" | "LABEL", ..] => {}
-                [word, ..] if word.starts_with('#') => {}
-                // Of the stage that builds.
-                _ if image.base != "scratch" => {}
-                other => panic!("this test does not know what the image gets by {other:?}"),
+    /// Unpacks the archive, with these files of the pod beside what the image holds.
+    fn unpack(archive: &Archive, root: &Path, mounts: &[(&str, String)]) -> Self {
+        let contents = Contents::read(&archive.bytes);
+        fs::create_dir(root).unwrap();
+        for entry in contents.layer {
+            let place = root.join(&entry.path);
+            match entry.contents {
+                None => fs::create_dir(&place).unwrap(),
+                Some(bytes) => fs::write(&place, bytes).unwrap(),
             }
-        }
-        image
-    }
-
-    /// The directory, with these files of the pod beside what the image holds. What the image has from its build is
-    /// taken from here: the binary of `make release`, and this bundle of authorities.
-    fn unpack(&self, root: &Path, authorities: &str, mounts: &[(&str, String)]) {
-        for (from, to) in &self.copies {
-            let place = inside(root, to);
-            fs::create_dir_all(place.parent().unwrap()).unwrap();
-            match from.as_str() {
-                AUTHORITIES => fs::write(&place, authorities).unwrap(),
-                "/vsphere-cloud-controller-manager" => drop(fs::copy(release_binary(), &place).unwrap()),
-                other => panic!("this test does not know what {other} is"),
-            }
+            fs::set_permissions(&place, fs::Permissions::from_mode(entry.mode)).unwrap();
         }
         for (path, text) in mounts {
-            let place = inside(root, path);
-            fs::create_dir_all(place.parent().unwrap()).unwrap();
-            fs::write(&place, text).unwrap();
+            place_file(root, path, text.as_bytes());
         }
         // Each container has these devices. Files stand for them, since only root may make devices: no test reads so far.
-        fs::create_dir_all(inside(root, "/dev")).unwrap();
         let mut random = vec![0; 1 << 20];
         fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut random)).unwrap();
         for device in ["/dev/random", "/dev/urandom"] {
-            fs::write(inside(root, device), &random).unwrap();
+            place_file(root, device, &random);
         }
         lock(root);
+        let config = &contents.config["config"];
+        let entrypoint = config["Entrypoint"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned());
+        Self { user: config["User"].as_str().unwrap().to_owned(), entrypoint: entrypoint.collect() }
     }
 
     /// The command that runs the image's entry point in this directory.
@@ -107,17 +106,24 @@ impl Image {
     }
 }
 
-fn inside(root: &Path, path: &str) -> PathBuf {
-    root.join(path.strip_prefix('/').unwrap())
+/// A file that the kubelet or the runtime puts there, in a folder that may be missing; the image's user can read it.
+fn place_file(root: &Path, path: &str, contents: &[u8]) {
+    let place = root.join(path.strip_prefix('/').unwrap());
+    let folder = place.parent().unwrap();
+    fs::create_dir_all(folder).unwrap();
+    fs::write(&place, contents).unwrap();
+    for (place, mode) in [(folder, 0o755), (&place, 0o644)] {
+        fs::set_permissions(place, fs::Permissions::from_mode(mode)).unwrap();
+    }
 }
 
-/// Nobody may write in it, and everybody may read.
+/// Takes the write permissions away, as from a read-only root file system. The others stay as they are in the image.
 fn lock(place: &Path) {
     if place.is_dir() {
         fs::read_dir(place).unwrap().for_each(|entry| lock(&entry.unwrap().path()));
     }
-    let is_program = place.is_dir() || place.parent().is_some_and(|folder| folder.ends_with("bin"));
-    fs::set_permissions(place, fs::Permissions::from_mode(if is_program { 0o555 } else { 0o444 })).unwrap();
+    let mode = fs::metadata(place).unwrap().permissions().mode();
+    fs::set_permissions(place, fs::Permissions::from_mode(mode & 0o555)).unwrap();
 }
 
 /// All paths below, so that what was written shows.
@@ -146,21 +152,100 @@ fn release_binary() -> PathBuf {
 
 #[test]
 fn the_image_is_empty_but_for_the_binary_and_authorities() {
-    let image = Image::of_the_dockerfile();
-    let binary = "/bin/vsphere-cloud-controller-manager";
-    let expected = Image {
+    let labels = [
+        ("description", "The process that connects a Kubernetes cluster to vSphere"),
+        ("licenses", "Apache-2.0"),
+        ("revision", "unknown"),
+        ("title", "vsphere-cloud-controller-manager"),
+        ("version", env!("CARGO_PKG_VERSION")),
+    ];
+    let expected = Stage {
         base: "scratch".to_owned(),
         copies: vec![
             (AUTHORITIES.to_owned(), AUTHORITIES.to_owned()),
-            ("/vsphere-cloud-controller-manager".to_owned(), binary.to_owned()),
+            ("/vsphere-cloud-controller-manager".to_owned(), PROGRAM.to_owned()),
         ],
+        labels: labels.map(|(name, value)| (format!("org.opencontainers.image.{name}"), value.to_owned())).into(),
         user: "1001:1001".to_owned(),
-        entrypoint: vec![binary.to_owned()],
+        entrypoint: vec![PROGRAM.to_owned()],
     };
-    assert_eq!(image, expected);
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile")).unwrap();
-    let version = format!("ARG VERSION={}\n", env!("CARGO_PKG_VERSION"));
-    assert!(text.contains(&version), "the label of the version is {version}");
+    assert_eq!(stage(), expected);
+}
+
+#[test]
+fn the_archive_is_the_image_of_the_dockerfile() {
+    let stage = Stage::parse(&dockerfile(), &[("REVISION", "0123abc")]).unwrap();
+    for architecture in ["amd64", "arm64"] {
+        let archive = archive(&stage, b"binary", "authorities", architecture);
+        assert_eq!(archive, self::archive(&stage, b"binary", "authorities", architecture), "the same bytes");
+        let contents = Contents::read(&archive.bytes);
+        let folder = |path: &str| Entry { path: path.to_owned(), mode: 0o755, contents: None };
+        let file =
+            |path: &str, mode: u32, text: &str| Entry { path: path.to_owned(), mode, contents: Some(text.into()) };
+        let layer = [
+            folder("bin/"),
+            file("bin/vsphere-cloud-controller-manager", 0o755, "binary"),
+            folder("etc/"),
+            folder("etc/ssl/"),
+            folder("etc/ssl/certs/"),
+            file("etc/ssl/certs/ca-certificates.crt", 0o644, "authorities"),
+        ];
+        assert_eq!(contents.layer, layer);
+        let config = json!({
+            "architecture": architecture,
+            "os": "linux",
+            "config": {
+                "User": "1001:1001",
+                "Entrypoint": ["/bin/vsphere-cloud-controller-manager"],
+                "Labels": {
+                    "org.opencontainers.image.title": "vsphere-cloud-controller-manager",
+                    "org.opencontainers.image.description": "The process that connects a Kubernetes cluster to vSphere",
+                    "org.opencontainers.image.licenses": "Apache-2.0",
+                    "org.opencontainers.image.version": env!("CARGO_PKG_VERSION"),
+                    "org.opencontainers.image.revision": "0123abc",
+                },
+            },
+            "rootfs": contents.config["rootfs"],
+        });
+        assert_eq!(contents.config, config);
+        assert_eq!(contents.config["config"]["Labels"], json!(stage.labels));
+        let descriptor = &contents.descriptor;
+        assert_eq!(descriptor["digest"], archive.digest.as_str());
+        assert_eq!(descriptor["platform"], json!({"architecture": architecture, "os": "linux"}));
+        let names = json!({"io.containerd.image.name": NAME, "org.opencontainers.image.ref.name": "v0.1.0"});
+        assert_eq!(descriptor["annotations"], names);
+    }
+}
+
+#[tokio::test]
+async fn an_archive_has_the_name_by_which_the_kubelet_looks_for_it() {
+    let long = format!("registry.example.com/{}:v1", "a".repeat(230));
+    let table = [
+        "ccm:v1",
+        "team/ccm:v1",
+        "docker.io/ccm:v1",
+        "index.docker.io/ccm:v1",
+        "registry.example.com/a/ccm:V_1.0-rc.1",
+        "localhost/ccm:v1",
+        "registry:5000/ccm:v1",
+        "[2001:db8::1]:5000/ccm:v1",
+        "Registry/ccm:v1",
+        "a__b/c--d.e:v1",
+        &long,
+        "Ccm:v1",
+        "a//b:v1",
+        "ccm:v1:v2",
+        "ccm:-v1",
+        "registry:port/ccm:v1",
+        "https://registry.example.com/ccm:v1",
+        "a___b:v1",
+        "ccm :v1",
+        "",
+    ];
+    for name in table {
+        let (ours, kubelet) = (Reference::parse(name, "v1"), parsed(name).await);
+        assert_eq!(ours.map(|reference| reference.to_string()).ok(), kubelet.ok(), "{name}");
+    }
 }
 
 /// What the commands of the Makefile's target would be.
@@ -183,8 +268,16 @@ fn what_is_shipped_knows_its_commit() {
         let release = commands("release", given);
         assert!(release.contains(&format!("CCM_COMMIT={expected} ")), "{given:?}: {release}");
     }
+    let archive = commands("image-archive", Some("0123abc"));
+    assert!(archive.contains("CCM_COMMIT=0123abc "), "it builds the binary: {archive}");
+    let (_, arguments) = archive.trim_end().split_once(" --package ccm-image-archive -- ").unwrap();
+    let arguments: Vec<&str> = arguments.split(' ').map(|argument| argument.trim_matches('\'')).collect();
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let [name, for_target, "0123abc", binary] = arguments.as_slice() else { panic!("{archive}") };
+    assert_eq!((*name, *for_target), ("vsphere-cloud-controller-manager", target.as_str()));
+    assert!(binary.ends_with(&format!("{target}/release/vsphere-cloud-controller-manager")), "{binary}");
     assert!(!commands("micro", None).contains("CCM_COMMIT"), "what is not shipped is not built anew for each commit");
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile")).unwrap();
+    let text = dockerfile();
     let (build, _) = text.split_once("\nFROM scratch").unwrap();
     assert!(build.contains("\nARG REVISION\n") && build.contains("make release CCM_COMMIT=\"$REVISION\""), "{build}");
 }
@@ -210,12 +303,13 @@ async fn the_shipped_binary_needs_nothing_but_what_its_image_holds() {
         ("/etc/cloud/vsphere.conf", Cluster::zoned(&[section])),
         ("/etc/kubernetes/kubeconfig", fs::read_to_string(server.kubeconfig()).unwrap()),
     ];
-    let image = Image::of_the_dockerfile();
+    let architecture = image_archive::architecture(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH)).unwrap();
+    let archive = archive(&stage(), &fs::read(release_binary()).unwrap(), &authorities, architecture);
     let folder = tempfile::tempdir().unwrap();
     // The image's user must be able to come as far as this.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let root = folder.path().join("root");
-    image.unpack(&root, &authorities, &mounts);
+    let image = Image::unpack(&archive, &root, &mounts);
     let before = paths(&root);
 
     let (program, arguments) = image.command(&root);

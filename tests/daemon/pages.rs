@@ -40,7 +40,10 @@ const HELM: &str = "helm";
 const REPLACE: &str = "replacing upstream";
 const WORKSTATION: &str = "workstation";
 
-const NO_ENGINE: By = By::Nobody("needs a container engine and a registry");
+const NO_REGISTRY: By =
+    By::Nobody("builds the release binary and needs a registry; `image` runs the binary from its archive");
+const NO_LOGIN: By = By::Nobody("needs a container engine and a registry");
+const NO_RUNTIME: By = By::Nobody("needs nodes with a container runtime; `image` reads the archive");
 const NO_KUBELET: By = By::Nobody("waits for pods, and there is no kubelet and no DaemonSet controller");
 const BY_NEW_CLUSTER: By = By::Journeys(&[NEW_CLUSTER]);
 const BY_HELM: By = By::Journeys(&[HELM]);
@@ -50,7 +53,7 @@ const BY_REPLACE: By = By::Journeys(&[REPLACE]);
 const BLOCKS: &[Row] = &[
     (README, "Try it", &[By::Nobody("it runs this test, and the demo"), By::Nobody("these are other suites")]),
     (README, "Install", &[By::Journeys(&[WORKSTATION])]),
-    (INSTALL, "Image", &[NO_ENGINE, By::Journeys(&[NEW_CLUSTER, REPLACE]), NO_ENGINE, BY_HELM, NO_ENGINE]),
+    (INSTALL, "Image", &[NO_REGISTRY, By::Journeys(&[NEW_CLUSTER, REPLACE]), NO_LOGIN, BY_HELM, NO_RUNTIME]),
     (INSTALL, "Prepare vSphere", &[BY_NEW_CLUSTER; 3]),
     (
         INSTALL,

@@ -5,20 +5,19 @@
 
 mod pod;
 mod reused_values;
-mod shell;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use support::pages::{Shell, page, sections};
 use support::{ApiServer, Daemon, Scenario, Vcenter, eventually};
 
 use crate::cluster::{ANSWERS, Cluster, LIMIT};
 use crate::manifests::kustomize::{kubectl, objects};
 use crate::rights::GO_RELEASE;
 use pod::Pod;
-use shell::{Shell, page, sections};
 
 /// A page, a heading, and who runs the blocks of commands below it.
 type Row = (&'static str, &'static str, &'static [By]);

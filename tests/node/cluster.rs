@@ -13,7 +13,7 @@ use support::controller_manager::ControllerManager;
 use support::machine::{Containerd, Kubelet, KubeletSettings, system_uuid};
 use support::sandbox::Sandbox;
 use support::scheduler::Scheduler;
-use support::{ApiServer, Scenario, Vcenter, Vm, eventually};
+use support::{ApiServer, Scenario, Vcenter, Vm, copy_folder, eventually};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::images;
@@ -146,7 +146,7 @@ impl Cluster {
     /// A copy of the manifests in which the image of these tests is named, as the page for installing says it.
     pub fn manifests(&self) -> PathBuf {
         let folder = self.sandbox.folder().join("manifests");
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), &folder);
+        copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), &folder);
         let file = folder.join("image/kustomization.yaml");
         let text = fs::read_to_string(&file).unwrap();
         let named = text.replace(
@@ -220,16 +220,4 @@ async fn forward(from: &str, to: u16) {
             });
         }
     });
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let place = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &place),
-            false => drop(fs::copy(entry.path(), place).unwrap()),
-        }
-    }
 }

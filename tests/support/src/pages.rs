@@ -3,17 +3,27 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use support::components::Component;
 use tokio::process::Command;
 
-use crate::manifests::kustomize::{copy, output};
+use crate::command::output;
+use crate::components::Component;
+use crate::file::copy_folder;
+
+/// The root of the repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The text of a page.
+///
+/// # Panics
+///
+/// When there is no such page.
+#[must_use]
 pub fn page(name: &str) -> String {
-    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+    std::fs::read_to_string(Path::new(ROOT).join(name)).unwrap()
 }
 
-/// The headings of the second level that have blocks of commands, with those blocks.
+/// The headings of the second and third level that have blocks of commands, with those blocks.
+#[must_use]
 pub fn sections(page: &str) -> Vec<(String, Vec<String>)> {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     let mut heading = String::new();
@@ -48,6 +58,11 @@ pub struct Shell {
 
 impl Shell {
     /// For the blocks of this page, with these names in place of those of the page.
+    ///
+    /// # Panics
+    ///
+    /// When the page or a tool is missing.
+    #[must_use]
     pub fn new(kubeconfig: &Path, name: &str, names: Vec<(&'static str, String)>) -> Self {
         let home = tempfile::tempdir().unwrap();
         let tools = home.path().join("bin");
@@ -58,13 +73,16 @@ impl Shell {
         }
         let blocks = sections(&page(name));
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("manifests")).unwrap();
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), &folder.path().join("manifests"));
+        copy_folder(&Path::new(ROOT).join("manifests"), &folder.path().join("manifests"));
         let kubeconfig = kubeconfig.to_owned();
         Self { folder, home, kubeconfig, blocks, names, ran: Vec::new() }
     }
 
     /// What `$EDITOR` does: replaces each expression of sed.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be written.
     pub fn set_editor(&self, edits: &[(String, String)]) {
         let path = self.home.path().join("bin/editor");
         let edits = edits.iter().map(|(from, to)| format!(" -e 's|{from}|{to}|'"));
@@ -73,6 +91,10 @@ impl Shell {
     }
 
     /// A file in the folder where commands run.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be written.
     pub fn write(&self, name: &str, text: &str) {
         let path = self.folder.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -80,6 +102,10 @@ impl Shell {
     }
 
     /// Runs the block of this number below this heading; what it printed. The first command that fails ends it.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such block, or a command fails: with the block, what it printed and its complaints.
     pub async fn run(&mut self, heading: &'static str, number: usize, input: &str) -> String {
         self.ran.push((heading, number));
         let text = self.text(heading, number, &[]);
@@ -89,6 +115,10 @@ impl Shell {
 
     /// Runs it as a reader's shell does, which goes on after a command that fails, with other names first; the complaint
     /// of the last command, which has to fail.
+    ///
+    /// # Panics
+    ///
+    /// When it succeeds.
     pub async fn fails(&self, heading: &str, number: usize, names: &[(&str, &str)]) -> String {
         let text = self.text(heading, number, names);
         let (printed, errors) = self.bash(&["-c", &text], "").await;
@@ -116,14 +146,19 @@ impl Shell {
     }
 }
 
-#[test]
-fn blocks_are_found_below_their_headings_and_lose_their_indent() {
-    let page = "# P\n```sh\nfirst\n```\n## A\ntext\n```yaml\nno: command\n```\n1. item\n\n   ```sh\n   one\n     two\n   ```\n\
-                ### B\n```sh\nthree\n```\n```sh\nfour\n```\n";
-    let expected = [("", vec!["first\n"]), ("A", vec!["one\n  two\n"]), ("B", vec!["three\n", "four\n"])];
-    let found = sections(page);
-    assert_eq!(found.len(), expected.len(), "{found:?}");
-    for ((heading, blocks), (name, texts)) in found.iter().zip(expected) {
-        assert_eq!((heading.as_str(), blocks.iter().map(String::as_str).collect::<Vec<_>>()), (name, texts));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_found_below_their_headings_and_lose_their_indent() {
+        let page = "# P\n```sh\nfirst\n```\n## A\ntext\n```yaml\nno: command\n```\n1. item\n\n   ```sh\n   one\n     two\n   ```\n\
+                    ### B\n```sh\nthree\n```\n```sh\nfour\n```\n";
+        let expected = [("", vec!["first\n"]), ("A", vec!["one\n  two\n"]), ("B", vec!["three\n", "four\n"])];
+        let found = sections(page);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for ((heading, blocks), (name, texts)) in found.iter().zip(expected) {
+            assert_eq!((heading.as_str(), blocks.iter().map(String::as_str).collect::<Vec<_>>()), (name, texts));
+        }
     }
 }

@@ -22,26 +22,75 @@ pub fn page(name: &str) -> String {
     std::fs::read_to_string(Path::new(ROOT).join(name)).unwrap()
 }
 
+/// Commands, and what the page says they print.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Block {
+    /// One or more lines for a shell.
+    pub commands: String,
+    /// The block of text between these commands and the next ones.
+    pub shown: Option<String>,
+}
+
 /// The headings of the second and third level that have blocks of commands, with those blocks.
 #[must_use]
-pub fn sections(page: &str) -> Vec<(String, Vec<String>)> {
-    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+pub fn sections(page: &str) -> Vec<(String, Vec<Block>)> {
+    let mut found: Vec<(String, Vec<Block>)> = Vec::new();
     let mut heading = String::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
         if let Some(name) = line.strip_prefix("## ").or_else(|| line.strip_prefix("### ")) {
             name.clone_into(&mut heading);
-        } else if line.trim_start() == "```sh" {
-            let indent = line.len() - line.trim_start().len();
-            let block = lines.by_ref().take_while(|line| line.trim_start() != "```");
-            let block: String = block.map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect();
-            match found.last_mut().filter(|(last, _)| *last == heading) {
-                Some((_, blocks)) => blocks.push(block),
-                None => found.push((heading.clone(), vec![block])),
-            }
+            continue;
+        }
+        let Some(language) = line.trim_start().strip_prefix("```") else { continue };
+        let indent = line.len() - line.trim_start().len();
+        let block = lines.by_ref().take_while(|line| line.trim_start() != "```");
+        let block: String = block.map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect();
+        let blocks = found.last_mut().filter(|(last, _)| *last == heading).map(|(_, blocks)| blocks);
+        match (language, blocks) {
+            ("sh", Some(blocks)) => blocks.push(Block { commands: block, shown: None }),
+            ("sh", None) => found.push((heading.clone(), vec![Block { commands: block, shown: None }])),
+            ("text", Some(blocks)) => blocks.last_mut().unwrap().shown = Some(block),
+            _ => {}
         }
     }
     found
+}
+
+/// Whether commands printed what the page shows: the same words in the same lines. `…` alone on a line stands for any
+/// lines, elsewhere for any text within its line.
+#[must_use]
+pub fn is_as_shown(shown: &str, printed: &str) -> bool {
+    fn same(shown: &[&str], printed: &[&str]) -> bool {
+        match (shown.split_first(), printed.split_first()) {
+            (None, _) => printed.is_empty(),
+            (Some((&"…", rest)), _) => (0..=printed.len()).any(|skipped| same(rest, &printed[skipped..])),
+            (Some((line, rest)), Some((printed, more))) => is_line_as_shown(line, printed) && same(rest, more),
+            (Some(_), None) => false,
+        }
+    }
+    let lines = |text: &str| text.lines().map(words).filter(|line| !line.is_empty()).collect::<Vec<_>>();
+    let (shown, printed) = (lines(shown), lines(printed));
+    same(&shown.iter().map(String::as_str).collect::<Vec<_>>(), &printed.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The words of a line with one blank between them.
+fn words(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn is_line_as_shown(shown: &str, printed: &str) -> bool {
+    let Some((start, rest)) = shown.split_once('…') else { return shown == printed };
+    let (between, end) = rest.rsplit_once('…').unwrap_or(("", rest));
+    let Some(printed) = printed.strip_prefix(start).and_then(|printed| printed.strip_suffix(end)) else { return false };
+    let mut left = printed;
+    between.split('…').all(|part| match left.split_once(part) {
+        Some((_, after)) => {
+            left = after;
+            true
+        }
+        None => false,
+    })
 }
 
 /// A folder with a copy of the manifests, and a shell in it with the tools of the test environment.
@@ -49,7 +98,7 @@ pub struct Shell {
     folder: tempfile::TempDir,
     home: tempfile::TempDir,
     kubeconfig: PathBuf,
-    blocks: Vec<(String, Vec<String>)>,
+    sections: Vec<(String, Vec<Block>)>,
     /// What is replaced in the commands.
     names: Vec<(&'static str, String)>,
     /// The blocks that were run, by heading and number.
@@ -71,11 +120,11 @@ impl Shell {
         {
             symlink(component.path(), tools.join(tool)).unwrap();
         }
-        let blocks = sections(&page(name));
+        let sections = sections(&page(name));
         let folder = tempfile::tempdir().unwrap();
         copy_folder(&Path::new(ROOT).join("manifests"), &folder.path().join("manifests"));
         let kubeconfig = kubeconfig.to_owned();
-        Self { folder, home, kubeconfig, blocks, names, ran: Vec::new() }
+        Self { folder, home, kubeconfig, sections, names, ran: Vec::new() }
     }
 
     /// What `$EDITOR` does: replaces each expression of sed.
@@ -126,10 +175,53 @@ impl Shell {
         errors
     }
 
+    /// The number of the one block below this heading that has this text.
+    ///
+    /// # Panics
+    ///
+    /// When there is none, or another one.
+    #[must_use]
+    pub fn number_of(&self, heading: &str, text: &str) -> usize {
+        let mut having = self.blocks(heading).iter().enumerate().filter(|(_, block)| block.commands.contains(text));
+        match (having.next(), having.next()) {
+            (Some((number, _)), None) => number,
+            (first, _) => {
+                panic!("{heading}: {} block has {text}", if first.is_some() { "more than one" } else { "no" })
+            }
+        }
+    }
+
+    /// What the page says that a block prints, with the names of this shell.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such block.
+    #[must_use]
+    pub fn shown(&self, heading: &str, number: usize) -> Option<String> {
+        self.blocks(heading)[number].shown.as_deref().map(|text| self.with_names(text))
+    }
+
+    /// Makes a program known to the shell by this name.
+    ///
+    /// # Panics
+    ///
+    /// When the name is taken.
+    pub fn link(&self, name: &str, program: &Path) {
+        symlink(program, self.home.path().join("bin").join(name)).unwrap();
+    }
+
     fn text(&self, heading: &str, number: usize, names: &[(&str, &str)]) -> String {
-        let (_, blocks) = self.blocks.iter().find(|(found, _)| found == heading).unwrap();
-        let text = names.iter().fold(blocks[number].clone(), |text, (from, to)| text.replace(from, to));
-        self.names.iter().fold(text, |text, (from, to)| text.replace(from, to))
+        let text = self.blocks(heading)[number].commands.clone();
+        self.with_names(&names.iter().fold(text, |text, (from, to)| text.replace(from, to)))
+    }
+
+    fn blocks(&self, heading: &str) -> &[Block] {
+        let section = self.sections.iter().find(|(found, _)| found == heading);
+        &section.unwrap_or_else(|| panic!("no commands are below {heading}")).1
+    }
+
+    fn with_names(&self, text: &str) -> String {
+        self.names.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
     }
 
     /// What it printed, as an error if it failed, and its complaints.
@@ -150,15 +242,42 @@ impl Shell {
 mod tests {
     use super::*;
 
+    fn block(commands: &str, shown: Option<&str>) -> Block {
+        Block { commands: commands.to_owned(), shown: shown.map(str::to_owned) }
+    }
+
     #[test]
     fn blocks_are_found_below_their_headings_and_lose_their_indent() {
-        let page = "# P\n```sh\nfirst\n```\n## A\ntext\n```yaml\nno: command\n```\n1. item\n\n   ```sh\n   one\n     two\n   ```\n\
+        let page = "# P\n```text\nno output\n```\n```sh\nfirst\n```\n## A\ntext\n```text\nno output\n```\n```yaml\nno: command\n\
+                    ```\n1. item\n\n   ```sh\n   one\n     two\n   ```\n\n   It prints:\n\n   ```text\n   1\n     2\n   ```\n\
                     ### B\n```sh\nthree\n```\n```sh\nfour\n```\n";
-        let expected = [("", vec!["first\n"]), ("A", vec!["one\n  two\n"]), ("B", vec!["three\n", "four\n"])];
-        let found = sections(page);
-        assert_eq!(found.len(), expected.len(), "{found:?}");
-        for ((heading, blocks), (name, texts)) in found.iter().zip(expected) {
-            assert_eq!((heading.as_str(), blocks.iter().map(String::as_str).collect::<Vec<_>>()), (name, texts));
+        let expected = [
+            ("", vec![block("first\n", None)]),
+            ("A", vec![block("one\n  two\n", Some("1\n  2\n"))]),
+            ("B", vec![block("three\n", None), block("four\n", None)]),
+        ];
+        assert_eq!(sections(page), expected.map(|(heading, blocks)| (heading.to_owned(), blocks)));
+    }
+
+    #[test]
+    fn what_is_printed_is_as_shown_but_for_what_the_page_leaves_open() {
+        let cases = [
+            ("the same", "a b\nc\n", "a b\nc\n", true),
+            ("other blanks", "a b\n  c\n", "a    b\n\nc\n", true),
+            ("another word", "a b\n", "a c\n", false),
+            ("a line more", "a\n", "a\nb\n", false),
+            ("a line less", "a\nb\n", "a\n", false),
+            ("any lines", "…\nb\n…\n", "a\nb\nc\nd\n", true),
+            ("no lines", "…\nb\n…\n", "b\n", true),
+            ("the line is not among them", "…\nb\n…\n", "a\nc\n", false),
+            ("text open at the end", "id vsphere://4211-…\n", "id vsphere://4211-7e57\n", true),
+            ("text open between", "a … b … c\n", "a 1 b 2 c\n", true),
+            ("what is between differs", "a … b … c\n", "a 1 2 c\n", false),
+            ("the end differs", "a … c\n", "a 1 d\n", false),
+            ("start and end do not overlap", "ab…ba\n", "aba\n", false),
+        ];
+        for (name, shown, printed, expected) in cases {
+            assert_eq!(is_as_shown(shown, printed), expected, "{name}");
         }
     }
 }

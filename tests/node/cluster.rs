@@ -56,8 +56,13 @@ pub struct Cluster {
 impl Cluster {
     /// Starts all but the kubelet.
     pub async fn without_kubelet(sandbox: Sandbox) -> Self {
+        Self::without_kubelet_on(sandbox, Scenario::small()).await
+    }
+
+    /// As [`Cluster::without_kubelet`], with a vCenter of this scenario, which gets the machine of [`NODE`].
+    pub async fn without_kubelet_on(sandbox: Sandbox, scenario: Scenario) -> Self {
         let machine = Vm::new(NODE, &system_uuid()).guest_host_name(NODE).ip(NODE_ADDRESS);
-        let scenario = Scenario::small().vm(machine);
+        let scenario = scenario.vm(machine);
         let (server, vcenter, containerd) =
             tokio::join!(ApiServer::of_a_node(), Vcenter::start(&scenario), Containerd::start(&sandbox));
         containerd.import(&images::pause(sandbox.folder()));

@@ -6,3 +6,4 @@
 mod cluster;
 mod images;
 mod install;
+mod journey;

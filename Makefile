@@ -23,7 +23,7 @@ suites: testenv ## The tests of make test that make check does not run
 	@CARGO="$(CARGO)" CHECKED=1 tests/run.sh
 
 .PHONY: node-tools
-node-tools: ## Install what make node-test needs of the system (Debian, as root): containerd, runc, CNI plugins
+node-tools: ## Install the packages that make node-test needs (Debian, as root): containerd, runc, CNI plugins
 	@tests/testenv/node/tools.sh
 
 .PHONY: node-components
@@ -32,7 +32,7 @@ node-components: testenv
 
 # Each test starts a whole cluster, most of whose time is waiting.
 .PHONY: node-test
-node-test: node-components release ## The image on a real kubelet and containerd, below a real control plane (Linux, root, make node-tools)
+node-test: node-components release ## The manifests and the image on a real kubelet and containerd, with a real control plane (needs Linux, root, make node-tools)
 	@tests/testenv/node/tools.sh --check
 	RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),3) $(CARGO) test --workspace --locked --test node -- --skip nightly::
 

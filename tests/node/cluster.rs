@@ -13,7 +13,7 @@ use support::controller_manager::ControllerManager;
 use support::machine::{Containerd, Kubelet, KubeletSettings, system_uuid};
 use support::sandbox::Sandbox;
 use support::scheduler::Scheduler;
-use support::{ApiServer, Scenario, Vcenter, Vm, eventually};
+use support::{ApiServer, Scenario, Vcenter, Vm, copy_folder, eventually};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::images;
@@ -56,8 +56,13 @@ pub struct Cluster {
 impl Cluster {
     /// Starts all but the kubelet.
     pub async fn without_kubelet(sandbox: Sandbox) -> Self {
+        Self::without_kubelet_on(sandbox, Scenario::small()).await
+    }
+
+    /// As [`Cluster::without_kubelet`], with a vCenter of this scenario, which gets the machine of [`NODE`].
+    pub async fn without_kubelet_on(sandbox: Sandbox, scenario: Scenario) -> Self {
         let machine = Vm::new(NODE, &system_uuid()).guest_host_name(NODE).ip(NODE_ADDRESS);
-        let scenario = Scenario::small().vm(machine);
+        let scenario = scenario.vm(machine);
         let (server, vcenter, containerd) =
             tokio::join!(ApiServer::of_a_node(), Vcenter::start(&scenario), Containerd::start(&sandbox));
         containerd.import(&images::pause(sandbox.folder()));
@@ -146,7 +151,7 @@ impl Cluster {
     /// A copy of the manifests in which the image of these tests is named, as the page for installing says it.
     pub fn manifests(&self) -> PathBuf {
         let folder = self.sandbox.folder().join("manifests");
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), &folder);
+        copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), &folder);
         let file = folder.join("image/kustomization.yaml");
         let text = fs::read_to_string(&file).unwrap();
         let named = text.replace(
@@ -220,16 +225,4 @@ async fn forward(from: &str, to: u16) {
             });
         }
     });
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let place = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &place),
-            false => drop(fs::copy(entry.path(), place).unwrap()),
-        }
-    }
 }

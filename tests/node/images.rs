@@ -1,8 +1,12 @@
-//! Image archives: that of the product, and that of the pods' sandboxes.
+//! Image archives: that of `make image-archive`, and that of the pods' sandboxes.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use image_archive::{AUTHORITIES, Archive, BINARY, Reference, Stage, architecture};
+use support::components::Component;
+use support::machine::PAUSE_IMAGE;
 
 /// The product's image, as the manifests of these tests name it.
 pub const IMAGE: &str = "registry.example.com/vsphere-cloud-controller-manager";
@@ -19,47 +23,33 @@ fn release_binary() -> PathBuf {
 
 /// The archive of the product, with this tag.
 pub fn product(folder: &Path, tag: &str) -> PathBuf {
-    archive(folder, &release_binary(), "/bin/vsphere-cloud-controller-manager", &format!("{IMAGE}:{tag}"), "1001:1001")
+    let stage = Stage::parse(include_str!("../../Dockerfile"), &[]).unwrap();
+    let contents = |from: &String| match from.as_str() {
+        BINARY => fs::read(release_binary()).unwrap(),
+        AUTHORITIES => fs::read(AUTHORITIES).unwrap(),
+        other => panic!("the image has {other}, which is unknown here"),
+    };
+    let files = stage.copies.iter().map(|(from, to)| (to.clone(), contents(from))).collect();
+    write(folder, &stage, &files, &format!("{IMAGE}:{tag}"))
 }
 
 /// The archive of the sandboxes.
 pub fn pause(folder: &Path) -> PathBuf {
-    let binary = support::components::Component::Pause.path();
-    archive(folder, &binary, "/pause", support::machine::PAUSE_IMAGE, "65535:65535")
-}
-
-fn sh(script: &str) -> String {
-    let output = Command::new("sh").args(["-ec", script]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-fn archive(folder: &Path, binary: &Path, place: &str, name: &str, user: &str) -> PathBuf {
-    let place = place.trim_start_matches('/');
-    let work = folder.join(format!("image-{}", name.replace(['/', ':'], "-")));
-    fs::create_dir_all(work.join("blobs/sha256")).unwrap();
-    let root = work.join("root");
-    fs::create_dir_all(root.join(place).parent().unwrap()).unwrap();
-    fs::copy(binary, root.join(place)).unwrap();
-    let w = work.display();
-    sh(&format!("cd {w}; tar --owner=0 --group=0 -C root -cf layer.tar ."));
-    let blob = |file: &str| {
-        let digest = sh(&format!("sha256sum {w}/{file} | cut -d' ' -f1"));
-        let size = fs::metadata(work.join(file)).unwrap().len();
-        fs::rename(work.join(file), work.join("blobs/sha256").join(&digest)).unwrap();
-        (format!("sha256:{digest}"), size)
+    let place = "/pause".to_owned();
+    let stage = Stage {
+        base: "scratch".to_owned(),
+        user: "65535:65535".to_owned(),
+        entrypoint: vec![place.clone()],
+        ..Stage::default()
     };
-    let (layer, layer_size) = blob("layer.tar");
-    let config = serde_json::json!({"architecture":"amd64","os":"linux","config":{"User":user,"Entrypoint":[format!("/{place}")]},"rootfs":{"type":"layers","diff_ids":[layer]}});
-    fs::write(work.join("config"), config.to_string()).unwrap();
-    let (config, config_size) = blob("config");
-    let manifest = serde_json::json!({"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":config,"size":config_size},"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":layer,"size":layer_size}]});
-    fs::write(work.join("manifest"), manifest.to_string()).unwrap();
-    let (manifest, manifest_size) = blob("manifest");
-    let index = serde_json::json!({"schemaVersion":2,"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":manifest,"size":manifest_size,"annotations":{"io.containerd.image.name":name}}]});
-    fs::write(work.join("index.json"), index.to_string()).unwrap();
-    fs::write(work.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
-    let archive = work.with_extension("tar");
-    sh(&format!("cd {w}; tar -cf {} oci-layout index.json blobs", archive.display()));
-    archive
+    let files = [(place, fs::read(Component::Pause.path()).unwrap())].into();
+    write(folder, &stage, &files, PAUSE_IMAGE)
+}
+
+fn write(folder: &Path, stage: &Stage, files: &BTreeMap<String, Vec<u8>>, name: &str) -> PathBuf {
+    let reference = Reference::parse(name, "").unwrap();
+    let architecture = architecture(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH)).unwrap();
+    let path = folder.join(format!("{}.oci.tar", name.replace(['/', ':'], "-")));
+    fs::write(&path, Archive::new(stage, files, architecture, &reference).unwrap().bytes).unwrap();
+    path
 }

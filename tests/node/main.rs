@@ -13,4 +13,5 @@
 mod cluster;
 mod images;
 mod install;
+mod journey;
 mod leftovers;

@@ -1,16 +1,13 @@
 //! The tree below `manifests/`, built as `kubectl apply -k` builds it.
 
 use std::path::Path;
-use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use support::ApiServer;
+use support::command::output;
 use support::components::Component;
-use tokio::io::AsyncWriteExt;
+use support::{ApiServer, copy_folder};
 use tokio::process::Command;
 use tokio::sync::OnceCell;
-
-use crate::cluster::LIMIT;
 
 /// Everything that can be applied with `kubectl apply -k`.
 pub struct Form {
@@ -54,7 +51,7 @@ impl Tree {
     /// Copies it.
     pub fn copy() -> Self {
         let tree = Self { folder: tempfile::tempdir().unwrap() };
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), tree.folder.path());
+        copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), tree.folder.path());
         for component in tree.folders_in("components") {
             for workload in ["base", "deployment"] {
                 if (workload, component.as_str()) != ("deployment", "deployment") {
@@ -135,20 +132,6 @@ impl Tree {
     }
 }
 
-/// Copies what is below one folder into another, which is there.
-pub fn copy(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let (entry, to) = (entry.unwrap(), to.to_owned());
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            std::fs::create_dir(&to).unwrap();
-            copy(&entry.path(), &to);
-        } else {
-            std::fs::copy(entry.path(), &to).unwrap();
-        }
-    }
-}
-
 fn below(root: &Path, folder: &Path, files: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -195,20 +178,4 @@ pub async fn piped(program: &Path, arguments: &[String], input: &str) -> Result<
         true => Ok(String::from_utf8(output.stdout).unwrap()),
         false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
     }
-}
-
-/// Runs a command with this input to its end.
-pub async fn output(mut command: Command, input: &str) -> Output {
-    let shown = format!("{:?}", command.as_std());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let written = async move {
-        // A program that does not read is told by its exit code.
-        let _ = stdin.write_all(input.as_bytes()).await;
-    };
-    let (output, ()) = tokio::time::timeout(LIMIT, async { tokio::join!(child.wait_with_output(), written) })
-        .await
-        .unwrap_or_else(|_| panic!("{shown} takes too long"));
-    output.unwrap()
 }

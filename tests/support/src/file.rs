@@ -1,4 +1,4 @@
-//! Files that change while somebody reads them.
+//! Files that change while somebody reads them, and copies of folders.
 
 use std::path::Path;
 
@@ -11,4 +11,22 @@ pub fn replace_file(path: &Path, text: &str) {
     let fresh = path.with_extension("fresh");
     std::fs::write(&fresh, text).unwrap();
     std::fs::rename(fresh, path).unwrap();
+}
+
+/// Copies what is below one folder into another, which is made if it is missing.
+///
+/// # Panics
+///
+/// When a file cannot be read or written.
+pub fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let place = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &place);
+        } else {
+            std::fs::copy(entry.path(), place).unwrap();
+        }
+    }
 }

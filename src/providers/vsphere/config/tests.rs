@@ -265,6 +265,15 @@ fn values_are_checked_at_load() {
     for text in [&hex, &colons] {
         assert_eq!(config(text, &format!("{base}thumbprint={text}\n")).vcenters[0].thumbprints, [colons.as_str()]);
     }
+    // As govc prints it: with the host as its URL has it.
+    for host in ["vc.example.com", "vc.example.com:8443", "vcenter", "10.0.0.1", "[fd00::1]", "[fd00::1]:8443"] {
+        let text = format!("{base}thumbprint=\"{host} {colons}\"\n");
+        assert_eq!(config(host, &text).vcenters[0].thumbprints, [colons.as_str()], "{host}");
+    }
+    for malformed in ["AB:CD", &colons.replace("AB:AB", "AB:OB"), &hex.replace("aBaB", "aBOB"), "aB"] {
+        let text = format!("{base}thumbprint=\"{malformed} {colons}\"\n");
+        assert_eq!(mistakes(malformed, &text).len(), 1, "{malformed}");
+    }
 }
 
 // vectors: C27, B11, B12, B14, B15

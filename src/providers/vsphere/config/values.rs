@@ -47,7 +47,7 @@ pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<String>> {
     let items: Vec<&str> = words.map(without_algorithm).filter(|item| !item.is_empty()).collect();
     // A line as `govc about.cert -thumbprint` prints it.
     let items = match items.as_slice() {
-        [host, thumbprint] if is_host_with_port(host) => std::slice::from_ref(thumbprint),
+        [host, thumbprint] if is_host(host) => std::slice::from_ref(thumbprint),
         items => items,
     };
     let thumbprints: Vec<_> = items.iter().map(|item| parse_thumbprint(item)).collect::<Option<_>>()?;
@@ -69,10 +69,10 @@ pub(super) fn tell_thumbprint(section: &RawSection, is_verified: bool, report: &
     }
 }
 
-/// A certificate's digits have no port at their end: their last pair would be the port, but then `parse_thumbprint` takes them.
-fn is_host_with_port(word: &str) -> bool {
-    let port = word.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
-    port.is_some_and(|port| port.parse::<u16>().is_ok()) && parse_thumbprint(word).is_none()
+/// Whether this is a host as the URL of `govc` has it, with or without a port, and not a thumbprint with a mistake in it.
+fn is_host(word: &str) -> bool {
+    let is_short_name = word.len() < 40 && word.contains(|c: char| !c.is_ascii_hexdigit() && c != ':');
+    is_short_name || word.contains(['.', '['])
 }
 
 /// `openssl` writes `SHA256 Fingerprint=` in front, others `sha256:`.

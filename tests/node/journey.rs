@@ -1,0 +1,212 @@
+//! The commands of `docs/install.md`, from the image to the check at its end, word for word, on a real node.
+//!
+//! The sandbox has vCenter and the image under the names of the page, so that few names are left to replace. What the
+//! page shows as output is compared with what the commands print.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use support::api_server::NODE_ADDRESS;
+use support::machine::{KubeletSettings, system_uuid};
+use support::pages::{Shell, is_as_shown, page, sections};
+use support::{Scenario, eventually, sandbox};
+
+use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT};
+
+const PAGE: &str = "docs/install.md";
+
+/// The sections of the journey.
+const SECTIONS: [&str; 4] = [IMAGE, VSPHERE, NEW_CLUSTER, VERIFY];
+const IMAGE: &str = "Image";
+const VSPHERE: &str = "Prepare vSphere";
+const NEW_CLUSTER: &str = "A new cluster";
+const VERIFY: &str = "Verify";
+
+/// Blocks of these sections that have such a command are not run, for this reason.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("skopeo login registry.example.com", "needs a registry; the archive is that of `make image-archive`"),
+    ("docker login registry.example.com", "needs a registry with credentials"),
+    ("create secret generic registry-credentials", "needs the login before it; the suite daemon runs it with a file"),
+    ("ssh \"$node\" sudo ctr", "needs nodes with ssh; the same `ctr` command imports the archive here"),
+];
+
+/// What the page says between the blocks and is not done, for this reason.
+const NOT_DONE: &[(&str, &str)] = &[
+    (
+        "kubeadm init --config init.yaml",
+        "it pulls images and asks systemd; the kubelet has the flag that it would write",
+    ),
+    ("kubeadm join --config", "there is one node"),
+    ("*Administration > Access Control > Global Permissions > Add*", "the simulator needs no permission"),
+];
+
+const ADMINISTRATOR: &str = "administrator@vsphere.local";
+const ADMINISTRATOR_PASSWORD: &str = "Adm1n-4711";
+/// What the reader chooses for the account of the page.
+const PASSWORD: &str = "S3cret-4711";
+
+/// No pod uses it.
+const POD_NETWORK: &str = r#"{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge"}]}"#;
+
+#[test]
+fn what_is_not_run_is_on_the_page() {
+    let page = page(PAGE);
+    for (command, reason) in NOT_RUN.iter().chain(NOT_DONE) {
+        assert!(page.contains(command), "{command} ({reason})");
+    }
+}
+
+#[test]
+fn a_reader_of_the_page_for_installing_gets_a_cluster_with_initialised_nodes() {
+    sandbox::run(TEST_LIMIT, async |sandbox| {
+        // kubeadm names a node after its host, and so does the pod that becomes leader.
+        fs::write("/proc/sys/kernel/hostname", NODE).unwrap();
+        // Without a pod network the Node is not ready, which the page does not show.
+        fs::create_dir_all("/etc/cni/net.d").unwrap();
+        fs::write("/etc/cni/net.d/10-pods.conflist", POD_NETWORK).unwrap();
+        let scenario = Scenario::small().login(ADMINISTRATOR, ADMINISTRATOR_PASSWORD);
+        let mut reader = Reader::new(Cluster::without_kubelet_on(sandbox, scenario).await);
+        let thumbprint = reader.prepare_vsphere().await;
+        reader.start_node().await;
+        reader.configure(&thumbprint).await;
+        reader.forget_the_image().await;
+        reader.run(IMAGE, "sed -i", "").await;
+        reader.run(NEW_CLUSTER, "kubectl apply -k manifests/overlays/kubeadm", "").await;
+        reader.verify().await;
+        reader.run(NEW_CLUSTER, "kubectl apply -k my-ccm", "").await;
+        reader.verify().await;
+        reader.end();
+    });
+}
+
+/// A reader with a cluster, a vCenter and a copy of the manifests.
+struct Reader {
+    cluster: Cluster,
+    shell: Shell,
+}
+
+impl Reader {
+    fn new(cluster: Cluster) -> Self {
+        let names = [
+            ("CONTROL-PLANE-NODE", NODE_ADDRESS.to_owned()),
+            ("node NODE", format!("node {NODE}")),
+            ("node-1", NODE.to_owned()),
+            // The second half of the identity in the Lease is random.
+            ("abd17752-f34d-4a45-9b5c-6f52f0238ece", "…".to_owned()),
+            // The UUID of the VM is that of this machine.
+            ("4211c0de-7e57-4000-8000-000000000001", system_uuid()),
+        ];
+        let shell = Shell::new(&cluster.server.kubeconfig(), PAGE, names.into());
+        // The reader is root already.
+        shell.link("sudo", Path::new("/usr/bin/env"));
+        Self { cluster, shell }
+    }
+
+    /// Runs the block that has this command; what it printed has to be what the page shows, if it shows something.
+    async fn run(&mut self, heading: &'static str, command: &str, input: &str) -> String {
+        let number = self.shell.number_of(heading, command);
+        let printed = self.shell.run(heading, number, input).await;
+        println!("{printed}");
+        match self.shell.shown(heading, number) {
+            Some(shown) if !is_as_shown(&shown, &printed) => {
+                panic!("the page shows:\n{shown}\nprinted was:\n{printed}\n{}", self.cluster.state())
+            }
+            _ => printed,
+        }
+    }
+
+    /// As [`Reader::run`], as often as it takes: what it shows comes about while the reader looks.
+    async fn look(&mut self, heading: &'static str, command: &str) {
+        let number = self.shell.number_of(heading, command);
+        let shown = self.shell.shown(heading, number).unwrap();
+        let printed = eventually(command, LIMIT, async || {
+            let printed = self.shell.run(heading, number, "").await;
+            match is_as_shown(&shown, &printed) {
+                true => Ok(printed),
+                false => Err(format!("the page shows:\n{shown}\nprinted was:\n{printed}\n{}", self.cluster.state())),
+            }
+        })
+        .await;
+        println!("{printed}");
+    }
+
+    /// The thumbprint that the first step prints.
+    async fn prepare_vsphere(&mut self) -> String {
+        let printed = self.run(VSPHERE, "govc about.cert", "").await;
+        let thumbprint = printed.split_whitespace().nth(1).unwrap().to_owned();
+        assert_eq!(thumbprint, self.cluster.vcenter.sha256_thumbprint());
+        self.run(VSPHERE, "govc sso.user.create", &format!("{ADMINISTRATOR_PASSWORD}\n{PASSWORD}\n")).await;
+        self.run(VSPHERE, "govc find / -type m", &format!("{PASSWORD}\n")).await;
+        thumbprint
+    }
+
+    /// Starts the kubelet with the flags that the page writes.
+    async fn start_node(&mut self) {
+        self.run(NEW_CLUSTER, "sudo tee /etc/default/kubelet", "").await;
+        let text = fs::read_to_string("/etc/default/kubelet").unwrap();
+        let flags = text.trim().strip_prefix("KUBELET_EXTRA_ARGS=").unwrap().split_whitespace();
+        let settings = KubeletSettings { flags: flags.map(str::to_owned).collect(), ..KubeletSettings::default() };
+        self.cluster.start_kubelet(&settings).await;
+        let taints = self.cluster.get(&["node", NODE])["spec"]["taints"].to_string();
+        assert!(taints.contains("node.cloudprovider.kubernetes.io/uninitialized"), "{taints}");
+    }
+
+    async fn configure(&mut self, thumbprint: &str) {
+        self.run(NEW_CLUSTER, "create secret generic vsphere-cloud-secret", &format!("{PASSWORD}\n")).await;
+        let edits = [
+            ("# thumbprint: .*", format!("thumbprint: \"{thumbprint}\"")),
+            ("# labels:", "labels:".to_owned()),
+            ("#   region:", "  region:".to_owned()),
+            ("#   zone:", "  zone:".to_owned()),
+        ];
+        self.shell.set_editor(&edits.map(|(from, to)| (from.to_owned(), to)));
+        self.run(NEW_CLUSTER, "cp -r manifests/config", "").await;
+    }
+
+    /// Applies the overlay before the image is named: the page says what a reader then sees.
+    async fn forget_the_image(&self) {
+        let overlay = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/overlays/kubeadm");
+        self.cluster.kubectl(&["apply", "--kustomize", overlay]);
+        eventually("the pod has an invalid image name", LIMIT, async || {
+            let pods = self.cluster.kubectl(&["get", "pods", "-n", "kube-system"]);
+            let events = self.cluster.get(&["events", "-n", "kube-system"]);
+            let names_the_file = |event: &Value| {
+                event["message"].as_str().is_some_and(|message| message.contains("manifests/image/kustomization.yaml"))
+            };
+            let is_named = events["items"].as_array().unwrap().iter().any(names_the_file);
+            match pods.contains("InvalidImageName") && is_named {
+                true => Ok(()),
+                false => Err(self.cluster.state()),
+            }
+        })
+        .await;
+    }
+
+    /// What the last section says has to hold.
+    async fn verify(&mut self) {
+        self.run(VERIFY, "rollout status", "").await;
+        self.look(VERIFY, "get lease").await;
+        self.look(VERIFY, "describe node").await;
+        let labels = self.cluster.get(&["node", NODE])["metadata"]["labels"].clone();
+        let place = ["region", "zone"].map(|kind| labels[format!("topology.kubernetes.io/{kind}")].clone());
+        assert_eq!(place, ["region-1", "zone-a"], "the tags of the page");
+    }
+
+    /// Each block of the sections was run, or is among those that are not.
+    fn end(mut self) {
+        let mut expected = Vec::new();
+        for (heading, blocks) in sections(&page(PAGE)) {
+            let Some(heading) = SECTIONS.into_iter().find(|section| *section == heading) else { continue };
+            for (number, block) in blocks.iter().enumerate() {
+                if !NOT_RUN.iter().any(|(command, _)| block.commands.contains(command)) {
+                    expected.push((heading, number));
+                }
+            }
+        }
+        self.shell.ran.sort_unstable();
+        self.shell.ran.dedup();
+        expected.sort_unstable();
+        assert_eq!(self.shell.ran, expected);
+    }
+}

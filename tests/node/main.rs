@@ -11,7 +11,11 @@
 )]
 
 mod cluster;
+mod control_group;
 mod images;
 mod install;
 mod journey;
 mod leftovers;
+mod memory;
+mod pods;
+mod replacement;

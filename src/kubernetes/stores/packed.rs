@@ -13,6 +13,10 @@ use serde_json::Value;
 
 use crate::cloud::{node, service};
 
+/// The most bytes of JSON that are kept of an object. Whoever writes a Node decides how large it is: the API server accepts
+/// 1.5 MiB, which control characters make six times as long in JSON. Of a Service [`Watched::prune`] keeps no more.
+const MOST: usize = 128 << 10;
+
 /// What can be kept in a [`Store`](super::Store). What of it is kept, its readers declare.
 pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static {
     /// The fields that are read over on the wire, as ways from the root.
@@ -95,9 +99,15 @@ pub(super) struct Packed<K> {
 }
 
 impl<K: Watched> Packed<K> {
-    /// Packs what can be unpacked again.
+    /// Packs what can be unpacked again, and is not too large.
     pub(super) fn of(object: &Value) -> Result<Self, serde_json::Error> {
-        let json: Arc<str> = pass(|| serde_json::to_string(object))?.into();
+        let json = pass(|| serde_json::to_string(object))?;
+        if json.len() > MOST {
+            let size = json.len();
+            let what = "bytes of JSON, without the fields that this program does not read";
+            return Err(serde_json::Error::custom(format!("{size} {what}; expected at most {MOST}")));
+        }
+        let json: Arc<str> = json.into();
         // From text, as the client reads answers: each other source would be a copy of the type's code in the binary.
         let is_marked = pass(|| serde_json::from_str::<K>(&json))?.is_marked();
         Ok(Self { json, is_marked, kind: PhantomData })
@@ -139,7 +149,7 @@ pub(super) enum Object<K> {
     Needed(Packed<K>),
     /// Not keep it, also if it was kept before.
     Unneeded,
-    /// Keep what was known of it: it exists, and is none of its kind.
+    /// Keep what was known of it: it exists, and is none of its kind or too large.
     Unreadable(Arc<serde_json::Error>),
 }
 
@@ -308,6 +318,24 @@ mod tests {
         kept["spec"]["taints"][0]["key"] = json!(node::TAINT_UNINITIALIZED);
         let seen: Seen<Node> = serde_json::from_value(kept).unwrap();
         assert!(matches!(seen.object, Object::Needed(packed) if packed.is_marked), "it waits");
+    }
+
+    #[test]
+    fn a_node_that_is_too_large_is_known_by_name() {
+        let condition = |length| json!({"type": "example.com/a", "status": "True", "message": "\u{1}".repeat(length)});
+        for (name, length, is_kept) in [("large", 20_000, true), ("too large", 22_000, false)] {
+            let node = json!({"metadata": {"name": "a"}, "status": {"conditions": [condition(length)]}});
+            let seen: Seen<Node> = serde_json::from_value(node).unwrap();
+            assert_eq!(seen.key, "a", "{name}");
+            match seen.object {
+                Object::Needed(_) => assert!(is_kept, "{name}"),
+                Object::Unreadable(error) => {
+                    let text = error.to_string();
+                    assert!(!is_kept && text.ends_with("does not read; expected at most 131072"), "{name}: {text}");
+                }
+                Object::Unneeded => panic!("{name}: every Node is needed"),
+            }
+        }
     }
 
     #[test]

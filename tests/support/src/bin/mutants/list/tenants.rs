@@ -111,6 +111,7 @@ fn of_services() -> Vec<Mutant> {
             ("is_some_and(|(way, keeps)| way.is_empty() && !keeps(&key))", "is_some_and(|_| false)"),
             SERVICES,
         ),
+        Mutant::new("tenants-node-of-any-size", PACKED, ("if json.len() > MOST {", "if false {"), SERVICES),
         Mutant::new("tenants-service-of-any-size", CACHED, ("    (size > MOST).then(", "    false.then("), SERVICES),
         Mutant::new(
             "tenants-service-annotation-of-any-size",

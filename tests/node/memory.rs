@@ -1,0 +1,231 @@
+//! The memory of a pod as the manifests limit it: with many Nodes, and with Nodes and Services as large as the API server
+//! takes them.
+
+use std::fs;
+use std::time::Instant;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition, Service};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use support::fake_nsx::{FakeNsx, Model};
+use support::nodes::NodeView;
+use support::process::Usage;
+use support::{KubeletNode, Vm, eventually, sandbox};
+
+use crate::cluster::{Cluster, LIMIT, TEST_LIMIT};
+use crate::control_group::MemoryGroup;
+use crate::pods::{RunningPod, errors};
+
+/// The limit in the manifests.
+const MOST: u64 = 512 << 20;
+
+/// Far enough from the limit, and more than twice what 5,000 Nodes take.
+const WELL_BELOW: u64 = MOST / 4;
+
+/// How many requests are under way.
+const AT_ONCE: usize = 8;
+
+/// Nearly all that the API server takes of the annotations of one object. In JSON it is six times as long.
+const ANNOTATION: usize = 250 << 10;
+
+/// Nearly all that the API server takes in one request, since it is six times as long in JSON; three of them are nearly
+/// all that etcd takes of one object.
+const MESSAGE: usize = 480 << 10;
+
+/// The finalizer of Services with a load balancer.
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// How many Nodes there are, and how many large Nodes and large Services beside them.
+struct Counts {
+    nodes: usize,
+    large_nodes: usize,
+    large_services: usize,
+}
+
+#[test]
+fn large_nodes_and_services_leave_the_process_far_below_its_limit() {
+    let counts = Counts { nodes: 100, large_nodes: 12, large_services: 40 };
+    sandbox::run(TEST_LIMIT, async |sandbox| measure(Cluster::start(sandbox).await, &counts).await);
+}
+
+mod nightly {
+    use std::time::Duration;
+
+    use super::{Cluster, Counts, measure, sandbox};
+
+    #[test]
+    fn a_thousand_nodes_and_a_thousand_large_services_leave_the_process_far_below_its_limit() {
+        let (limit, counts) =
+            (Duration::from_secs(3600), Counts { nodes: 1000, large_nodes: 50, large_services: 1000 });
+        sandbox::run(limit, async |sandbox| measure(Cluster::start(sandbox).await, &counts).await);
+    }
+}
+
+/// What a pod takes while they come, and its successor, which finds them all at its start.
+async fn measure(cluster: Cluster, counts: &Counts) {
+    let client = cluster.server.client().await;
+    let _nsx = install(&cluster, &client).await;
+    let pod = RunningPod::current(&cluster, &client).await;
+    let limits = pod.pod.spec.as_ref().unwrap().containers[0].resources.clone().unwrap().limits.unwrap();
+    assert_eq!(limits["memory"].0, "512Mi");
+    let mut site = Site { services: Api::namespaced(client.clone(), "default"), cluster, client, pod };
+    site.note("idle, with one Node").await;
+    site.join("many", counts.nodes).await;
+    site.note(&format!("{} Nodes more", counts.nodes)).await;
+    for_each(counts.large_nodes, async |number| site.create_large_node(number).await).await;
+    site.join("after-large-nodes", 1).await;
+    site.note(&format!("{} large Nodes more", counts.large_nodes)).await;
+    let log = site.pod.log();
+    let passes_over = |line: &String| line.contains("an object is passed over") && line.contains("name=\"large-0\"");
+    assert!(log.iter().any(passes_over), "{}", site.state());
+    let parameters = PostParams::default();
+    for_each(counts.large_services, async |number| {
+        drop(site.services.create(&parameters, &large(number)).await.unwrap())
+    })
+    .await;
+    site.serve("first").await;
+    site.note(&format!("{} large Services more", counts.large_services)).await;
+    site.cluster.kubectl(&["-n", "kube-system", "delete", "pod", "-l", "name=vsphere-cloud-controller-manager"]);
+    site.pod = RunningPod::current(&site.cluster, &site.client).await;
+    site.join("after-restart", 1).await;
+    site.serve("second").await;
+    site.note("started with all of them").await;
+}
+
+/// Installs the overlay with the component for NSX, as the page says it, and a manager.
+async fn install(cluster: &Cluster, client: &Client) -> FakeNsx {
+    let nsx = FakeNsx::start(Model::small()).await;
+    cluster.configure();
+    let sections = format!(
+        "nsxt:\n  host: {}\n  caFile: /etc/cloud/nsx-ca.pem\n  secretName: vsphere-nsx-secret\n  \
+         secretNamespace: kube-system\nloadBalancer:\n  size: SMALL\n  tier1GatewayPath: /infra/tier-1s/t1\n  ipPoolId: p1\n  \
+         tcpAppProfileName: default-tcp-lb-app-profile\n  udpAppProfileName: default-udp-lb-app-profile\n",
+        nsx.address()
+    );
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "kube-system");
+    let name = "vsphere-cloud-config";
+    let config = maps.get(name).await.unwrap().data.unwrap()["vsphere.conf"].clone() + &sections;
+    let data = json!({"data": {"vsphere.conf": config, "nsx-ca.pem": nsx.ca_pem()}});
+    maps.patch(name, &PatchParams::default(), &Patch::Merge(data)).await.unwrap();
+    let (user, password) =
+        (format!("--from-literal=username={}", nsx.user()), format!("--from-literal=password={}", nsx.password()));
+    let secret = ["create", "secret", "generic", "vsphere-nsx-secret", &user, &password];
+    cluster.kubectl(&[&["-n", "kube-system"], &secret[..]].concat());
+    let overlay = cluster.manifests().join("overlays/with-nsx");
+    fs::create_dir(&overlay).unwrap();
+    let kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../kubeadm]\n\
+                         components: [../../components/nsx]\npatches:\n- target: {kind: DaemonSet}\n  patch: |\n    \
+                         - {op: add, path: /spec/template/spec/containers/0/args/-, value: --cluster-name=site}\n";
+    fs::write(overlay.join("kustomization.yaml"), kustomization).unwrap();
+    cluster.kubectl(&["apply", "--kustomize", overlay.to_str().unwrap()]);
+    cluster.wait_until_initialised().await;
+    nsx
+}
+
+/// The cluster, and the pod that is measured.
+struct Site {
+    cluster: Cluster,
+    client: Client,
+    services: Api<Service>,
+    pod: RunningPod,
+}
+
+impl Site {
+    /// So many Nodes join at once, and all are initialised.
+    async fn join(&self, prefix: &str, count: usize) {
+        let began = Instant::now();
+        let names: Vec<String> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
+        for_each(count, async |number| self.create_node(&names[number], Vec::new()).await).await;
+        let nodes = Api::<Node>::all(self.client.clone());
+        for name in &names {
+            eventually("the Node is initialised", LIMIT, async || {
+                let view = NodeView::of(&nodes.get(name).await.unwrap());
+                if view.uninitialized { Err(format!("{view:?}\n{}", self.state())) } else { Ok(()) }
+            })
+            .await;
+        }
+        println!("{count} Nodes {prefix} have joined in {:.1?}", began.elapsed());
+    }
+
+    async fn create_node(&self, name: &str, conditions: Vec<NodeCondition>) {
+        let uuid = uuid::Uuid::new_v4().to_string();
+        self.cluster.vcenter.create_vm(&Vm::new(name, &uuid).ip("192.0.2.30")).await;
+        let mut node = KubeletNode::new(name, &uuid).build();
+        node.status.get_or_insert_default().conditions.get_or_insert_default().extend(conditions);
+        Api::<Node>::all(self.client.clone()).create(&PostParams::default(), &node).await.unwrap();
+    }
+
+    /// A Node whose kubelet has written conditions of its own, as long as possible.
+    async fn create_large_node(&self, number: usize) {
+        let name = format!("large-{number}");
+        let condition = |number: usize| NodeCondition {
+            type_: format!("example.com/{number}"),
+            status: "True".to_owned(),
+            message: Some("\u{1}".repeat(MESSAGE)),
+            ..NodeCondition::default()
+        };
+        self.create_node(&name, vec![condition(0)]).await;
+        let nodes = Api::<Node>::all(self.client.clone());
+        for number in 1..3 {
+            let patch = Patch::Strategic(json!({"status": {"conditions": [condition(number)]}}));
+            nodes.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
+        }
+    }
+
+    /// A Service of usual size gets a load balancer, so that the leader is through with those before it.
+    async fn serve(&self, name: &str) {
+        let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
+        let service = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap();
+        self.services.create(&PostParams::default(), &service).await.unwrap();
+        eventually("the Service has an address", LIMIT, async || {
+            let status = self.services.get(name).await.unwrap().status;
+            let ingress = status.and_then(|status| status.load_balancer?.ingress);
+            if ingress.is_some() { Ok(()) } else { Err(self.state()) }
+        })
+        .await;
+    }
+
+    /// The last lines of the log and the memory; for messages.
+    fn state(&self) -> String {
+        let log = self.pod.log();
+        let lines = log.iter().rev().take(20).map(|line| line.chars().take(300).collect::<String>());
+        let text: Vec<String> = lines.collect();
+        let group = MemoryGroup::of(self.pod.process());
+        format!("peak {}, kills {}; its last lines, backwards:\n{}", group.peak(), group.kills(), text.join("\n"))
+    }
+
+    /// Prints what the pod takes now. Its process still runs, and is far from its limit, which is the one of the manifests.
+    async fn note(&self, state: &str) {
+        let process = self.pod.process();
+        let (usage, group) = (Usage::of(process).unwrap(), MemoryGroup::of(process));
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let (resident, most) = (mib(usage.resident << 10), mib(usage.peak << 10));
+        let (peak, limit) = (mib(group.peak()), mib(group.limit()));
+        println!("{state}: resident {resident:.1} MiB, at most {most:.1}; the container at most {peak:.1} of {limit}");
+        assert_eq!(group.limit(), MOST);
+        assert_eq!((self.pod.container().await.restart_count, group.kills()), (0, 0));
+        assert!(group.peak() < WELL_BELOW, "{} bytes", group.peak());
+        let log = self.pod.log();
+        assert_eq!(errors(&log), Vec::<&String>::new());
+    }
+}
+
+/// A Service of one of four kinds that the cache keeps, with a long annotation: one that is read, or another one.
+fn large(number: usize) -> Service {
+    let (kind, class, finalizers, key) = match number % 4 {
+        0 => ("LoadBalancer", None, json!([]), "loadbalancer.vmware.io/class"),
+        1 => ("LoadBalancer", Some("example.com/other"), json!([]), "example.com/note"),
+        2 => ("ClusterIP", None, json!([FINALIZER]), "example.com/note"),
+        _ => ("NodePort", None, json!(["example.com/one", FINALIZER]), "example.com/note"),
+    };
+    let annotations = json!({key: "\u{1}".repeat(ANNOTATION)});
+    let metadata = json!({"name": format!("large-{number}"), "finalizers": finalizers, "annotations": annotations});
+    let spec = json!({"type": kind, "loadBalancerClass": class, "ports": [{"port": 80}]});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+async fn for_each(count: usize, work: impl AsyncFn(usize)) {
+    futures::stream::iter(0..count).for_each_concurrent(AT_ONCE, async |number| work(number).await).await;
+}

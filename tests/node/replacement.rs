@@ -1,0 +1,114 @@
+//! A pod is replaced: deleted, restarted by `kubectl rollout`, and with the tag of another image.
+
+use std::time::Instant;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
+use support::nodes::NodeView;
+use support::{KubeletNode, Vm, eventually, sandbox};
+
+use crate::cluster::{Cluster, LIMIT, TEST_LIMIT};
+use crate::images;
+use crate::pods::{CONTAINER, RunningPod, errors};
+
+/// What users replace.
+const DAEMON_SET: &str = "daemonset/vsphere-cloud-controller-manager";
+
+/// A tag that the manifests do not name.
+const OTHER_TAG: &str = "v0.1.0-other";
+
+#[test]
+fn a_replaced_pod_gives_up_the_lease_and_the_next_one_goes_on() {
+    sandbox::run(TEST_LIMIT, async |sandbox| {
+        let cluster = Cluster::start(sandbox).await;
+        cluster.configure();
+        let overlay = cluster.manifests().join("overlays/kubeadm");
+        cluster.kubectl(&["apply", "--kustomize", overlay.to_str().unwrap()]);
+        cluster.wait_until_initialised().await;
+        cluster.containerd.import(&images::product(cluster.sandbox.folder(), OTHER_TAG));
+        let client = cluster.server.client().await;
+        let image = format!("{}:{OTHER_TAG}", images::IMAGE);
+        let set_image = format!("{CONTAINER}={image}");
+        let delete = ["delete", "pod", "--wait=false", "-l", "name=vsphere-cloud-controller-manager"];
+        replace(&cluster, &client, "deleted", &delete).await;
+        replace(&cluster, &client, "restarted", &["rollout", "restart", DAEMON_SET]).await;
+        replace(&cluster, &client, "updated", &["set", "image", DAEMON_SET, &set_image]).await;
+        cluster.kubectl(&["-n", "kube-system", "rollout", "status", DAEMON_SET, "--timeout=60s"]);
+        let current = RunningPod::current(&cluster, &client).await;
+        assert_eq!(current.pod.spec.unwrap().containers[0].image.as_ref(), Some(&image));
+        let events = cluster.kubectl(&["get", "events", "-A"]);
+        let is_bad = |line: &&str| ["Liveness", "BackOff", "OOM"].iter().any(|word| line.contains(word));
+        assert_eq!(events.lines().find(is_bad), None, "{events}");
+    });
+}
+
+/// Replaces the pod by this command. A Node joins when the old leader has given up the Lease.
+async fn replace(cluster: &Cluster, client: &Client, name: &str, command: &[&str]) {
+    let old = RunningPod::current(cluster, client).await;
+    let leader = holder(client).await;
+    let began = Instant::now();
+    cluster.kubectl(&[&["-n", "kube-system"], command].concat());
+    let free = wait_for_holder(client, |holder| holder != leader).await;
+    let released = began.elapsed();
+    assert_eq!(free, "", "another one leads before the old pod is gone");
+    let uuid = uuid::Uuid::new_v4().to_string();
+    cluster.vcenter.create_vm(&Vm::new(name, &uuid).ip("192.0.2.30")).await;
+    KubeletNode::new(name, &uuid).register(client).await;
+    let ended = old.wait_until_deleted().await;
+    let gone = began.elapsed();
+    let next = wait_for_holder(client, |holder| !holder.is_empty()).await;
+    let led = began.elapsed();
+    assert_ne!(next, leader);
+    wait_until_initialised(cluster, client, name, &uuid).await;
+    let initialised = began.elapsed();
+    let new = RunningPod::current(cluster, client).await;
+    let ready = began.elapsed();
+    println!(
+        "{name}: after the command the Lease was free in {released:.1?}, the old pod gone in {gone:.1?}, the next one leading in \
+         {led:.1?}, the Node initialised in {initialised:.1?}, the next one ready in {ready:.1?}"
+    );
+    let terminated = ended.state.and_then(|state| state.terminated);
+    let terminated = terminated.unwrap_or_else(|| panic!("the old pod went without an exit code\n{}", cluster.state()));
+    assert_eq!((terminated.exit_code, ended.restart_count), (0, 0), "{terminated:?}");
+    assert_eq!(new.container().await.restart_count, 0);
+    assert!(old.log().iter().any(|line| line.contains("\"the lease is given up\"")), "{:#?}", old.log());
+    for pod in [&old, &new] {
+        let log = pod.log();
+        assert_eq!(errors(&log), Vec::<&String>::new(), "{log:#?}");
+        assert!(log.iter().any(|line| line.contains("\"became leader\"")), "{log:#?}");
+    }
+    // The old one has logged out.
+    eventually("one session is open", LIMIT, async || {
+        let counts = cluster.vcenter.counts().await;
+        if counts.soap_sessions == 1 { Ok(()) } else { Err(format!("{counts:?}")) }
+    })
+    .await;
+}
+
+async fn holder(client: &Client) -> String {
+    let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
+    leases.get("cloud-controller-manager").await.unwrap().spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
+}
+
+/// The holder of the Lease, once it is as wanted.
+async fn wait_for_holder(client: &Client, is_wanted: impl Fn(&str) -> bool) -> String {
+    eventually("the Lease changes hands", LIMIT, async || {
+        let holder = holder(client).await;
+        if is_wanted(&holder) { Ok(holder) } else { Err(holder) }
+    })
+    .await
+}
+
+async fn wait_until_initialised(cluster: &Cluster, client: &Client, name: &str, uuid: &str) {
+    let nodes = Api::<Node>::all(client.clone());
+    eventually("the Node that joined meanwhile is initialised", LIMIT, async || {
+        let view = NodeView::of(&nodes.get(name).await.unwrap());
+        let provider_id = format!("vsphere://{uuid}");
+        match view.provider_id == Some(provider_id) && !view.uninitialized {
+            true => Ok(()),
+            false => Err(format!("{view:?}\n{}", cluster.state())),
+        }
+    })
+    .await;
+}

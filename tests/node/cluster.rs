@@ -202,6 +202,7 @@ impl Cluster {
         }
         let kubelet = self.kubelet.as_ref().map(|kubelet| kubelet.output().tail(15)).unwrap_or_default();
         let _ = writeln!(text, "kubelet:\n{kubelet}");
+        let _ = writeln!(text, "containerd:\n{}", self.containerd.output().tail(5));
         text
     }
 }

@@ -10,12 +10,16 @@
     reason = "a failure of a test's own step is a failed test; what was measured is printed"
 )]
 
+mod changes;
 mod cluster;
 mod control_group;
+mod first_pod;
 mod images;
 mod install;
 mod journey;
 mod leftovers;
 mod memory;
+mod pod;
 mod pods;
+mod probes;
 mod replacement;

@@ -186,6 +186,30 @@ async fn a_wrong_new_password_is_told_and_the_old_session_goes_on() {
 }
 
 #[tokio::test]
+async fn a_new_source_of_credentials_is_reported_only_if_it_is_not_read_in_time() {
+    let vcenter = Vcenter::start(&scenario()).await;
+    let watched = Watched::start(&vcenter).await;
+    let unread = || Arc::new(Offer::Pending { why: "directory /new has not been read yet".to_owned() });
+    let reported = |now: &Snapshot| now.offer_trouble.is_some();
+    let mut changes = watched.inventory.changes();
+    watched.offers.send_replace(unread());
+    let report = tokio::time::timeout(Duration::from_secs(1), changes.wait_for(|now| reported(now)));
+    assert!(report.await.is_err(), "it is reported at once: {:?}", watched.inventory.snapshot().offer_trouble);
+
+    vcenter.set_login(vcenter.user(), "Correct-Horse-10").await;
+    watched.offers.send_replace(offer(vcenter.user(), "Correct-Horse-10", 2));
+    eventually("a login with the new credentials", SOON, async || {
+        let counts = vcenter.counts().await;
+        if counts.soap_logins == 2 { Ok(()) } else { Err(format!("{counts:?}")) }
+    })
+    .await;
+    watched.offers.send_replace(unread());
+    watched.until("it is reported", reported).await;
+    assert!(is_live(&watched.inventory.snapshot()));
+    watched.stop().await;
+}
+
+#[tokio::test]
 async fn tag_categories_change_without_a_new_session() {
     let vcenter =
         Vcenter::start(&scenario().category("rack", "SINGLE").tag("rack", "r-1", [Object::cluster("cluster-1")])).await;

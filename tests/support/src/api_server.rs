@@ -89,7 +89,7 @@ impl ApiServer {
     }
 
     /// The API server of a cluster with a kubelet, in a [`crate::sandbox`]: at port 6443 of the node, with the admission
-    /// and the authorization that kubeadm gives it.
+    /// and the authorization that kubeadm gives it, and an audit log.
     ///
     /// # Panics
     ///
@@ -99,7 +99,7 @@ impl ApiServer {
             let (certificate, key) = authority.client("kube-apiserver-kubelet-client", Some("system:masters"));
             std::fs::write(folder.join("kubelet-client.pem"), certificate).unwrap();
             std::fs::write(folder.join("kubelet-client.key"), key).unwrap();
-            vec![
+            let mut flags = vec![
                 "--bind-address=0.0.0.0".to_owned(),
                 format!("--advertise-address={NODE_ADDRESS}"),
                 // Besides RBAC: a list that is given twice is added up.
@@ -109,7 +109,9 @@ impl ApiServer {
                 format!("--kubelet-client-certificate={}", folder.join("kubelet-client.pem").display()),
                 format!("--kubelet-client-key={}", folder.join("kubelet-client.key").display()),
                 "--allow-privileged=true".to_owned(),
-            ]
+            ];
+            flags.extend(audit::flags(folder));
+            flags
         })
         .await
     }

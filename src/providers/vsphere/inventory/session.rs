@@ -38,6 +38,8 @@ pub use link::Use;
 pub use reach::PROBES;
 pub(super) use under_way::Logins;
 
+/// How long a new source of credentials may take before the log says that it offers none: it has not been read at first.
+const FIRST_READ_LIMIT: Duration = Duration::from_secs(5);
 /// How long logging out may take.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(3);
 /// How long the calls under way may hold up the end of a session that was replaced. No call takes longer.
@@ -315,7 +317,11 @@ impl Session {
             };
             let better = self.state.lock().pairs.better(&offered, &in_use, self.began.elapsed());
             match (better, nothing) {
-                (Better::Nothing, Some(why)) if !is_told => return Rotation::Refused(why),
+                (Better::Nothing, Some(why)) if !is_told => {
+                    if timeout(FIRST_READ_LIMIT, changed).await.is_err() {
+                        return Rotation::Refused(why);
+                    }
+                }
                 (Better::Nothing, None) if is_told => return Rotation::Settled,
                 (Better::Nothing, _) => changed.await,
                 (Better::Same(credential), _) => {

@@ -1,5 +1,6 @@
 //! What an API server was asked, by whom and when: its audit log.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -62,6 +63,9 @@ pub struct AuditEvent {
 pub struct User {
     /// The user's name; that of a service account is `system:serviceaccount:<namespace>:<name>`.
     pub username: String,
+    /// What else the API server knows of the user.
+    #[serde(default)]
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// What a request was about.
@@ -93,6 +97,12 @@ impl AuditEvent {
     #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
+    }
+
+    /// The token or certificate that the user showed: `JTI=` and the id of a service account token.
+    #[must_use]
+    pub fn credential(&self) -> Option<&str> {
+        self.user.extra.get("authentication.kubernetes.io/credential-id")?.first().map(String::as_str)
     }
 
     /// Whether the answer was 2xx.

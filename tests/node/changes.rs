@@ -1,0 +1,259 @@
+//! What changes below a running pod: its ConfigMap, its Secret, and the token of its service account, as the kubelet brings
+//! them.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use support::machine::KubeletSettings;
+use support::{AuditEvent, eventually, sandbox};
+
+use crate::cluster::{Cluster, LIMIT, TEST_LIMIT};
+use crate::pod::{CONTAINER, Pod, ProbeCounts, install_patched};
+
+/// How long a kubelet with its default settings takes to bring a change: it syncs each pod every 60 to 90 seconds
+/// (`syncFrequency`, and up to half of it by chance).
+const KUBELET_LIMIT: Duration = Duration::from_secs(90);
+
+/// What a busy machine may take beside that.
+const SLACK: Duration = Duration::from_secs(30);
+
+/// How long a token is used before its file is read again.
+const READ_AGAIN: Duration = Duration::from_secs(60);
+
+/// Where the Secret is mounted in the pod.
+const SECRETS: &str = "/etc/vsphere-credentials";
+
+#[test]
+fn configuration_credentials_and_token_are_used_without_a_restart_when_the_kubelet_brings_them() {
+    sandbox::run(TEST_LIMIT, async |sandbox| {
+        let mut cluster = Cluster::start(sandbox).await;
+        let mounted = json!({
+            "containers": [{
+                "name": CONTAINER,
+                "volumeMounts": [{ "name": "credentials", "mountPath": SECRETS, "readOnly": true }],
+            }],
+            "volumes": [{ "name": "credentials", "secret": { "secretName": "vsphere-cloud-secret" } }],
+        });
+        let pod = install_patched(&cluster, &mounted).await;
+        cluster.wait_until_initialised().await;
+        pod.wait_for_line(&cluster, "became leader").await;
+        let start = cluster.server.audit().len();
+
+        // A kubelet that starts requests a new token for each pod.
+        let token = pod.volume(&cluster, "projected", "kube-api-access").join("token");
+        let first = token_id(&token);
+        cluster.kubelet = None;
+        cluster.start_kubelet(&KubeletSettings::default()).await;
+        let second = eventually("the kubelet writes another token", LIMIT, async || {
+            let id = token_id(&token);
+            if id == first { Err(id) } else { Ok(id) }
+        })
+        .await;
+        let rotated = Instant::now();
+
+        let elapsed = change_password(&cluster, "second").await;
+        println!("a Secret that is read over the API: a login with the new password after {elapsed:?}");
+        // What makes a new kubelet sync its pods soon is over by then.
+        eventually("the new kubelet has probed the pod twice", LIMIT, async || match pod.liveness_probes(&cluster) {
+            probes @ ProbeCounts { successful: 0..2, .. } => Err(format!("{probes:?}")),
+            _ => Ok(()),
+        })
+        .await;
+        the_config_map_arrives(&cluster, &pod).await;
+        let begin = Instant::now();
+        let ((), elapsed) =
+            tokio::join!(the_secret_arrives_at_once(&cluster, &pod, "third"), change_password(&cluster, "third"));
+        println!("a mounted Secret, and an annotation of the pod: a login with the new password after {elapsed:?}");
+        assert!(begin.elapsed() < SLACK);
+        change_config(&cluster, "port: 443", "port: many");
+        synchronize(&cluster, &pod);
+        let line = pod.wait_for_line(&cluster, "is refused and the old one stays in force").await;
+        println!("{line}");
+
+        eventually("the new token is used", READ_AGAIN + SLACK, async || {
+            let requests = requests(&cluster, start);
+            let last = requests.last().unwrap().credential().map(str::to_owned);
+            if last.as_deref() == Some(&second) { Ok(()) } else { Err(format!("{last:?}")) }
+        })
+        .await;
+        println!("the new token is in use {:?} after it was written", rotated.elapsed());
+        no_call_failed(&cluster, start);
+        assert_eq!(pod.restarts(&cluster), 0);
+    });
+}
+
+/// Credentials from the mounted directory instead of the Secret: without a hint, the kubelet brings it with the next sync.
+async fn the_config_map_arrives(cluster: &Cluster, pod: &Pod) {
+    let file = pod.volume(cluster, "configmap", "vsphere-config-volume").join("vsphere.conf");
+    let secret = "secretName: vsphere-cloud-secret\n  secretNamespace: kube-system";
+    let begin = Instant::now();
+    change_config(cluster, secret, &format!("secretsDirectory: {SECRETS}"));
+    eventually("the kubelet brings the ConfigMap", KUBELET_LIMIT + SLACK, async || {
+        let text = fs::read_to_string(&file).unwrap();
+        if text.contains(SECRETS) { Ok(()) } else { Err(text) }
+    })
+    .await;
+    let brought = begin.elapsed();
+    let line = pod.wait_for_line(cluster, "was read again and is in force").await;
+    let in_force = begin.elapsed();
+    println!("a ConfigMap: in the pod after {brought:?}, in force after {in_force:?}: {line}");
+    assert!(in_force - brought < SLACK);
+    let log = pod.log(cluster).unwrap();
+    assert!(!log.lines().any(|line| line.starts_with('E')), "{log}");
+}
+
+/// An annotation makes the kubelet sync a pod at once, and so bring the Secret with this password.
+async fn the_secret_arrives_at_once(cluster: &Cluster, pod: &Pod, password: &str) {
+    let file = pod.volume(cluster, "secret", "credentials").join("vcenter.example.com.password");
+    // The kubelet has to have the new Secret first: it watches it.
+    eventually("the kubelet brings the Secret", SLACK, async || {
+        synchronize(cluster, pod);
+        let text = fs::read_to_string(&file).unwrap();
+        if text == password { Ok(()) } else { Err(text) }
+    })
+    .await;
+}
+
+fn synchronize(cluster: &Cluster, pod: &Pod) {
+    let annotation = format!("synchronized={}", support::unique("at"));
+    cluster.kubectl(&["-n", "kube-system", "annotate", "--overwrite", "pod", &pod.name, &annotation]);
+}
+
+/// Gives the account another password, also in the Secret, and waits for a login with it.
+async fn change_password(cluster: &Cluster, password: &str) -> Duration {
+    let before = cluster.vcenter.counts().await.soap_logins;
+    cluster.vcenter.set_login(cluster.vcenter.user(), password).await;
+    let begin = Instant::now();
+    let patch = json!({ "stringData": { "vcenter.example.com.password": password } });
+    patch_object(cluster, "secret", "vsphere-cloud-secret", &patch);
+    eventually("a login with the new password", LIMIT, async || {
+        let logins = cluster.vcenter.counts().await.soap_logins;
+        if logins > before { Ok(()) } else { Err(format!("{logins} logins")) }
+    })
+    .await;
+    begin.elapsed()
+}
+
+/// Replaces a part of `vsphere.conf`.
+fn change_config(cluster: &Cluster, from: &str, to: &str) {
+    let config = cluster.get(&["configmap", "-n", "kube-system", "vsphere-cloud-config"]);
+    let text = config["data"]["vsphere.conf"].as_str().unwrap();
+    assert!(text.contains(from), "{text}");
+    let patch = json!({ "data": { "vsphere.conf": text.replace(from, to) } });
+    patch_object(cluster, "configmap", "vsphere-cloud-config", &patch);
+}
+
+fn patch_object(cluster: &Cluster, kind: &str, name: &str, patch: &Value) {
+    cluster.kubectl(&["-n", "kube-system", "patch", kind, name, "--type=merge", "--patch", &patch.to_string()]);
+}
+
+/// The id of a token, as the audit log names it.
+fn token_id(file: &Path) -> String {
+    let claims = claims(&fs::read_to_string(file).unwrap());
+    format!("JTI={}", claims["jti"].as_str().unwrap())
+}
+
+fn claims(token: &str) -> Value {
+    let payload = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
+    serde_json::from_slice(&payload).unwrap()
+}
+
+/// The requests of the product behind the first ones. The API server does not know who makes one that it does not
+/// authenticate, but which program.
+fn requests(cluster: &Cluster, start: usize) -> Vec<AuditEvent> {
+    let all = cluster.server.audit().into_iter().skip(start);
+    all.filter(|event| event.user_agent.starts_with(CONTAINER)).collect()
+}
+
+fn no_call_failed(cluster: &Cluster, start: usize) {
+    let requests = requests(cluster, start);
+    let failed: Vec<_> = requests.iter().filter(|event| event.response_status.code >= 400).collect();
+    println!("{} requests, {} of which failed", requests.len(), failed.len());
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// What takes as long as a token lives.
+mod nightly {
+    use super::*;
+
+    /// The shortest life of a token that the API server gives.
+    const LIFE: Duration = Duration::from_secs(600);
+
+    /// How long a token is accepted after its end: the leeway of the API server's library (go-jose).
+    const LEEWAY: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_token_that_expires_is_replaced_without_a_failed_call() {
+        sandbox::run(TEST_LIMIT + LIFE + LEEWAY, async |sandbox| {
+            let cluster = Cluster::start(sandbox).await;
+            let pod = install_patched(&cluster, &short_lived_token()).await;
+            cluster.wait_until_initialised().await;
+            pod.wait_for_line(&cluster, "became leader").await;
+            let start = cluster.server.audit().len();
+            let begin = Instant::now();
+            let file = pod.volume(&cluster, "projected", "token").join("token");
+            let (first, first_id) = (fs::read_to_string(&file).unwrap(), token_id(&file));
+            let life = claims(&first);
+            assert_eq!(life["exp"].as_u64().unwrap() - life["iat"].as_u64().unwrap(), LIFE.as_secs(), "{life}");
+
+            eventually("the kubelet replaces the token", LIFE + SLACK, async || {
+                let id = token_id(&file);
+                if id == first_id { Err(id) } else { Ok(()) }
+            })
+            .await;
+            println!("the kubelet has replaced the token after {:?}", begin.elapsed());
+            eventually("the first token is refused", LIFE + LEEWAY + SLACK, async || match status_of(&first) {
+                401 => Ok(()),
+                status => Err(status),
+            })
+            .await;
+            println!("the API server refuses the first token after {:?}", begin.elapsed());
+
+            let expired = cluster.server.audit().len();
+            eventually("twenty requests more", LIMIT, async || match requests(&cluster, expired).len() {
+                count @ ..20 => Err(count),
+                _ => Ok(()),
+            })
+            .await;
+            no_call_failed(&cluster, start);
+            let log = pod.log(&cluster).unwrap();
+            let failures: Vec<_> = log.lines().filter(|line| line.starts_with(['W', 'E'])).collect();
+            println!("{}", failures.join("\n"));
+            assert_eq!(pod.restarts(&cluster), 0);
+        });
+    }
+
+    /// The volume that the API server adds to pods, with the shortest life that there is.
+    fn short_lived_token() -> Value {
+        json!({
+            "containers": [{
+                "name": CONTAINER,
+                "volumeMounts": [
+                    { "name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true },
+                ],
+            }],
+            "volumes": [{
+                "name": "token",
+                "projected": { "sources": [
+                    { "serviceAccountToken": { "path": "token", "expirationSeconds": LIFE.as_secs() } },
+                    { "configMap": { "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
+                    { "downwardAPI": { "items": [
+                        { "path": "namespace", "fieldRef": { "fieldPath": "metadata.namespace" } },
+                    ] } },
+                ] },
+            }],
+        })
+    }
+
+    /// What the API server answers to this token.
+    fn status_of(token: &str) -> u16 {
+        let header = format!("Authorization: Bearer {token}");
+        let arguments = ["-sk", "-o", "/dev/null", "-w", "%{http_code}", "-H", &header, "https://127.0.0.1:6443/api"];
+        let output = std::process::Command::new("curl").args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().parse().unwrap()
+    }
+}

@@ -1,0 +1,117 @@
+//! The first pod of a cluster: what an operator can read before its Node has addresses, and what the kubelet does while
+//! vCenter is away.
+
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::json;
+use support::machine::KubeletSettings;
+use support::{eventually, sandbox};
+
+use crate::cluster::{Cluster, LIMIT, NODE, TAG, TEST_LIMIT};
+use crate::pod::{CONTAINER, Pod, install_kubeadm};
+
+const OPERATIONS: &str = include_str!("../../docs/operations.md");
+
+/// Commands of the page, for the machine of the Node.
+const READ_LOG: &str = "tail -n 50 /var/log/pods/kube-system_vsphere-*/*/*.log";
+const READ_CHECKS: &str = "curl -k 'https://127.0.0.1:10258/readyz?verbose'";
+
+#[test]
+fn while_vcenter_is_away_the_first_pod_is_ready_and_its_log_is_on_its_node() {
+    sandbox::run(TEST_LIMIT, async |sandbox| {
+        let mut cluster = Cluster::without_kubelet(sandbox).await;
+        cluster.vcenter.stop_listening().await;
+        cluster.start_kubelet(&KubeletSettings::default()).await;
+        let pod = install_kubeadm(&cluster).await;
+        without_addresses(&cluster, &pod);
+
+        cluster.vcenter.resume_listening().await;
+        cluster.wait_until_initialised().await;
+        let initialised = Instant::now();
+        with_addresses(&cluster, &pod);
+
+        cluster.vcenter.stop_listening().await;
+        stays_ready(&cluster, &pod).await;
+        cluster.vcenter.resume_listening().await;
+        // The kubelet writes the address of the pod with a later sync than that of the Node.
+        eventually("the pod is reached through the API server, and uses vCenter again", LIMIT, async || {
+            let checks = pod.readyz(&cluster)?;
+            if checks.contains("[+]vcenter vcenter.example.com:443 ok") { Ok(()) } else { Err(checks) }
+        })
+        .await;
+        println!("the proxy of the pod works {:?} after the first address", initialised.elapsed());
+    });
+}
+
+/// Neither the log nor a command comes through the API server, which knows no address; the machine has the log.
+fn without_addresses(cluster: &Cluster, pod: &Pod) {
+    let node = cluster.get(&["node", NODE]);
+    assert_eq!(node["status"]["addresses"], json!([{ "type": "Hostname", "address": NODE }]));
+    assert!(node["spec"]["taints"].to_string().contains("uninitialized"), "{}", node["spec"]);
+    let status = &pod.object(cluster)["status"];
+    assert!(status["podIP"].is_null() && status["hostIP"].is_null(), "{status}");
+
+    let refused = [
+        (pod.log(cluster), "lookup node-a"),
+        (version(cluster, pod), "lookup node-a"),
+        (pod.readyz(cluster), "address not allowed"),
+    ];
+    for (answer, expected) in refused {
+        let error = answer.unwrap_err();
+        println!("{error}");
+        assert!(error.contains(expected), "{error}");
+    }
+    for (command, expected) in [(READ_LOG, "what is known is kept"), (READ_CHECKS, "vcenter vcenter.example.com:443")] {
+        assert!(OPERATIONS.contains(command), "the page does not name this command: {command}");
+        let text = on_node(command);
+        println!("{text}");
+        assert!(text.contains(expected), "{command}: {text}");
+    }
+}
+
+/// Both come through the API server at once.
+fn with_addresses(cluster: &Cluster, pod: &Pod) {
+    let log = pod.log(cluster).unwrap();
+    assert!(log.contains("vcenter.example.com"), "{log}");
+    let version = version(cluster, pod).unwrap();
+    assert!(version.contains(TAG.trim_start_matches('v')), "{version}");
+}
+
+/// What a command prints on the machine of the Node.
+fn on_node(command: &str) -> String {
+    let output = Command::new("sh").args(["-ec", command]).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn version(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
+    let program = format!("/bin/{CONTAINER}");
+    cluster.try_kubectl(&["-n", "kube-system", "exec", &pod.name, "--", &program, "--version"])
+}
+
+/// More liveness probes than would have to fail for a restart, and none fails.
+async fn stays_ready(cluster: &Cluster, pod: &Pod) {
+    let threshold = pod.object(cluster)["spec"]["containers"][0]["livenessProbe"]["failureThreshold"].as_u64().unwrap();
+    let readiness = pod.readiness(cluster);
+    assert_eq!(readiness["status"], "True", "{readiness}");
+    let before = pod.liveness_probes(cluster);
+    let line = eventually("the loss of vCenter is noticed", LIMIT, async || {
+        let checks = on_node(READ_CHECKS);
+        let line = checks.lines().find(|line| line.contains("vcenter vcenter.example.com:443 "));
+        let line = line.filter(|line| !line.ends_with(" ok"));
+        line.map(str::to_owned).ok_or(checks)
+    })
+    .await;
+    println!("{line}");
+    eventually("the kubelet probes on", LIMIT, async || {
+        let now = pod.liveness_probes(cluster);
+        if now.successful > before.successful + threshold { Ok(()) } else { Err(format!("{now:?}")) }
+    })
+    .await;
+    assert_eq!(pod.liveness_probes(cluster).failed, before.failed);
+    assert_eq!(pod.readiness(cluster), readiness);
+    assert_eq!(pod.restarts(cluster), 0);
+    let checks = on_node(READ_CHECKS);
+    assert!(checks.contains(&line) && checks.contains("readyz check passed"), "{checks}");
+}

@@ -1,0 +1,104 @@
+//! The kubelet's probes, as the manifests configure them.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::api_server::NODE_ADDRESS;
+use support::machine::KubeletSettings;
+use support::{eventually, sandbox};
+
+use crate::cluster::{Cluster, NODE, TEST_LIMIT};
+use crate::pod::{Pod, install_kubeadm};
+
+/// What a busy machine may take beside what the manifest says.
+const SLACK: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_process_that_hangs_is_restarted_within_the_times_of_the_manifest() {
+    sandbox::run(TEST_LIMIT, async |sandbox| {
+        let mut cluster = Cluster::without_kubelet(sandbox).await;
+        cluster.vcenter.stop_listening().await;
+        let node_ip = KubeletSettings { flags: vec![format!("--node-ip={NODE_ADDRESS}")], ..Default::default() };
+        cluster.start_kubelet(&node_ip).await;
+        let pod = install_kubeadm(&cluster).await;
+        the_log_is_read_before_the_node_is_initialised(&cluster, &pod);
+        cluster.vcenter.resume_listening().await;
+        cluster.wait_until_initialised().await;
+        pod.wait_for_line(&cluster, "became leader").await;
+
+        let times = Times::of(&pod.object(&cluster));
+        signal("STOP", &pod.process_id(&cluster));
+        let begin = Instant::now();
+        eventually("the pod is not ready", times.unready + SLACK, async || {
+            let readiness = pod.readiness(&cluster);
+            if readiness["status"] == "False" { Ok(()) } else { Err(readiness.to_string()) }
+        })
+        .await;
+        println!("not ready after {:?}; expected at most {:?}", begin.elapsed(), times.unready);
+        eventually("the container is restarted", times.latest + SLACK, async || match pod.restarts(&cluster) {
+            0 => Err(cluster.state()),
+            _ => Ok(()),
+        })
+        .await;
+        let elapsed = begin.elapsed();
+        println!("restarted after {elapsed:?}; expected from {:?} to {:?}", times.earliest, times.latest);
+        assert!(elapsed >= times.earliest && elapsed <= times.latest + SLACK, "{elapsed:?}");
+
+        shows_why(&cluster, &pod);
+        cluster.wait_until_ready().await;
+        pod.wait_for_line(&cluster, "became leader").await;
+        assert_eq!(pod.restarts(&cluster), 1);
+    });
+}
+
+/// With `--node-ip`, the kubelet writes an address before the cloud provider does.
+fn the_log_is_read_before_the_node_is_initialised(cluster: &Cluster, pod: &Pod) {
+    let node = cluster.get(&["node", NODE]);
+    assert!(node["spec"]["taints"].to_string().contains("uninitialized"), "{}", node["spec"]);
+    let log = pod.log(cluster).unwrap();
+    assert!(log.contains("vcenter.example.com"), "{log}");
+}
+
+/// What an operator finds afterwards.
+fn shows_why(cluster: &Cluster, pod: &Pod) {
+    let container = pod.container(cluster);
+    assert_eq!(container["lastState"]["terminated"]["exitCode"], 137, "{container}");
+    let description = cluster.kubectl(&["-n", "kube-system", "describe", "pod", &pod.name]);
+    println!("{description}");
+    assert!(description.contains("failed liveness probe, will be restarted"), "{description}");
+    let previous = cluster.kubectl(&["-n", "kube-system", "logs", "--previous", &pod.name]);
+    assert!(previous.contains("became leader"), "{previous}");
+}
+
+fn signal(name: &str, process: &str) {
+    let status = Command::new("kill").args(["-s", name, process]).status().unwrap();
+    assert!(status.success(), "failed to send SIG{name} to process {process}");
+}
+
+/// What the probes of a pod imply for a process that stops answering.
+struct Times {
+    /// The pod is not ready by then.
+    unready: Duration,
+    /// The container is restarted by then: it also has to be killed, since it does not react to SIGTERM.
+    latest: Duration,
+    /// It is not restarted before.
+    earliest: Duration,
+}
+
+impl Times {
+    fn of(pod: &Value) -> Self {
+        let container = &pod["spec"]["containers"][0];
+        let number = |probe: &str, name: &str| u32::try_from(container[probe][name].as_u64().unwrap()).unwrap();
+        let second = Duration::from_secs(1);
+        let failed = |probe| {
+            second
+                * (number(probe, "periodSeconds") * number(probe, "failureThreshold") + number(probe, "timeoutSeconds"))
+        };
+        let grace = Duration::from_secs(pod["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap());
+        let period = second * number("livenessProbe", "periodSeconds");
+        // The first probe that fails is under way when the process stops, or begins a whole period later.
+        let latest = failed("livenessProbe") + grace;
+        Self { unready: failed("readinessProbe"), latest, earliest: latest - period - second }
+    }
+}

@@ -202,8 +202,8 @@ impl Candidate<'_> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preferences {
     /// What the kubelet was told to use. The first of a family is the node's, whatever else is preferred and whatever
-    /// the rules choose from, while the guest reports it and it is not excluded: as `InternalIP`, unless it is chosen
-    /// as `ExternalIP` anyway.
+    /// the rules choose from, while the guest reports it and it is not excluded: as `InternalIP`, unless the rules choose
+    /// it as `ExternalIP`.
     pub provided: Vec<IpAddr>,
     /// What the node has now, as `InternalIP` or `ExternalIP`: preferred before all others for its type.
     pub held: Vec<NodeAddress>,
@@ -463,15 +463,20 @@ impl<'a> Picker<'a, '_> {
         Some(*chosen)
     }
 
-    /// Takes the provided address of this family where it is not picked anyway. If it cannot be taken although the guest
-    /// reports it, the answer is why.
+    /// Takes the provided address of this family as InternalIP, unless it is that already or the rules choose it as
+    /// ExternalIP. If it cannot be taken although the guest reports it, the answer is why.
     fn take_provided(&self, picks: &mut Picks<'a>, rules: &AddressRules) -> Option<(IpAddr, String)> {
         let provided = self.preferences.provided.iter().copied().find(|ip| is_of(*ip, self.family))?;
-        if [picks.internal, picks.external].into_iter().flatten().any(|pick| pick.ip == provided) {
+        let is = |pick: Option<Candidate<'a>>| pick.is_some_and(|pick| pick.ip == provided);
+        // Where the rules do not name it, it may be the ExternalIP for the sole reason that the node has it as that.
+        let is_named =
+            || self.named_by(&rules.external, &self.allowed(&rules.external)).iter().any(|c| c.ip == provided);
+        if is(picks.internal) || is(picks.external) && is_named() {
             return None;
         }
         match self.candidates.iter().find(|candidate| candidate.ip == provided) {
             Some(candidate) => match rules.internal.excluded.iter().find(|network| network.contains(&provided)) {
+                Some(_) if is(picks.external) => None,
                 Some(network) => Some((provided, format!("{network} is excluded for InternalIP"))),
                 None => {
                     picks.internal = Some(*candidate);

@@ -88,6 +88,15 @@ pub fn parse_provider_id(provider_id: &str) -> Result<BiosUuid, InvalidUuid> {
     provider_id.strip_prefix(PREFIX).unwrap_or(provider_id).parse()
 }
 
+/// Reads a machine id (`/etc/machine-id`): a UUID without dashes. A kubelet that cannot read the firmware's UUID reports it
+/// as `systemUUID` (cadvisor, `utils/sysfs/sysfs.go:GetSystemUUID`).
+pub fn parse_machine_id(text: &str) -> Option<BiosUuid> {
+    let digits = text.trim();
+    let is_whole = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = is_whole.then(|| u128::from_str_radix(digits, 16).ok()).flatten()?;
+    Some(BiosUuid(number.to_be_bytes()))
+}
+
 /// Whether a provider ID is one of this provider's: the scheme is ours, or it is a bare UUID. A node with any other is
 /// foreign and never touched.
 pub fn is_own(provider_id: &str) -> bool {
@@ -116,6 +125,26 @@ mod tests {
         }
         let u3: BiosUuid = "42278c9d-79fb-f2af-b060-d7f167fa261c".parse().unwrap();
         assert_eq!(u3.byte_swapped().byte_swapped(), u3, "U3");
+    }
+
+    #[test]
+    fn a_machine_id_is_a_uuid_without_dashes() {
+        let id = "423740e7c66e05e39d0b9e1205b24d43";
+        let vectors = [
+            (id, Some("423740e7-c66e-05e3-9d0b-9e1205b24d43")),
+            (" 423740E7C66E05E39D0B9E1205B24D43\n", Some("423740e7-c66e-05e3-9d0b-9e1205b24d43")),
+            ("423740e7-c66e-05e3-9d0b-9e1205b24d43", None),
+            ("423740e7c66e05e39d0b9e1205b24d4", None),
+            ("423740e7c66e05e39d0b9e1205b24d433", None),
+            ("+23740e7c66e05e39d0b9e1205b24d43", None),
+            ("423740g7c66e05e39d0b9e1205b24d43", None),
+            ("", None),
+        ];
+        for (text, want) in vectors {
+            assert_eq!(parse_machine_id(text).map(|uuid| uuid.to_string()).as_deref(), want, "{text:?}");
+        }
+        assert_eq!(parse_provider_id(id), Err(InvalidUuid), "a provider ID has the dashes");
+        assert!(!is_own(id));
     }
 
     // vectors: U5

@@ -368,7 +368,7 @@ impl Tracker {
             return FoundBy::Name;
         }
         let uuid = self.record(vm).and_then(|record| record.bios_uuid.as_ref());
-        let has_uuid = tracked.facts.system_uuid.as_ref().zip(uuid).is_some_and(|(asked, own)| asked.is_same(own));
+        let has_uuid = tracked.facts.reported_uuid().zip(uuid).is_some_and(|(asked, own)| asked.is_same(own));
         let is_alone = tracked.needs().iter().all(|other| self.is_same(other, vm));
         if has_uuid && is_alone { FoundBy::SystemUuid } else { FoundBy::SystemUuidAmongSeveral }
     }

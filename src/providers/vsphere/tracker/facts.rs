@@ -37,6 +37,8 @@ pub struct NodeFacts {
     pub is_adoptable: bool,
     /// `status.nodeInfo.systemUUID`, if well-formed.
     pub system_uuid: Option<BiosUuid>,
+    /// The same, where it is a machine id. That may be the UUID of the VM or any other, so that it contradicts nothing.
+    pub machine_id: Option<BiosUuid>,
     /// The node's addresses and the provided node IPs.
     pub addresses: Vec<IpAddr>,
     /// What the kubelet was told to use (`alpha.kubernetes.io/provided-node-ip`): at most one of each family.
@@ -48,9 +50,14 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// The UUID to search by: the provider ID's, else the system UUID.
+    /// The UUID to search by: the provider ID's, else what the kubelet reports.
     pub fn search_uuid(&self) -> Option<&BiosUuid> {
-        if self.has_provider_id { self.provider_id.as_ref() } else { self.system_uuid.as_ref() }
+        if self.has_provider_id { self.provider_id.as_ref() } else { self.reported_uuid() }
+    }
+
+    /// The UUID that the kubelet reports.
+    pub fn reported_uuid(&self) -> Option<&BiosUuid> {
+        self.system_uuid.as_ref().or(self.machine_id.as_ref())
     }
 
     /// The system UUID, where it is another one than that of the provider ID in either byte order.
@@ -99,6 +106,7 @@ pub fn facts_of(node: &Node) -> Option<NodeFacts> {
         is_unreachable: is_not_ready(node) && node::readiness(node) == Readiness::Unknown,
         is_adoptable: provider_id.is_empty() && !node::is_uninitialized(node),
         system_uuid: node::system_uuid(node).parse().ok(),
+        machine_id: provider_id::parse_machine_id(node::system_uuid(node)),
         addresses: provided.iter().copied().chain(current).collect(),
         provided,
         held,
@@ -218,6 +226,27 @@ mod tests {
             let found = facts.contradicting_uuid().map(ToString::to_string);
             assert_eq!(found.as_deref(), expected, "{provider_id} {system_uuid}");
         }
+    }
+
+    #[test]
+    fn a_machine_id_is_searched_by_and_contradicts_nothing() {
+        let machine_id = |spec: serde_json::Value| {
+            facts(json!({
+                "metadata": {"name": "n"},
+                "spec": spec,
+                "status": {"nodeInfo": {"systemUUID": "11111111222233334444555555555555", "architecture": "", "bootID": "",
+                    "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "", "kubeletVersion": "",
+                    "machineID": "", "operatingSystem": "", "osImage": ""}}
+            }))
+            .unwrap()
+        };
+        let joins = machine_id(json!({}));
+        assert_eq!(joins.search_uuid().unwrap().to_string(), "11111111-2222-3333-4444-555555555555");
+        assert_eq!(joins.system_uuid, None, "no match by name is refused for it");
+        let own = "422e4956-ad22-1139-6d72-59cc8f26bc90";
+        let has_joined = machine_id(json!({"providerID": format!("vsphere://{own}")}));
+        assert_eq!(has_joined.search_uuid().unwrap().to_string(), own);
+        assert_eq!((has_joined.is_initialized, has_joined.contradicting_uuid()), (true, None));
     }
 
     #[test]

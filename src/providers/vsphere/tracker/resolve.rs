@@ -370,7 +370,7 @@ fn disputed(question: &Question<'_>, candidate: &Candidate<'_>) -> Option<Unknow
 /// its guest calls itself `new`.
 pub fn is_renamed(old: &NodeFacts, new: &NodeFacts, vm: &VmRecord) -> bool {
     let uuid = vm.bios_uuid.as_ref();
-    let reports = |node: &NodeFacts| node.system_uuid.as_ref().zip(uuid).is_some_and(|(own, uuid)| own.is_same(uuid));
+    let reports = |node: &NodeFacts| node.reported_uuid().zip(uuid).is_some_and(|(own, uuid)| own.is_same(uuid));
     let is_silent = old.is_initialized && old.is_unreachable;
     is_silent && reports(old) && reports(new) && new.is_called(&vm.host_name) && !old.is_called(&vm.host_name)
 }

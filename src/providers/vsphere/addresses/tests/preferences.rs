@@ -95,9 +95,33 @@ fn a_provided_node_ip_wins_where_the_guest_has_it() {
     for (case, families, set, held, provided, want) in [
         ("before the first found", v4, none, "", "10.0.0.2", "I:10.0.0.2 E:10.0.0.1"),
         ("before what the node has", v4, none, "I:10.0.0.1 E:10.0.0.1", "10.0.0.2", "I:10.0.0.2 E:10.0.0.1"),
+        (
+            "beside the ExternalIP that the node has",
+            v4,
+            none,
+            "I:10.0.0.1 E:10.0.0.2",
+            "10.0.0.2",
+            "I:10.0.0.2 E:10.0.0.2",
+        ),
+        (
+            "as the ExternalIP alone, excluded for the other",
+            v4,
+            Set { excl_int: "10.0.0.2/32", ..none },
+            "I:10.0.0.1 E:10.0.0.2",
+            "10.0.0.2",
+            "I:10.0.0.1 E:10.0.0.2",
+        ),
         ("before the CIDRs", v4, Set { int_cidr: "10.0.0.1/32", ..none }, "", "10.0.0.2", "I:10.0.0.2"),
         ("before the name", v4, Set { int_net: "n1", ..none }, "", "192.0.2.7", "I:192.0.2.7"),
         ("where the names match nothing", v4, Set { int_net: "x", ext_net: "y", ..none }, "", "10.0.0.2", "I:10.0.0.2"),
+        (
+            "as the ExternalIP that it is by the rules, which allow the other, too",
+            v4,
+            Set { int_cidr: "10.0.0.0/24", ext_cidr: "10.0.0.2/32", ..none },
+            "",
+            "10.0.0.2",
+            "I:10.0.0.1 E:10.0.0.2",
+        ),
         (
             "as the ExternalIP that it is by the rules",
             v4,

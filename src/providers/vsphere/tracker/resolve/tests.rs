@@ -777,9 +777,11 @@ fn a_machine_joined_again_where_both_nodes_report_it_and_the_guest_has_the_new_n
     let fqdn = || NodeFacts { name: "node-1.b".into(), ..node() };
     let guest = |name: &str| VmRecord { host_name: name.into(), ..vm() };
     let other = || "11111111-2222-3333-4444-555555555555".parse().ok();
+    let by_machine_id = |node: NodeFacts| NodeFacts { machine_id: node.system_uuid.clone(), system_uuid: None, ..node };
     let cases = [
         ("both report it", old(), node(), vm(), true),
         ("in the other byte order", NodeFacts { system_uuid: swapped(), ..old() }, node(), vm(), true),
+        ("as a machine id", by_machine_id(old()), by_machine_id(node()), vm(), true),
         ("a kubelet reports as the old one", NodeFacts { is_unreachable: false, ..old() }, node(), vm(), false),
         ("the old one is not initialised", NodeFacts { is_initialized: false, ..old() }, node(), vm(), false),
         ("the old one reports another", NodeFacts { system_uuid: other(), ..old() }, node(), vm(), false),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use support::api_server::{NODE_ADDRESS, SERVICE_ADDRESS};
 use support::components::Component;
 use support::controller_manager::ControllerManager;
-use support::machine::{Containerd, Kubelet, KubeletSettings, system_uuid};
+use support::machine::{Containerd, Kubelet, KubeletSettings, add_pod_network, system_uuid};
 use support::sandbox::Sandbox;
 use support::scheduler::Scheduler;
 use support::{ApiServer, Scenario, Vcenter, Vm, copy_folder, eventually};
@@ -84,9 +84,10 @@ impl Cluster {
         }
     }
 
-    /// Starts all, and waits until the Node has registered and has the labels of a control-plane node.
+    /// Starts all with a pod network, and waits until the Node has registered and has the labels of a control-plane node.
     pub async fn start(sandbox: Sandbox) -> Self {
         let mut cluster = Self::without_kubelet(sandbox).await;
+        add_pod_network();
         cluster.start_kubelet(&KubeletSettings::default()).await;
         cluster
     }

@@ -19,6 +19,9 @@ pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 /// Where the kubelet finds pods that no API server knows.
 pub const STATIC_PODS: &str = "/etc/kubernetes/manifests";
 
+/// Where containerd looks for the network of pods.
+const NETWORKS: &str = "/etc/cni/net.d";
+
 /// The image of the sandboxes of pods.
 pub const PAUSE_IMAGE: &str = "registry.k8s.io/pause:3.10";
 
@@ -38,7 +41,7 @@ impl Containerd {
             "version = 2\n[grpc]\naddress = \"{CONTAINERD_SOCKET}\"\n[plugins.\"io.containerd.grpc.v1.cri\"]\n\
              restrict_oom_score_adj = true\nsandbox_image = \"{PAUSE_IMAGE}\"\n\
              [plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = \"native\"\n\
-             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"/etc/cni/net.d\"\n"
+             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"{NETWORKS}\"\n"
         );
         fs::write(&config, text).unwrap();
         let arguments = [format!("--config={}", config.display())];
@@ -68,6 +71,20 @@ impl Containerd {
     pub fn output(&self) -> &Output {
         &self.0.output
     }
+}
+
+/// Gives the node a network for pods, as a CNI plugin does when it starts: before that no Node is ready. Only the Node needs
+/// it, since all pods of these tests are on the network of the host.
+///
+/// # Panics
+///
+/// When the file cannot be written.
+pub fn add_pod_network() {
+    let plugin =
+        json!({ "type": "bridge", "bridge": "cni0", "ipam": { "type": "host-local", "subnet": "10.244.0.0/24" } });
+    let network = json!({ "cniVersion": "0.4.0", "name": "pods", "plugins": [plugin] });
+    fs::create_dir_all(NETWORKS).unwrap();
+    fs::write(Path::new(NETWORKS).join("10-pods.conflist"), network.to_string()).unwrap();
 }
 
 /// What differs between kubelets.

@@ -170,6 +170,8 @@ impl Sandbox {
             fs::create_dir(&own).unwrap();
             if folder == "/etc" {
                 command("cp", &["--archive", "/etc/.", own.to_str().unwrap()]);
+                // The machine may have a network for containers; a new node has none.
+                command("rm", &["--recursive", "--force", own.join("cni").to_str().unwrap()]);
             }
             command("mount", &["--bind", own.to_str().unwrap(), folder]);
         }

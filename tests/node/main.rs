@@ -14,3 +14,4 @@ mod cluster;
 mod forms;
 mod images;
 mod install;
+mod placement;

@@ -15,6 +15,7 @@ use support::sandbox::Sandbox;
 use support::scheduler::Scheduler;
 use support::{ApiServer, Scenario, Vcenter, Vm, copy_folder, eventually};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
 use crate::images;
 
@@ -44,6 +45,7 @@ pub struct Cluster {
     pub containerd: Containerd,
     _scheduler: Scheduler,
     _controllers: ControllerManager,
+    kube_proxy: JoinHandle<()>,
     /// vCenter, with the machine of [`NODE`].
     pub vcenter: Vcenter,
     /// The API server, at the ports and addresses where pods look for it.
@@ -68,15 +70,16 @@ impl Cluster {
         containerd.import(&images::pause(sandbox.folder()));
         containerd.import(&images::product(sandbox.folder(), TAG));
         // What kube-proxy does, and a name server.
-        forward(&format!("{SERVICE_ADDRESS}:443"), 6443).await;
+        let kube_proxy = forward(&format!("{SERVICE_ADDRESS}:443"), 6443).await;
         name_vcenter();
-        forward(&format!("{VCENTER_ADDRESS}:443"), vcenter.port()).await;
+        drop(forward(&format!("{VCENTER_ADDRESS}:443"), vcenter.port()).await);
         let kubeconfig = server.kubeconfig();
         Self {
             kubelet: None,
             containerd,
             _scheduler: Scheduler::start(&server),
             _controllers: ControllerManager::start_all(&server, Duration::from_secs(40)),
+            kube_proxy,
             vcenter,
             server,
             sandbox,
@@ -99,6 +102,12 @@ impl Cluster {
             self.try_kubectl(&["label", "--overwrite", "node", NODE, "node-role.kubernetes.io/control-plane="])
         })
         .await;
+    }
+
+    /// Takes away the way to the API server by the address of the Service `kubernetes`.
+    pub async fn stop_kube_proxy(&mut self) {
+        self.kube_proxy.abort();
+        let _ = (&mut self.kube_proxy).await;
     }
 
     /// Runs kubectl as an administrator, in the root of the repository, and gives what it printed.
@@ -139,11 +148,21 @@ impl Cluster {
 
     /// The sample of the configuration and the Secret, with what this vCenter wants.
     pub fn configure(&self) {
+        self.apply("config", &self.config());
+        self.create_secret();
+    }
+
+    /// The sample of the configuration, with the certificate of this vCenter.
+    pub fn config(&self) -> String {
         let sample = include_str!("../../manifests/config/vsphere-cloud-config.yaml");
         let thumbprint = format!("thumbprint: \"{}\"", self.vcenter.sha256_thumbprint());
         let config = sample.replace("# thumbprint: \"AA:BB:…\"", &thumbprint);
         assert!(config.contains(&thumbprint), "the sample has no place for a thumbprint: {config}");
-        self.apply("config", &config);
+        config
+    }
+
+    /// The Secret with the account of this vCenter.
+    pub fn create_secret(&self) {
         let user = format!("--from-literal={VCENTER}.username={}", self.vcenter.user());
         let password = format!("--from-literal={VCENTER}.password={}", self.vcenter.password());
         self.kubectl(&["-n", "kube-system", "create", "secret", "generic", "vsphere-cloud-secret", &user, &password]);
@@ -216,8 +235,8 @@ fn name_vcenter() {
     assert!(status.unwrap().success());
 }
 
-/// Passes connections to this address on to a port of the loopback.
-async fn forward(from: &str, to: u16) {
+/// Passes connections to this address on to a port of the loopback; new ones until the task is aborted.
+pub async fn forward(from: &str, to: u16) -> JoinHandle<()> {
     let listener = TcpListener::bind(from).await.unwrap_or_else(|error| panic!("{from}: {error}"));
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
@@ -226,5 +245,5 @@ async fn forward(from: &str, to: u16) {
                 tokio::io::copy_bidirectional(&mut client, &mut server).await
             });
         }
-    });
+    })
 }

@@ -237,6 +237,17 @@ impl ApiServer {
         self.folder.path().join(identity::CA)
     }
 
+    /// Writes the certificate and the key of the cluster's authority where kubeadm looks for them.
+    ///
+    /// # Panics
+    ///
+    /// When the files cannot be written.
+    pub fn write_authority(&self, folder: &Path) {
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::copy(self.ca_file(), folder.join("ca.crt")).unwrap();
+        std::fs::write(folder.join("ca.key"), self.authority.key_pem()).unwrap();
+    }
+
     /// The file with the key that signs the tokens of service accounts.
     #[must_use]
     pub fn service_account_key_file(&self) -> PathBuf {

@@ -68,6 +68,11 @@ impl Authority {
         (parameters.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
+    /// The key, as PEM.
+    pub fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     /// The certificate and the key of a client that is this user, in this group if one is given.
     pub fn client(&self, user: &str, group: Option<&str>) -> (String, String) {
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();

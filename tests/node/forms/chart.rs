@@ -1,0 +1,57 @@
+//! The chart, installed by helm as the page for installing says it.
+
+use serde_json::json;
+use support::{eventually, sandbox};
+
+use super::{K3S, KUBEADM, assert_initialised_without_a_network, label, register, shell, wait_until_no_pod};
+use crate::cluster::{Cluster, LIMIT, TAG, TEST_LIMIT};
+use crate::images::IMAGE;
+
+#[test]
+fn the_chart_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
+    sandbox::run(TEST_LIMIT, async |sandbox| {
+        let mut cluster = Cluster::without_kubelet(sandbox).await;
+        cluster.create_secret();
+        register(&mut cluster, &KUBEADM).await;
+        label(&cluster, &KUBEADM);
+        let notes = shell(&cluster, &install(&cluster));
+        let pod = assert_initialised_without_a_network(&cluster, "chart", &KUBEADM).await;
+        println!("{notes}");
+
+        // The cluster loses kube-proxy: a pod with the address of the API server takes the place of the first one.
+        cluster.stop_kube_proxy().await;
+        shell(
+            &cluster,
+            "helm upgrade vsphere-cpi manifests/helm/vsphere-cpi --namespace kube-system --reuse-values \
+             --set k8sServiceHost=127.0.0.1 --set k8sServicePort=6443
+             kubectl -n kube-system rollout status daemonset/vsphere-cpi",
+        );
+        let next = eventually("the next pod is ready", LIMIT, async || {
+            let name = cluster.wait_until_ready().await;
+            let next = cluster.get(&["pod", "-n", "kube-system", &name]);
+            if next["metadata"]["uid"] == pod["metadata"]["uid"] { Err(cluster.state()) } else { Ok(next) }
+        })
+        .await;
+        let host = json!({ "name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1" });
+        assert_eq!(next["spec"]["containers"][0]["env"][0], host);
+
+        shell(&cluster, "helm uninstall vsphere-cpi --namespace kube-system");
+        wait_until_no_pod(&cluster).await;
+        register(&mut cluster, &K3S).await;
+        label(&cluster, &K3S);
+        shell(&cluster, &format!("{} --set k8sServiceHost=127.0.0.1", install(&cluster)));
+        assert_initialised_without_a_network(&cluster, "chart on K3s", &K3S).await;
+    });
+}
+
+/// The command of the page, with the thumbprint that `govc` would print.
+fn install(cluster: &Cluster) -> String {
+    let thumbprint = cluster.vcenter.sha256_thumbprint();
+    format!(
+        "helm install vsphere-cpi manifests/helm/vsphere-cpi --namespace kube-system \
+         --set daemonset.image={IMAGE} --set daemonset.tag={TAG} \
+         --set config.enabled=true --set config.vcenter=vcenter.example.com --set config.datacenter=dc-1 \
+         --set config.thumbprint=\"{thumbprint}\" --set config.secret.create=false \
+         --set config.region= --set config.zone="
+    )
+}

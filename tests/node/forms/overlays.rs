@@ -1,0 +1,49 @@
+//! The overlays: one cluster, one after the other, each on a Node that registers anew.
+
+use support::sandbox;
+
+use super::{K3S, KUBEADM, RKE2, assert_initialised_without_a_network, delete, kustomization, label, register, shell};
+use crate::cluster::{Cluster, TEST_LIMIT, forward};
+
+#[test]
+fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
+    sandbox::run(TEST_LIMIT, async |sandbox| {
+        let mut cluster = Cluster::without_kubelet(sandbox).await;
+        cluster.configure();
+
+        register(&mut cluster, &KUBEADM).await;
+        label(&cluster, &KUBEADM);
+        shell(&cluster, "kubectl apply -k manifests/overlays/kubeadm");
+        assert_initialised_without_a_network(&cluster, "kubeadm", &KUBEADM).await;
+        // It waits for readiness, and for no taint.
+        shell(&cluster, "kubectl -n kube-system rollout status daemonset/vsphere-cloud-controller-manager");
+        delete(&cluster, "manifests/overlays/kubeadm").await;
+
+        // From here on nothing answers at the address of the Service `kubernetes`.
+        cluster.stop_kube_proxy().await;
+        let file = "manifests/components/api-server-address/kustomization.yaml";
+        shell(&cluster, &format!("sed -i 's/edit-manifests-components-api-server-address/127.0.0.1/' {file}"));
+
+        register(&mut cluster, &RKE2).await;
+        label(&cluster, &RKE2);
+        kustomization(&cluster, "my-rke2", "overlays/rke2", &["api-server-address"]);
+        shell(&cluster, "kubectl apply -k my-rke2");
+        assert_initialised_without_a_network(&cluster, "RKE2", &RKE2).await;
+        delete(&cluster, "my-rke2").await;
+
+        // K3s applies what is in its folder as soon as the API server runs, before it has labelled the first Node.
+        kustomization(&cluster, "my-k3s", "overlays/k3s", &["api-server-address"]);
+        shell(&cluster, "kubectl kustomize my-k3s >k3s.yaml && kubectl apply -f k3s.yaml");
+        register(&mut cluster, &K3S).await;
+        label(&cluster, &K3S);
+        assert_initialised_without_a_network(&cluster, "K3s", &K3S).await;
+        delete(&cluster, "my-k3s").await;
+
+        // KubePrism.
+        drop(forward("127.0.0.1:7445", 6443).await);
+        register(&mut cluster, &KUBEADM).await;
+        label(&cluster, &KUBEADM);
+        shell(&cluster, "kubectl apply -k manifests/overlays/talos");
+        assert_initialised_without_a_network(&cluster, "Talos", &KUBEADM).await;
+    });
+}

@@ -56,6 +56,11 @@ pub struct Cluster {
 impl Cluster {
     /// Starts all but the kubelet.
     pub async fn without_kubelet(sandbox: Sandbox) -> Self {
+        Self::with_grace(sandbox, Duration::from_secs(40)).await
+    }
+
+    /// As [`Cluster::without_kubelet`]; a kubelet that renews its Lease for `grace` no more is silent.
+    pub async fn with_grace(sandbox: Sandbox, grace: Duration) -> Self {
         let machine = Vm::new(NODE, &system_uuid()).guest_host_name(NODE).ip(NODE_ADDRESS);
         let scenario = Scenario::small().vm(machine);
         let (server, vcenter, containerd) =
@@ -71,7 +76,7 @@ impl Cluster {
             kubelet: None,
             containerd,
             _scheduler: Scheduler::start(&server),
-            _controllers: ControllerManager::start_all(&server, Duration::from_secs(40)),
+            _controllers: ControllerManager::start_all(&server, grace),
             vcenter,
             server,
             sandbox,
@@ -196,7 +201,7 @@ impl Cluster {
             let _ = writeln!(text, "{}", self.try_kubectl(arguments).unwrap_or_else(|error| error));
         }
         let kubelet = self.kubelet.as_ref().map(|kubelet| kubelet.output().tail(15)).unwrap_or_default();
-        let _ = writeln!(text, "kubelet:\n{kubelet}");
+        let _ = writeln!(text, "kubelet:\n{kubelet}\ncontainerd:\n{}", self.containerd.output().tail(5));
         text
     }
 }

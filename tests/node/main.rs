@@ -6,3 +6,5 @@
 mod cluster;
 mod images;
 mod install;
+mod lifecycle;
+mod two_nodes;

@@ -63,6 +63,15 @@ impl Cluster {
 
     /// As [`Cluster::without_kubelet`], with a vCenter of this scenario, which gets the machine of [`NODE`].
     pub async fn without_kubelet_on(sandbox: Sandbox, scenario: Scenario) -> Self {
+        Self::set_up(sandbox, scenario, Duration::from_secs(40)).await
+    }
+
+    /// As [`Cluster::without_kubelet`]; a kubelet that renews its Lease for `grace` no more is silent.
+    pub async fn with_grace(sandbox: Sandbox, grace: Duration) -> Self {
+        Self::set_up(sandbox, Scenario::small(), grace).await
+    }
+
+    async fn set_up(sandbox: Sandbox, scenario: Scenario, grace: Duration) -> Self {
         let machine = Vm::new(NODE, &system_uuid()).guest_host_name(NODE).ip(NODE_ADDRESS);
         let scenario = scenario.vm(machine);
         let (server, vcenter, containerd) =
@@ -78,7 +87,7 @@ impl Cluster {
             kubelet: None,
             containerd,
             _scheduler: Scheduler::start(&server),
-            _controllers: ControllerManager::start_all(&server, Duration::from_secs(40)),
+            _controllers: ControllerManager::start_all(&server, grace),
             kube_proxy,
             vcenter,
             server,
@@ -221,8 +230,7 @@ impl Cluster {
             let _ = writeln!(text, "{}", self.try_kubectl(arguments).unwrap_or_else(|error| error));
         }
         let kubelet = self.kubelet.as_ref().map(|kubelet| kubelet.output().tail(15)).unwrap_or_default();
-        let _ = writeln!(text, "kubelet:\n{kubelet}");
-        let _ = writeln!(text, "containerd:\n{}", self.containerd.output().tail(5));
+        let _ = writeln!(text, "kubelet:\n{kubelet}\ncontainerd:\n{}", self.containerd.output().tail(5));
         text
     }
 }

@@ -39,6 +39,7 @@ pub mod scheduler;
 pub mod supervisor;
 pub mod vcenter;
 pub mod vcenter_server;
+pub mod worker;
 
 pub use api_proxy::{ApiProxy, ProxyCounts};
 pub use api_server::{ApiServer, AuditEvent};

@@ -28,13 +28,59 @@ pub const PAUSE_IMAGE: &str = "registry.k8s.io/pause:3.10";
 /// How long a program may take to start on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
+/// Where the programs of one node find their files.
+pub(crate) struct NodeFolders {
+    /// For what this harness writes.
+    pub(crate) folder: PathBuf,
+    /// The beginning of a command that runs a program with the folders of the node in the place of `/etc`, `/run` and others.
+    pub(crate) enter: Vec<String>,
+    /// The socket of the container runtime, as a program outside of them finds it.
+    pub(crate) socket: PathBuf,
+}
+
+impl NodeFolders {
+    /// Those of the sandbox.
+    fn of(sandbox: &Sandbox) -> Self {
+        Self { folder: sandbox.folder().to_owned(), enter: Vec::new(), socket: PathBuf::from(CONTAINERD_SOCKET) }
+    }
+
+    fn start(&self, name: &str, program: &Path, arguments: Vec<String>) -> Supervised {
+        let command = self.enter.iter().cloned().chain([program.display().to_string()]).chain(arguments);
+        let command: Vec<String> = command.collect();
+        Supervised::start(name, Path::new(&command[0]), &command[1..], &self.folder)
+    }
+}
+
+/// Gives the node a pod network, without which no kubelet is ready: the configuration of the CNI plugin `bridge`.
+///
+/// # Panics
+///
+/// When the file cannot be written.
+pub fn install_pod_network() {
+    let configuration = json!({
+        "cniVersion": "0.4.0",
+        "name": "pods",
+        "plugins": [{
+            "type": "bridge",
+            "bridge": "cni0",
+            "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.244.0.0/24" }]] },
+        }],
+    });
+    fs::create_dir_all("/etc/cni/net.d").unwrap();
+    fs::write("/etc/cni/net.d/10-pods.conflist", configuration.to_string()).unwrap();
+}
+
 /// containerd of this system. Dropping it ends it; containers run on.
 pub struct Containerd(Supervised);
 
 impl Containerd {
     /// Starts it, without an image.
     pub async fn start(sandbox: &Sandbox) -> Self {
-        let config = sandbox.folder().join("containerd.toml");
+        Self::start_in(&NodeFolders::of(sandbox)).await
+    }
+
+    pub(crate) async fn start_in(folders: &NodeFolders) -> Self {
+        let config = folders.folder.join("containerd.toml");
         // Without the right to write its score, as in many containers, runc fails at a score below its parent's. The native
         // snapshotter works on every file system.
         let text = format!(
@@ -44,11 +90,11 @@ impl Containerd {
              [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"{NETWORKS}\"\n"
         );
         fs::write(&config, text).unwrap();
-        let arguments = [format!("--config={}", config.display())];
-        let program = Path::new("containerd");
-        let containerd = Self(Supervised::start("containerd", program, &arguments, sandbox.folder()));
+        let arguments = vec![format!("--config={}", config.display())];
+        let containerd = Self(folders.start("containerd", Path::new("containerd"), arguments));
         eventually("containerd answers", START_LIMIT, async || {
-            let output = Command::new("ctr").arg("version").output().map_err(|error| format!("ctr: {error}"))?;
+            let output = Command::new("ctr").arg("--address").arg(&folders.socket).arg("version").output();
+            let output = output.map_err(|error| format!("ctr: {error}"))?;
             let log = || format!("{}\n{}", String::from_utf8_lossy(&output.stderr), containerd.0.output.tail(10));
             if output.status.success() { Ok(()) } else { Err(log()) }
         })
@@ -103,6 +149,10 @@ impl Kubelet {
     /// Starts it as this Node of this API server.
     #[must_use]
     pub fn start(sandbox: &Sandbox, server: &ApiServer, name: &str, settings: &KubeletSettings) -> Self {
+        Self::start_in(&NodeFolders::of(sandbox), server, name, settings)
+    }
+
+    pub(crate) fn start_in(folders: &NodeFolders, server: &ApiServer, name: &str, settings: &KubeletSettings) -> Self {
         fs::create_dir_all(STATIC_PODS).unwrap();
         let mut configuration = json!({
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -126,7 +176,7 @@ impl Kubelet {
             "evictionHard": {},
         });
         configuration.as_object_mut().unwrap().extend(settings.configuration.clone());
-        let file = sandbox.folder().join("kubelet.json");
+        let file = folders.folder.join("kubelet.json");
         fs::write(&file, serde_json::to_vec_pretty(&configuration).unwrap()).unwrap();
         let kubeconfig = server.kubeconfig_in_group(&format!("system:node:{name}"), "system:nodes");
         let mut arguments = vec![
@@ -137,7 +187,7 @@ impl Kubelet {
             "--v=2".to_owned(),
         ];
         arguments.extend(settings.flags.clone());
-        Self(Supervised::start("kubelet", &Component::Kubelet.path(), &arguments, sandbox.folder()))
+        Self(folders.start("kubelet", &Component::Kubelet.path(), arguments))
     }
 
     /// Sends a signal by its name without `SIG`.

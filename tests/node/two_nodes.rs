@@ -1,0 +1,164 @@
+//! A cluster of the control-plane node on which the product runs, and a worker whose kubelet a test starts and stops.
+
+use std::process::Command;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use serde_json::{Value, json};
+use support::machine::{Kubelet, KubeletSettings, install_pod_network};
+use support::nodes::{NodeView, ready_of};
+use support::sandbox::Sandbox;
+use support::worker::Worker;
+use support::{Vm, eventually};
+use uuid::{Uuid, uuid};
+
+use crate::cluster::{Cluster, LIMIT};
+
+/// The VM of the worker: neither its name nor the guest's is the name of a Node.
+pub const VM: &str = "vm-of-the-worker";
+/// What its guest calls itself.
+pub const GUEST: &str = "guest-of-the-worker";
+/// Its BIOS UUID.
+pub const UUID: Uuid = uuid!("42312b9c-6a1e-4f0b-9d52-0c7a3e8f1b64");
+/// The address that it has from the beginning.
+pub const ADDRESS: &str = "192.0.2.11";
+
+/// After this long without a heartbeat a kubelet is silent; 50 s by default.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// All that runs. Fields end in this order.
+pub struct TwoNodes {
+    /// The kubelet of the worker, while it runs.
+    pub kubelet: Option<Kubelet>,
+    worker: Worker,
+    /// The other node, and what both need.
+    pub cluster: Cluster,
+    /// All Nodes.
+    pub nodes: Api<Node>,
+}
+
+impl TwoNodes {
+    /// Starts all but the kubelet of the worker, which will report `system_uuid`, and waits until the product works.
+    pub async fn start(sandbox: Sandbox, system_uuid: &str) -> Self {
+        install_pod_network();
+        let mut cluster = Cluster::with_grace(sandbox, GRACE).await;
+        cluster.start_kubelet(&settings(&[])).await;
+        cluster.vcenter.create_vm(&Vm::new(VM, &UUID.to_string()).guest_host_name(GUEST).ip(ADDRESS)).await;
+        give_address(ADDRESS);
+        cluster.configure();
+        let overlay = cluster.manifests().join("overlays/kubeadm");
+        cluster.kubectl(&["apply", "--kustomize", overlay.to_str().unwrap()]);
+        cluster.wait_until_initialised().await;
+        cluster.wait_until_ready().await;
+        let worker = Worker::start(&cluster.sandbox, system_uuid).await;
+        let nodes = Api::all(cluster.server.client().await);
+        Self { kubelet: None, worker, cluster, nodes }
+    }
+
+    /// Starts the kubelet of the worker as this Node, in place of one that runs.
+    pub fn start_kubelet(&mut self, name: &str, flags: &[&str]) {
+        drop(self.kubelet.take());
+        self.kubelet = Some(self.worker.kubelet(&self.cluster.server, name, &settings(flags)));
+    }
+
+    /// Waits until the Node is as `check` says: nothing, or what is missing.
+    pub async fn until(&self, what: &str, name: &str, check: impl Fn(&Node) -> bool) -> Node {
+        eventually(&format!("{name} {what}"), LIMIT, async || match self.nodes.get_opt(name).await.unwrap() {
+            Some(node) if check(&node) => Ok(node),
+            Some(node) => Err(format!("{}\n{}", describe(&node), self.logs())),
+            None => Err(format!("there is no such Node\n{}", self.logs())),
+        })
+        .await
+    }
+
+    /// Waits until the Node has these addresses, in any order, and is initialised.
+    pub async fn until_addresses_are(&self, name: &str, expected: &[impl AsRef<str>]) -> Node {
+        let mut expected: Vec<String> = expected.iter().map(|address| address.as_ref().to_owned()).collect();
+        expected.sort();
+        let check = |node: &Node| !NodeView::of(node).uninitialized && sorted_addresses(node) == expected;
+        self.until(&format!("has the addresses {expected:?}"), name, check).await
+    }
+
+    /// Waits until kubelet or controllers have said this of the Node's readiness.
+    pub async fn until_ready_is(&self, name: &str, status: &str) -> Node {
+        self.until(&format!("is Ready={status}"), name, |node| ready(node) == status).await
+    }
+
+    /// Waits for an Event on the Node, and gives its message.
+    pub async fn event(&self, name: &str, reason: &str) -> String {
+        let selector = format!("--field-selector=involvedObject.kind=Node,involvedObject.name={name},reason={reason}");
+        eventually(&format!("{name} has an Event {reason}"), LIMIT, async || {
+            let events = self.cluster.get(&["events", "-n", "default", &selector]);
+            let message = events["items"][0]["message"].as_str().map(str::to_owned);
+            message.ok_or_else(|| self.cluster.kubectl(&["get", "events", "-n", "default"]))
+        })
+        .await
+    }
+
+    /// The pod of the product.
+    pub async fn pod(&self) -> Pod {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.server.client().await, "kube-system");
+        let all = pods.list(&kube::api::ListParams::default().labels("component=cloud-controller-manager")).await;
+        let mut all = all.unwrap().items;
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    /// What the product and the kubelet of the worker have logged last.
+    pub fn logs(&self) -> String {
+        let product = Command::new("sh").args(["-c", "tail -qn 15 /var/log/pods/kube-system_*/*/*.log"]).output();
+        let kubelet = self.kubelet.as_ref().map(|kubelet| kubelet.output().tail(10)).unwrap_or_default();
+        format!("product:\n{}\nkubelet:\n{kubelet}", String::from_utf8_lossy(&product.unwrap().stdout))
+    }
+}
+
+/// A kubelet that reports often.
+pub fn settings(flags: &[&str]) -> KubeletSettings {
+    let configuration = json!({
+        // The Lease is renewed every quarter of this.
+        "nodeLeaseDurationSeconds": 6,
+        "nodeStatusUpdateFrequency": "1s",
+        "nodeStatusReportFrequency": "1s",
+    });
+    let Value::Object(configuration) = configuration else { unreachable!() };
+    KubeletSettings { flags: flags.iter().map(|&flag| flag.to_owned()).collect(), configuration }
+}
+
+/// Gives the network of both nodes this address.
+pub fn give_address(address: &str) {
+    let length = if address.contains(':') { 128 } else { 32 };
+    let status = Command::new("ip").args(["address", "add", &format!("{address}/{length}"), "dev", "lo"]).status();
+    assert!(status.unwrap().success(), "failed to add {address}");
+}
+
+/// The status of the condition Ready.
+pub fn ready(node: &Node) -> &str {
+    ready_of(node).map_or("", |condition| condition.status.as_str())
+}
+
+/// The taints, as `key:effect`.
+pub fn taints(node: &Node) -> Vec<String> {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref()).into_iter().flatten();
+    taints.map(|taint| format!("{}:{}", taint.key, taint.effect)).collect()
+}
+
+/// An annotation.
+pub fn annotation<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// The addresses as `Type=address`.
+pub fn sorted_addresses(node: &Node) -> Vec<String> {
+    let mut addresses = NodeView::of(node).addresses;
+    addresses.sort();
+    addresses
+}
+
+fn describe(node: &Node) -> String {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+    let conditions: Vec<String> =
+        conditions.map(|one| format!("{}={} {:?} {:?}", one.type_, one.status, one.reason, one.message)).collect();
+    let (annotations, view) = (&node.metadata.annotations, NodeView::of(node));
+    format!("{view:?}\n{:?}\n{annotations:?}\n{}", taints(node), conditions.join("\n"))
+}

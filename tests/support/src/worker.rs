@@ -1,0 +1,64 @@
+//! A further node in a [`crate::sandbox`], for what the kubelet of a node without pods does: a kubelet and a container
+//! runtime with folders of their own, and another machine id. The network is that of the sandbox.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::ApiServer;
+use crate::api_server::free_port;
+use crate::eventually::unique;
+use crate::machine::{CONTAINERD_SOCKET, Containerd, Kubelet, KubeletSettings, NodeFolders};
+use crate::sandbox::Sandbox;
+
+/// Runs a program in a new mount namespace: `$0` is the folder with what it has in the place of the sandbox's. Where the
+/// machine has a firmware UUID, the machine id takes its place.
+const ENTER: &str = "\
+for folder in etc run var/lib var/log; do mount --bind \"$0/$folder\" \"/$folder\" || exit; done
+if [ -e /sys/class/dmi/id/product_uuid ]; then mount --bind /etc/machine-id /sys/class/dmi/id/product_uuid || exit; fi
+exec \"$@\"";
+
+/// The machine of the node. Dropping it ends the container runtime.
+pub struct Worker {
+    folders: NodeFolders,
+    _containerd: Containerd,
+}
+
+impl Worker {
+    /// Starts the container runtime on a machine whose kubelets report this text as its UUID.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start in time.
+    pub async fn start(sandbox: &Sandbox, system_uuid: &str) -> Self {
+        let folder = sandbox.folder().join(unique("worker"));
+        for own in ["run", "var/lib", "var/log"] {
+            fs::create_dir_all(folder.join(own)).unwrap();
+        }
+        let copied = Command::new("cp").args(["--archive", "/etc"]).arg(folder.join("etc")).status();
+        assert!(copied.unwrap().success(), "failed to copy /etc");
+        let machine_id = folder.join("etc/machine-id");
+        // Else a link would have the file of the sandbox written.
+        drop(fs::remove_file(&machine_id));
+        fs::write(&machine_id, format!("{system_uuid}\n")).unwrap();
+        let enter = ["unshare", "--mount", "--", "sh", "-c", ENTER, folder.to_str().unwrap()];
+        let folders = NodeFolders {
+            enter: enter.map(str::to_owned).into(),
+            socket: folder.join(CONTAINERD_SOCKET.trim_start_matches('/')),
+            folder,
+        };
+        let containerd = Containerd::start_in(&folders).await;
+        Self { folders, _containerd: containerd }
+    }
+
+    /// Starts the kubelet as this Node.
+    #[must_use]
+    pub fn kubelet(&self, server: &ApiServer, name: &str, settings: &KubeletSettings) -> Kubelet {
+        let mut settings = settings.clone();
+        // The usual ports are those of the other kubelet, whose Node is of the control plane.
+        let own = [("port", json!(free_port())), ("healthzPort", json!(0)), ("registerWithTaints", json!([]))];
+        settings.configuration.extend(own.map(|(key, value)| (key.to_owned(), value)));
+        Kubelet::start_in(&self.folders, server, name, &settings)
+    }
+}

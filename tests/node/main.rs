@@ -2,7 +2,15 @@
 //!
 //! Each test runs in a sandbox of its own (`support::sandbox`), which needs Linux, root, and the packages that
 //! `make node-tools` installs. `make node-test` runs them; `make test` does not.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a failure of a test's own step is a failed test; what was measured is printed"
+)]
 
+mod addresses;
 mod cluster;
 mod images;
 mod install;

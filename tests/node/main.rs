@@ -10,6 +10,7 @@
     reason = "a failure of a test's own step is a failed test; what was measured is printed"
 )]
 
+mod addresses;
 mod changes;
 mod cluster;
 mod control_group;

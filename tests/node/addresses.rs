@@ -1,0 +1,154 @@
+//! Names and addresses: what the kubelet writes and keeps, and what the product makes of it.
+
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use kube::api::DeleteParams;
+use support::nodes::PROVIDED_NODE_IP;
+use support::{Nic, Vm, eventually, sandbox};
+
+use crate::cluster::{LIMIT, TEST_LIMIT};
+use crate::two_nodes::{ADDRESS, GUEST, TwoNodes, UUID, VM, annotation, give_address, sorted_addresses};
+
+/// Addresses of the worker's machine on a second network.
+const SECOND: &str = "198.51.100.11";
+const SECOND_V6: &str = "2001:db8::11";
+/// An address that the machine has, and that VMware Tools do not report at first.
+const UNREPORTED: &str = "198.51.100.99";
+/// An address that the machine does not have.
+const ELSEWHERE: &str = "203.0.113.9";
+
+const WORKER: &str = "worker-1";
+
+#[test]
+fn a_node_has_the_addresses_of_its_vm_and_of_its_kubelets_node_ip() {
+    sandbox::run(TEST_LIMIT, async |sandbox| {
+        let mut nodes = TwoNodes::start(sandbox, &UUID.simple().to_string()).await;
+        for address in [SECOND, SECOND_V6, UNREPORTED] {
+            give_address(address);
+        }
+        a_vm_is_found_by_its_uuid_and_the_kubelet_keeps_what_is_written(&mut nodes).await;
+        the_node_ip_of_the_kubelet_is_followed(&mut nodes).await;
+        a_node_ip_that_the_vm_lacks_is_waited_for(&mut nodes).await;
+        a_node_ip_that_the_machine_lacks_is_not_passed_on(&mut nodes).await;
+        a_node_that_joins_under_another_name_takes_over(&mut nodes).await;
+    });
+}
+
+/// Neither the VM nor its guest has the name of the Node, and the kubelet reports the UUID without dashes.
+async fn a_vm_is_found_by_its_uuid_and_the_kubelet_keeps_what_is_written(nodes: &mut TwoNodes) {
+    nodes.start_kubelet(WORKER, &[]);
+    let node = nodes.until_addresses_are(WORKER, &of(ADDRESS, ADDRESS)).await;
+    let info = node.status.as_ref().unwrap().node_info.as_ref().unwrap();
+    assert_eq!(info.system_uuid, UUID.simple().to_string());
+    assert_eq!(node.spec.as_ref().unwrap().provider_id, Some(format!("vsphere://{UUID}")));
+    assert_eq!(annotation(&node, PROVIDED_NODE_IP), None);
+    assert_eq!(node.metadata.labels.as_ref().unwrap()["kubernetes.io/hostname"], WORKER);
+    the_addresses_stay(nodes, WORKER).await;
+    // A kubelet that starts leaves addresses that are there as they are.
+    nodes.start_kubelet(WORKER, &[]);
+    the_addresses_stay(nodes, WORKER).await;
+    // A VM that gets more addresses keeps those that the Node has.
+    set_nics(nodes, &[SECOND, SECOND_V6]).await;
+    the_addresses_stay(nodes, WORKER).await;
+    println!("found by its UUID: {:?}", sorted_addresses(&node));
+}
+
+/// Of a Node that is initialised, too.
+async fn the_node_ip_of_the_kubelet_is_followed(nodes: &mut TwoNodes) {
+    let both = format!("{ADDRESS},{SECOND_V6}");
+    for (node_ip, expected) in [
+        (SECOND, of(SECOND, ADDRESS)),
+        (ADDRESS, of(ADDRESS, ADDRESS)),
+        (&both, [of(ADDRESS, ADDRESS), vec![format!("InternalIP={SECOND_V6}")]].concat()),
+        ("", of(ADDRESS, ADDRESS)),
+    ] {
+        nodes.start_kubelet(WORKER, &[&format!("--node-ip={node_ip}")]);
+        let expected_annotation = Some(node_ip).filter(|text| !text.is_empty());
+        let what = format!("has the annotation {expected_annotation:?}");
+        nodes.until(&what, WORKER, |node| annotation(node, PROVIDED_NODE_IP) == expected_annotation).await;
+        nodes.until_addresses_are(WORKER, &expected).await;
+        the_addresses_stay(nodes, WORKER).await;
+        println!("--node-ip={node_ip}: {expected:?}");
+    }
+}
+
+/// A new Node: the kubelet writes the address itself, and the product waits for VMware Tools.
+async fn a_node_ip_that_the_vm_lacks_is_waited_for(nodes: &mut TwoNodes) {
+    delete(nodes, WORKER).await;
+    nodes.start_kubelet(WORKER, &[&format!("--node-ip={UNREPORTED}")]);
+    let is_held = |node: &Node| initialised(node).is_some_and(|condition| condition.status == "False");
+    let held = nodes.until("says why it waits", WORKER, is_held).await;
+    let condition = initialised(&held).unwrap();
+    println!("{:?}: {}", condition.reason, condition.message.as_deref().unwrap());
+    assert_eq!(condition.reason.as_deref(), Some("ProvidedNodeIPNotOnVM"));
+    assert_eq!(condition.message.as_deref(), Some(nodes.event(WORKER, "ProvidedNodeIPNotOnVM").await.as_str()));
+    for part in [UNREPORTED, ADDRESS] {
+        assert!(condition.message.as_deref().unwrap().contains(part), "it names {part}");
+    }
+    let own = [format!("Hostname={WORKER}"), format!("InternalIP={UNREPORTED}")];
+    assert_eq!(sorted_addresses(&held), own, "what the kubelet wrote");
+    set_nics(nodes, &[SECOND, SECOND_V6, UNREPORTED]).await;
+    let node = nodes.until_addresses_are(WORKER, &of(UNREPORTED, UNREPORTED)).await;
+    let done = |node: &Node| initialised(node).is_some_and(|condition| condition.status == "True");
+    nodes.until("says that it is initialised", WORKER, done).await;
+    println!("reported: {:?}", sorted_addresses(&node));
+}
+
+/// The kubelet refuses it, and writes neither annotation nor address.
+async fn a_node_ip_that_the_machine_lacks_is_not_passed_on(nodes: &mut TwoNodes) {
+    delete(nodes, WORKER).await;
+    nodes.start_kubelet(WORKER, &[&format!("--node-ip={ELSEWHERE}")]);
+    let node = nodes.until_addresses_are(WORKER, &of(ADDRESS, ADDRESS)).await;
+    let output = nodes.kubelet.as_ref().unwrap().output();
+    println!("kubelet: {}", output.find("failed to validate nodeIP").expect("the kubelet says so"));
+    assert_eq!(annotation(&node, PROVIDED_NODE_IP), None);
+    nodes.until_ready_is(WORKER, "True").await;
+}
+
+/// The machine joins under another name, which its guest has then, too: the VM is the new Node's at once.
+async fn a_node_that_joins_under_another_name_takes_over(nodes: &mut TwoNodes) {
+    nodes.start_kubelet(WORKER, &[]);
+    nodes.until_ready_is(WORKER, "True").await;
+    nodes.cluster.vcenter.change_vm(VM, &Vm::change().guest_host_name("worker-2")).await;
+    nodes.start_kubelet("worker-2", &[]);
+    let expected = [format!("ExternalIP={ADDRESS}"), "Hostname=worker-2".to_owned(), format!("InternalIP={ADDRESS}")];
+    nodes.until_addresses_are("worker-2", &expected).await;
+}
+
+/// The Node is written by its kubelet several times, and has the same addresses all the time.
+async fn the_addresses_stay(nodes: &TwoNodes, name: &str) {
+    let expected = sorted_addresses(&nodes.nodes.get(name).await.unwrap());
+    let mut beats: Vec<_> = Vec::new();
+    eventually(&format!("{name} reports four times"), LIMIT, async || {
+        let node = nodes.nodes.get(name).await.unwrap();
+        assert_eq!(sorted_addresses(&node), expected, "{}", nodes.logs());
+        let beat = support::nodes::ready_of(&node).and_then(|condition| condition.last_heartbeat_time.clone());
+        if beats.last() != Some(&beat) {
+            beats.push(beat);
+        }
+        if beats.len() > 4 { Ok(()) } else { Err(format!("{beats:?}")) }
+    })
+    .await;
+}
+
+/// The VM has its first card, and a second one with these addresses.
+async fn set_nics(nodes: &TwoNodes, second: &[&str]) {
+    let change = Vm::change().ip(ADDRESS).nic(Nic::new("Storage", second));
+    nodes.cluster.vcenter.change_vm(VM, &change).await;
+}
+
+/// Stops the kubelet, and deletes its Node.
+async fn delete(nodes: &mut TwoNodes, name: &str) {
+    drop(nodes.kubelet.take());
+    nodes.nodes.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+/// The addresses of the worker in vCenter's words.
+fn of(internal: &str, external: &str) -> Vec<String> {
+    vec![format!("InternalIP={internal}"), format!("ExternalIP={external}"), format!("Hostname={GUEST}")]
+}
+
+/// The condition that says whether the product has initialised the Node.
+fn initialised(node: &Node) -> Option<&NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "VSphereInitialized")
+}

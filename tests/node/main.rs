@@ -17,7 +17,6 @@ mod control_group;
 mod first_pod;
 mod forms;
 mod images;
-mod install;
 mod journey;
 mod leftovers;
 mod lifecycle;

@@ -94,6 +94,7 @@ impl Reader {
             ("node-1", NODE.to_owned()),
             // The second half of the identity in the Lease is random.
             ("abd17752-f34d-4a45-9b5c-6f52f0238ece", "…".to_owned()),
+            ("0B:40:70:71:C2:D3:…", cluster.vcenter.sha256_thumbprint().to_owned()),
             // The UUID of the VM is that of this machine.
             ("4211c0de-7e57-4000-8000-000000000001", system_uuid()),
         ];

@@ -1,4 +1,4 @@
-//! Where the DaemonSet controller and the scheduler place the pods: by affinity and tolerations, also after the taints that
+//! Where the scheduler and the DaemonSet controller place the pods: by affinity and tolerations, also after the taints that
 //! come in the life of a cluster. The Node is not ready throughout, for want of a network for pods.
 
 use std::time::Duration;
@@ -8,12 +8,13 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use support::machine::KubeletSettings;
 use support::{eventually, sandbox};
 
 use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT};
 use crate::forms::{
-    MASTER, Marks, PODS, assert_initialised_without_a_network, condition, label, register, restart_kubelet, restarts,
-    shell, taints,
+    KUBEADM, MASTER, Marks, PODS, RKE2, assert_initialised_without_a_network, condition, delete, kustomization, label,
+    register, restart_kubelet, restarts, shell, taints,
 };
 
 /// A Node of the data plane that would take any pod.
@@ -26,6 +27,9 @@ status:
   capacity: { cpu: '2', memory: 4Gi, pods: '110' }
   conditions: [{ type: Ready, status: 'True', reason: KubeletReady }]
 ";
+
+/// Its head says what a single control-plane node needs.
+const COMPONENT: &str = include_str!("../../manifests/components/deployment/kustomization.yaml");
 
 #[test]
 fn a_pod_of_the_daemon_set_is_placed_on_its_node_whatever_taints_come() {
@@ -49,31 +53,146 @@ fn a_pod_of_the_daemon_set_is_placed_on_its_node_whatever_taints_come() {
         cluster.kubectl(&["cordon", NODE]);
         wait_for_taints(&cluster, &["node.kubernetes.io/unschedulable:NoSchedule"]).await;
         cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(&first)]);
-        let second = next(&cluster, &first).await;
+        let second = next_at_once(&cluster, &first).await;
 
         lose_kubelet(&mut cluster).await;
         cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(&second), "--wait=false"]);
         restart_kubelet(&mut cluster, &MASTER, &[]);
-        let third = next(&cluster, &second).await;
+        let third = next_at_once(&cluster, &second).await;
         assert_eq!(third["spec"]["nodeName"], NODE);
     });
+}
+
+#[test]
+fn a_pod_of_the_deployment_is_placed_on_the_control_plane_whatever_taints_come() {
+    sandbox::run(TEST_LIMIT, async |sandbox| {
+        let mut cluster = Cluster::without_kubelet(sandbox).await;
+        cluster.configure();
+        run_worker(&cluster).await;
+        register(&mut cluster, &KUBEADM).await;
+        shell(&cluster, "kubectl apply -k manifests/deployment");
+        wait_for_waiting_pods(&cluster, 2, "2 node(s) didn't match Pod's node affinity/selector").await;
+        label(&cluster, &KUBEADM);
+        let first = assert_initialised_without_a_network(&cluster, "Deployment", &KUBEADM).await;
+        // The other replica finds no second node.
+        wait_for_waiting_pods(&cluster, 1, "1 node(s) didn't match Pod's node affinity/selector").await;
+
+        burden(&mut cluster, &KUBEADM).await;
+        cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(&first)]);
+        let second = next_at_once(&cluster, &first).await;
+
+        lose_kubelet(&mut cluster).await;
+        cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(&second), "--force", "--grace-period=0"]);
+        restart_kubelet(&mut cluster, &KUBEADM, &[]);
+        let third = next(&cluster, &second).await;
+        assert_waited_for_the_port(&cluster, &third);
+
+        one_node_takes_one_replica(&cluster, &third).await;
+        delete(&cluster, "manifests/deployment").await;
+
+        register(&mut cluster, &RKE2).await;
+        label(&cluster, &RKE2);
+        kustomization(&cluster, "my-ccm", "overlays/rke2", &["deployment"]);
+        shell(&cluster, "kubectl apply -k my-ccm");
+        assert_initialised_without_a_network(&cluster, "Deployment on RKE2", &RKE2).await;
+    });
+}
+
+/// The kubelet starts this pod while it stops the container of one that was deleted by force, which has the port: the
+/// process says so, and is started again.
+fn assert_waited_for_the_port(cluster: &Cluster, pod: &Value) {
+    if restarts(pod) > 0 {
+        let log = cluster.kubectl(&["-n", "kube-system", "logs", "--previous", name(pod)]);
+        println!("{log}");
+        assert!(log.contains("Address already in use"), "{log}");
+    }
+    assert!(restarts(pod) <= 2, "{}", cluster.state());
+}
+
+/// With two replicas and one node, neither an update nor a drain ends: each waits for the replica that has no node.
+async fn one_node_takes_one_replica(cluster: &Cluster, pod: &Value) {
+    shell(cluster, "kubectl -n kube-system rollout restart deployment/vsphere-cloud-controller-manager");
+    eventually("a pod of the next revision waits for the node", LIMIT, async || {
+        let pods = cluster.get(&PODS);
+        let hash = |pod: &Value| pod["metadata"]["labels"]["pod-template-hash"].to_string();
+        let is_next = |one: &Value| hash(one) != hash(pod) && condition(one, "PodScheduled")["status"] == "False";
+        let pods = pods["items"].as_array().unwrap();
+        if pods.len() == 2 && pods.iter().any(is_next) { Ok(()) } else { Err(cluster.state()) }
+    })
+    .await;
+    let drain = ["drain", NODE, "--ignore-daemonsets", "--timeout=3s"];
+    let refused = cluster.try_kubectl(&drain).unwrap_err();
+    assert!(refused.contains("would violate the pod's disruption budget"), "{refused}");
+    cluster.kubectl(&["uncordon", NODE]);
+
+    kustomization(cluster, "my-ccm", "deployment", &[]);
+    let lines = COMPONENT.lines().take_while(|line| line.starts_with('#')).filter_map(|line| line.strip_prefix("#   "));
+    let replicas: String = lines.map(|line| format!("{line}\n")).collect();
+    shell(cluster, &format!("cat >>my-ccm/kustomization.yaml <<'EOF'\n{replicas}EOF\nkubectl apply -k my-ccm"));
+    shell(cluster, "kubectl -n kube-system rollout status deployment/vsphere-cloud-controller-manager --timeout=120s");
+    let updated = next_at_once(cluster, pod).await;
+    cluster.kubectl(&["drain", NODE, "--ignore-daemonsets", "--timeout=60s"]);
+    wait_for_waiting_pods(cluster, 1, "1 node(s) were unschedulable").await;
+    cluster.kubectl(&["uncordon", NODE]);
+    next_at_once(cluster, &updated).await;
+}
+
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn a_pod_of_the_deployment_that_waits_for_a_network_is_replaced_every_five_minutes() {
+        sandbox::run(TEST_LIMIT, async |sandbox| {
+            let mut cluster = Cluster::without_kubelet(sandbox).await;
+            cluster.configure();
+            run_worker(&cluster).await;
+            cluster.start_kubelet(&KubeletSettings::default()).await;
+            shell(&cluster, "kubectl apply -k manifests/deployment");
+            let first = assert_initialised_without_a_network(&cluster, "Deployment", &KUBEADM).await;
+            let uid = &first["metadata"]["uid"];
+            eventually("the pod is evicted", 4 * LIMIT, async || {
+                let pods = cluster.get(&PODS);
+                let is_there = pods["items"].as_array().unwrap().iter().any(|pod| pod["metadata"]["uid"] == *uid);
+                if is_there { Err(cluster.state()) } else { Ok(()) }
+            })
+            .await;
+            next_at_once(&cluster, &first).await;
+        });
+    }
 }
 
 fn name(pod: &Value) -> &str {
     pod["metadata"]["name"].as_str().unwrap()
 }
 
-/// Waits until a pod after this one is ready, which was never started again.
+/// Waits until a pod after this one is ready.
 async fn next(cluster: &Cluster, before: &Value) -> Value {
     eventually("the next pod is ready", LIMIT, async || {
         let pods = cluster.get(&PODS);
         let is_next = |pod: &&Value| name(pod) != name(before) && condition(pod, "Ready")["status"] == "True";
         let pod = pods["items"].as_array().unwrap().iter().find(is_next);
-        let pod = pod.ok_or_else(|| cluster.state())?;
-        assert_eq!(restarts(pod), 0, "{}", cluster.state());
-        Ok::<_, String>(pod.clone())
+        pod.cloned().ok_or_else(|| cluster.state())
     })
     .await
+}
+
+/// As [`next`]; nothing stood in its way.
+async fn next_at_once(cluster: &Cluster, before: &Value) -> Value {
+    let pod = next(cluster, before).await;
+    assert_eq!(restarts(&pod), 0, "{}", cluster.state());
+    pod
+}
+
+/// Waits until this many pods are on no node, and the scheduler gives this reason.
+async fn wait_for_waiting_pods(cluster: &Cluster, count: usize, reason: &str) {
+    eventually(&format!("{count} pods wait: {reason}"), LIMIT, async || {
+        let pods = cluster.get(&PODS);
+        let conditions = pods["items"].as_array().unwrap().iter().map(|pod| condition(pod, "PodScheduled"));
+        let waiting: Vec<_> = conditions.filter(|one| one["status"] == "False").collect();
+        let all = waiting.len() == count && waiting.iter().all(|one| one["message"].to_string().contains(reason));
+        if all { Ok(()) } else { Err(format!("{waiting:?}")) }
+    })
+    .await;
 }
 
 /// A worker that stays ready: where no Node is ready, Kubernetes evicts from none.

@@ -1,9 +1,13 @@
 //! The overlays: one cluster, one after the other, each on a Node that registers anew.
 
-use support::sandbox;
+use support::machine::add_pod_network;
+use support::{eventually, sandbox};
 
-use super::{K3S, KUBEADM, RKE2, assert_initialised_without_a_network, delete, kustomization, label, register, shell};
-use crate::cluster::{Cluster, TEST_LIMIT, forward};
+use super::{
+    K3S, KUBEADM, RKE2, assert_initialised_without_a_network, condition, delete, kustomization, label, register,
+    restarts, shell, taints,
+};
+use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, forward};
 
 #[test]
 fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
@@ -44,6 +48,21 @@ fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network()
         register(&mut cluster, &KUBEADM).await;
         label(&cluster, &KUBEADM);
         shell(&cluster, "kubectl apply -k manifests/overlays/talos");
-        assert_initialised_without_a_network(&cluster, "Talos", &KUBEADM).await;
+        let pod = assert_initialised_without_a_network(&cluster, "Talos", &KUBEADM).await;
+
+        add_pod_network();
+        eventually(
+            "with a network the Node is ready, and has the taint of its distribution alone",
+            LIMIT,
+            async || {
+                let node = cluster.get(&["node", NODE]);
+                let is_ready = condition(&node, "Ready")["status"] == "True";
+                let as_expected = is_ready && taints(&node) == ["node-role.kubernetes.io/control-plane:NoSchedule"];
+                if as_expected { Ok(()) } else { Err(format!("{} {}", node["spec"], node["status"]["conditions"])) }
+            },
+        )
+        .await;
+        let later = cluster.get(&["pod", "-n", "kube-system", pod["metadata"]["name"].as_str().unwrap()]);
+        assert_eq!((&later["metadata"]["uid"], restarts(&later)), (&pod["metadata"]["uid"], 0));
     });
 }

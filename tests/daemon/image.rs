@@ -251,7 +251,8 @@ async fn an_archive_has_the_name_by_which_the_kubelet_looks_for_it() {
 /// What the commands of the Makefile's target would be.
 fn commands(target: &str, commit: Option<&str>) -> String {
     let mut make = Command::new("make");
-    make.args(["--dry-run", target]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    // Below another make, it would print its folder, too.
+    make.args(["--dry-run", "--no-print-directory", target]).current_dir(env!("CARGO_MANIFEST_DIR"));
     match commit {
         Some(commit) => make.env("CCM_COMMIT", commit),
         None => make.env_remove("CCM_COMMIT"),

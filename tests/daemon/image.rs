@@ -15,7 +15,7 @@ use std::process::Command;
 
 use image_archive::{AUTHORITIES, Archive, BINARY, Reference, Stage};
 use serde_json::json;
-use support::components::Component;
+use support::components::{Component, release_binary};
 use support::{ApiServer, Daemon, Vcenter, eventually};
 
 use crate::admin::Admin;
@@ -138,16 +138,6 @@ fn paths(root: &Path) -> Vec<PathBuf> {
     }
     all.sort();
     all
-}
-
-/// What `make release` builds.
-fn release_binary() -> PathBuf {
-    let folder = Path::new(env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager")).ancestors().nth(2).unwrap();
-    let binary = folder
-        .join(format!("{}-unknown-linux-gnu", std::env::consts::ARCH))
-        .join("release/vsphere-cloud-controller-manager");
-    assert!(binary.is_file(), "the static binary is missing ({}): build it with `make release`", binary.display());
-    binary
 }
 
 #[test]
@@ -305,7 +295,12 @@ async fn the_shipped_binary_needs_nothing_but_what_its_image_holds() {
         ("/etc/kubernetes/kubeconfig", fs::read_to_string(server.kubeconfig()).unwrap()),
     ];
     let architecture = image_archive::architecture(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH)).unwrap();
-    let archive = archive(&stage(), &fs::read(release_binary()).unwrap(), &authorities, architecture);
+    let archive = archive(
+        &stage(),
+        &fs::read(release_binary(env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager"))).unwrap(),
+        &authorities,
+        architecture,
+    );
     let folder = tempfile::tempdir().unwrap();
     // The image's user must be able to come as far as this.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

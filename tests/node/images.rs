@@ -5,27 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use image_archive::{AUTHORITIES, Archive, BINARY, Reference, Stage, architecture};
-use support::components::Component;
+use support::components::{Component, release_binary};
 use support::machine::PAUSE_IMAGE;
 
 /// The product's image, as the manifests of these tests name it.
 pub const IMAGE: &str = "registry.example.com/vsphere-cloud-controller-manager";
 
-/// What `make release` builds.
-fn release_binary() -> PathBuf {
-    let folder = Path::new(env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager")).ancestors().nth(2).unwrap();
-    let binary = folder
-        .join(format!("{}-unknown-linux-gnu", std::env::consts::ARCH))
-        .join("release/vsphere-cloud-controller-manager");
-    assert!(binary.is_file(), "the static binary is missing ({}): build it with `make release`", binary.display());
-    binary
-}
-
 /// The archive of the product, with this tag.
 pub fn product(folder: &Path, tag: &str) -> PathBuf {
     let stage = Stage::parse(include_str!("../../Dockerfile"), &[]).unwrap();
     let contents = |from: &String| match from.as_str() {
-        BINARY => fs::read(release_binary()).unwrap(),
+        BINARY => fs::read(release_binary(env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager"))).unwrap(),
         AUTHORITIES => fs::read(AUTHORITIES).unwrap(),
         other => panic!("the image has {other}, which is unknown here"),
     };

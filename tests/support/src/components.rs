@@ -100,6 +100,22 @@ pub fn kubernetes_release() -> String {
     release.unwrap_or_else(|| panic!("kube-apiserver --version printed {text:?}")).to_owned()
 }
 
+/// The static binary that `make release` builds. Tests of the main package pass
+/// `env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager")`, in whose target folder it is.
+///
+/// # Panics
+///
+/// When it has not been built.
+#[must_use]
+pub fn release_binary(built: &str) -> PathBuf {
+    let folder = Path::new(built).ancestors().nth(2).unwrap();
+    let binary = folder
+        .join(format!("{}-unknown-linux-gnu", std::env::consts::ARCH))
+        .join("release/vsphere-cloud-controller-manager");
+    assert!(binary.is_file(), "the static binary is missing ({}): build it with `make release`", binary.display());
+    binary
+}
+
 /// Folders as the scripts print them with `--where`.
 struct Folders {
     kubernetes: PathBuf,

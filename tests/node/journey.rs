@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use support::api_server::NODE_ADDRESS;
-use support::machine::{KubeletSettings, system_uuid};
+use support::machine::{KubeletSettings, add_pod_network, system_uuid};
 use support::pages::{Shell, is_as_shown, page, sections};
 use support::{Scenario, eventually, sandbox};
 
@@ -46,9 +46,6 @@ const ADMINISTRATOR_PASSWORD: &str = "Adm1n-4711";
 /// What the reader chooses for the account of the page.
 const PASSWORD: &str = "S3cret-4711";
 
-/// No pod uses it.
-const POD_NETWORK: &str = r#"{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge"}]}"#;
-
 #[test]
 fn what_is_not_run_is_on_the_page() {
     let page = page(PAGE);
@@ -63,8 +60,7 @@ fn a_reader_of_the_page_for_installing_gets_a_cluster_with_initialised_nodes() {
         // kubeadm names a node after its host, and so does the pod that becomes leader.
         fs::write("/proc/sys/kernel/hostname", NODE).unwrap();
         // Without a pod network the Node is not ready, which the page does not show.
-        fs::create_dir_all("/etc/cni/net.d").unwrap();
-        fs::write("/etc/cni/net.d/10-pods.conflist", POD_NETWORK).unwrap();
+        add_pod_network();
         let scenario = Scenario::small().login(ADMINISTRATOR, ADMINISTRATOR_PASSWORD);
         let mut reader = Reader::new(Cluster::without_kubelet_on(sandbox, scenario).await);
         let thumbprint = reader.prepare_vsphere().await;

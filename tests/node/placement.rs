@@ -207,6 +207,7 @@ async fn run_worker(cluster: &Cluster) {
                 "metadata": { "name": "worker-1" }, "spec": spec });
             let apply = PatchParams::apply("worker-1").force();
             leases.patch("worker-1", &apply, &Patch::Apply(lease)).await.unwrap();
+            // A kubelet renews its Lease every 10 s.
             tokio::time::sleep(Duration::from_secs(10)).await;
         }
     });

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use serde_json::{Value, json};
-use support::machine::{Kubelet, KubeletSettings, install_pod_network};
+use serde_json::json;
+use support::machine::{Kubelet, KubeletSettings, add_pod_network};
 use support::nodes::{NodeView, ready_of};
 use support::sandbox::Sandbox;
 use support::worker::Worker;
@@ -41,7 +41,7 @@ pub struct TwoNodes {
 impl TwoNodes {
     /// Starts all but the kubelet of the worker, which will report `system_uuid`, and waits until the product works.
     pub async fn start(sandbox: Sandbox, system_uuid: &str) -> Self {
-        install_pod_network();
+        add_pod_network();
         let mut cluster = Cluster::with_grace(sandbox, GRACE).await;
         cluster.start_kubelet(&settings(&[])).await;
         cluster.vcenter.create_vm(&Vm::new(VM, &UUID.to_string()).guest_host_name(GUEST).ip(ADDRESS)).await;
@@ -115,13 +115,13 @@ impl TwoNodes {
 
 /// A kubelet that reports often.
 pub fn settings(flags: &[&str]) -> KubeletSettings {
-    let configuration = json!({
+    let configuration = [
         // The Lease is renewed every quarter of this.
-        "nodeLeaseDurationSeconds": 6,
-        "nodeStatusUpdateFrequency": "1s",
-        "nodeStatusReportFrequency": "1s",
-    });
-    let Value::Object(configuration) = configuration else { unreachable!() };
+        ("nodeLeaseDurationSeconds", json!(6)),
+        ("nodeStatusUpdateFrequency", json!("1s")),
+        ("nodeStatusReportFrequency", json!("1s")),
+    ];
+    let configuration = configuration.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
     KubeletSettings { flags: flags.iter().map(|&flag| flag.to_owned()).collect(), configuration }
 }
 

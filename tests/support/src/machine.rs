@@ -51,25 +51,6 @@ impl NodeFolders {
     }
 }
 
-/// Gives the node a pod network, without which no kubelet is ready: the configuration of the CNI plugin `bridge`.
-///
-/// # Panics
-///
-/// When the file cannot be written.
-pub fn install_pod_network() {
-    let configuration = json!({
-        "cniVersion": "0.4.0",
-        "name": "pods",
-        "plugins": [{
-            "type": "bridge",
-            "bridge": "cni0",
-            "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.244.0.0/24" }]] },
-        }],
-    });
-    fs::create_dir_all("/etc/cni/net.d").unwrap();
-    fs::write("/etc/cni/net.d/10-pods.conflist", configuration.to_string()).unwrap();
-}
-
 /// containerd of this system. Dropping it ends it; containers run on.
 pub struct Containerd(Supervised);
 

@@ -3,9 +3,9 @@
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::api::DeleteParams;
 use support::nodes::PROVIDED_NODE_IP;
-use support::{Nic, Vm, eventually, sandbox};
+use support::{Nic, Vm, sandbox};
 
-use crate::cluster::{LIMIT, TEST_LIMIT};
+use crate::cluster::{LIMIT, TEST_LIMIT, eventually};
 use crate::two_nodes::{ADDRESS, GUEST, TwoNodes, UUID, VM, annotation, give_address, sorted_addresses};
 
 /// Addresses of the worker's machine on a second network.

@@ -9,9 +9,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use support::machine::KubeletSettings;
-use support::{AuditEvent, eventually, sandbox};
+use support::{AuditEvent, sandbox};
 
-use crate::cluster::{Cluster, LIMIT, TEST_LIMIT};
+use crate::cluster::{Cluster, LIMIT, TEST_LIMIT, eventually};
 use crate::pod::{CONTAINER, Pod, ProbeCounts, install_patched};
 
 /// How long a kubelet with its default settings takes to bring a change: it syncs each pod every 60 to 90 seconds

@@ -1,6 +1,6 @@
 //! A cluster with one real node, in a sandbox.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use support::controller_manager::ControllerManager;
 use support::machine::{Containerd, Kubelet, KubeletSettings, add_pod_network, system_uuid};
 use support::sandbox::Sandbox;
 use support::scheduler::Scheduler;
-use support::{ApiServer, Scenario, Vcenter, Vm, copy_folder, eventually};
+use support::{ApiServer, Scenario, Vcenter, Vm, copy_folder, eventually_every};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -21,6 +21,9 @@ use crate::images;
 
 /// A busy machine takes many times what a quiet one does.
 pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// Between two looks: kubectl takes a tenth of a second of processor time, and all tests share few processors.
+const PERIOD: Duration = Duration::from_millis(250);
 
 /// How long a whole test may take.
 pub const TEST_LIMIT: Duration = Duration::from_secs(600);
@@ -199,7 +202,7 @@ impl Cluster {
             let taints = node["spec"]["taints"].to_string();
             match node["spec"]["providerID"].is_string() && !taints.contains("uninitialized") {
                 true => Ok(node),
-                false => Err(format!("{}\n{}", node["spec"], self.state())),
+                false => Err(node["spec"].to_string()),
             }
         })
         .await
@@ -214,25 +217,36 @@ impl Cluster {
                 conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
             };
             let pod = pods["items"].as_array().unwrap().iter().find(is_ready);
-            pod.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).ok_or_else(|| self.state())
+            pod.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).ok_or("there is none")
         })
         .await
     }
 
-    /// What an operator would look at; for messages.
-    pub fn state(&self) -> String {
+    /// What an operator would look at.
+    fn state(&self) -> String {
         let mut text = String::new();
-        for arguments in [
-            &["get", "pods", "-A", "-o", "wide"][..],
-            &["describe", "pods", "-n", "kube-system"],
-            &["get", "events", "-A"],
-        ] {
-            let _ = writeln!(text, "{}", self.try_kubectl(arguments).unwrap_or_else(|error| error));
+        for command in ["get pods -A -o wide", "describe pods -n kube-system", "get events -A"] {
+            let arguments: Vec<&str> = command.split(' ').chain(["--request-timeout=10s"]).collect();
+            let _ = writeln!(text, "{}", self.try_kubectl(&arguments).unwrap_or_else(|error| error));
         }
         let kubelet = self.kubelet.as_ref().map(|kubelet| kubelet.output().tail(15)).unwrap_or_default();
         let _ = writeln!(text, "kubelet:\n{kubelet}\ncontainerd:\n{}", self.containerd.output().tail(5));
         text
     }
+}
+
+impl Drop for Cluster {
+    /// Shows the state once where a test fails, while all still runs.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.state());
+        }
+    }
+}
+
+/// As [`support::eventually`], for checks that start programs.
+pub async fn eventually<T, E: Display>(what: &str, limit: Duration, check: impl AsyncFnMut() -> Result<T, E>) -> T {
+    eventually_every(PERIOD, what, limit, check).await
 }
 
 /// The name of vCenter, in the file that pods on the network of the host get, too.

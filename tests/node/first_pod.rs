@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use serde_json::json;
 use support::machine::KubeletSettings;
-use support::{eventually, sandbox};
+use support::sandbox;
 
-use crate::cluster::{Cluster, LIMIT, NODE, TAG, TEST_LIMIT};
+use crate::cluster::{Cluster, LIMIT, NODE, TAG, TEST_LIMIT, eventually};
 use crate::pod::{CONTAINER, Pod, install_kubeadm};
 
 const OPERATIONS: &str = include_str!("../../docs/operations.md");

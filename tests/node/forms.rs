@@ -11,10 +11,9 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use support::components::Component;
-use support::eventually;
 use support::machine::{Kubelet, KubeletSettings};
 
-use crate::cluster::{Cluster, LIMIT, NODE};
+use crate::cluster::{Cluster, LIMIT, NODE, eventually};
 
 /// All pods of the product, in whatever form.
 pub const PODS: [&str; 5] = ["pods", "-n", "kube-system", "-l", "component=cloud-controller-manager"];
@@ -112,7 +111,7 @@ pub async fn assert_initialised_without_a_network(cluster: &Cluster, form: &str,
     })
     .await;
     let pod = cluster.get(&["pod", "-n", "kube-system", &pod]);
-    assert_eq!(restarts(&pod), 0, "{}", cluster.state());
+    assert_eq!(restarts(&pod), 0);
     pod
 }
 
@@ -148,7 +147,7 @@ pub async fn wait_until_no_pod(cluster: &Cluster) {
     eventually("the pods of the product are gone", LIMIT, async || {
         match cluster.get(&PODS)["items"].as_array().unwrap().is_empty() {
             true => Ok(()),
-            false => Err(cluster.state()),
+            false => Err("they are there"),
         }
     })
     .await;
@@ -169,7 +168,7 @@ pub fn shell(cluster: &Cluster, script: &str) -> String {
     command.args(["-euc", script]).current_dir(folder).env("HOME", folder).env("PATH", path);
     let output = command.env("KUBECONFIG", cluster.server.kubeconfig()).output().unwrap();
     let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{script}\n{printed}\n{errors}\n{}", cluster.state());
+    assert!(output.status.success(), "{script}\n{printed}\n{errors}");
     printed.into_owned()
 }
 

@@ -10,9 +10,9 @@ use serde_json::Value;
 use support::api_server::NODE_ADDRESS;
 use support::machine::{KubeletSettings, add_pod_network, system_uuid};
 use support::pages::{Shell, is_as_shown, page, sections};
-use support::{Scenario, eventually, sandbox};
+use support::{Scenario, sandbox};
 
-use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT};
+use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, eventually};
 
 const PAGE: &str = "docs/install.md";
 
@@ -107,7 +107,7 @@ impl Reader {
         println!("{printed}");
         match self.shell.shown(heading, number) {
             Some(shown) if !is_as_shown(&shown, &printed) => {
-                panic!("the page shows:\n{shown}\nprinted was:\n{printed}\n{}", self.cluster.state())
+                panic!("the page shows:\n{shown}\nprinted was:\n{printed}")
             }
             _ => printed,
         }
@@ -121,7 +121,7 @@ impl Reader {
             let printed = self.shell.run(heading, number, "").await;
             match is_as_shown(&shown, &printed) {
                 true => Ok(printed),
-                false => Err(format!("the page shows:\n{shown}\nprinted was:\n{printed}\n{}", self.cluster.state())),
+                false => Err(format!("the page shows:\n{shown}\nprinted was:\n{printed}")),
             }
         })
         .await;
@@ -174,7 +174,7 @@ impl Reader {
             let is_named = events["items"].as_array().unwrap().iter().any(names_the_file);
             match pods.contains("InvalidImageName") && is_named {
                 true => Ok(()),
-                false => Err(self.cluster.state()),
+                false => Err(pods),
             }
         })
         .await;

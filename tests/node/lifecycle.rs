@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use support::{Vm, eventually, sandbox};
+use support::{Vm, sandbox};
 
-use crate::cluster::{LIMIT, NODE, TEST_LIMIT};
+use crate::cluster::{LIMIT, NODE, TEST_LIMIT, eventually};
 use crate::two_nodes::{ADDRESS, GUEST, TwoNodes, UUID, VM, ready, settings, sorted_addresses, taints};
 
 /// `--node-deletion-grace`, as by default.

@@ -9,9 +9,9 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use support::machine::KubeletSettings;
-use support::{eventually, sandbox};
+use support::sandbox;
 
-use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT};
+use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, eventually};
 use crate::forms::{
     KUBEADM, MASTER, Marks, PODS, RKE2, assert_initialised_without_a_network, condition, delete, kustomization, label,
     register, restart_kubelet, restarts, shell, taints,
@@ -106,7 +106,7 @@ fn assert_waited_for_the_port(cluster: &Cluster, pod: &Value) {
         println!("{log}");
         assert!(log.contains("Address already in use"), "{log}");
     }
-    assert!(restarts(pod) <= 2, "{}", cluster.state());
+    assert!(restarts(pod) <= 2, "{pod}");
 }
 
 /// With two replicas and one node, neither an update nor a drain ends: each waits for the replica that has no node.
@@ -117,7 +117,7 @@ async fn one_node_takes_one_replica(cluster: &Cluster, pod: &Value) {
         let hash = |pod: &Value| pod["metadata"]["labels"]["pod-template-hash"].to_string();
         let is_next = |one: &Value| hash(one) != hash(pod) && condition(one, "PodScheduled")["status"] == "False";
         let pods = pods["items"].as_array().unwrap();
-        if pods.len() == 2 && pods.iter().any(is_next) { Ok(()) } else { Err(cluster.state()) }
+        if pods.len() == 2 && pods.iter().any(is_next) { Ok(()) } else { Err(format!("{pods:?}")) }
     })
     .await;
     let drain = ["drain", NODE, "--ignore-daemonsets", "--timeout=3s"];
@@ -153,7 +153,7 @@ mod nightly {
             eventually("the pod is evicted", 4 * LIMIT, async || {
                 let pods = cluster.get(&PODS);
                 let is_there = pods["items"].as_array().unwrap().iter().any(|pod| pod["metadata"]["uid"] == *uid);
-                if is_there { Err(cluster.state()) } else { Ok(()) }
+                if is_there { Err("it is there") } else { Ok(()) }
             })
             .await;
             next_at_once(&cluster, &first).await;
@@ -171,7 +171,7 @@ async fn next(cluster: &Cluster, before: &Value) -> Value {
         let pods = cluster.get(&PODS);
         let is_next = |pod: &&Value| name(pod) != name(before) && condition(pod, "Ready")["status"] == "True";
         let pod = pods["items"].as_array().unwrap().iter().find(is_next);
-        pod.cloned().ok_or_else(|| cluster.state())
+        pod.cloned().ok_or("there is none")
     })
     .await
 }
@@ -179,7 +179,7 @@ async fn next(cluster: &Cluster, before: &Value) -> Value {
 /// As [`next`]; nothing stood in its way.
 async fn next_at_once(cluster: &Cluster, before: &Value) -> Value {
     let pod = next(cluster, before).await;
-    assert_eq!(restarts(&pod), 0, "{}", cluster.state());
+    assert_eq!(restarts(&pod), 0, "{pod}");
     pod
 }
 
@@ -222,7 +222,7 @@ async fn burden(cluster: &mut Cluster, marks: &Marks) {
     let fields = [("nodeStatusUpdateFrequency", never.clone()), ("nodeStatusReportFrequency", never)];
     restart_kubelet(cluster, marks, &fields);
     eventually("the kubelet has reported", LIMIT, async || {
-        if heartbeat(cluster) == before { Err(cluster.state()) } else { Ok(()) }
+        if heartbeat(cluster) == before { Err(before.to_string()) } else { Ok(()) }
     })
     .await;
     let conditions = ["NetworkUnavailable", "MemoryPressure", "DiskPressure", "PIDPressure"];

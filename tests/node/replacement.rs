@@ -60,7 +60,7 @@ async fn replace(cluster: &Cluster, client: &Client, name: &str, command: &[&str
     let next = wait_for_holder(client, |holder| !holder.is_empty()).await;
     let led = began.elapsed();
     assert_ne!(next, leader);
-    wait_until_initialised(cluster, client, name, &uuid).await;
+    wait_until_initialised(client, name, &uuid).await;
     let initialised = began.elapsed();
     let new = RunningPod::current(cluster, client).await;
     let ready = began.elapsed();
@@ -69,7 +69,7 @@ async fn replace(cluster: &Cluster, client: &Client, name: &str, command: &[&str
          {led:.1?}, the Node initialised in {initialised:.1?}, the next one ready in {ready:.1?}"
     );
     let terminated = ended.state.and_then(|state| state.terminated);
-    let terminated = terminated.unwrap_or_else(|| panic!("the old pod went without an exit code\n{}", cluster.state()));
+    let terminated = terminated.expect("the old pod went without an exit code");
     assert_eq!((terminated.exit_code, ended.restart_count), (0, 0), "{terminated:?}");
     assert_eq!(new.container().await.restart_count, 0);
     assert!(old.log().iter().any(|line| line.contains("\"the lease is given up\"")), "{:#?}", old.log());
@@ -100,14 +100,14 @@ async fn wait_for_holder(client: &Client, is_wanted: impl Fn(&str) -> bool) -> S
     .await
 }
 
-async fn wait_until_initialised(cluster: &Cluster, client: &Client, name: &str, uuid: &str) {
+async fn wait_until_initialised(client: &Client, name: &str, uuid: &str) {
     let nodes = Api::<Node>::all(client.clone());
     eventually("the Node that joined meanwhile is initialised", LIMIT, async || {
         let view = NodeView::of(&nodes.get(name).await.unwrap());
         let provider_id = format!("vsphere://{uuid}");
         match view.provider_id == Some(provider_id) && !view.uninitialized {
             true => Ok(()),
-            false => Err(format!("{view:?}\n{}", cluster.state())),
+            false => Err(format!("{view:?}")),
         }
     })
     .await;

@@ -6,14 +6,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::json;
+use support::Vm;
 use support::machine::{Kubelet, KubeletSettings, add_pod_network};
 use support::nodes::{NodeView, ready_of};
 use support::sandbox::Sandbox;
 use support::worker::Worker;
-use support::{Vm, eventually};
 use uuid::{Uuid, uuid};
 
-use crate::cluster::{Cluster, LIMIT};
+use crate::cluster::{Cluster, LIMIT, eventually};
 
 /// The VM of the worker: neither its name nor the guest's is the name of a Node.
 pub const VM: &str = "vm-of-the-worker";

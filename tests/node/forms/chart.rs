@@ -1,10 +1,10 @@
 //! The chart, installed by helm as the page for installing says it.
 
 use serde_json::json;
-use support::{eventually, sandbox};
+use support::sandbox;
 
 use super::{K3S, KUBEADM, assert_initialised_without_a_network, label, register, shell, wait_until_no_pod};
-use crate::cluster::{Cluster, LIMIT, TAG, TEST_LIMIT};
+use crate::cluster::{Cluster, LIMIT, TAG, TEST_LIMIT, eventually};
 use crate::images::IMAGE;
 
 #[test]
@@ -29,7 +29,7 @@ fn the_chart_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
         let next = eventually("the next pod is ready", LIMIT, async || {
             let name = cluster.wait_until_ready().await;
             let next = cluster.get(&["pod", "-n", "kube-system", &name]);
-            if next["metadata"]["uid"] == pod["metadata"]["uid"] { Err(cluster.state()) } else { Ok(next) }
+            if next["metadata"]["uid"] == pod["metadata"]["uid"] { Err("the first one is") } else { Ok(next) }
         })
         .await;
         let host = json!({ "name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1" });

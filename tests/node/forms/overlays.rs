@@ -1,13 +1,13 @@
 //! The overlays: one cluster, one after the other, each on a Node that registers anew.
 
 use support::machine::add_pod_network;
-use support::{eventually, sandbox};
+use support::sandbox;
 
 use super::{
     K3S, KUBEADM, RKE2, assert_initialised_without_a_network, condition, delete, kustomization, label, register,
     restarts, shell, taints,
 };
-use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, forward};
+use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, eventually, forward};
 
 #[test]
 fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network() {

@@ -4,10 +4,10 @@ use std::fs;
 use std::process::Command;
 
 use support::machine::STATIC_PODS;
-use support::{eventually, sandbox};
+use support::sandbox;
 
 use super::{KUBEADM, assert_initialised_without_a_network, label, register, shell, wait_until_no_pod};
-use crate::cluster::{Cluster, LIMIT, TEST_LIMIT};
+use crate::cluster::{Cluster, LIMIT, TEST_LIMIT, eventually};
 
 const POD: &str = include_str!("../../../manifests/static-pod/pod/pod.yaml");
 const KUSTOMIZATION: &str = include_str!("../../../manifests/static-pod/pod/kustomization.yaml");

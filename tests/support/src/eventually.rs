@@ -11,7 +11,21 @@ const PERIOD: Duration = Duration::from_millis(25);
 /// # Panics
 ///
 /// After `limit`, with what was waited for and the last state seen.
-pub async fn eventually<T, E: Display>(what: &str, limit: Duration, mut check: impl AsyncFnMut() -> Result<T, E>) -> T {
+pub async fn eventually<T, E: Display>(what: &str, limit: Duration, check: impl AsyncFnMut() -> Result<T, E>) -> T {
+    eventually_every(PERIOD, what, limit, check).await
+}
+
+/// As [`eventually`], with this pause between two looks.
+///
+/// # Panics
+///
+/// As [`eventually`].
+pub async fn eventually_every<T, E: Display>(
+    period: Duration,
+    what: &str,
+    limit: Duration,
+    mut check: impl AsyncFnMut() -> Result<T, E>,
+) -> T {
     let deadline = tokio::time::Instant::now() + limit;
     let mut last = String::from("nothing was seen");
     loop {
@@ -21,7 +35,7 @@ pub async fn eventually<T, E: Display>(what: &str, limit: Duration, mut check: i
             Err(_) => panic!("not within {limit:?}: {what}; the last look did not end; the one before saw: {last}"),
         }
         assert!(tokio::time::Instant::now() < deadline, "not within {limit:?}: {what}; last seen: {last}");
-        tokio::time::sleep(PERIOD).await;
+        tokio::time::sleep(period).await;
     }
 }
 

@@ -45,7 +45,7 @@ pub use api_proxy::{ApiProxy, ProxyCounts};
 pub use api_server::{ApiServer, AuditEvent};
 pub use clock::Clock;
 pub use daemon::Daemon;
-pub use eventually::{eventually, unique};
+pub use eventually::{eventually, eventually_every, unique};
 pub use fake_nsx::FakeNsx;
 pub use fake_vcenter::{Denial, FakeVcenter, Fault, LoginAttempt, LoginOutcome, Machine, Model, Trouble, Unreadable};
 pub use file::{copy_folder, replace_file};

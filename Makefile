@@ -15,7 +15,7 @@ check: ## Format, lints, unit and architecture tests, documentation; starts no c
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps --document-private-items
 
 .PHONY: test
-test: testenv ## Everything: also against kube-apiserver, etcd and the vCenter simulator, and the binary as it is shipped
+test: testenv ## Everything but make node-test: also against kube-apiserver, etcd and the vCenter simulator, and the binary as it is shipped
 	@CARGO="$(CARGO)" tests/run.sh
 
 .PHONY: suites
@@ -32,9 +32,10 @@ node-components: testenv
 
 # Each test starts a whole cluster, most of whose time is waiting.
 .PHONY: node-test
-node-test: node-components release ## The manifests and the image on a real kubelet and containerd, with a real control plane (needs Linux, root, make node-tools)
+node-test: ## The manifests and the image on a real kubelet and containerd, with a real control plane (needs Linux, root, make node-tools)
 	@tests/testenv/node/tools.sh --check
-	RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),3) $(CARGO) test --workspace --locked --test node -- --skip nightly::
+	@$(MAKE) --no-print-directory node-components release
+	RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),5) $(CARGO) test --workspace --locked --test node -- --skip nightly::
 
 .PHONY: chaos
 chaos: testenv ## Ten minutes of faults (CHAOS_SECONDS=3600); CHAOS_SEED=7 repeats a run, CHAOS_SEED=random is a new one
@@ -50,8 +51,8 @@ soak: testenv ## Twenty hits on leaders (SOAK_HITS=50), then ten minutes of race
 		$(CARGO) test --locked --test daemon leaks::whatever_happens -- --nocapture
 	$(MAKE) chaos CHAOS_SEED=$(or $(CHAOS_SEED),random)
 
-# The parts of make nightly, in this order.
-NIGHTLY ?= slow properties minors soak mutants bench
+# The parts of make nightly, in this order. The last one needs what make node-test needs.
+NIGHTLY ?= slow properties minors soak mutants bench node
 
 .PHONY: nightly
 nightly: ## What make test leaves out: slow tests, properties and campaigns with new seeds, mutants, benchmark; NIGHTLY="soak bench" is less
@@ -75,6 +76,12 @@ MINORS ?= 1.37
 .PHONY: nightly-minors
 nightly-minors:
 	@set -e; for minor in $(MINORS); do $(MAKE) --no-print-directory suites KUBERNETES_MINOR=$$minor; done
+
+.PHONY: nightly-node
+nightly-node:
+	@tests/testenv/node/tools.sh --check
+	@$(MAKE) --no-print-directory node-components release
+	RUST_TEST_THREADS=2 $(CARGO) test --workspace --locked --test node nightly::
 
 .PHONY: nightly-soak nightly-mutants nightly-bench
 nightly-soak nightly-mutants nightly-bench: nightly-%: %

@@ -12,7 +12,6 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use crate::api_server::{NODE_ADDRESS, SERVICE_ADDRESS};
-use crate::eventually::eventually;
 use crate::supervisor::{Supervised, TemporaryFolder};
 
 /// Is set for the program inside, and names the folder.
@@ -34,24 +33,33 @@ const KERNEL_SETTINGS: [(&str, &str); 6] = [
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 
-/// Makes a control group of the folder's name in each hierarchy, and starts the program in namespaces whose root that is:
-/// what is made inside, is below it. Its arguments are the folder and the program with its arguments.
+/// Makes control groups of the folder's name, and starts a program in namespaces whose root they are: the groups that the
+/// program makes are below them. Its arguments are the folder and the program with its arguments.
+///
+/// In version 2 a group with processes passes no controllers on to groups of containers, so all processes go one group down.
+/// The shell does this between two `unshare`: the first makes the root, and no `unshare` stays there.
 const START: &str = r#"
 name=$(basename "$0")
-hierarchies=/sys/fs/cgroup/*
-[ ! -f /sys/fs/cgroup/cgroup.controllers ] || hierarchies=/sys/fs/cgroup
-for hierarchy in $hierarchies; do
-    [ -f "$hierarchy/cgroup.procs" ] || continue
-    mkdir -p "$hierarchy/$name/test"
-    # Without these, a cpuset takes no process.
-    for file in cpuset.cpus cpuset.mems; do
-        [ ! -f "$hierarchy/$name/$file" ] || cat "$hierarchy/$file" >"$hierarchy/$name/$file"
+groups=/sys/fs/cgroup
+if [ -f $groups/cgroup.controllers ]; then
+    mkdir -p "$groups/$name/test"
+    echo $$ >"$groups/$name/cgroup.procs"
+    inner=$groups/$name/test/cgroup.procs
+else
+    for hierarchy in $groups/*; do
+        [ -f "$hierarchy/cgroup.procs" ] || continue
+        mkdir -p "$hierarchy/$name"
+        # Without these, a cpuset of version 1 takes no process.
+        for file in cpuset.cpus cpuset.mems; do
+            [ ! -f "$hierarchy/$file" ] || cat "$hierarchy/$file" >"$hierarchy/$name/$file"
+        done
+        echo $$ >"$hierarchy/$name/cgroup.procs"
     done
-    echo $$ >"$hierarchy/$name/cgroup.procs"
-done
-CCM_TEST_SANDBOX_PROCESS=$$
-export CCM_TEST_SANDBOX_PROCESS
-exec unshare --net --mount --pid --uts --ipc --cgroup --fork --kill-child --mount-proc -- "$@"
+    inner=/dev/null
+fi
+export CCM_TEST_SANDBOX_PROCESS=$$
+exec unshare --cgroup -- /bin/sh -euc 'echo $$ >"$0"
+exec unshare --net --mount --pid --uts --ipc --fork --kill-child --mount-proc -- "$@"' "$inner" "$@"
 "#;
 
 /// What a test has inside.
@@ -137,13 +145,6 @@ async fn run_again(limit: Duration) {
     let folder = TemporaryFolder::create();
     let (arguments, variables) = shell(folder.path(), &["--exact", name, "--nocapture", "--test-threads=2"]);
     let mut inside = Supervised::start_with("sandbox", Path::new("/bin/sh"), &arguments, folder.path(), &variables);
-    if Path::new(VERSION_2).is_file() {
-        // `unshare` itself has to leave the root of the groups, too. When the program writes, it is behind its start.
-        let writes = async || if inside.output.lines().is_empty() { Err("nothing is written") } else { Ok(()) };
-        eventually("the test begins in its sandbox", Duration::from_secs(60), writes).await;
-        let group = Path::new("/sys/fs/cgroup").join(folder.path().file_name().unwrap()).join("test/cgroup.procs");
-        fs::write(group, inside.pid().unwrap().to_string()).unwrap();
-    }
     let status = inside.wait(limit).await;
     println!("{}", inside.output.lines().join("\n"));
     assert!(status.success(), "the test failed in its sandbox: {status}");
@@ -196,8 +197,6 @@ impl Sandbox {
         };
         if Path::new(VERSION_2).is_file() {
             show(root);
-            // In version 2 a group that has processes has no groups of containers below it.
-            fs::write(root.join("test/cgroup.procs"), std::process::id().to_string()).unwrap();
             return;
         }
         let hierarchies = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());

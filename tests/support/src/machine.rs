@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::ApiServer;
 use crate::components::Component;
 use crate::eventually::eventually;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{MACHINE_ID, Sandbox};
 use crate::supervisor::{Output, Supervised};
 
 /// Where CRI clients find containerd.
@@ -183,12 +183,20 @@ impl Kubelet {
     }
 }
 
-/// The UUID that a kubelet in a sandbox of this machine reports, with dashes. Mirrors cadvisor, `utils/sysinfo/sysinfo.go`: the
-/// firmware's UUID, or the machine id, which has no dashes.
+/// Where cadvisor looks for the UUID of a machine (`GetSystemUUID` in `utils/sysfs/sysfs.go`): the first file that can be
+/// read counts. The last one is that of the sandbox.
+const SYSTEM_UUID: [&str; 4] =
+    ["/sys/class/dmi/id/product_uuid", "/proc/device-tree/system-id", "/proc/device-tree/vm,uuid", MACHINE_ID];
+
+/// The UUID that a kubelet in a sandbox of this machine reports, with dashes, which a machine id lacks.
+///
+/// # Panics
+///
+/// When the firmware gives something else.
 #[must_use]
 pub fn system_uuid() -> String {
-    let files: [PathBuf; 2] = ["/sys/class/dmi/id/product_uuid", "/etc/machine-id"].map(PathBuf::from);
-    let found = files.iter().find_map(|file| fs::read_to_string(file).ok());
-    let text = found.expect("this machine has neither a firmware UUID nor a machine id");
-    uuid::Uuid::parse_str(text.trim()).unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
+    let read = |file: &&'static str| Some((*file, fs::read_to_string(file).ok()?));
+    let (file, text) = SYSTEM_UUID.iter().find_map(read).expect("a sandbox has a machine id");
+    let parsed = uuid::Uuid::parse_str(text.trim_end_matches('\0').trim());
+    parsed.unwrap_or_else(|error| panic!("{file}: {text:?}: {error}")).to_string()
 }

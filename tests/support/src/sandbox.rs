@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::api_server::{NODE_ADDRESS, SERVICE_ADDRESS};
 use crate::supervisor::{Supervised, TemporaryFolder};
 
@@ -19,6 +21,9 @@ const INSIDE: &str = "CCM_TEST_SANDBOX";
 
 /// Is there where control groups have version 2.
 const VERSION_2: &str = "/sys/fs/cgroup/cgroup.controllers";
+
+/// The id of the machine, which is 32 hexadecimal digits.
+pub(crate) const MACHINE_ID: &str = "/etc/machine-id";
 
 /// Folders of this machine in whose place the sandbox has its own; the first one begins as a copy.
 const FOLDERS: [&str; 4] = ["/etc", "/run", "/var/lib", "/var/log"];
@@ -176,6 +181,12 @@ impl Sandbox {
             }
             command("mount", &["--bind", own.to_str().unwrap(), folder]);
         }
+        // The link of systemd-resolved leads to a folder that the sandbox hides, and no pod starts without the file.
+        write_new("/etc/resolv.conf", "nameserver 127.0.0.1\n");
+        // A kubelet has to find a UUID, and the files of images for containers are often empty.
+        let machine_id = fs::read_to_string(MACHINE_ID).unwrap_or_default();
+        let machine_id = Uuid::parse_str(machine_id.trim()).unwrap_or_else(|_| Uuid::new_v4());
+        write_new(MACHINE_ID, &format!("{}\n", machine_id.simple()));
         for (setting, value) in KERNEL_SETTINGS {
             let file = self.folder.join(setting.replace('/', "-"));
             fs::write(&file, format!("{value}\n")).unwrap();
@@ -202,6 +213,12 @@ impl Sandbox {
         let hierarchies = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
         hierarchies.filter(|hierarchy| hierarchy.join(name).is_dir()).for_each(|hierarchy| show(&hierarchy));
     }
+}
+
+/// Writes a file in the place of one, or of a link.
+fn write_new(file: &str, text: &str) {
+    drop(fs::remove_file(file));
+    fs::write(file, text).unwrap_or_else(|error| panic!("{file}: {error}"));
 }
 
 /// Runs a command to its end.

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::ApiServer;
 use crate::components::Component;
 use crate::eventually::eventually;
-use crate::sandbox::{MACHINE_ID, Sandbox};
+use crate::sandbox::{MACHINE_ID, SNAPSHOTTER, Sandbox};
 use crate::supervisor::{Output, Supervised};
 
 /// Where CRI clients find containerd.
@@ -62,13 +62,14 @@ impl Containerd {
 
     pub(crate) async fn start_in(folders: &NodeFolders) -> Self {
         let config = folders.folder.join("containerd.toml");
-        // Without the right to write its score, as in many containers, runc fails at a score below its parent's. The native
-        // snapshotter works on every file system.
+        // Without the right to write its score, as in many containers, runc fails at a score below its parent's. A profile
+        // of AppArmor would stay in the kernel of the host, and `opt` makes a folder outside of the sandbox.
         let text = format!(
             "version = 2\n[grpc]\naddress = \"{CONTAINERD_SOCKET}\"\n[plugins.\"io.containerd.grpc.v1.cri\"]\n\
-             restrict_oom_score_adj = true\nsandbox_image = \"{PAUSE_IMAGE}\"\n\
-             [plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = \"native\"\n\
-             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"{NETWORKS}\"\n"
+             disable_apparmor = true\nrestrict_oom_score_adj = true\nsandbox_image = \"{PAUSE_IMAGE}\"\n\
+             [plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = \"{SNAPSHOTTER}\"\n\
+             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"{NETWORKS}\"\n\
+             [plugins.\"io.containerd.internal.v1.opt\"]\npath = \"/var/lib/containerd/opt\"\n"
         );
         fs::write(&config, text).unwrap();
         let arguments = vec![format!("--config={}", config.display())];
@@ -154,6 +155,7 @@ impl Kubelet {
             "failCgroupV1": false,
             "failSwapOn": false,
             "localStorageCapacityIsolation": false,
+            "volumePluginDir": "/var/lib/kubelet/volume-plugins",
             "evictionHard": {},
         });
         configuration.as_object_mut().unwrap().extend(settings.configuration.clone());

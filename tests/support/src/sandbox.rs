@@ -28,6 +28,10 @@ pub(crate) const MACHINE_ID: &str = "/etc/machine-id";
 /// Folders of this machine in whose place the sandbox has its own; the first one begins as a copy.
 const FOLDERS: [&str; 4] = ["/etc", "/run", "/var/lib", "/var/log"];
 
+/// The snapshotter of containerd that works on every file system. `ctr` reads it from this variable.
+pub(crate) const SNAPSHOTTER: &str = "native";
+const SNAPSHOTTER_VARIABLE: &str = "CONTAINERD_SNAPSHOTTER";
+
 /// Settings of the kernel that a kubelet sets. It finds these values in files of the sandbox, so that it changes nothing.
 const KERNEL_SETTINGS: [(&str, &str); 6] = [
     ("vm/overcommit_memory", "1"),
@@ -131,14 +135,15 @@ pub async fn again(arguments: &[&str]) -> Result<Sandbox, ExitCode> {
 }
 
 /// The arguments and variables with which a shell starts this program in a sandbox.
-fn shell(folder: &Path, arguments: &[&str]) -> (Vec<String>, [(String, String); 2]) {
+fn shell(folder: &Path, arguments: &[&str]) -> (Vec<String>, [(String, String); 3]) {
     let files = folder.join("tmp");
     fs::create_dir(&files).unwrap();
     let program = std::env::current_exe().unwrap();
     let start = ["-euc", START, folder.to_str().unwrap(), program.to_str().unwrap()];
     let arguments = start.into_iter().chain(arguments.iter().copied()).map(str::to_owned).collect();
-    let variable = |name: &str, path: &Path| (name.to_owned(), path.display().to_string());
-    (arguments, [variable(INSIDE, folder), variable("TMPDIR", &files)])
+    let variable = |name: &str, value: &Path| (name.to_owned(), value.display().to_string());
+    let snapshotter = variable(SNAPSHOTTER_VARIABLE, Path::new(SNAPSHOTTER));
+    (arguments, [variable(INSIDE, folder), variable("TMPDIR", &files), snapshotter])
 }
 
 /// Runs this test in a new program, as the first process of new namespaces.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::api_server::{NODE_ADDRESS, SERVICE_ADDRESS};
+use crate::components::Component;
 use crate::supervisor::{Supervised, TemporaryFolder};
 
 /// Is set for the program inside, and names the folder.
@@ -136,14 +137,30 @@ pub async fn again(arguments: &[&str]) -> Result<Sandbox, ExitCode> {
 
 /// The arguments and variables with which a shell starts this program in a sandbox.
 fn shell(folder: &Path, arguments: &[&str]) -> (Vec<String>, [(String, String); 3]) {
+    let program = std::env::current_exe().unwrap();
+    let components = [Component::Kubelet, Component::KubeApiserver, Component::Supervise].map(Component::path);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for path in [folder, &program, source].into_iter().chain(components.iter().map(PathBuf::as_path)) {
+        if let Some(hidden) = hidden_by(&path.canonicalize().unwrap()) {
+            panic!(
+                "a sandbox has its own {hidden} and does not see {}: put the repository, CARGO_TARGET_DIR and TMPDIR \
+                 into other folders",
+                path.display()
+            );
+        }
+    }
     let files = folder.join("tmp");
     fs::create_dir(&files).unwrap();
-    let program = std::env::current_exe().unwrap();
     let start = ["-euc", START, folder.to_str().unwrap(), program.to_str().unwrap()];
     let arguments = start.into_iter().chain(arguments.iter().copied()).map(str::to_owned).collect();
     let variable = |name: &str, value: &Path| (name.to_owned(), value.display().to_string());
     let snapshotter = variable(SNAPSHOTTER_VARIABLE, Path::new(SNAPSHOTTER));
     (arguments, [variable(INSIDE, folder), variable("TMPDIR", &files), snapshotter])
+}
+
+/// The folder of the sandbox that hides this path of the machine.
+fn hidden_by(path: &Path) -> Option<&'static str> {
+    FOLDERS.into_iter().find(|folder| path.starts_with(folder))
 }
 
 /// Runs this test in a new program, as the first process of new namespaces.
@@ -236,4 +253,18 @@ fn command(program: &str, arguments: &[&str]) {
     let output = output.unwrap_or_else(|error| panic!("failed to run {program}: {error}"));
     let (status, text) = (output.status, String::from_utf8_lossy(&output.stderr).into_owned());
     assert!(status.success(), "{program} {}: {status}: {text}", arguments.join(" "));
+}
+
+#[test]
+fn what_a_sandbox_hides_is_known() {
+    for (path, wanted) in [
+        ("/var/lib/jenkins/workspace/ccm", Some("/var/lib")),
+        ("/run/user/0/ccm-test-a", Some("/run")),
+        ("/var/lib", Some("/var/lib")),
+        ("/var/library/ccm", None),
+        ("/home/me/run/ccm", None),
+        ("/tmp/ccm-test-a", None),
+    ] {
+        assert_eq!(hidden_by(Path::new(path)), wanted, "{path}");
+    }
 }

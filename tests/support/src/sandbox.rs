@@ -20,8 +20,8 @@ use crate::supervisor::{Supervised, TemporaryFolder};
 /// Is set for the program inside, and names the folder.
 const INSIDE: &str = "CCM_TEST_SANDBOX";
 
-/// Is there where control groups have version 2.
-const VERSION_2: &str = "/sys/fs/cgroup/cgroup.controllers";
+/// Where the control groups are.
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 /// The id of the machine, which is 32 hexadecimal digits.
 pub(crate) const MACHINE_ID: &str = "/etc/machine-id";
@@ -163,6 +163,14 @@ fn hidden_by(path: &Path) -> Option<&'static str> {
     FOLDERS.into_iter().find(|folder| path.starts_with(folder))
 }
 
+/// The control groups of this name that exist, one in each hierarchy.
+#[must_use]
+pub fn control_groups(name: &str) -> Vec<PathBuf> {
+    let root = PathBuf::from(CONTROL_GROUPS);
+    let hierarchies = fs::read_dir(&root).into_iter().flatten().flatten().map(|entry| entry.path());
+    hierarchies.chain([root]).map(|hierarchy| hierarchy.join(name)).filter(|group| group.is_dir()).collect()
+}
+
 /// Runs this test in a new program, as the first process of new namespaces.
 async fn run_again(limit: Duration) {
     let thread = std::thread::current();
@@ -180,6 +188,11 @@ async fn run_again(limit: Duration) {
     let path = folder.path().to_owned();
     drop(folder);
     assert!(!path.exists(), "{} is left", path.display());
+    assert_eq!(
+        control_groups(path.file_name().unwrap().to_str().unwrap()),
+        [] as [PathBuf; 0],
+        "these groups are left"
+    );
 }
 
 impl Sandbox {
@@ -222,18 +235,12 @@ impl Sandbox {
 
     /// Shows the control groups of this namespace at the usual place.
     fn mount_control_groups(&self) {
-        let root = Path::new("/sys/fs/cgroup");
-        let name = self.folder.file_name().unwrap();
-        let show = |hierarchy: &Path| {
-            let group = hierarchy.join(name);
-            command("mount", &["--bind", group.to_str().unwrap(), hierarchy.to_str().unwrap()]);
-        };
-        if Path::new(VERSION_2).is_file() {
-            show(root);
-            return;
+        for group in control_groups(self.folder.file_name().unwrap().to_str().unwrap()) {
+            // A hierarchy with two names shows the group already when the second one comes.
+            if group.is_dir() {
+                command("mount", &["--bind", group.to_str().unwrap(), group.parent().unwrap().to_str().unwrap()]);
+            }
         }
-        let hierarchies = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
-        hierarchies.filter(|hierarchy| hierarchy.join(name).is_dir()).for_each(|hierarchy| show(&hierarchy));
     }
 }
 

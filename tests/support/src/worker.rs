@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::ApiServer;
 use crate::api_server::free_port;
 use crate::eventually::unique;
-use crate::machine::{CONTAINERD_SOCKET, Containerd, Kubelet, KubeletSettings, NodeFolders};
+use crate::real_node::{CONTAINERD_SOCKET, Containerd, Kubelet, KubeletSettings, NodeFolders};
 use crate::sandbox::Sandbox;
 
 /// Runs a program in a new mount namespace: `$0` is the folder with what it has in the place of the sandbox's. Where the

@@ -31,7 +31,7 @@ const FOLDERS: [&str; 4] = ["/etc", "/run", "/var/lib", "/var/log"];
 
 /// The snapshotter of containerd that works on every file system. `ctr` reads it from this variable.
 pub(crate) const SNAPSHOTTER: &str = "native";
-const SNAPSHOTTER_VARIABLE: &str = "CONTAINERD_SNAPSHOTTER";
+pub(crate) const SNAPSHOTTER_VARIABLE: &str = "CONTAINERD_SNAPSHOTTER";
 
 /// Settings of the kernel that a kubelet sets. It finds these values in files of the sandbox, so that it changes nothing.
 const KERNEL_SETTINGS: [(&str, &str); 6] = [

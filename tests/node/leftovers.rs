@@ -8,13 +8,13 @@ use support::sandbox::{self, control_groups};
 
 use crate::cluster::{Cluster, LIMIT, TEST_LIMIT, eventually};
 
-/// Is set for the run that is interrupted.
+/// The environment variable of the run that is to end.
 const INTERRUPTED: &str = "CCM_TEST_INTERRUPTED";
 
-/// Tells that all runs.
+/// The file of a run in which a pod is ready.
 const READY: &str = "all-runs";
 
-/// Tells the run to fail.
+/// The file that makes a run fail.
 const FAIL: &str = "fail";
 
 /// Folders outside of the sandbox that containerd and the kubelet make where they are not configured.

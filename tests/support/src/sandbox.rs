@@ -1,8 +1,8 @@
-//! A machine of its own for a test: Linux namespaces in which the test is the first process.
+//! Linux namespaces in which a test is the first process.
 //!
 //! [`run`] starts the test program again, with this one test, in new namespaces for the network, mounts, processes, the
-//! host name and IPC. There the test may start a kubelet and a container runtime at their usual paths and ports, beside
-//! others that do the same. When the first process of a process namespace ends, in whatever way, the kernel ends all
+//! host name and IPC. There the test may start a kubelet and a container runtime at their usual paths and ports, while
+//! other tests do the same. When the first process of a process namespace ends, in whatever way, the kernel ends all
 //! others, and what they mounted is gone. What stays is below one folder and in control groups of the folder's name; both
 //! are removed by a program that waits outside.
 
@@ -17,7 +17,7 @@ use crate::api_server::{NODE_ADDRESS, SERVICE_ADDRESS};
 use crate::components::Component;
 use crate::supervisor::{Supervised, TemporaryFolder};
 
-/// Is set for the program inside, and names the folder.
+/// The environment variable of the program inside, with the path of the folder.
 const INSIDE: &str = "CCM_TEST_SANDBOX";
 
 /// Where the control groups are.
@@ -96,10 +96,10 @@ pub fn run(limit: Duration, test: impl AsyncFnOnce(Sandbox)) {
     match std::env::var_os(INSIDE) {
         Some(folder) => {
             let sandbox = Sandbox { folder: folder.into() };
-            sandbox.furnish();
+            sandbox.set_up();
             runtime.block_on(test(sandbox));
         }
-        None => runtime.block_on(run_again(limit)),
+        None => runtime.block_on(reexecute_test(limit)),
     }
 }
 
@@ -112,10 +112,10 @@ pub fn run(limit: Duration, test: impl AsyncFnOnce(Sandbox)) {
 /// # Panics
 ///
 /// As [`run`].
-pub async fn again(arguments: &[&str]) -> Result<Sandbox, ExitCode> {
+pub async fn reexecute(arguments: &[&str]) -> Result<Sandbox, ExitCode> {
     if let Some(folder) = std::env::var_os(INSIDE) {
         let sandbox = Sandbox { folder: folder.into() };
-        sandbox.furnish();
+        sandbox.set_up();
         return Ok(sandbox);
     }
     let folder = TemporaryFolder::create();
@@ -172,7 +172,7 @@ pub fn control_groups(name: &str) -> Vec<PathBuf> {
 }
 
 /// Runs this test in a new program, as the first process of new namespaces.
-async fn run_again(limit: Duration) {
+async fn reexecute_test(limit: Duration) {
     let thread = std::thread::current();
     let name = thread.name().filter(|name| *name != "main");
     let name =
@@ -203,8 +203,8 @@ impl Sandbox {
         format!("nsenter --net --target {process}")
     }
 
-    /// Makes of the new namespaces what a node is to its programs.
-    fn furnish(&self) {
+    /// Gives the new namespaces the control groups, folders, files, kernel settings and addresses of a node.
+    fn set_up(&self) {
         self.mount_control_groups();
         for folder in FOLDERS {
             let own = self.folder.join(folder.trim_start_matches('/').replace('/', "-"));

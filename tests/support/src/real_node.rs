@@ -63,13 +63,16 @@ impl Containerd {
     pub(crate) async fn start_in(folders: &NodeFolders) -> Self {
         let config = folders.folder.join("containerd.toml");
         // Without the right to write its score, as in many containers, runc fails at a score below its parent's. A profile
-        // of AppArmor would stay in the kernel of the host, and `opt` makes a folder outside of the sandbox.
+        // of AppArmor would stay in the kernel of the host, and `opt` makes a folder outside of the sandbox. From version 2
+        // on, containerd unpacks what is imported, with the snapshotters that `transfer` lists.
         let text = format!(
             "version = 2\n[grpc]\naddress = \"{CONTAINERD_SOCKET}\"\n[plugins.\"io.containerd.grpc.v1.cri\"]\n\
              disable_apparmor = true\nrestrict_oom_score_adj = true\nsandbox_image = \"{PAUSE_IMAGE}\"\n\
              [plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = \"{SNAPSHOTTER}\"\n\
              [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"{NETWORKS}\"\n\
-             [plugins.\"io.containerd.internal.v1.opt\"]\npath = \"/var/lib/containerd/opt\"\n"
+             [plugins.\"io.containerd.internal.v1.opt\"]\npath = \"/var/lib/containerd/opt\"\n\
+             [[plugins.\"io.containerd.transfer.v1.local\".unpack_config]]\n\
+             platform = \"linux\"\nsnapshotter = \"{SNAPSHOTTER}\"\n"
         );
         fs::write(&config, text).unwrap();
         let arguments = vec![format!("--config={}", config.display())];

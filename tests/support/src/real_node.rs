@@ -22,6 +22,10 @@ pub const STATIC_PODS: &str = "/etc/kubernetes/manifests";
 /// Where containerd looks for the network of pods.
 const NETWORKS: &str = "/etc/cni/net.d";
 
+/// Where the kubelet and kube-controller-manager look for volume plugins. They make the folder, whose default is below
+/// `/usr/libexec`, outside of a sandbox.
+pub(crate) const VOLUME_PLUGINS: &str = "/var/lib/kubelet/volume-plugins";
+
 /// The image of the sandboxes of pods.
 pub const PAUSE_IMAGE: &str = "registry.k8s.io/pause:3.10";
 
@@ -158,7 +162,7 @@ impl Kubelet {
             "failCgroupV1": false,
             "failSwapOn": false,
             "localStorageCapacityIsolation": false,
-            "volumePluginDir": "/var/lib/kubelet/volume-plugins",
+            "volumePluginDir": VOLUME_PLUGINS,
             "evictionHard": {},
         });
         configuration.as_object_mut().unwrap().extend(settings.configuration.clone());

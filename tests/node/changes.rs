@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use support::machine::KubeletSettings;
+use support::real_node::KubeletSettings;
 use support::{AuditEvent, sandbox};
 
 use crate::cluster::{Cluster, LIMIT, TEST_LIMIT, eventually};

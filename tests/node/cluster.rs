@@ -10,7 +10,7 @@ use serde_json::Value;
 use support::api_server::{NODE_ADDRESS, SERVICE_ADDRESS};
 use support::components::Component;
 use support::controller_manager::ControllerManager;
-use support::machine::{Containerd, Kubelet, KubeletSettings, add_pod_network, system_uuid};
+use support::real_node::{Containerd, Kubelet, KubeletSettings, add_pod_network, system_uuid};
 use support::sandbox::Sandbox;
 use support::scheduler::Scheduler;
 use support::{ApiServer, Scenario, Vcenter, Vm, copy_folder, eventually_every};

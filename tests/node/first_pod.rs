@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use serde_json::json;
-use support::machine::KubeletSettings;
+use support::real_node::KubeletSettings;
 use support::sandbox;
 
 use crate::cluster::{Cluster, LIMIT, NODE, TAG, TEST_LIMIT, eventually};

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use support::components::Component;
-use support::machine::{Kubelet, KubeletSettings};
+use support::real_node::{Kubelet, KubeletSettings};
 
 use crate::cluster::{Cluster, LIMIT, NODE, eventually};
 
@@ -96,7 +96,7 @@ pub async fn assert_initialised_without_a_network(cluster: &Cluster, form: &str,
     let initialised = begin.elapsed();
     let pod = cluster.wait_until_ready().await;
     println!("{form}: the Node is initialised after {initialised:.1?}, the pod ready after {:.1?}", begin.elapsed());
-    let uuid = support::machine::system_uuid();
+    let uuid = support::real_node::system_uuid();
     assert_eq!(node["spec"]["providerID"], format!("vsphere://{uuid}"));
     let mut expected: Vec<String> = marks.taints.iter().map(|[key, _, effect]| format!("{key}:{effect}")).collect();
     expected.push("node.kubernetes.io/not-ready:NoSchedule".to_owned());

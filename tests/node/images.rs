@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use image_archive::{AUTHORITIES, Archive, BINARY, Reference, Stage, architecture};
 use support::components::{Component, release_binary};
-use support::machine::PAUSE_IMAGE;
+use support::real_node::PAUSE_IMAGE;
 
 /// The product's image, as the manifests of these tests name it.
 pub const IMAGE: &str = "registry.example.com/vsphere-cloud-controller-manager";

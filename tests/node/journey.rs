@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde_json::Value;
 use support::api_server::NODE_ADDRESS;
-use support::machine::{KubeletSettings, add_pod_network, system_uuid};
 use support::pages::{Shell, is_as_shown, page, sections};
+use support::real_node::{KubeletSettings, add_pod_network, system_uuid};
 use support::{Scenario, sandbox};
 
 use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, eventually};

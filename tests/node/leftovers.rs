@@ -1,32 +1,44 @@
-//! What is left of a run that is interrupted: no process, mount, namespace, control group or folder.
+//! What is left of a run that is interrupted or fails: no process, mount, namespace, control group or folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use support::{eventually, sandbox};
+use support::sandbox::{self, control_groups};
 
-use crate::cluster::{Cluster, LIMIT, TEST_LIMIT};
+use crate::cluster::{Cluster, LIMIT, TEST_LIMIT, eventually};
 
-/// Is set for the run that is interrupted.
+/// The environment variable of the run that is to end.
 const INTERRUPTED: &str = "CCM_TEST_INTERRUPTED";
 
-/// Tells that all runs.
+/// The file of a run in which a pod is ready.
 const READY: &str = "all-runs";
+
+/// The file that makes a run fail.
+const FAIL: &str = "fail";
+
+/// Folders outside of the sandbox that containerd and the kubelet make where they are not configured.
+const DEFAULT_FOLDERS: [&str; 2] = ["/opt/containerd", "/usr/libexec/kubernetes"];
 
 #[test]
 fn a_run_that_is_killed_leaves_nothing() {
-    interrupt_by("KILL", "leftovers::a_run_that_is_killed_leaves_nothing");
+    end_a_run("leftovers::a_run_that_is_killed_leaves_nothing", |run, _| kill("KILL", &run.to_string()));
+}
+
+/// A terminal sends the signal to all processes of the group.
+#[test]
+fn a_run_that_ends_by_ctrl_c_leaves_nothing() {
+    end_a_run("leftovers::a_run_that_ends_by_ctrl_c_leaves_nothing", |run, _| kill("INT", &format!("-{run}")));
 }
 
 #[test]
-fn a_run_that_ends_by_ctrl_c_leaves_nothing() {
-    interrupt_by("INT", "leftovers::a_run_that_ends_by_ctrl_c_leaves_nothing");
+fn a_run_that_fails_leaves_nothing() {
+    end_a_run("leftovers::a_run_that_fails_leaves_nothing", |_, folder| fs::write(folder.join(FAIL), "").unwrap());
 }
 
-/// Runs this test in another program, up to a pod that is ready, and sends that program the signal.
-fn interrupt_by(signal: &str, test: &str) {
+/// Runs this test in another program, which leads a process group, up to a pod that is ready. `end` gets the process and
+/// the folder of the run.
+fn end_a_run(test: &str, end: impl FnOnce(u32, &Path)) {
     if std::env::var_os(INTERRUPTED).is_some() {
         return sandbox::run(TEST_LIMIT, async |sandbox| {
             let cluster = Cluster::start(sandbox).await;
@@ -34,20 +46,25 @@ fn interrupt_by(signal: &str, test: &str) {
             let overlay = cluster.manifests().join("overlays/kubeadm");
             cluster.kubectl(&["apply", "--kustomize", overlay.to_str().unwrap()]);
             cluster.wait_until_ready().await;
-            fs::write(cluster.sandbox.folder().join(READY), "").unwrap();
-            std::future::pending::<()>().await;
+            let folder = cluster.sandbox.folder();
+            fs::write(folder.join(READY), "").unwrap();
+            let is_told = async || if folder.join(FAIL).exists() { Ok(()) } else { Err("the run goes on") };
+            eventually("the run is to fail", TEST_LIMIT, is_told).await;
+            panic!("a run that fails");
         });
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
+        let before = DEFAULT_FOLDERS.map(|folder| Path::new(folder).exists());
         let files = tempfile::tempdir().unwrap();
         let mut run = tokio::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--test-threads=2", "--nocapture"])
             .envs([(INTERRUPTED, Path::new("1")), ("TMPDIR", files.path())])
+            .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let folder = eventually("a pod is ready", LIMIT, async || {
+        let folder = eventually("a pod is ready", 2 * LIMIT, async || {
             let folders = fs::read_dir(files.path()).unwrap().map(|entry| entry.unwrap().path());
             folders.into_iter().find(|folder| folder.join(READY).exists()).ok_or("no run is ready")
         })
@@ -57,18 +74,25 @@ fn interrupt_by(signal: &str, test: &str) {
             let running = processes(name);
             assert!(running.iter().any(|one| one.contains(program)), "{program} is not among {running:?}");
         }
-        assert!(!groups(name).is_empty());
+        assert!(!control_groups(name).is_empty());
 
-        let status = Command::new("kill").args(["-s", signal, &run.id().unwrap().to_string()]).status().unwrap();
-        assert!(status.success());
-        run.wait().await.unwrap();
-        eventually("nothing is left", Duration::from_secs(60), async || {
+        end(run.id().unwrap(), &folder);
+        let status = tokio::time::timeout(LIMIT, run.wait()).await.expect("the run ends").unwrap();
+        assert!(!status.success(), "{status}");
+        eventually("nothing is left", LIMIT, async || {
             let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-            let left = (processes(name), groups(name), folder.exists(), mounts.contains(name));
+            let left = (processes(name), control_groups(name), folder.exists(), mounts.contains(name));
             if left == (Vec::new(), Vec::new(), false, false) { Ok(()) } else { Err(format!("{left:?}")) }
         })
         .await;
+        assert_eq!(DEFAULT_FOLDERS.map(|folder| Path::new(folder).exists()), before, "{DEFAULT_FOLDERS:?}");
     });
+}
+
+/// Sends a signal to a process, or to the group of a negative number.
+fn kill(signal: &str, process: &str) {
+    let status = Command::new("kill").args(["-s", signal, "--", process]).status().unwrap();
+    assert!(status.success(), "kill -s {signal} -- {process}: {status}");
 }
 
 /// The command lines of the processes in control groups of this name. Namespaces live as long as their processes.
@@ -77,10 +101,4 @@ fn processes(name: &str) -> Vec<String> {
     let in_group = |process: &PathBuf| fs::read_to_string(process.join("cgroup")).is_ok_and(|text| text.contains(name));
     let command_line = |process: PathBuf| fs::read_to_string(process.join("cmdline")).ok();
     ids.filter(in_group).filter_map(command_line).map(|text| text.replace('\0', " ")).collect()
-}
-
-fn groups(name: &str) -> Vec<PathBuf> {
-    let root = PathBuf::from("/sys/fs/cgroup");
-    let hierarchies = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).chain([root.clone()]);
-    hierarchies.map(|hierarchy| hierarchy.join(name)).filter(|group| group.exists()).collect()
 }

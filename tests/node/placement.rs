@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use support::machine::KubeletSettings;
+use support::real_node::KubeletSettings;
 use support::sandbox;
 
 use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, eventually};

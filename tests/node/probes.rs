@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::api_server::NODE_ADDRESS;
-use support::machine::KubeletSettings;
+use support::real_node::KubeletSettings;
 use support::sandbox;
 
 use crate::cluster::{Cluster, NODE, TEST_LIMIT, eventually};

@@ -1,6 +1,6 @@
 //! The overlays: one cluster, one after the other, each on a Node that registers anew.
 
-use support::machine::add_pod_network;
+use support::real_node::add_pod_network;
 use support::sandbox;
 
 use super::{

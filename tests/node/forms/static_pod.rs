@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use support::machine::STATIC_PODS;
+use support::real_node::STATIC_PODS;
 use support::sandbox;
 
 use super::{KUBEADM, assert_initialised_without_a_network, label, register, shell, wait_until_no_pod};

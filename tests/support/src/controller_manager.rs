@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::ApiServer;
 use crate::components::Component;
+use crate::real_node::VOLUME_PLUGINS;
 use crate::supervisor::{Output, Supervised};
 
 /// It runs until it is dropped.
@@ -27,6 +28,7 @@ impl ControllerManager {
             format!("--root-ca-file={}", server.ca_file().display()),
             format!("--service-account-private-key-file={}", key.display()),
             "--use-service-account-credentials=true".to_owned(),
+            format!("--flex-volume-plugin-dir={VOLUME_PLUGINS}"),
         ];
         Self::start_with(server, grace, &files)
     }

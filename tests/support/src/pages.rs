@@ -8,6 +8,7 @@ use tokio::process::Command;
 use crate::command::output;
 use crate::components::Component;
 use crate::file::copy_folder;
+use crate::sandbox::SNAPSHOTTER_VARIABLE;
 
 /// The root of the repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -231,6 +232,9 @@ impl Shell {
         command.args(arguments).current_dir(self.folder.path()).env_clear();
         command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", home.join("bin").display()));
         command.env("HOME", home).env("KUBECONFIG", &self.kubeconfig).env("EDITOR", home.join("bin/editor"));
+        if let Some(snapshotter) = std::env::var_os(SNAPSHOTTER_VARIABLE) {
+            command.env(SNAPSHOTTER_VARIABLE, snapshotter);
+        }
         let output = output(command, input).await;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (printed, errors) = (text(output.stdout), text(output.stderr));

@@ -1,8 +1,8 @@
-//! A machine of its own for a test: Linux namespaces in which the test is the first process.
+//! Linux namespaces in which a test is the first process.
 //!
 //! [`run`] starts the test program again, with this one test, in new namespaces for the network, mounts, processes, the
-//! host name and IPC. There the test may start a kubelet and a container runtime at their usual paths and ports, beside
-//! others that do the same. When the first process of a process namespace ends, in whatever way, the kernel ends all
+//! host name and IPC. There the test may start a kubelet and a container runtime at their usual paths and ports, while
+//! other tests do the same. When the first process of a process namespace ends, in whatever way, the kernel ends all
 //! others, and what they mounted is gone. What stays is below one folder and in control groups of the folder's name; both
 //! are removed by a program that waits outside.
 
@@ -11,18 +11,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::api_server::{NODE_ADDRESS, SERVICE_ADDRESS};
-use crate::eventually::eventually;
+use crate::components::Component;
 use crate::supervisor::{Supervised, TemporaryFolder};
 
-/// Is set for the program inside, and names the folder.
+/// The environment variable of the program inside, with the path of the folder.
 const INSIDE: &str = "CCM_TEST_SANDBOX";
 
-/// Is there where control groups have version 2.
-const VERSION_2: &str = "/sys/fs/cgroup/cgroup.controllers";
+/// Where the control groups are.
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
+
+/// The id of the machine, which is 32 hexadecimal digits.
+pub(crate) const MACHINE_ID: &str = "/etc/machine-id";
 
 /// Folders of this machine in whose place the sandbox has its own; the first one begins as a copy.
 const FOLDERS: [&str; 4] = ["/etc", "/run", "/var/lib", "/var/log"];
+
+/// The snapshotter of containerd that works on every file system. `ctr` reads it from this variable.
+pub(crate) const SNAPSHOTTER: &str = "native";
+pub(crate) const SNAPSHOTTER_VARIABLE: &str = "CONTAINERD_SNAPSHOTTER";
 
 /// Settings of the kernel that a kubelet sets. It finds these values in files of the sandbox, so that it changes nothing.
 const KERNEL_SETTINGS: [(&str, &str); 6] = [
@@ -34,24 +43,33 @@ const KERNEL_SETTINGS: [(&str, &str); 6] = [
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 
-/// Makes a control group of the folder's name in each hierarchy, and starts the program in namespaces whose root that is:
-/// what is made inside, is below it. Its arguments are the folder and the program with its arguments.
+/// Makes control groups of the folder's name, and starts a program in namespaces whose root they are: the groups that the
+/// program makes are below them. Its arguments are the folder and the program with its arguments.
+///
+/// In version 2 a group with processes passes no controllers on to groups of containers, so all processes go one group down.
+/// The shell does this between two `unshare`: the first makes the root, and no `unshare` stays there.
 const START: &str = r#"
 name=$(basename "$0")
-hierarchies=/sys/fs/cgroup/*
-[ ! -f /sys/fs/cgroup/cgroup.controllers ] || hierarchies=/sys/fs/cgroup
-for hierarchy in $hierarchies; do
-    [ -f "$hierarchy/cgroup.procs" ] || continue
-    mkdir -p "$hierarchy/$name/test"
-    # Without these, a cpuset takes no process.
-    for file in cpuset.cpus cpuset.mems; do
-        [ ! -f "$hierarchy/$name/$file" ] || cat "$hierarchy/$file" >"$hierarchy/$name/$file"
+groups=/sys/fs/cgroup
+if [ -f $groups/cgroup.controllers ]; then
+    mkdir -p "$groups/$name/test"
+    echo $$ >"$groups/$name/cgroup.procs"
+    inner=$groups/$name/test/cgroup.procs
+else
+    for hierarchy in $groups/*; do
+        [ -f "$hierarchy/cgroup.procs" ] || continue
+        mkdir -p "$hierarchy/$name"
+        # Without these, a cpuset of version 1 takes no process.
+        for file in cpuset.cpus cpuset.mems; do
+            [ ! -f "$hierarchy/$file" ] || cat "$hierarchy/$file" >"$hierarchy/$name/$file"
+        done
+        echo $$ >"$hierarchy/$name/cgroup.procs"
     done
-    echo $$ >"$hierarchy/$name/cgroup.procs"
-done
-CCM_TEST_SANDBOX_PROCESS=$$
-export CCM_TEST_SANDBOX_PROCESS
-exec unshare --net --mount --pid --uts --ipc --cgroup --fork --kill-child --mount-proc -- "$@"
+    inner=/dev/null
+fi
+export CCM_TEST_SANDBOX_PROCESS=$$
+exec unshare --cgroup -- /bin/sh -euc 'echo $$ >"$0"
+exec unshare --net --mount --pid --uts --ipc --fork --kill-child --mount-proc -- "$@"' "$inner" "$@"
 "#;
 
 /// What a test has inside.
@@ -78,10 +96,10 @@ pub fn run(limit: Duration, test: impl AsyncFnOnce(Sandbox)) {
     match std::env::var_os(INSIDE) {
         Some(folder) => {
             let sandbox = Sandbox { folder: folder.into() };
-            sandbox.furnish();
+            sandbox.set_up();
             runtime.block_on(test(sandbox));
         }
-        None => runtime.block_on(run_again(limit)),
+        None => runtime.block_on(reexecute_test(limit)),
     }
 }
 
@@ -94,10 +112,10 @@ pub fn run(limit: Duration, test: impl AsyncFnOnce(Sandbox)) {
 /// # Panics
 ///
 /// As [`run`].
-pub async fn again(arguments: &[&str]) -> Result<Sandbox, ExitCode> {
+pub async fn reexecute(arguments: &[&str]) -> Result<Sandbox, ExitCode> {
     if let Some(folder) = std::env::var_os(INSIDE) {
         let sandbox = Sandbox { folder: folder.into() };
-        sandbox.furnish();
+        sandbox.set_up();
         return Ok(sandbox);
     }
     let folder = TemporaryFolder::create();
@@ -118,18 +136,43 @@ pub async fn again(arguments: &[&str]) -> Result<Sandbox, ExitCode> {
 }
 
 /// The arguments and variables with which a shell starts this program in a sandbox.
-fn shell(folder: &Path, arguments: &[&str]) -> (Vec<String>, [(String, String); 2]) {
+fn shell(folder: &Path, arguments: &[&str]) -> (Vec<String>, [(String, String); 3]) {
+    let program = std::env::current_exe().unwrap();
+    let components = [Component::Kubelet, Component::KubeApiserver, Component::Supervise].map(Component::path);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for path in [folder, &program, source].into_iter().chain(components.iter().map(PathBuf::as_path)) {
+        if let Some(hidden) = hidden_by(&path.canonicalize().unwrap()) {
+            panic!(
+                "a sandbox has its own {hidden} and does not see {}: put the repository, CARGO_TARGET_DIR and TMPDIR \
+                 into other folders",
+                path.display()
+            );
+        }
+    }
     let files = folder.join("tmp");
     fs::create_dir(&files).unwrap();
-    let program = std::env::current_exe().unwrap();
     let start = ["-euc", START, folder.to_str().unwrap(), program.to_str().unwrap()];
     let arguments = start.into_iter().chain(arguments.iter().copied()).map(str::to_owned).collect();
-    let variable = |name: &str, path: &Path| (name.to_owned(), path.display().to_string());
-    (arguments, [variable(INSIDE, folder), variable("TMPDIR", &files)])
+    let variable = |name: &str, value: &Path| (name.to_owned(), value.display().to_string());
+    let snapshotter = variable(SNAPSHOTTER_VARIABLE, Path::new(SNAPSHOTTER));
+    (arguments, [variable(INSIDE, folder), variable("TMPDIR", &files), snapshotter])
+}
+
+/// The folder of the sandbox that hides this path of the machine.
+fn hidden_by(path: &Path) -> Option<&'static str> {
+    FOLDERS.into_iter().find(|folder| path.starts_with(folder))
+}
+
+/// The control groups of this name that exist, one in each hierarchy.
+#[must_use]
+pub fn control_groups(name: &str) -> Vec<PathBuf> {
+    let root = PathBuf::from(CONTROL_GROUPS);
+    let hierarchies = fs::read_dir(&root).into_iter().flatten().flatten().map(|entry| entry.path());
+    hierarchies.chain([root]).map(|hierarchy| hierarchy.join(name)).filter(|group| group.is_dir()).collect()
 }
 
 /// Runs this test in a new program, as the first process of new namespaces.
-async fn run_again(limit: Duration) {
+async fn reexecute_test(limit: Duration) {
     let thread = std::thread::current();
     let name = thread.name().filter(|name| *name != "main");
     let name =
@@ -137,13 +180,6 @@ async fn run_again(limit: Duration) {
     let folder = TemporaryFolder::create();
     let (arguments, variables) = shell(folder.path(), &["--exact", name, "--nocapture", "--test-threads=2"]);
     let mut inside = Supervised::start_with("sandbox", Path::new("/bin/sh"), &arguments, folder.path(), &variables);
-    if Path::new(VERSION_2).is_file() {
-        // `unshare` itself has to leave the root of the groups, too. When the program writes, it is behind its start.
-        let writes = async || if inside.output.lines().is_empty() { Err("nothing is written") } else { Ok(()) };
-        eventually("the test begins in its sandbox", Duration::from_secs(60), writes).await;
-        let group = Path::new("/sys/fs/cgroup").join(folder.path().file_name().unwrap()).join("test/cgroup.procs");
-        fs::write(group, inside.pid().unwrap().to_string()).unwrap();
-    }
     let status = inside.wait(limit).await;
     println!("{}", inside.output.lines().join("\n"));
     assert!(status.success(), "the test failed in its sandbox: {status}");
@@ -152,6 +188,11 @@ async fn run_again(limit: Duration) {
     let path = folder.path().to_owned();
     drop(folder);
     assert!(!path.exists(), "{} is left", path.display());
+    assert_eq!(
+        control_groups(path.file_name().unwrap().to_str().unwrap()),
+        [] as [PathBuf; 0],
+        "these groups are left"
+    );
 }
 
 impl Sandbox {
@@ -162,8 +203,8 @@ impl Sandbox {
         format!("nsenter --net --target {process}")
     }
 
-    /// Makes of the new namespaces what a node is to its programs.
-    fn furnish(&self) {
+    /// Gives the new namespaces the control groups, folders, files, kernel settings and addresses of a node.
+    fn set_up(&self) {
         self.mount_control_groups();
         for folder in FOLDERS {
             let own = self.folder.join(folder.trim_start_matches('/').replace('/', "-"));
@@ -175,6 +216,12 @@ impl Sandbox {
             }
             command("mount", &["--bind", own.to_str().unwrap(), folder]);
         }
+        // The link of systemd-resolved leads to a folder that the sandbox hides, and no pod starts without the file.
+        write_new("/etc/resolv.conf", "nameserver 127.0.0.1\n");
+        // A kubelet has to find a UUID, and the files of images for containers are often empty.
+        let machine_id = fs::read_to_string(MACHINE_ID).unwrap_or_default();
+        let machine_id = Uuid::parse_str(machine_id.trim()).unwrap_or_else(|_| Uuid::new_v4());
+        write_new(MACHINE_ID, &format!("{}\n", machine_id.simple()));
         for (setting, value) in KERNEL_SETTINGS {
             let file = self.folder.join(setting.replace('/', "-"));
             fs::write(&file, format!("{value}\n")).unwrap();
@@ -188,21 +235,19 @@ impl Sandbox {
 
     /// Shows the control groups of this namespace at the usual place.
     fn mount_control_groups(&self) {
-        let root = Path::new("/sys/fs/cgroup");
-        let name = self.folder.file_name().unwrap();
-        let show = |hierarchy: &Path| {
-            let group = hierarchy.join(name);
-            command("mount", &["--bind", group.to_str().unwrap(), hierarchy.to_str().unwrap()]);
-        };
-        if Path::new(VERSION_2).is_file() {
-            show(root);
-            // In version 2 a group that has processes has no groups of containers below it.
-            fs::write(root.join("test/cgroup.procs"), std::process::id().to_string()).unwrap();
-            return;
+        for group in control_groups(self.folder.file_name().unwrap().to_str().unwrap()) {
+            // A hierarchy with two names shows the group already when the second one comes.
+            if group.is_dir() {
+                command("mount", &["--bind", group.to_str().unwrap(), group.parent().unwrap().to_str().unwrap()]);
+            }
         }
-        let hierarchies = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
-        hierarchies.filter(|hierarchy| hierarchy.join(name).is_dir()).for_each(|hierarchy| show(&hierarchy));
     }
+}
+
+/// Writes a file in the place of one, or of a link.
+fn write_new(file: &str, text: &str) {
+    drop(fs::remove_file(file));
+    fs::write(file, text).unwrap_or_else(|error| panic!("{file}: {error}"));
 }
 
 /// Runs a command to its end.
@@ -215,4 +260,18 @@ fn command(program: &str, arguments: &[&str]) {
     let output = output.unwrap_or_else(|error| panic!("failed to run {program}: {error}"));
     let (status, text) = (output.status, String::from_utf8_lossy(&output.stderr).into_owned());
     assert!(status.success(), "{program} {}: {status}: {text}", arguments.join(" "));
+}
+
+#[test]
+fn what_a_sandbox_hides_is_known() {
+    for (path, wanted) in [
+        ("/var/lib/jenkins/workspace/ccm", Some("/var/lib")),
+        ("/run/user/0/ccm-test-a", Some("/run")),
+        ("/var/lib", Some("/var/lib")),
+        ("/var/library/ccm", None),
+        ("/home/me/run/ccm", None),
+        ("/tmp/ccm-test-a", None),
+    ] {
+        assert_eq!(hidden_by(Path::new(path)), wanted, "{path}");
+    }
 }

@@ -9,14 +9,16 @@ use serde_json::json;
 use crate::ApiServer;
 use crate::api_server::free_port;
 use crate::eventually::unique;
-use crate::machine::{CONTAINERD_SOCKET, Containerd, Kubelet, KubeletSettings, NodeFolders};
+use crate::real_node::{CONTAINERD_SOCKET, Containerd, Kubelet, KubeletSettings, NodeFolders};
 use crate::sandbox::Sandbox;
 
 /// Runs a program in a new mount namespace: `$0` is the folder with what it has in the place of the sandbox's. Where the
 /// machine has a firmware UUID, the machine id takes its place.
 const ENTER: &str = "\
 for folder in etc run var/lib var/log; do mount --bind \"$0/$folder\" \"/$folder\" || exit; done
-if [ -e /sys/class/dmi/id/product_uuid ]; then mount --bind /etc/machine-id /sys/class/dmi/id/product_uuid || exit; fi
+for file in /sys/class/dmi/id/product_uuid /proc/device-tree/system-id /proc/device-tree/vm,uuid; do
+    [ ! -e $file ] || mount --bind /etc/machine-id $file || exit
+done
 exec \"$@\"";
 
 /// The machine of the node. Dropping it ends the container runtime.
@@ -38,10 +40,7 @@ impl Worker {
         }
         let copied = Command::new("cp").args(["--archive", "/etc"]).arg(folder.join("etc")).status();
         assert!(copied.unwrap().success(), "failed to copy /etc");
-        let machine_id = folder.join("etc/machine-id");
-        // Else a link would have the file of the sandbox written.
-        drop(fs::remove_file(&machine_id));
-        fs::write(&machine_id, format!("{system_uuid}\n")).unwrap();
+        fs::write(folder.join("etc/machine-id"), format!("{system_uuid}\n")).unwrap();
         let enter = ["unshare", "--mount", "--", "sh", "-c", ENTER, folder.to_str().unwrap()];
         let folders = NodeFolders {
             enter: enter.map(str::to_owned).into(),

@@ -3,9 +3,10 @@
 use futures::StreamExt;
 use kube::Client;
 
+use crate::KubeletNode;
 use crate::api_server::NODE_ADDRESS;
+use crate::real_node::system_uuid;
 use crate::vcenter::{Nic, Object, Scenario, Vcenter, Vm, VmChange};
-use crate::{KubeletNode, machine};
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 
@@ -41,7 +42,7 @@ impl Machine {
     /// The machine of the real node.
     pub fn real(index: usize) -> Self {
         let (node, address) = ("real-1".to_owned(), NODE_ADDRESS.to_owned());
-        Self { vm: format!("prod-{node}"), node, uuid: machine::system_uuid(), address, is_control_plane: false, index }
+        Self { vm: format!("prod-{node}"), node, uuid: system_uuid(), address, is_control_plane: false, index }
     }
 
     /// An address that no machine of the demo has.

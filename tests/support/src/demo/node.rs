@@ -11,7 +11,7 @@ use super::cluster::Machine;
 use super::step;
 use crate::ApiServer;
 use crate::eventually::eventually;
-use crate::machine::{Containerd, Kubelet, KubeletSettings};
+use crate::real_node::{Containerd, Kubelet, KubeletSettings};
 use crate::sandbox::Sandbox;
 
 /// A kubelet and its container runtime. They end with this, before their sandbox.

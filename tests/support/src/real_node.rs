@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::ApiServer;
 use crate::components::Component;
 use crate::eventually::eventually;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{MACHINE_ID, SNAPSHOTTER, Sandbox};
 use crate::supervisor::{Output, Supervised};
 
 /// Where CRI clients find containerd.
@@ -21,6 +21,10 @@ pub const STATIC_PODS: &str = "/etc/kubernetes/manifests";
 
 /// Where containerd looks for the network of pods.
 const NETWORKS: &str = "/etc/cni/net.d";
+
+/// Where the kubelet and kube-controller-manager look for volume plugins. They make the folder, whose default is below
+/// `/usr/libexec`, outside of a sandbox.
+pub(crate) const VOLUME_PLUGINS: &str = "/var/lib/kubelet/volume-plugins";
 
 /// The image of the sandboxes of pods.
 pub const PAUSE_IMAGE: &str = "registry.k8s.io/pause:3.10";
@@ -62,13 +66,17 @@ impl Containerd {
 
     pub(crate) async fn start_in(folders: &NodeFolders) -> Self {
         let config = folders.folder.join("containerd.toml");
-        // Without the right to write its score, as in many containers, runc fails at a score below its parent's. The native
-        // snapshotter works on every file system.
+        // Without the right to write its score, as in many containers, runc fails at a score below its parent's. A profile
+        // of AppArmor would stay in the kernel of the host, and `opt` makes a folder outside of the sandbox. From version 2
+        // on, containerd unpacks what is imported, with the snapshotters that `transfer` lists.
         let text = format!(
             "version = 2\n[grpc]\naddress = \"{CONTAINERD_SOCKET}\"\n[plugins.\"io.containerd.grpc.v1.cri\"]\n\
-             restrict_oom_score_adj = true\nsandbox_image = \"{PAUSE_IMAGE}\"\n\
-             [plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = \"native\"\n\
-             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"{NETWORKS}\"\n"
+             disable_apparmor = true\nrestrict_oom_score_adj = true\nsandbox_image = \"{PAUSE_IMAGE}\"\n\
+             [plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = \"{SNAPSHOTTER}\"\n\
+             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"{NETWORKS}\"\n\
+             [plugins.\"io.containerd.internal.v1.opt\"]\npath = \"/var/lib/containerd/opt\"\n\
+             [[plugins.\"io.containerd.transfer.v1.local\".unpack_config]]\n\
+             platform = \"linux\"\nsnapshotter = \"{SNAPSHOTTER}\"\n"
         );
         fs::write(&config, text).unwrap();
         let arguments = vec![format!("--config={}", config.display())];
@@ -154,6 +162,7 @@ impl Kubelet {
             "failCgroupV1": false,
             "failSwapOn": false,
             "localStorageCapacityIsolation": false,
+            "volumePluginDir": VOLUME_PLUGINS,
             "evictionHard": {},
         });
         configuration.as_object_mut().unwrap().extend(settings.configuration.clone());
@@ -183,12 +192,20 @@ impl Kubelet {
     }
 }
 
-/// The UUID that a kubelet in a sandbox of this machine reports, with dashes. Mirrors cadvisor, `utils/sysinfo/sysinfo.go`: the
-/// firmware's UUID, or the machine id, which has no dashes.
+/// Where cadvisor looks for the UUID of a machine (`GetSystemUUID` in `utils/sysfs/sysfs.go`): the first file that can be
+/// read counts. The last one is that of the sandbox.
+const SYSTEM_UUID: [&str; 4] =
+    ["/sys/class/dmi/id/product_uuid", "/proc/device-tree/system-id", "/proc/device-tree/vm,uuid", MACHINE_ID];
+
+/// The UUID that a kubelet in a sandbox of this machine reports, with dashes, which a machine id lacks.
+///
+/// # Panics
+///
+/// When the firmware gives something else.
 #[must_use]
 pub fn system_uuid() -> String {
-    let files: [PathBuf; 2] = ["/sys/class/dmi/id/product_uuid", "/etc/machine-id"].map(PathBuf::from);
-    let found = files.iter().find_map(|file| fs::read_to_string(file).ok());
-    let text = found.expect("this machine has neither a firmware UUID nor a machine id");
-    uuid::Uuid::parse_str(text.trim()).unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
+    let read = |file: &&'static str| Some((*file, fs::read_to_string(file).ok()?));
+    let (file, text) = SYSTEM_UUID.iter().find_map(read).expect("a sandbox has a machine id");
+    let parsed = uuid::Uuid::parse_str(text.trim_end_matches('\0').trim());
+    parsed.unwrap_or_else(|error| panic!("{file}: {text:?}: {error}")).to_string()
 }

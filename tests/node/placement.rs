@@ -28,6 +28,10 @@ status:
   conditions: [{ type: Ready, status: 'True', reason: KubeletReady }]
 ";
 
+/// Taints of a Node whose kubelet no longer reports.
+const UNREACHABLE: [&str; 2] =
+    ["node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"];
+
 /// Its head says what a single control-plane node needs.
 const COMPONENT: &str = include_str!("../../manifests/components/deployment/kustomization.yaml");
 
@@ -39,13 +43,7 @@ fn a_pod_of_the_daemon_set_is_placed_on_its_node_whatever_taints_come() {
         run_worker(&cluster).await;
         register(&mut cluster, &MASTER).await;
         shell(&cluster, "kubectl apply -k manifests/base");
-        eventually("the DaemonSet controller sees no Node for it", LIMIT, async || {
-            let status =
-                &cluster.get(&["daemonset", "-n", "kube-system", "vsphere-cloud-controller-manager"])["status"];
-            let is_seen = status["observedGeneration"] == 1 && status["desiredNumberScheduled"] == 0;
-            if is_seen { Ok(()) } else { Err(status.to_string()) }
-        })
-        .await;
+        wait_until_no_pod_is_wanted(&cluster).await;
         label(&cluster, &MASTER);
         let first = assert_initialised_without_a_network(&cluster, "base", &MASTER).await;
 
@@ -56,10 +54,17 @@ fn a_pod_of_the_daemon_set_is_placed_on_its_node_whatever_taints_come() {
         let second = next_at_once(&cluster, &first).await;
 
         lose_kubelet(&mut cluster).await;
-        cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(&second), "--wait=false"]);
+        delete_by_force(&cluster, &second);
+        wait_until_no_pod_is_wanted(&cluster).await;
+        assert!(
+            cluster.get(&PODS)["items"].as_array().unwrap().is_empty(),
+            "no pod is placed where no kubelet can start it"
+        );
+        has_taints(&cluster, &UNREACHABLE).unwrap();
         restart_kubelet(&mut cluster, &MASTER, &[]);
-        let third = next_at_once(&cluster, &second).await;
+        let third = next(&cluster, &second).await;
         assert_eq!(third["spec"]["nodeName"], NODE);
+        assert_waited_for_the_port(&cluster, &third);
     });
 }
 
@@ -82,7 +87,9 @@ fn a_pod_of_the_deployment_is_placed_on_the_control_plane_whatever_taints_come()
         let second = next_at_once(&cluster, &first).await;
 
         lose_kubelet(&mut cluster).await;
-        cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(&second), "--force", "--grace-period=0"]);
+        delete_by_force(&cluster, &second);
+        wait_for_waiting_pods(&cluster, 2, "1 node(s) had untolerated taint(s)").await;
+        has_taints(&cluster, &UNREACHABLE).unwrap();
         restart_kubelet(&mut cluster, &KUBEADM, &[]);
         let third = next(&cluster, &second).await;
         assert_waited_for_the_port(&cluster, &third);
@@ -238,19 +245,33 @@ async fn burden(cluster: &mut Cluster, marks: &Marks) {
 /// Stops the kubelet, and waits until the Node counts as lost.
 async fn lose_kubelet(cluster: &mut Cluster) {
     cluster.kubelet = None;
-    wait_for_taints(
-        cluster,
-        &["node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"],
-    )
+    wait_for_taints(cluster, &UNREACHABLE).await;
+}
+
+/// Waits until the DaemonSet controller has seen the DaemonSet, and has no Node for a pod of it.
+async fn wait_until_no_pod_is_wanted(cluster: &Cluster) {
+    eventually("the DaemonSet controller has no Node for a pod", LIMIT, async || {
+        let status = &cluster.get(&["daemonset", "-n", "kube-system", "vsphere-cloud-controller-manager"])["status"];
+        let is_seen = status["observedGeneration"] == 1 && status["desiredNumberScheduled"] == 0;
+        if is_seen { Ok(()) } else { Err(status.to_string()) }
+    })
     .await;
 }
 
+/// Deletes a pod whose kubelet cannot confirm that its container has ended.
+fn delete_by_force(cluster: &Cluster, pod: &Value) {
+    cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(pod), "--force", "--grace-period=0"]);
+}
+
 async fn wait_for_taints(cluster: &Cluster, expected: &[&str]) {
-    eventually(&format!("the Node has the taints {expected:?}"), LIMIT, async || {
-        let node = cluster.get(&["node", NODE]);
-        let taints = taints(&node);
-        let all = expected.iter().all(|taint| taints.iter().any(|one| one == taint));
-        if all { Ok(()) } else { Err(format!("taints {taints:?}, conditions {}", node["status"]["conditions"])) }
-    })
-    .await;
+    let name = format!("the Node has the taints {expected:?}");
+    eventually(&name, LIMIT, async || has_taints(cluster, expected)).await;
+}
+
+/// The Node's taints and conditions, where it lacks one of these taints.
+fn has_taints(cluster: &Cluster, expected: &[&str]) -> Result<(), String> {
+    let node = cluster.get(&["node", NODE]);
+    let taints = taints(&node);
+    let all = expected.iter().all(|taint| taints.iter().any(|one| one == taint));
+    if all { Ok(()) } else { Err(format!("taints {taints:?}, conditions {}", node["status"]["conditions"])) }
 }

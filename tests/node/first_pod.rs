@@ -24,7 +24,7 @@ fn while_vcenter_is_away_the_first_pod_is_ready_and_its_log_is_on_its_node() {
         cluster.vcenter.stop_listening().await;
         cluster.start_kubelet(&KubeletSettings::default()).await;
         let pod = install_kubeadm(&cluster).await;
-        without_addresses(&cluster, &pod);
+        without_addresses(&cluster, &pod).await;
 
         cluster.vcenter.resume_listening().await;
         cluster.wait_until_initialised().await;
@@ -45,7 +45,7 @@ fn while_vcenter_is_away_the_first_pod_is_ready_and_its_log_is_on_its_node() {
 }
 
 /// Neither the log nor a command comes through the API server, which knows no address; the machine has the log.
-fn without_addresses(cluster: &Cluster, pod: &Pod) {
+async fn without_addresses(cluster: &Cluster, pod: &Pod) {
     let node = cluster.get(&["node", NODE]);
     assert_eq!(node["status"]["addresses"], json!([{ "type": "Hostname", "address": NODE }]));
     assert!(node["spec"]["taints"].to_string().contains("uninitialized"), "{}", node["spec"]);
@@ -64,9 +64,11 @@ fn without_addresses(cluster: &Cluster, pod: &Pod) {
     }
     for (command, expected) in [(READ_LOG, "what is known is kept"), (READ_CHECKS, "vcenter vcenter.example.com:443")] {
         assert!(OPERATIONS.contains(command), "the page does not name this command: {command}");
-        let text = on_node(command);
-        println!("{text}");
-        assert!(text.contains(expected), "{command}: {text}");
+        let text = eventually(command, LIMIT, async || {
+            let text = on_node(command);
+            if text.contains(expected) { Ok(text) } else { Err(text) }
+        });
+        println!("{}", text.await);
     }
 }
 

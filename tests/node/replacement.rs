@@ -34,7 +34,7 @@ fn a_replaced_pod_gives_up_the_lease_and_the_next_one_goes_on() {
         replace(&cluster, &client, "deleted", &delete).await;
         replace(&cluster, &client, "restarted", &["rollout", "restart", DAEMON_SET]).await;
         replace(&cluster, &client, "updated", &["set", "image", DAEMON_SET, &set_image]).await;
-        cluster.kubectl(&["-n", "kube-system", "rollout", "status", DAEMON_SET, "--timeout=60s"]);
+        cluster.kubectl(&["-n", "kube-system", "rollout", "status", DAEMON_SET, "--timeout=120s"]);
         let current = RunningPod::current(&cluster, &client).await;
         assert_eq!(current.pod.spec.unwrap().containers[0].image.as_ref(), Some(&image));
         let events = cluster.kubectl(&["get", "events", "-A"]);

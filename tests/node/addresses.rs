@@ -1,5 +1,7 @@
 //! Names and addresses: what the kubelet writes and keeps, and what the product makes of it.
 
+use std::fs;
+
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use support::nodes::PROVIDED_NODE_IP;
@@ -37,9 +39,12 @@ fn a_node_has_the_addresses_of_its_vm_and_of_its_kubelets_node_ip() {
     });
 }
 
-/// Neither the VM nor its guest has the name of the Node, and the kubelet reports the UUID without dashes.
+/// Neither the VM nor its guest has the name of the Node, which is the host's in lower case, and the kubelet reports the UUID
+/// without dashes.
 async fn a_vm_is_found_by_its_uuid_and_the_kubelet_keeps_what_is_written(nodes: &mut TwoNodes) {
-    nodes.start_kubelet(WORKER, &[]);
+    // The last flag takes precedence, and without a name the kubelet takes that of its host.
+    fs::write("/proc/sys/kernel/hostname", "Worker-1").unwrap();
+    nodes.start_kubelet(WORKER, &["--hostname-override="]);
     let node = nodes.until_addresses_are(WORKER, &of(ADDRESS, ADDRESS)).await;
     assert_eq!(node["status"]["nodeInfo"]["systemUUID"], UUID.simple().to_string());
     assert_eq!(node["spec"]["providerID"], format!("vsphere://{UUID}"));

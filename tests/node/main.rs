@@ -14,6 +14,7 @@ mod addresses;
 mod changes;
 mod cluster;
 mod control_group;
+mod demo;
 mod first_pod;
 mod images;
 mod install_forms;

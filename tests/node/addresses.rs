@@ -1,22 +1,28 @@
 //! Names and addresses: what the kubelet writes and keeps, and what the product makes of it.
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use std::fs;
+
 use kube::api::DeleteParams;
+use serde_json::{Value, json};
 use support::nodes::PROVIDED_NODE_IP;
 use support::{Nic, Vm, sandbox};
 
 use crate::cluster::{LIMIT, TEST_LIMIT, eventually};
-use crate::two_nodes::{ADDRESS, GUEST, TwoNodes, UUID, VM, annotation, give_address, sorted_addresses};
+use crate::nodes::{addresses, condition};
+use crate::two_nodes::{ADDRESS, GUEST, TwoNodes, UUID, VM, give_address};
 
-/// Addresses of the worker's machine on a second network.
+/// The worker's addresses on a second network.
 const SECOND: &str = "198.51.100.11";
 const SECOND_V6: &str = "2001:db8::11";
-/// An address that the machine has, and that VMware Tools do not report at first.
+/// An address that the worker has, and that VMware Tools do not report at first.
 const UNREPORTED: &str = "198.51.100.99";
-/// An address that the machine does not have.
+/// An address that the worker does not have.
 const ELSEWHERE: &str = "203.0.113.9";
 
 const WORKER: &str = "worker-1";
+
+/// The condition that says whether the product has initialised the Node.
+const INITIALISED: &str = "VSphereInitialized";
 
 #[test]
 fn a_node_has_the_addresses_of_its_vm_and_of_its_kubelets_node_ip() {
@@ -28,20 +34,22 @@ fn a_node_has_the_addresses_of_its_vm_and_of_its_kubelets_node_ip() {
         a_vm_is_found_by_its_uuid_and_the_kubelet_keeps_what_is_written(&mut nodes).await;
         the_node_ip_of_the_kubelet_is_followed(&mut nodes).await;
         a_node_ip_that_the_vm_lacks_is_waited_for(&mut nodes).await;
-        a_node_ip_that_the_machine_lacks_is_not_passed_on(&mut nodes).await;
+        a_node_ip_that_the_host_lacks_is_not_passed_on(&mut nodes).await;
         a_node_that_joins_under_another_name_takes_over(&mut nodes).await;
     });
 }
 
-/// Neither the VM nor its guest has the name of the Node, and the kubelet reports the UUID without dashes.
+/// Neither the VM nor its guest has the name of the Node, which is the host's in lower case, and the kubelet reports the UUID
+/// without dashes.
 async fn a_vm_is_found_by_its_uuid_and_the_kubelet_keeps_what_is_written(nodes: &mut TwoNodes) {
-    nodes.start_kubelet(WORKER, &[]);
+    // The last flag takes precedence, and without a name the kubelet takes that of its host.
+    fs::write("/proc/sys/kernel/hostname", "Worker-1").unwrap();
+    nodes.start_kubelet(WORKER, &["--hostname-override="]);
     let node = nodes.until_addresses_are(WORKER, &of(ADDRESS, ADDRESS)).await;
-    let info = node.status.as_ref().unwrap().node_info.as_ref().unwrap();
-    assert_eq!(info.system_uuid, UUID.simple().to_string());
-    assert_eq!(node.spec.as_ref().unwrap().provider_id, Some(format!("vsphere://{UUID}")));
-    assert_eq!(annotation(&node, PROVIDED_NODE_IP), None);
-    assert_eq!(node.metadata.labels.as_ref().unwrap()["kubernetes.io/hostname"], WORKER);
+    assert_eq!(node["status"]["nodeInfo"]["systemUUID"], UUID.simple().to_string());
+    assert_eq!(node["spec"]["providerID"], format!("vsphere://{UUID}"));
+    assert!(provided_node_ip(&node).is_null(), "{node}");
+    assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], WORKER);
     the_addresses_stay(nodes, WORKER).await;
     // A kubelet that starts leaves addresses that are there as they are.
     nodes.start_kubelet(WORKER, &[]);
@@ -49,10 +57,10 @@ async fn a_vm_is_found_by_its_uuid_and_the_kubelet_keeps_what_is_written(nodes: 
     // A VM that gets more addresses keeps those that the Node has.
     set_nics(nodes, &[SECOND, SECOND_V6]).await;
     the_addresses_stay(nodes, WORKER).await;
-    println!("found by its UUID: {:?}", sorted_addresses(&node));
+    println!("found by its UUID: {:?}", addresses(&node));
 }
 
-/// Of a Node that is initialised, too.
+/// The product follows it on a Node that is initialised, too.
 async fn the_node_ip_of_the_kubelet_is_followed(nodes: &mut TwoNodes) {
     let both = format!("{ADDRESS},{SECOND_V6}");
     for (node_ip, expected) in [
@@ -62,9 +70,9 @@ async fn the_node_ip_of_the_kubelet_is_followed(nodes: &mut TwoNodes) {
         ("", of(ADDRESS, ADDRESS)),
     ] {
         nodes.start_kubelet(WORKER, &[&format!("--node-ip={node_ip}")]);
-        let expected_annotation = Some(node_ip).filter(|text| !text.is_empty());
-        let what = format!("has the annotation {expected_annotation:?}");
-        nodes.until(&what, WORKER, |node| annotation(node, PROVIDED_NODE_IP) == expected_annotation).await;
+        let annotation = json!(Some(node_ip).filter(|text| !text.is_empty()));
+        let what = format!("has the annotation {annotation}");
+        nodes.until(&what, WORKER, |node| *provided_node_ip(node) == annotation).await;
         nodes.until_addresses_are(WORKER, &expected).await;
         the_addresses_stay(nodes, WORKER).await;
         println!("--node-ip={node_ip}: {expected:?}");
@@ -75,36 +83,34 @@ async fn the_node_ip_of_the_kubelet_is_followed(nodes: &mut TwoNodes) {
 async fn a_node_ip_that_the_vm_lacks_is_waited_for(nodes: &mut TwoNodes) {
     delete(nodes, WORKER).await;
     nodes.start_kubelet(WORKER, &[&format!("--node-ip={UNREPORTED}")]);
-    let is_held = |node: &Node| initialised(node).is_some_and(|condition| condition.status == "False");
+    let is_held = |node: &Value| condition(node, INITIALISED)["status"] == "False";
     let held = nodes.until("says why it waits", WORKER, is_held).await;
-    let condition = initialised(&held).unwrap();
-    println!("{:?}: {}", condition.reason, condition.message.as_deref().unwrap());
-    assert_eq!(condition.reason.as_deref(), Some("ProvidedNodeIPNotOnVM"));
-    assert_eq!(condition.message.as_deref(), Some(nodes.event(WORKER, "ProvidedNodeIPNotOnVM").await.as_str()));
-    for part in [UNREPORTED, ADDRESS] {
-        assert!(condition.message.as_deref().unwrap().contains(part), "it names {part}");
-    }
+    let (reason, held_by) = ("ProvidedNodeIPNotOnVM", condition(&held, INITIALISED));
+    println!("{held_by}");
+    let message = nodes.event(WORKER, reason).await;
+    assert_eq!((&held_by["reason"], &held_by["message"]), (&json!(reason), &json!(message)));
+    assert!(message.contains(UNREPORTED) && message.contains(ADDRESS), "{message}");
     let own = [format!("Hostname={WORKER}"), format!("InternalIP={UNREPORTED}")];
-    assert_eq!(sorted_addresses(&held), own, "what the kubelet wrote");
+    assert_eq!(addresses(&held), own, "what the kubelet wrote");
     set_nics(nodes, &[SECOND, SECOND_V6, UNREPORTED]).await;
     let node = nodes.until_addresses_are(WORKER, &of(UNREPORTED, UNREPORTED)).await;
-    let done = |node: &Node| initialised(node).is_some_and(|condition| condition.status == "True");
+    let done = |node: &Value| condition(node, INITIALISED)["status"] == "True";
     nodes.until("says that it is initialised", WORKER, done).await;
-    println!("reported: {:?}", sorted_addresses(&node));
+    println!("reported: {:?}", addresses(&node));
 }
 
 /// The kubelet refuses it, and writes neither annotation nor address.
-async fn a_node_ip_that_the_machine_lacks_is_not_passed_on(nodes: &mut TwoNodes) {
+async fn a_node_ip_that_the_host_lacks_is_not_passed_on(nodes: &mut TwoNodes) {
     delete(nodes, WORKER).await;
     nodes.start_kubelet(WORKER, &[&format!("--node-ip={ELSEWHERE}")]);
     let node = nodes.until_addresses_are(WORKER, &of(ADDRESS, ADDRESS)).await;
     let output = nodes.kubelet.as_ref().unwrap().output();
     println!("kubelet: {}", output.find("failed to validate nodeIP").expect("the kubelet says so"));
-    assert_eq!(annotation(&node, PROVIDED_NODE_IP), None);
+    assert!(provided_node_ip(&node).is_null(), "{node}");
     nodes.until_ready_is(WORKER, "True").await;
 }
 
-/// The machine joins under another name, which its guest has then, too: the VM is the new Node's at once.
+/// The worker joins under another name, which its guest has then, too: the VM is the new Node's at once.
 async fn a_node_that_joins_under_another_name_takes_over(nodes: &mut TwoNodes) {
     nodes.start_kubelet(WORKER, &[]);
     nodes.until_ready_is(WORKER, "True").await;
@@ -116,12 +122,12 @@ async fn a_node_that_joins_under_another_name_takes_over(nodes: &mut TwoNodes) {
 
 /// The Node is written by its kubelet several times, and has the same addresses all the time.
 async fn the_addresses_stay(nodes: &TwoNodes, name: &str) {
-    let expected = sorted_addresses(&nodes.nodes.get(name).await.unwrap());
+    let expected = addresses(&nodes.get(name).await);
     let mut beats: Vec<_> = Vec::new();
     eventually(&format!("{name} reports four times"), LIMIT, async || {
-        let node = nodes.nodes.get(name).await.unwrap();
-        assert_eq!(sorted_addresses(&node), expected, "{}", nodes.logs());
-        let beat = support::nodes::ready_of(&node).and_then(|condition| condition.last_heartbeat_time.clone());
+        let node = nodes.get(name).await;
+        assert_eq!(addresses(&node), expected, "{}", nodes.logs());
+        let beat = condition(&node, "Ready")["lastHeartbeatTime"].clone();
         if beats.last() != Some(&beat) {
             beats.push(beat);
         }
@@ -147,8 +153,7 @@ fn of(internal: &str, external: &str) -> Vec<String> {
     vec![format!("InternalIP={internal}"), format!("ExternalIP={external}"), format!("Hostname={GUEST}")]
 }
 
-/// The condition that says whether the product has initialised the Node.
-fn initialised(node: &Node) -> Option<&NodeCondition> {
-    let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|condition| condition.type_ == "VSphereInitialized")
+/// The annotation in which the kubelet passes its `--node-ip` on.
+fn provided_node_ip(node: &Value) -> &Value {
+    &node["metadata"]["annotations"][PROVIDED_NODE_IP]
 }

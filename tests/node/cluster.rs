@@ -18,17 +18,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::images;
+use crate::nodes::readiness;
 
-/// A busy machine takes many times what a quiet one does.
+/// The limit of a step: a busy machine takes many times as long as a quiet one.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// Between two looks: kubectl takes a tenth of a second of processor time, and all tests share few processors.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// How long a whole test may take.
+/// The limit of a whole test.
 pub const TEST_LIMIT: Duration = Duration::from_secs(600);
 
-/// The node, and its machine in vCenter.
+/// The node, and its VM in vCenter.
 pub const NODE: &str = "node-a";
 
 /// The name that the configuration gives vCenter.
@@ -49,7 +50,7 @@ pub struct Cluster {
     _scheduler: Scheduler,
     _controllers: ControllerManager,
     kube_proxy: JoinHandle<()>,
-    /// vCenter, with the machine of [`NODE`].
+    /// vCenter, with the VM of [`NODE`].
     pub vcenter: Vcenter,
     /// The API server, at the ports and addresses where pods look for it.
     pub server: ApiServer,
@@ -64,19 +65,19 @@ impl Cluster {
         Self::without_kubelet_on(sandbox, Scenario::small()).await
     }
 
-    /// As [`Cluster::without_kubelet`], with a vCenter of this scenario, which gets the machine of [`NODE`].
+    /// As [`Cluster::without_kubelet`], with a vCenter of this scenario, which gets the VM of [`NODE`].
     pub async fn without_kubelet_on(sandbox: Sandbox, scenario: Scenario) -> Self {
         Self::set_up(sandbox, scenario, Duration::from_secs(40)).await
     }
 
-    /// As [`Cluster::without_kubelet`]; a kubelet that renews its Lease for `grace` no more is silent.
+    /// As [`Cluster::without_kubelet`]; a Node whose kubelet does not renew its Lease for `grace` becomes `Unknown`.
     pub async fn with_grace(sandbox: Sandbox, grace: Duration) -> Self {
         Self::set_up(sandbox, Scenario::small(), grace).await
     }
 
     async fn set_up(sandbox: Sandbox, scenario: Scenario, grace: Duration) -> Self {
-        let machine = Vm::new(NODE, &system_uuid()).guest_host_name(NODE).ip(NODE_ADDRESS);
-        let scenario = scenario.vm(machine);
+        let vm = Vm::new(NODE, &system_uuid()).guest_host_name(NODE).ip(NODE_ADDRESS);
+        let scenario = scenario.vm(vm);
         let (server, vcenter, containerd) =
             tokio::join!(ApiServer::of_a_node(), Vcenter::start(&scenario), Containerd::start(&sandbox));
         containerd.import(&images::pause(sandbox.folder()));
@@ -126,7 +127,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// What it wrote to standard error, when it fails.
+    /// When it fails: its standard error.
     pub fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(Component::Kubectl.path());
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig).current_dir(env!("CARGO_MANIFEST_DIR"));
@@ -180,9 +181,12 @@ impl Cluster {
         self.kubectl(&["-n", "kube-system", "create", "secret", "generic", "vsphere-cloud-secret", &user, &password]);
     }
 
-    /// A copy of the manifests in which the image of these tests is named, as the page for installing says it.
+    /// The copy of the manifests in which the image of these tests is named, as the page for installing says it.
     pub fn manifests(&self) -> PathBuf {
         let folder = self.sandbox.folder().join("manifests");
+        if folder.exists() {
+            return folder;
+        }
         copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests"), &folder);
         let file = folder.join("image/kustomization.yaml");
         let text = fs::read_to_string(&file).unwrap();
@@ -195,10 +199,27 @@ impl Cluster {
         folder
     }
 
+    /// Writes a kustomization beside the copy of the manifests, as the page for installing does: a form with components and
+    /// further fields. Gives its folder.
+    pub fn kustomization(&self, name: &str, form: &str, components: &[&str], fields: &str) -> PathBuf {
+        let components: String = components.iter().map(|name| format!("- ../manifests/components/{name}\n")).collect();
+        let head = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n";
+        let text = format!("{head}resources:\n- ../manifests/{form}\ncomponents:\n{components}{fields}");
+        let folder = self.manifests().with_file_name(name);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("kustomization.yaml"), text).unwrap();
+        folder
+    }
+
     /// Waits until the Node has lost the taint of nodes that are not initialised.
     pub async fn wait_until_initialised(&self) -> Value {
-        eventually("the Node is initialised", LIMIT, async || {
-            let node = self.get(&["node", NODE]);
+        self.wait_until_node_is_initialised(NODE).await
+    }
+
+    /// As [`Cluster::wait_until_initialised`], for another Node.
+    pub async fn wait_until_node_is_initialised(&self, name: &str) -> Value {
+        eventually(&format!("{name} is initialised"), LIMIT, async || {
+            let node = self.get(&["node", name]);
             let taints = node["spec"]["taints"].to_string();
             match node["spec"]["providerID"].is_string() && !taints.contains("uninitialized") {
                 true => Ok(node),
@@ -208,18 +229,32 @@ impl Cluster {
         .await
     }
 
-    /// Waits until a pod of the product is ready, and gives its name.
-    pub async fn wait_until_ready(&self) -> String {
+    /// The pods of the product, in whatever form.
+    pub fn pods(&self) -> Vec<Value> {
+        let pods = self.get(&["pods", "-n", "kube-system", "-l", "component=cloud-controller-manager"]);
+        pods["items"].as_array().unwrap().clone()
+    }
+
+    /// Waits until a pod of the product is ready.
+    pub async fn wait_until_ready(&self) -> Value {
+        self.wait_until_next_is_ready(&Value::Null).await
+    }
+
+    /// Waits until a pod of the product other than this one is ready.
+    pub async fn wait_until_next_is_ready(&self, before: &Value) -> Value {
         eventually("a pod of the product is ready", LIMIT, async || {
-            let pods = self.get(&["pods", "-n", "kube-system", "-l", "component=cloud-controller-manager"]);
-            let is_ready = |pod: &&Value| {
-                let conditions = pod["status"]["conditions"].as_array();
-                conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
-            };
-            let pod = pods["items"].as_array().unwrap().iter().find(is_ready);
-            pod.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).ok_or("there is none")
+            let is_next = |pod: &Value| pod["metadata"]["uid"] != before["metadata"]["uid"] && readiness(pod) == "True";
+            self.pods().into_iter().find(is_next).ok_or("there is none")
         })
         .await
+    }
+
+    /// Waits until no pod of the product is there.
+    pub async fn wait_until_no_pod(&self) {
+        eventually("the pods of the product are gone", LIMIT, async || {
+            if self.pods().is_empty() { Ok(()) } else { Err("they are there") }
+        })
+        .await;
     }
 
     /// What an operator would look at.

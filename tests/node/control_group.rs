@@ -10,7 +10,7 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// Of the process with this id.
+    /// Finds the group of the process with this id.
     pub fn of(process: u32) -> Self {
         let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap();
         let (path, is_unified) = find(&groups).unwrap_or_else(|| panic!("no memory group: {groups}"));

@@ -9,11 +9,12 @@ use support::real_node::KubeletSettings;
 use support::sandbox;
 
 use crate::cluster::{Cluster, LIMIT, NODE, TAG, TEST_LIMIT, eventually};
-use crate::pod::{CONTAINER, Pod, install_kubeadm};
+use crate::nodes::condition;
+use crate::pod::{CONTAINER, Pod, install_kubeadm, restarts};
 
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
-/// Commands of the page, for the machine of the Node.
+/// Commands of the page, for the host of the Node.
 const READ_LOG: &str = "tail -n 50 /var/log/pods/kube-system_vsphere-*/*/*.log";
 const READ_CHECKS: &str = "curl -k 'https://127.0.0.1:10258/readyz?verbose'";
 
@@ -24,7 +25,7 @@ fn while_vcenter_is_away_the_first_pod_is_ready_and_its_log_is_on_its_node() {
         cluster.vcenter.stop_listening().await;
         cluster.start_kubelet(&KubeletSettings::default()).await;
         let pod = install_kubeadm(&cluster).await;
-        without_addresses(&cluster, &pod);
+        without_addresses(&cluster, &pod).await;
 
         cluster.vcenter.resume_listening().await;
         cluster.wait_until_initialised().await;
@@ -36,7 +37,7 @@ fn while_vcenter_is_away_the_first_pod_is_ready_and_its_log_is_on_its_node() {
         cluster.vcenter.resume_listening().await;
         // The kubelet writes the address of the pod with a later sync than that of the Node.
         eventually("the pod is reached through the API server, and uses vCenter again", LIMIT, async || {
-            let checks = pod.readyz(&cluster)?;
+            let checks = readyz(&cluster, &pod)?;
             if checks.contains("[+]vcenter vcenter.example.com:443 ok") { Ok(()) } else { Err(checks) }
         })
         .await;
@@ -44,18 +45,18 @@ fn while_vcenter_is_away_the_first_pod_is_ready_and_its_log_is_on_its_node() {
     });
 }
 
-/// Neither the log nor a command comes through the API server, which knows no address; the machine has the log.
-fn without_addresses(cluster: &Cluster, pod: &Pod) {
+/// Neither the log nor a command comes through the API server, which knows no address; the host of the Node has the log.
+async fn without_addresses(cluster: &Cluster, pod: &Pod) {
     let node = cluster.get(&["node", NODE]);
     assert_eq!(node["status"]["addresses"], json!([{ "type": "Hostname", "address": NODE }]));
     assert!(node["spec"]["taints"].to_string().contains("uninitialized"), "{}", node["spec"]);
-    let status = &pod.object(cluster)["status"];
+    let status = &pod.get(cluster)["status"];
     assert!(status["podIP"].is_null() && status["hostIP"].is_null(), "{status}");
 
     let refused = [
-        (pod.log(cluster), "lookup node-a"),
+        (log(cluster, pod), "lookup node-a"),
         (version(cluster, pod), "lookup node-a"),
-        (pod.readyz(cluster), "address not allowed"),
+        (readyz(cluster, pod), "address not allowed"),
     ];
     for (answer, expected) in refused {
         let error = answer.unwrap_err();
@@ -64,25 +65,37 @@ fn without_addresses(cluster: &Cluster, pod: &Pod) {
     }
     for (command, expected) in [(READ_LOG, "what is known is kept"), (READ_CHECKS, "vcenter vcenter.example.com:443")] {
         assert!(OPERATIONS.contains(command), "the page does not name this command: {command}");
-        let text = on_node(command);
-        println!("{text}");
-        assert!(text.contains(expected), "{command}: {text}");
+        let text = eventually(command, LIMIT, async || {
+            let text = on_node(command);
+            if text.contains(expected) { Ok(text) } else { Err(text) }
+        });
+        println!("{}", text.await);
     }
 }
 
-/// Both come through the API server at once.
+/// The log and a command come through the API server at once.
 fn with_addresses(cluster: &Cluster, pod: &Pod) {
-    let log = pod.log(cluster).unwrap();
+    let log = log(cluster, pod).unwrap();
     assert!(log.contains("vcenter.example.com"), "{log}");
     let version = version(cluster, pod).unwrap();
     assert!(version.contains(TAG.trim_start_matches('v')), "{version}");
 }
 
-/// What a command prints on the machine of the Node.
+/// Runs a command on the host of the Node, and gives what it prints.
 fn on_node(command: &str) -> String {
     let output = Command::new("sh").args(["-ec", command]).output().unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+fn log(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
+    cluster.try_kubectl(&["-n", "kube-system", "logs", &pod.name])
+}
+
+/// Requests `/readyz?verbose` through the API server, as the page for operations does.
+fn readyz(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
+    let path = format!("/api/v1/namespaces/kube-system/pods/https:{}:10258/proxy/readyz?verbose", pod.name);
+    cluster.try_kubectl(&["get", "--raw", &path])
 }
 
 fn version(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
@@ -90,11 +103,11 @@ fn version(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
     cluster.try_kubectl(&["-n", "kube-system", "exec", &pod.name, "--", &program, "--version"])
 }
 
-/// More liveness probes than would have to fail for a restart, and none fails.
+/// No liveness probe fails, of more than would have to fail for a restart.
 async fn stays_ready(cluster: &Cluster, pod: &Pod) {
-    let threshold = pod.object(cluster)["spec"]["containers"][0]["livenessProbe"]["failureThreshold"].as_u64().unwrap();
-    let readiness = pod.readiness(cluster);
-    assert_eq!(readiness["status"], "True", "{readiness}");
+    let threshold = pod.object["spec"]["containers"][0]["livenessProbe"]["failureThreshold"].as_u64().unwrap();
+    let ready = condition(&pod.get(cluster), "Ready");
+    assert_eq!(ready["status"], "True", "{ready}");
     let before = pod.liveness_probes(cluster);
     let line = eventually("the loss of vCenter is noticed", LIMIT, async || {
         let checks = on_node(READ_CHECKS);
@@ -110,8 +123,8 @@ async fn stays_ready(cluster: &Cluster, pod: &Pod) {
     })
     .await;
     assert_eq!(pod.liveness_probes(cluster).failed, before.failed);
-    assert_eq!(pod.readiness(cluster), readiness);
-    assert_eq!(pod.restarts(cluster), 0);
+    let now = pod.get(cluster);
+    assert_eq!((condition(&now, "Ready"), restarts(&now)), (ready, 0));
     let checks = on_node(READ_CHECKS);
     assert!(checks.contains(&line) && checks.contains("readyz check passed"), "{checks}");
 }

@@ -1,18 +1,22 @@
 //! The commands of `docs/install.md`, from the image to the check at its end, word for word, on a real node.
 //!
-//! The sandbox has vCenter and the image under the names of the page, so that few names are left to replace. What the
+//! The sandbox has vCenter under the name of the page, so that few names are left to replace. What the
 //! page shows as output is compared with what the commands print.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 use support::api_server::NODE_ADDRESS;
+use support::components::release_binary;
 use support::pages::{Shell, is_as_shown, page, sections};
 use support::real_node::{KubeletSettings, add_pod_network, system_uuid};
 use support::{Scenario, sandbox};
 
-use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, eventually};
+use crate::cluster::{Cluster, LIMIT, NODE, TAG, TEST_LIMIT, eventually};
+use crate::images;
 
 const PAGE: &str = "docs/install.md";
 
@@ -25,14 +29,13 @@ const VERIFY: &str = "Verify";
 
 /// Blocks of these sections that have such a command are not run, for this reason.
 const NOT_RUN: &[(&str, &str)] = &[
-    ("skopeo login registry.example.com", "needs a registry; the archive is that of `make image-archive`"),
     ("docker login registry.example.com", "needs a registry with credentials"),
     ("create secret generic registry-credentials", "needs the login before it; the suite daemon runs it with a file"),
-    ("ssh \"$node\" sudo ctr", "needs nodes with ssh; the same `ctr` command imports the archive here"),
 ];
 
-/// What the page says between the blocks and is not done, for this reason.
+/// Commands and steps of the page that do nothing here, for this reason.
 const NOT_DONE: &[(&str, &str)] = &[
+    ("skopeo copy", "it needs a registry; a program that does nothing takes its place"),
     (
         "kubeadm init --config init.yaml",
         "it pulls images and asks systemd; the kubelet has the flag that it would write",
@@ -63,6 +66,7 @@ fn a_reader_of_the_page_for_installing_gets_a_cluster_with_initialised_nodes() {
         add_pod_network();
         let scenario = Scenario::small().login(ADMINISTRATOR, ADMINISTRATOR_PASSWORD);
         let mut reader = Reader::new(Cluster::without_kubelet_on(sandbox, scenario).await);
+        reader.make_image().await;
         let thumbprint = reader.prepare_vsphere().await;
         reader.start_node().await;
         reader.configure(&thumbprint).await;
@@ -86,6 +90,7 @@ impl Reader {
     fn new(cluster: Cluster) -> Self {
         let names = [
             ("CONTROL-PLANE-NODE", NODE_ADDRESS.to_owned()),
+            ("cp-1 cp-2 cp-3", NODE.to_owned()),
             ("node NODE", format!("node {NODE}")),
             ("node-1", NODE.to_owned()),
             // The second half of the identity in the Lease is random.
@@ -97,7 +102,44 @@ impl Reader {
         let shell = Shell::new(&cluster.server.kubeconfig(), PAGE, names.into());
         // The reader is root already.
         shell.link("sudo", Path::new("/usr/bin/env"));
-        Self { cluster, shell }
+        shell.link("skopeo", Path::new("/bin/true"));
+        let reader = Self { cluster, shell };
+        // The only node is this machine.
+        reader.link_script("ssh", "shift\nexec \"$@\"");
+        reader.link_make();
+        reader
+    }
+
+    /// Makes `make` known to the shell, in the root of the repository, with a copy of the binary that `make release` has built.
+    /// That target is left out: for another commit it would build the binary again.
+    fn link_make(&self) {
+        let binary = release_binary(env!("CARGO_BIN_EXE_vsphere-cloud-controller-manager"));
+        let (binary, root) = (binary.display(), env!("CARGO_MANIFEST_DIR"));
+        let variables = ["HOME", "PATH", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_TARGET_DIR"];
+        let assignment = |name| std::env::var(name).map(|value| format!("'{name}={value}'"));
+        let variables = variables.into_iter().flat_map(assignment).collect::<Vec<_>>().join(" ");
+        let script = format!(
+            "folder=target/$(uname -m)-unknown-linux-gnu/release\nmkdir -p $folder\ncp '{binary}' $folder\n\
+             exec env {variables} make --directory='{root}' --old-file=release TARGET=\"$PWD/target\" \"$@\""
+        );
+        self.link_script("make", &script);
+    }
+
+    /// Makes a program of these commands known to the shell by this name.
+    fn link_script(&self, name: &str, commands: &str) {
+        let path = self.cluster.sandbox.folder().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{commands}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        self.shell.link(name, &path);
+    }
+
+    /// Makes the archive, and imports it in the place of the image that every cluster here begins with.
+    async fn make_image(&mut self) {
+        let image = format!("{}:{TAG}", images::IMAGE);
+        let status = Command::new("ctr").args(["-n", "k8s.io", "images", "rm", "--sync", &image]).status().unwrap();
+        assert!(status.success(), "{image} is not removed: {status}");
+        self.run(IMAGE, "make image-archive", "").await;
+        self.run(IMAGE, "ssh \"$node\" sudo ctr", "").await;
     }
 
     /// Runs the block that has this command; what it printed has to be what the page shows, if it shows something.

@@ -1,7 +1,6 @@
 //! The memory of a pod as the manifests limit it: with many Nodes, and with Nodes and Services as large as the API server
 //! takes them.
 
-use std::fs;
 use std::time::Instant;
 
 use futures::StreamExt as _;
@@ -16,22 +15,22 @@ use support::{KubeletNode, Vm, eventually, sandbox};
 
 use crate::cluster::{Cluster, LIMIT, TEST_LIMIT};
 use crate::control_group::MemoryGroup;
-use crate::pods::{RunningPod, errors};
+use crate::pod::Pod;
 
-/// The limit in the manifests.
-const MOST: u64 = 512 << 20;
+/// The memory limit in the manifests.
+const MEMORY_LIMIT: u64 = 512 << 20;
 
-/// Far enough from the limit, and more than twice what 5,000 Nodes take.
-const WELL_BELOW: u64 = MOST / 4;
+/// A peak far enough from the limit, and more than twice what 5,000 Nodes take.
+const WELL_BELOW: u64 = MEMORY_LIMIT / 4;
 
 /// How many requests are under way.
 const AT_ONCE: usize = 8;
 
-/// Nearly all that the API server takes of the annotations of one object. In JSON it is six times as long.
+/// The length of an annotation that is nearly all that the API server accepts for one object. In JSON it is six times as long.
 const ANNOTATION: usize = 250 << 10;
 
-/// Nearly all that the API server takes in one request, since it is six times as long in JSON; three of them are nearly
-/// all that etcd takes of one object.
+/// The length of a message that is nearly all that the API server accepts in one request, since it is six times as long in
+/// JSON; three of them are nearly all that etcd accepts for one object.
 const MESSAGE: usize = 480 << 10;
 
 /// The finalizer of Services with a load balancer.
@@ -63,35 +62,34 @@ mod nightly {
     }
 }
 
-/// What a pod takes while they come, and its successor, which finds them all at its start.
+/// Measures a pod while they are created, and its successor, which finds them all at its start.
 async fn measure(cluster: Cluster, counts: &Counts) {
     let client = cluster.server.client().await;
     let _nsx = install(&cluster, &client).await;
-    let pod = RunningPod::current(&cluster, &client).await;
-    let limits = pod.pod.spec.as_ref().unwrap().containers[0].resources.clone().unwrap().limits.unwrap();
-    assert_eq!(limits["memory"].0, "512Mi");
-    let mut site = Site { services: Api::namespaced(client.clone(), "default"), cluster, client, pod };
-    site.note("idle, with one Node").await;
-    site.join("many", counts.nodes).await;
-    site.note(&format!("{} Nodes more", counts.nodes)).await;
-    for_each(counts.large_nodes, async |number| site.create_large_node(number).await).await;
-    site.join("after-large-nodes", 1).await;
-    site.note(&format!("{} large Nodes more", counts.large_nodes)).await;
-    let log = site.pod.log();
+    let pod = Pod::current(&cluster).await;
+    assert_eq!(pod.object["spec"]["containers"][0]["resources"]["limits"]["memory"], "512Mi");
+    let mut measured = MeasuredCluster { services: Api::namespaced(client.clone(), "default"), cluster, client, pod };
+    measured.check_memory("idle, with one Node").await;
+    measured.join("many", counts.nodes).await;
+    measured.check_memory(&format!("{} Nodes more", counts.nodes)).await;
+    for_each(counts.large_nodes, async |number| measured.create_large_node(number).await).await;
+    measured.join("after-large-nodes", 1).await;
+    measured.check_memory(&format!("{} large Nodes more", counts.large_nodes)).await;
+    let log = measured.pod.log();
     let passes_over = |line: &String| line.contains("an object is passed over") && line.contains("name=\"large-0\"");
-    assert!(log.iter().any(passes_over), "{}", site.state());
+    assert!(log.iter().any(passes_over), "{}", measured.state());
     let parameters = PostParams::default();
     for_each(counts.large_services, async |number| {
-        drop(site.services.create(&parameters, &large(number)).await.unwrap())
+        drop(measured.services.create(&parameters, &large(number)).await.unwrap())
     })
     .await;
-    site.serve("first").await;
-    site.note(&format!("{} large Services more", counts.large_services)).await;
-    site.cluster.kubectl(&["-n", "kube-system", "delete", "pod", "-l", "name=vsphere-cloud-controller-manager"]);
-    site.pod = RunningPod::current(&site.cluster, &site.client).await;
-    site.join("after-restart", 1).await;
-    site.serve("second").await;
-    site.note("started with all of them").await;
+    measured.serve("first").await;
+    measured.check_memory(&format!("{} large Services more", counts.large_services)).await;
+    measured.cluster.kubectl(&["-n", "kube-system", "delete", "pod", "-l", "name=vsphere-cloud-controller-manager"]);
+    measured.pod = Pod::current(&measured.cluster).await;
+    measured.join("after-restart", 1).await;
+    measured.serve("second").await;
+    measured.check_memory("started with all of them").await;
 }
 
 /// Installs the overlay with the component for NSX, as the page says it, and a manager.
@@ -113,26 +111,23 @@ async fn install(cluster: &Cluster, client: &Client) -> FakeNsx {
         (format!("--from-literal=username={}", nsx.user()), format!("--from-literal=password={}", nsx.password()));
     let secret = ["create", "secret", "generic", "vsphere-nsx-secret", &user, &password];
     cluster.kubectl(&[&["-n", "kube-system"], &secret[..]].concat());
-    let overlay = cluster.manifests().join("overlays/with-nsx");
-    fs::create_dir(&overlay).unwrap();
-    let kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../kubeadm]\n\
-                         components: [../../components/nsx]\npatches:\n- target: {kind: DaemonSet}\n  patch: |\n    \
-                         - {op: add, path: /spec/template/spec/containers/0/args/-, value: --cluster-name=site}\n";
-    fs::write(overlay.join("kustomization.yaml"), kustomization).unwrap();
+    let flag = "patches:\n- target: {kind: DaemonSet}\n  patch: |\n    \
+                - {op: add, path: /spec/template/spec/containers/0/args/-, value: --cluster-name=site}\n";
+    let overlay = cluster.kustomization("with-nsx", "overlays/kubeadm", &["nsx"], flag);
     cluster.kubectl(&["apply", "--kustomize", overlay.to_str().unwrap()]);
     cluster.wait_until_initialised().await;
     nsx
 }
 
 /// The cluster, and the pod that is measured.
-struct Site {
+struct MeasuredCluster {
     cluster: Cluster,
     client: Client,
     services: Api<Service>,
-    pod: RunningPod,
+    pod: Pod,
 }
 
-impl Site {
+impl MeasuredCluster {
     /// So many Nodes join at once, and all are initialised.
     async fn join(&self, prefix: &str, count: usize) {
         let began = Instant::now();
@@ -196,19 +191,19 @@ impl Site {
         format!("peak {}, kills {}; its last lines, backwards:\n{}", group.peak(), group.kills(), text.join("\n"))
     }
 
-    /// Prints what the pod takes now. Its process still runs, and is far from its limit, which is the one of the manifests.
-    async fn note(&self, state: &str) {
+    /// Prints the memory of the pod, and asserts that it is far below the limit of the manifests, and that the container was not
+    /// restarted.
+    async fn check_memory(&self, state: &str) {
         let process = self.pod.process();
         let (usage, group) = (Usage::of(process).unwrap(), MemoryGroup::of(process));
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let (resident, most) = (mib(usage.resident << 10), mib(usage.peak << 10));
         let (peak, limit) = (mib(group.peak()), mib(group.limit()));
         println!("{state}: resident {resident:.1} MiB, at most {most:.1}; the container at most {peak:.1} of {limit}");
-        assert_eq!(group.limit(), MOST);
-        assert_eq!((self.pod.container().await.restart_count, group.kills()), (0, 0));
+        assert_eq!(group.limit(), MEMORY_LIMIT);
+        assert_eq!((self.pod.restarts(&self.cluster), group.kills()), (0, 0));
         assert!(group.peak() < WELL_BELOW, "{} bytes", group.peak());
-        let log = self.pod.log();
-        assert_eq!(errors(&log), Vec::<&String>::new());
+        assert_eq!(self.pod.errors(), Vec::<String>::new());
     }
 }
 

@@ -1,5 +1,5 @@
 //! Where the scheduler and the DaemonSet controller place the pods: by affinity and tolerations, also after the taints that
-//! come in the life of a cluster. The Node is not ready throughout, for want of a network for pods.
+//! come in the life of a cluster. The Node is not ready throughout, because it has no network for pods.
 
 use std::time::Duration;
 
@@ -12,10 +12,9 @@ use support::real_node::KubeletSettings;
 use support::sandbox;
 
 use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, eventually};
-use crate::forms::{
-    KUBEADM, MASTER, Marks, PODS, RKE2, assert_initialised_without_a_network, condition, delete, kustomization, label,
-    register, restart_kubelet, restarts, shell, taints,
-};
+use crate::install_forms::{assert_initialised_without_a_network, delete, shell};
+use crate::nodes::{ControlPlaneMarks, KUBEADM, MASTER, RKE2, condition, label, register, restart_kubelet, taints};
+use crate::pod::{name, restarts};
 
 /// A Node of the data plane that would take any pod.
 const WORKER: &str = "
@@ -28,6 +27,10 @@ status:
   conditions: [{ type: Ready, status: 'True', reason: KubeletReady }]
 ";
 
+/// Taints of a Node whose kubelet no longer reports.
+const UNREACHABLE: [&str; 2] =
+    ["node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"];
+
 /// Its head says what a single control-plane node needs.
 const COMPONENT: &str = include_str!("../../manifests/components/deployment/kustomization.yaml");
 
@@ -39,27 +42,25 @@ fn a_pod_of_the_daemon_set_is_placed_on_its_node_whatever_taints_come() {
         run_worker(&cluster).await;
         register(&mut cluster, &MASTER).await;
         shell(&cluster, "kubectl apply -k manifests/base");
-        eventually("the DaemonSet controller sees no Node for it", LIMIT, async || {
-            let status =
-                &cluster.get(&["daemonset", "-n", "kube-system", "vsphere-cloud-controller-manager"])["status"];
-            let is_seen = status["observedGeneration"] == 1 && status["desiredNumberScheduled"] == 0;
-            if is_seen { Ok(()) } else { Err(status.to_string()) }
-        })
-        .await;
+        wait_until_no_pod_is_wanted(&cluster).await;
         label(&cluster, &MASTER);
         let first = assert_initialised_without_a_network(&cluster, "base", &MASTER).await;
 
-        burden(&mut cluster, &MASTER).await;
+        add_pressure_taints(&mut cluster, &MASTER).await;
         cluster.kubectl(&["cordon", NODE]);
         wait_for_taints(&cluster, &["node.kubernetes.io/unschedulable:NoSchedule"]).await;
         cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(&first)]);
         let second = next_at_once(&cluster, &first).await;
 
         lose_kubelet(&mut cluster).await;
-        cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(&second), "--wait=false"]);
+        delete_by_force(&cluster, &second);
+        wait_until_no_pod_is_wanted(&cluster).await;
+        assert!(cluster.pods().is_empty(), "no pod is placed where no kubelet can start it");
+        has_taints(&cluster, &UNREACHABLE).unwrap();
         restart_kubelet(&mut cluster, &MASTER, &[]);
-        let third = next_at_once(&cluster, &second).await;
+        let third = cluster.wait_until_next_is_ready(&second).await;
         assert_eq!(third["spec"]["nodeName"], NODE);
+        assert_waited_for_the_port(&cluster, &third);
     });
 }
 
@@ -77,14 +78,16 @@ fn a_pod_of_the_deployment_is_placed_on_the_control_plane_whatever_taints_come()
         // The other replica finds no second node.
         wait_for_waiting_pods(&cluster, 1, "1 node(s) didn't match Pod's node affinity/selector").await;
 
-        burden(&mut cluster, &KUBEADM).await;
+        add_pressure_taints(&mut cluster, &KUBEADM).await;
         cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(&first)]);
         let second = next_at_once(&cluster, &first).await;
 
         lose_kubelet(&mut cluster).await;
-        cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(&second), "--force", "--grace-period=0"]);
+        delete_by_force(&cluster, &second);
+        wait_for_waiting_pods(&cluster, 2, "1 node(s) had untolerated taint(s)").await;
+        has_taints(&cluster, &UNREACHABLE).unwrap();
         restart_kubelet(&mut cluster, &KUBEADM, &[]);
-        let third = next(&cluster, &second).await;
+        let third = cluster.wait_until_next_is_ready(&second).await;
         assert_waited_for_the_port(&cluster, &third);
 
         one_node_takes_one_replica(&cluster, &third).await;
@@ -92,7 +95,7 @@ fn a_pod_of_the_deployment_is_placed_on_the_control_plane_whatever_taints_come()
 
         register(&mut cluster, &RKE2).await;
         label(&cluster, &RKE2);
-        kustomization(&cluster, "my-ccm", "overlays/rke2", &["deployment"]);
+        cluster.kustomization("my-ccm", "overlays/rke2", &["deployment"], "");
         shell(&cluster, "kubectl apply -k my-ccm");
         assert_initialised_without_a_network(&cluster, "Deployment on RKE2", &RKE2).await;
     });
@@ -113,25 +116,24 @@ fn assert_waited_for_the_port(cluster: &Cluster, pod: &Value) {
 async fn one_node_takes_one_replica(cluster: &Cluster, pod: &Value) {
     shell(cluster, "kubectl -n kube-system rollout restart deployment/vsphere-cloud-controller-manager");
     eventually("a pod of the next revision waits for the node", LIMIT, async || {
-        let pods = cluster.get(&PODS);
+        let pods = cluster.pods();
         let hash = |pod: &Value| pod["metadata"]["labels"]["pod-template-hash"].to_string();
         let is_next = |one: &Value| hash(one) != hash(pod) && condition(one, "PodScheduled")["status"] == "False";
-        let pods = pods["items"].as_array().unwrap();
         if pods.len() == 2 && pods.iter().any(is_next) { Ok(()) } else { Err(format!("{pods:?}")) }
     })
     .await;
-    let drain = ["drain", NODE, "--ignore-daemonsets", "--timeout=3s"];
-    let refused = cluster.try_kubectl(&drain).unwrap_err();
-    assert!(refused.contains("would violate the pod's disruption budget"), "{refused}");
+    // It ends when it writes again after grep has found the refusal.
+    let drain = format!("kubectl drain {NODE} --ignore-daemonsets --timeout=120s 2>&1");
+    shell(cluster, &format!("{drain} | grep --max-count=1 \"would violate the pod's disruption budget\""));
     cluster.kubectl(&["uncordon", NODE]);
 
-    kustomization(cluster, "my-ccm", "deployment", &[]);
     let lines = COMPONENT.lines().take_while(|line| line.starts_with('#')).filter_map(|line| line.strip_prefix("#   "));
     let replicas: String = lines.map(|line| format!("{line}\n")).collect();
-    shell(cluster, &format!("cat >>my-ccm/kustomization.yaml <<'EOF'\n{replicas}EOF\nkubectl apply -k my-ccm"));
+    cluster.kustomization("my-ccm", "deployment", &[], &replicas);
+    shell(cluster, "kubectl apply -k my-ccm");
     shell(cluster, "kubectl -n kube-system rollout status deployment/vsphere-cloud-controller-manager --timeout=120s");
     let updated = next_at_once(cluster, pod).await;
-    cluster.kubectl(&["drain", NODE, "--ignore-daemonsets", "--timeout=60s"]);
+    cluster.kubectl(&["drain", NODE, "--ignore-daemonsets", "--timeout=120s"]);
     wait_for_waiting_pods(cluster, 1, "1 node(s) were unschedulable").await;
     cluster.kubectl(&["uncordon", NODE]);
     next_at_once(cluster, &updated).await;
@@ -151,8 +153,7 @@ mod nightly {
             let first = assert_initialised_without_a_network(&cluster, "Deployment", &KUBEADM).await;
             let uid = &first["metadata"]["uid"];
             eventually("the pod is evicted", 4 * LIMIT, async || {
-                let pods = cluster.get(&PODS);
-                let is_there = pods["items"].as_array().unwrap().iter().any(|pod| pod["metadata"]["uid"] == *uid);
+                let is_there = cluster.pods().iter().any(|pod| pod["metadata"]["uid"] == *uid);
                 if is_there { Err("it is there") } else { Ok(()) }
             })
             .await;
@@ -161,24 +162,9 @@ mod nightly {
     }
 }
 
-fn name(pod: &Value) -> &str {
-    pod["metadata"]["name"].as_str().unwrap()
-}
-
-/// Waits until a pod after this one is ready.
-async fn next(cluster: &Cluster, before: &Value) -> Value {
-    eventually("the next pod is ready", LIMIT, async || {
-        let pods = cluster.get(&PODS);
-        let is_next = |pod: &&Value| name(pod) != name(before) && condition(pod, "Ready")["status"] == "True";
-        let pod = pods["items"].as_array().unwrap().iter().find(is_next);
-        pod.cloned().ok_or("there is none")
-    })
-    .await
-}
-
-/// As [`next`]; nothing stood in its way.
+/// Waits until a pod after this one is ready, which was not restarted.
 async fn next_at_once(cluster: &Cluster, before: &Value) -> Value {
-    let pod = next(cluster, before).await;
+    let pod = cluster.wait_until_next_is_ready(before).await;
     assert_eq!(restarts(&pod), 0, "{pod}");
     pod
 }
@@ -186,8 +172,8 @@ async fn next_at_once(cluster: &Cluster, before: &Value) -> Value {
 /// Waits until this many pods are on no node, and the scheduler gives this reason.
 async fn wait_for_waiting_pods(cluster: &Cluster, count: usize, reason: &str) {
     eventually(&format!("{count} pods wait: {reason}"), LIMIT, async || {
-        let pods = cluster.get(&PODS);
-        let conditions = pods["items"].as_array().unwrap().iter().map(|pod| condition(pod, "PodScheduled"));
+        let pods = cluster.pods();
+        let conditions = pods.iter().map(|pod| condition(pod, "PodScheduled"));
         let waiting: Vec<_> = conditions.filter(|one| one["status"] == "False").collect();
         let all = waiting.len() == count && waiting.iter().all(|one| one["message"].to_string().contains(reason));
         if all { Ok(()) } else { Err(format!("{waiting:?}")) }
@@ -213,8 +199,8 @@ async fn run_worker(cluster: &Cluster) {
     });
 }
 
-/// Brings the Node under the taints of a missing route, and of too little memory, disk and process ids.
-async fn burden(cluster: &mut Cluster, marks: &Marks) {
+/// Gives the Node the taints of a missing route, and of too little memory, disk and process ids.
+async fn add_pressure_taints(cluster: &mut Cluster, marks: &ControlPlaneMarks) {
     // A kubelet that has reported once leaves the conditions as they are written then.
     let heartbeat = |cluster: &Cluster| condition(&cluster.get(&["node", NODE]), "Ready")["lastHeartbeatTime"].clone();
     let before = heartbeat(cluster);
@@ -235,22 +221,36 @@ async fn burden(cluster: &mut Cluster, marks: &Marks) {
     wait_for_taints(cluster, &["node.kubernetes.io/not-ready:NoExecute"]).await;
 }
 
-/// Stops the kubelet, and waits until the Node counts as lost.
+/// Stops the kubelet, and waits until the Node is unreachable.
 async fn lose_kubelet(cluster: &mut Cluster) {
     cluster.kubelet = None;
-    wait_for_taints(
-        cluster,
-        &["node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"],
-    )
+    wait_for_taints(cluster, &UNREACHABLE).await;
+}
+
+/// Waits until the DaemonSet controller has seen the DaemonSet, and has no Node for a pod of it.
+async fn wait_until_no_pod_is_wanted(cluster: &Cluster) {
+    eventually("the DaemonSet controller has no Node for a pod", LIMIT, async || {
+        let status = &cluster.get(&["daemonset", "-n", "kube-system", "vsphere-cloud-controller-manager"])["status"];
+        let is_seen = status["observedGeneration"] == 1 && status["desiredNumberScheduled"] == 0;
+        if is_seen { Ok(()) } else { Err(status.to_string()) }
+    })
     .await;
 }
 
+/// Deletes a pod whose kubelet cannot confirm that its container has ended.
+fn delete_by_force(cluster: &Cluster, pod: &Value) {
+    cluster.kubectl(&["-n", "kube-system", "delete", "pod", name(pod), "--force", "--grace-period=0"]);
+}
+
 async fn wait_for_taints(cluster: &Cluster, expected: &[&str]) {
-    eventually(&format!("the Node has the taints {expected:?}"), LIMIT, async || {
-        let node = cluster.get(&["node", NODE]);
-        let taints = taints(&node);
-        let all = expected.iter().all(|taint| taints.iter().any(|one| one == taint));
-        if all { Ok(()) } else { Err(format!("taints {taints:?}, conditions {}", node["status"]["conditions"])) }
-    })
-    .await;
+    let name = format!("the Node has the taints {expected:?}");
+    eventually(&name, LIMIT, async || has_taints(cluster, expected)).await;
+}
+
+/// The Node's taints and conditions, where it lacks one of these taints.
+fn has_taints(cluster: &Cluster, expected: &[&str]) -> Result<(), String> {
+    let node = cluster.get(&["node", NODE]);
+    let taints = taints(&node);
+    let all = expected.iter().all(|taint| taints.iter().any(|one| one == taint));
+    if all { Ok(()) } else { Err(format!("taints {taints:?}, conditions {}", node["status"]["conditions"])) }
 }

@@ -1,8 +1,14 @@
-//! The pod of the product, as the API server and its node show it.
+//! The pods of the product, as the API server and their node show them.
 
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1;
+use kube::Api;
+use kube::api::{WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, LIMIT, NODE};
@@ -14,7 +20,7 @@ pub const CONTAINER: &str = "vsphere-cloud-controller-manager";
 pub async fn install(cluster: &Cluster, overlay: &Path) -> Pod {
     cluster.configure();
     cluster.kubectl(&["apply", "--kustomize", overlay.to_str().unwrap()]);
-    Pod { name: cluster.wait_until_ready().await }
+    Pod::current(cluster).await
 }
 
 /// As [`install`], with the overlay for kubeadm.
@@ -24,28 +30,24 @@ pub async fn install_kubeadm(cluster: &Cluster) -> Pod {
 
 /// As [`install`], with the overlay for kubeadm and these changes to the specification of the pod.
 pub async fn install_patched(cluster: &Cluster, pod: &Value) -> Pod {
-    let overlay = cluster.manifests().join("overlays/patched");
     let patch = json!({
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": { "name": CONTAINER, "namespace": "kube-system" },
         "spec": { "template": { "spec": pod } },
     });
-    let kustomization = json!({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": ["../kubeadm"],
-        "patches": [{ "patch": patch.to_string() }],
-    });
-    std::fs::create_dir(&overlay).unwrap();
-    std::fs::write(overlay.join("kustomization.yaml"), kustomization.to_string()).unwrap();
-    install(cluster, &overlay).await
+    let patches = format!("patches: {}\n", json!([{ "patch": patch.to_string() }]));
+    install(cluster, &cluster.kustomization("patched", "overlays/kubeadm", &[], &patches)).await
 }
 
-/// A pod in `kube-system`.
+/// A pod of the product, with the container that it had when this was made.
 pub struct Pod {
     /// Its name.
     pub name: String,
+    /// The object at that time.
+    pub object: Value,
+    /// The log of that container. An open file can be read to its end after the kubelet has removed it.
+    log: File,
 }
 
 /// Results of a probe since the container started.
@@ -58,68 +60,85 @@ pub struct ProbeCounts {
 }
 
 impl Pod {
-    /// The object.
-    pub fn object(&self, cluster: &Cluster) -> Value {
-        cluster.get(&["pod", "-n", "kube-system", &self.name])
+    /// Waits until a pod of the product is ready.
+    pub async fn current(cluster: &Cluster) -> Self {
+        let object = cluster.wait_until_ready().await;
+        let name = name(&object).to_owned();
+        let folder = format!("kube-system_{name}_{}", object["metadata"]["uid"].as_str().unwrap());
+        let path = format!("/var/log/pods/{folder}/{CONTAINER}/{}.log", restarts(&object));
+        let log = File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        Self { name, object, log }
     }
 
-    /// The status of its container.
-    pub fn container(&self, cluster: &Cluster) -> Value {
-        self.object(cluster)["status"]["containerStatuses"][0].clone()
+    /// The object as it is now.
+    pub fn get(&self, cluster: &Cluster) -> Value {
+        cluster.get(&["pod", "-n", "kube-system", &self.name])
     }
 
     /// How often the kubelet has restarted its container.
     pub fn restarts(&self, cluster: &Cluster) -> u64 {
-        self.container(cluster)["restartCount"].as_u64().unwrap()
+        restarts(&self.get(cluster))
     }
 
-    /// The condition `Ready`.
-    pub fn readiness(&self, cluster: &Cluster) -> Value {
-        let pod = self.object(cluster);
-        let conditions = pod["status"]["conditions"].as_array().unwrap();
-        conditions.iter().find(|condition| condition["type"] == "Ready").unwrap().clone()
-    }
-
-    /// The process of its container, as containerd knows it.
-    pub fn process_id(&self, cluster: &Cluster) -> String {
-        let container = self.container(cluster);
+    /// The process of its container, as the sandbox numbers it.
+    pub fn process(&self) -> u32 {
+        let container = &self.object["status"]["containerStatuses"][0];
         let id = container["containerID"].as_str().unwrap().trim_start_matches("containerd://");
         let output = Command::new("ctr").args(["-n", "k8s.io", "tasks", "list"]).output().unwrap();
         let tasks = String::from_utf8(output.stdout).unwrap();
-        let task = tasks.lines().find(|line| line.starts_with(id));
-        task.and_then(|line| line.split_whitespace().nth(1)).unwrap_or_else(|| panic!("no task {id}: {tasks}")).into()
+        let process = tasks.lines().find_map(|line| line.strip_prefix(id)?.split_whitespace().next()?.parse().ok());
+        process.unwrap_or_else(|| panic!("no task {id}: {tasks}"))
+    }
+
+    /// The log so far, or all of it after the end of the container. In the file, a line has a time, a stream and a flag in
+    /// front.
+    pub fn log(&self) -> Vec<String> {
+        let (mut file, mut text) = (&self.log, String::new());
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        let line = |line: &str| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned();
+        text.lines().map(line).collect()
+    }
+
+    /// The errors in the log.
+    pub fn errors(&self) -> Vec<String> {
+        self.log().into_iter().filter(|line| line.starts_with('E')).collect()
+    }
+
+    /// Waits for a line of the log with this text.
+    pub async fn wait_for_line(&self, text: &str) -> String {
+        support::eventually(&format!("the pod logs {text:?}"), LIMIT, async || {
+            let log = self.log();
+            log.iter().find(|line| line.contains(text)).cloned().ok_or_else(|| log.join("\n"))
+        })
+        .await
+    }
+
+    /// Follows the pod until the API server has it no more, and gives the last object.
+    pub async fn wait_until_deleted(&self, cluster: &Cluster) -> Value {
+        let pods = Api::<v1::Pod>::namespaced(cluster.server.client().await, "kube-system");
+        let only = WatchParams::default().fields(&format!("metadata.name={}", self.name));
+        let since = self.object["metadata"]["resourceVersion"].as_str().unwrap();
+        let follow = async {
+            let mut events = pods.watch(&only, since).await.unwrap().boxed();
+            while let Some(event) = events.next().await {
+                if let WatchEvent::Deleted(pod) = event.unwrap() {
+                    return json!(pod);
+                }
+            }
+            panic!("the watch of pod {} ended", self.name)
+        };
+        tokio::time::timeout(LIMIT, follow).await.unwrap_or_else(|_| panic!("pod {} is still there", self.name))
     }
 
     /// Where the kubelet puts the files of a volume of this kind whose name begins so.
-    pub fn volume(&self, cluster: &Cluster, kind: &str, name: &str) -> PathBuf {
-        let pod = self.object(cluster);
-        let uid = pod["metadata"]["uid"].as_str().unwrap();
+    pub fn volume(&self, kind: &str, name: &str) -> PathBuf {
+        let uid = self.object["metadata"]["uid"].as_str().unwrap();
         let volumes = Path::new("/var/lib/kubelet/pods").join(uid).join(format!("volumes/kubernetes.io~{kind}"));
         let entries = std::fs::read_dir(&volumes).unwrap_or_else(|error| panic!("{}: {error}", volumes.display()));
         let mut paths = entries.map(|entry| entry.unwrap().path());
         let found = paths.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(name));
         found.unwrap_or_else(|| panic!("{} has no volume {name}", volumes.display()))
-    }
-
-    /// Its log, as `kubectl logs` prints it.
-    pub fn log(&self, cluster: &Cluster) -> Result<String, String> {
-        cluster.try_kubectl(&["-n", "kube-system", "logs", &self.name])
-    }
-
-    /// Waits for a line of its log with this text.
-    pub async fn wait_for_line(&self, cluster: &Cluster, text: &str) -> String {
-        support::eventually(&format!("the pod logs {text:?}"), LIMIT, async || {
-            let log = self.log(cluster)?;
-            let line = log.lines().find(|line| line.contains(text));
-            line.map(str::to_owned).ok_or(log)
-        })
-        .await
-    }
-
-    /// What `/readyz?verbose` answers through the API server, as the page for operations asks it.
-    pub fn readyz(&self, cluster: &Cluster) -> Result<String, String> {
-        let path = format!("/api/v1/namespaces/kube-system/pods/https:{}:10258/proxy/readyz?verbose", self.name);
-        cluster.try_kubectl(&["get", "--raw", &path])
     }
 
     /// How often the kubelet has probed the container's liveness.
@@ -135,4 +154,14 @@ impl Pod {
         };
         ProbeCounts { successful: count("successful"), failed: count("failed") }
     }
+}
+
+/// The name of an object.
+pub fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+/// How often the kubelet has restarted the container of this pod.
+pub fn restarts(pod: &Value) -> u64 {
+    pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap()
 }

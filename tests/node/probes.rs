@@ -9,9 +9,10 @@ use support::real_node::KubeletSettings;
 use support::sandbox;
 
 use crate::cluster::{Cluster, NODE, TEST_LIMIT, eventually};
+use crate::nodes::condition;
 use crate::pod::{Pod, install_kubeadm};
 
-/// What a busy machine may take beside what the manifest says.
+/// The delay that a busy machine may add to the times of the manifest.
 const SLACK: Duration = Duration::from_secs(60);
 
 #[test]
@@ -25,14 +26,14 @@ fn a_process_that_hangs_is_restarted_within_the_times_of_the_manifest() {
         the_log_is_read_before_the_node_is_initialised(&cluster, &pod);
         cluster.vcenter.resume_listening().await;
         cluster.wait_until_initialised().await;
-        pod.wait_for_line(&cluster, "became leader").await;
+        pod.wait_for_line("became leader").await;
 
-        let times = Times::of(&pod.object(&cluster));
-        signal("STOP", &pod.process_id(&cluster));
+        let times = Times::of(&pod.object);
+        signal("STOP", pod.process());
         let begin = Instant::now();
         eventually("the pod is not ready", times.unready + SLACK, async || {
-            let readiness = pod.readiness(&cluster);
-            if readiness["status"] == "False" { Ok(()) } else { Err(readiness.to_string()) }
+            let ready = condition(&pod.get(&cluster), "Ready");
+            if ready["status"] == "False" { Ok(()) } else { Err(ready.to_string()) }
         })
         .await;
         println!("not ready after {:?}; expected at most {:?}", begin.elapsed(), times.unready);
@@ -46,9 +47,9 @@ fn a_process_that_hangs_is_restarted_within_the_times_of_the_manifest() {
         assert!(elapsed >= times.earliest && elapsed <= times.latest + SLACK, "{elapsed:?}");
 
         shows_why(&cluster, &pod);
-        cluster.wait_until_ready().await;
-        pod.wait_for_line(&cluster, "became leader").await;
-        assert_eq!(pod.restarts(&cluster), 1);
+        let next = Pod::current(&cluster).await;
+        next.wait_for_line("became leader").await;
+        assert_eq!((&next.name, next.restarts(&cluster)), (&pod.name, 1));
     });
 }
 
@@ -56,14 +57,14 @@ fn a_process_that_hangs_is_restarted_within_the_times_of_the_manifest() {
 fn the_log_is_read_before_the_node_is_initialised(cluster: &Cluster, pod: &Pod) {
     let node = cluster.get(&["node", NODE]);
     assert!(node["spec"]["taints"].to_string().contains("uninitialized"), "{}", node["spec"]);
-    let log = pod.log(cluster).unwrap();
+    let log = cluster.kubectl(&["-n", "kube-system", "logs", &pod.name]);
     assert!(log.contains("vcenter.example.com"), "{log}");
 }
 
-/// What an operator finds afterwards.
+/// An operator finds the reason for the restart afterwards.
 fn shows_why(cluster: &Cluster, pod: &Pod) {
-    let container = pod.container(cluster);
-    assert_eq!(container["lastState"]["terminated"]["exitCode"], 137, "{container}");
+    let status = &pod.get(cluster)["status"];
+    assert_eq!(status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 137, "{status}");
     let description = cluster.kubectl(&["-n", "kube-system", "describe", "pod", &pod.name]);
     println!("{description}");
     assert!(description.contains("failed liveness probe, will be restarted"), "{description}");
@@ -71,12 +72,12 @@ fn shows_why(cluster: &Cluster, pod: &Pod) {
     assert!(previous.contains("became leader"), "{previous}");
 }
 
-fn signal(name: &str, process: &str) {
-    let status = Command::new("kill").args(["-s", name, process]).status().unwrap();
+fn signal(name: &str, process: u32) {
+    let status = Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap();
     assert!(status.success(), "failed to send SIG{name} to process {process}");
 }
 
-/// What the probes of a pod imply for a process that stops answering.
+/// The times that the probes of a pod imply for a process that stops responding.
 struct Times {
     /// The pod is not ready by then.
     unready: Duration,

@@ -3,16 +3,14 @@
 use std::time::Instant;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
-use support::nodes::NodeView;
 use support::{KubeletNode, Vm, eventually, sandbox};
 
 use crate::cluster::{Cluster, LIMIT, TEST_LIMIT};
 use crate::images;
-use crate::pods::{CONTAINER, RunningPod, errors};
+use crate::pod::{CONTAINER, Pod, install_kubeadm, restarts};
 
-/// What users replace.
+/// The workload that users restart and update.
 const DAEMON_SET: &str = "daemonset/vsphere-cloud-controller-manager";
 
 /// A tag that the manifests do not name.
@@ -22,9 +20,7 @@ const OTHER_TAG: &str = "v0.1.0-other";
 fn a_replaced_pod_gives_up_the_lease_and_the_next_one_goes_on() {
     sandbox::run(TEST_LIMIT, async |sandbox| {
         let cluster = Cluster::start(sandbox).await;
-        cluster.configure();
-        let overlay = cluster.manifests().join("overlays/kubeadm");
-        cluster.kubectl(&["apply", "--kustomize", overlay.to_str().unwrap()]);
+        install_kubeadm(&cluster).await;
         cluster.wait_until_initialised().await;
         cluster.containerd.import(&images::product(cluster.sandbox.folder(), OTHER_TAG));
         let client = cluster.server.client().await;
@@ -34,9 +30,9 @@ fn a_replaced_pod_gives_up_the_lease_and_the_next_one_goes_on() {
         replace(&cluster, &client, "deleted", &delete).await;
         replace(&cluster, &client, "restarted", &["rollout", "restart", DAEMON_SET]).await;
         replace(&cluster, &client, "updated", &["set", "image", DAEMON_SET, &set_image]).await;
-        cluster.kubectl(&["-n", "kube-system", "rollout", "status", DAEMON_SET, "--timeout=60s"]);
-        let current = RunningPod::current(&cluster, &client).await;
-        assert_eq!(current.pod.spec.unwrap().containers[0].image.as_ref(), Some(&image));
+        cluster.kubectl(&["-n", "kube-system", "rollout", "status", DAEMON_SET, "--timeout=120s"]);
+        let current = cluster.wait_until_ready().await;
+        assert_eq!(current["spec"]["containers"][0]["image"], image);
         let events = cluster.kubectl(&["get", "events", "-A"]);
         let is_bad = |line: &&str| ["Liveness", "BackOff", "OOM"].iter().any(|word| line.contains(word));
         assert_eq!(events.lines().find(is_bad), None, "{events}");
@@ -45,7 +41,7 @@ fn a_replaced_pod_gives_up_the_lease_and_the_next_one_goes_on() {
 
 /// Replaces the pod by this command. A Node joins when the old leader has given up the Lease.
 async fn replace(cluster: &Cluster, client: &Client, name: &str, command: &[&str]) {
-    let old = RunningPod::current(cluster, client).await;
+    let old = Pod::current(cluster).await;
     let leader = holder(client).await;
     let began = Instant::now();
     cluster.kubectl(&[&["-n", "kube-system"], command].concat());
@@ -55,27 +51,27 @@ async fn replace(cluster: &Cluster, client: &Client, name: &str, command: &[&str
     let uuid = uuid::Uuid::new_v4().to_string();
     cluster.vcenter.create_vm(&Vm::new(name, &uuid).ip("192.0.2.30")).await;
     KubeletNode::new(name, &uuid).register(client).await;
-    let ended = old.wait_until_deleted().await;
+    let ended = old.wait_until_deleted(cluster).await;
     let gone = began.elapsed();
     let next = wait_for_holder(client, |holder| !holder.is_empty()).await;
     let led = began.elapsed();
     assert_ne!(next, leader);
-    wait_until_initialised(client, name, &uuid).await;
+    let node = cluster.wait_until_node_is_initialised(name).await;
+    assert_eq!(node["spec"]["providerID"], format!("vsphere://{uuid}"));
     let initialised = began.elapsed();
-    let new = RunningPod::current(cluster, client).await;
+    let new = Pod::current(cluster).await;
     let ready = began.elapsed();
     println!(
         "{name}: after the command the Lease was free in {released:.1?}, the old pod gone in {gone:.1?}, the next one leading in \
          {led:.1?}, the Node initialised in {initialised:.1?}, the next one ready in {ready:.1?}"
     );
-    let terminated = ended.state.and_then(|state| state.terminated);
-    let terminated = terminated.expect("the old pod went without an exit code");
-    assert_eq!((terminated.exit_code, ended.restart_count), (0, 0), "{terminated:?}");
-    assert_eq!(new.container().await.restart_count, 0);
+    let exit_code = &ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"];
+    assert_eq!((exit_code.as_u64(), restarts(&ended)), (Some(0), 0), "{}", ended["status"]);
+    assert_eq!(new.restarts(cluster), 0);
     assert!(old.log().iter().any(|line| line.contains("\"the lease is given up\"")), "{:#?}", old.log());
     for pod in [&old, &new] {
         let log = pod.log();
-        assert_eq!(errors(&log), Vec::<&String>::new(), "{log:#?}");
+        assert_eq!(pod.errors(), Vec::<String>::new(), "{log:#?}");
         assert!(log.iter().any(|line| line.contains("\"became leader\"")), "{log:#?}");
     }
     // The old one has logged out.
@@ -98,17 +94,4 @@ async fn wait_for_holder(client: &Client, is_wanted: impl Fn(&str) -> bool) -> S
         if is_wanted(&holder) { Ok(holder) } else { Err(holder) }
     })
     .await
-}
-
-async fn wait_until_initialised(client: &Client, name: &str, uuid: &str) {
-    let nodes = Api::<Node>::all(client.clone());
-    eventually("the Node that joined meanwhile is initialised", LIMIT, async || {
-        let view = NodeView::of(&nodes.get(name).await.unwrap());
-        let provider_id = format!("vsphere://{uuid}");
-        match view.provider_id == Some(provider_id) && !view.uninitialized {
-            true => Ok(()),
-            false => Err(format!("{view:?}")),
-        }
-    })
-    .await;
 }

@@ -3,28 +3,29 @@
 use std::process::Command;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::Vm;
-use support::nodes::{NodeView, ready_of};
 use support::real_node::{Kubelet, KubeletSettings, add_pod_network};
 use support::sandbox::Sandbox;
 use support::worker::Worker;
 use uuid::{Uuid, uuid};
 
 use crate::cluster::{Cluster, LIMIT, eventually};
+use crate::nodes::{addresses, readiness, taints};
+use crate::pod::{Pod, install_kubeadm};
 
-/// The VM of the worker: neither its name nor the guest's is the name of a Node.
+/// The name of the worker's VM: neither this name nor the guest's is the name of a Node.
 pub const VM: &str = "vm-of-the-worker";
-/// What its guest calls itself.
+/// The host name of its guest.
 pub const GUEST: &str = "guest-of-the-worker";
 /// Its BIOS UUID.
 pub const UUID: Uuid = uuid!("42312b9c-6a1e-4f0b-9d52-0c7a3e8f1b64");
 /// The address that it has from the beginning.
 pub const ADDRESS: &str = "192.0.2.11";
 
-/// After this long without a heartbeat a kubelet is silent; 50 s by default.
+/// After this long without a heartbeat a Node becomes `Unknown`; 50 s by default.
 pub const GRACE: Duration = Duration::from_secs(10);
 
 /// All that runs. Fields end in this order.
@@ -34,6 +35,8 @@ pub struct TwoNodes {
     worker: Worker,
     /// The other node, and what both need.
     pub cluster: Cluster,
+    /// The pod of the product.
+    pub pod: Pod,
     /// All Nodes.
     pub nodes: Api<Node>,
 }
@@ -46,14 +49,11 @@ impl TwoNodes {
         cluster.start_kubelet(&settings(&[])).await;
         cluster.vcenter.create_vm(&Vm::new(VM, &UUID.to_string()).guest_host_name(GUEST).ip(ADDRESS)).await;
         give_address(ADDRESS);
-        cluster.configure();
-        let overlay = cluster.manifests().join("overlays/kubeadm");
-        cluster.kubectl(&["apply", "--kustomize", overlay.to_str().unwrap()]);
+        let pod = install_kubeadm(&cluster).await;
         cluster.wait_until_initialised().await;
-        cluster.wait_until_ready().await;
         let worker = Worker::start(&cluster.sandbox, system_uuid).await;
         let nodes = Api::all(cluster.server.client().await);
-        Self { kubelet: None, worker, cluster, nodes }
+        Self { kubelet: None, worker, cluster, pod, nodes }
     }
 
     /// Starts the kubelet of the worker as this Node, in place of one that runs.
@@ -62,27 +62,33 @@ impl TwoNodes {
         self.kubelet = Some(self.worker.kubelet(&self.cluster.server, name, &settings(flags)));
     }
 
-    /// Waits until the Node is as `check` says: nothing, or what is missing.
-    pub async fn until(&self, what: &str, name: &str, check: impl Fn(&Node) -> bool) -> Node {
-        eventually(&format!("{name} {what}"), LIMIT, async || match self.nodes.get_opt(name).await.unwrap() {
-            Some(node) if check(&node) => Ok(node),
-            Some(node) => Err(format!("{}\n{}", describe(&node), self.logs())),
-            None => Err(format!("there is no such Node\n{}", self.logs())),
+    /// The Node of this name; null without it.
+    pub async fn get(&self, name: &str) -> Value {
+        json!(self.nodes.get_opt(name).await.unwrap())
+    }
+
+    /// Waits until the Node is as `check` says.
+    pub async fn until(&self, what: &str, name: &str, check: impl Fn(&Value) -> bool) -> Value {
+        eventually(&format!("{name} {what}"), LIMIT, async || {
+            let node = self.get(name).await;
+            let state = || format!("{} {} {}", node["metadata"], node["spec"], node["status"]["conditions"]);
+            if !node.is_null() && check(&node) { Ok(node) } else { Err(format!("{}\n{}", state(), self.logs())) }
         })
         .await
     }
 
     /// Waits until the Node has these addresses, in any order, and is initialised.
-    pub async fn until_addresses_are(&self, name: &str, expected: &[impl AsRef<str>]) -> Node {
+    pub async fn until_addresses_are(&self, name: &str, expected: &[impl AsRef<str>]) -> Value {
         let mut expected: Vec<String> = expected.iter().map(|address| address.as_ref().to_owned()).collect();
         expected.sort();
-        let check = |node: &Node| !NodeView::of(node).uninitialized && sorted_addresses(node) == expected;
+        let is_initialised = |node: &Value| !taints(node).iter().any(|taint| taint.contains("uninitialized"));
+        let check = |node: &Value| is_initialised(node) && addresses(node) == expected;
         self.until(&format!("has the addresses {expected:?}"), name, check).await
     }
 
-    /// Waits until kubelet or controllers have said this of the Node's readiness.
-    pub async fn until_ready_is(&self, name: &str, status: &str) -> Node {
-        self.until(&format!("is Ready={status}"), name, |node| ready(node) == status).await
+    /// Waits until kubelet or controllers have written this readiness of the Node.
+    pub async fn until_ready_is(&self, name: &str, status: &str) -> Value {
+        self.until(&format!("is Ready={status}"), name, |node| readiness(node) == status).await
     }
 
     /// Waits for an Event on the Node, and gives its message.
@@ -94,15 +100,6 @@ impl TwoNodes {
             message.ok_or_else(|| self.cluster.kubectl(&["get", "events", "-n", "default"]))
         })
         .await
-    }
-
-    /// The pod of the product.
-    pub async fn pod(&self) -> Pod {
-        let pods: Api<Pod> = Api::namespaced(self.cluster.server.client().await, "kube-system");
-        let all = pods.list(&kube::api::ListParams::default().labels("component=cloud-controller-manager")).await;
-        let mut all = all.unwrap().items;
-        assert_eq!(all.len(), 1, "{all:?}");
-        all.remove(0)
     }
 
     /// What the product and the kubelet of the worker have logged last.
@@ -125,40 +122,9 @@ pub fn settings(flags: &[&str]) -> KubeletSettings {
     KubeletSettings { flags: flags.iter().map(|&flag| flag.to_owned()).collect(), configuration }
 }
 
-/// Gives the network of both nodes this address.
+/// Adds this address to the network of both nodes.
 pub fn give_address(address: &str) {
     let length = if address.contains(':') { 128 } else { 32 };
     let status = Command::new("ip").args(["address", "add", &format!("{address}/{length}"), "dev", "lo"]).status();
     assert!(status.unwrap().success(), "failed to add {address}");
-}
-
-/// The status of the condition Ready.
-pub fn ready(node: &Node) -> &str {
-    ready_of(node).map_or("", |condition| condition.status.as_str())
-}
-
-/// The taints, as `key:effect`.
-pub fn taints(node: &Node) -> Vec<String> {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref()).into_iter().flatten();
-    taints.map(|taint| format!("{}:{}", taint.key, taint.effect)).collect()
-}
-
-/// An annotation.
-pub fn annotation<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    node.metadata.annotations.as_ref()?.get(key).map(String::as_str)
-}
-
-/// The addresses as `Type=address`.
-pub fn sorted_addresses(node: &Node) -> Vec<String> {
-    let mut addresses = NodeView::of(node).addresses;
-    addresses.sort();
-    addresses
-}
-
-fn describe(node: &Node) -> String {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref()).into_iter().flatten();
-    let conditions: Vec<String> =
-        conditions.map(|one| format!("{}={} {:?} {:?}", one.type_, one.status, one.reason, one.message)).collect();
-    let (annotations, view) = (&node.metadata.annotations, NodeView::of(node));
-    format!("{view:?}\n{:?}\n{annotations:?}\n{}", taints(node), conditions.join("\n"))
 }

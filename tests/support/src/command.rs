@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// How long a command may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+/// How long a command may take on a busy machine, also one that waits for a rollout.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs a command with this input to its end.
 ///

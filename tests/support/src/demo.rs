@@ -47,11 +47,16 @@ const FRAME: Duration = Duration::from_millis(100);
 
 /// What was asked for.
 pub struct Plan {
-    daemon: PathBuf,
-    nodes: usize,
-    once: bool,
-    routes: bool,
-    node: bool,
+    /// The daemon's binary.
+    pub daemon: PathBuf,
+    /// How many nodes are simulated.
+    pub nodes: usize,
+    /// Whether the demo ends after the story.
+    pub once: bool,
+    /// Whether nodes have routes.
+    pub routes: bool,
+    /// Whether there is a real node, for which [`run`] needs a sandbox.
+    pub node: bool,
 }
 
 impl Plan {
@@ -76,12 +81,6 @@ impl Plan {
         } else {
             Err(format!("{} is missing: start this with `make demo`", daemon.display()))
         }
-    }
-
-    /// Whether there is a real node, for which [`run`] needs a sandbox.
-    #[must_use]
-    pub fn has_real_node(&self) -> bool {
-        self.node
     }
 }
 

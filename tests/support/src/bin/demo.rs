@@ -24,7 +24,7 @@ async fn main() -> ExitCode {
         }
     };
     let mut sandbox = None;
-    if plan.has_real_node() {
+    if plan.node {
         let daemon = std::env::args().nth(1).unwrap_or_default();
         match sandbox::reexecute(&[&daemon]).await {
             Ok(inside) => sandbox = Some(inside),

@@ -3,11 +3,10 @@
 use support::real_node::add_pod_network;
 use support::sandbox;
 
-use super::{
-    K3S, KUBEADM, RKE2, assert_initialised_without_a_network, condition, delete, kustomization, label, register,
-    restarts, shell, taints,
-};
+use super::{assert_initialised_without_a_network, delete, shell};
 use crate::cluster::{Cluster, LIMIT, NODE, TEST_LIMIT, eventually, forward};
+use crate::nodes::{K3S, KUBEADM, RKE2, label, readiness, register, taints};
+use crate::pod::{name, restarts};
 
 #[test]
 fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
@@ -30,13 +29,13 @@ fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network()
 
         register(&mut cluster, &RKE2).await;
         label(&cluster, &RKE2);
-        kustomization(&cluster, "my-rke2", "overlays/rke2", &["api-server-address"]);
+        cluster.kustomization("my-rke2", "overlays/rke2", &["api-server-address"], "");
         shell(&cluster, "kubectl apply -k my-rke2");
         assert_initialised_without_a_network(&cluster, "RKE2", &RKE2).await;
         delete(&cluster, "my-rke2").await;
 
         // K3s applies what is in its folder as soon as the API server runs, before it has labelled the first Node.
-        kustomization(&cluster, "my-k3s", "overlays/k3s", &["api-server-address"]);
+        cluster.kustomization("my-k3s", "overlays/k3s", &["api-server-address"], "");
         shell(&cluster, "kubectl kustomize my-k3s >k3s.yaml && kubectl apply -f k3s.yaml");
         register(&mut cluster, &K3S).await;
         label(&cluster, &K3S);
@@ -56,13 +55,13 @@ fn each_overlay_initialises_the_node_that_it_runs_on_before_there_is_a_network()
             LIMIT,
             async || {
                 let node = cluster.get(&["node", NODE]);
-                let is_ready = condition(&node, "Ready")["status"] == "True";
-                let as_expected = is_ready && taints(&node) == ["node-role.kubernetes.io/control-plane:NoSchedule"];
+                let only = ["node-role.kubernetes.io/control-plane:NoSchedule"];
+                let as_expected = readiness(&node) == "True" && taints(&node) == only;
                 if as_expected { Ok(()) } else { Err(format!("{} {}", node["spec"], node["status"]["conditions"])) }
             },
         )
         .await;
-        let later = cluster.get(&["pod", "-n", "kube-system", pod["metadata"]["name"].as_str().unwrap()]);
+        let later = cluster.get(&["pod", "-n", "kube-system", name(&pod)]);
         assert_eq!((&later["metadata"]["uid"], restarts(&later)), (&pod["metadata"]["uid"], 0));
     });
 }

@@ -3,9 +3,10 @@
 use serde_json::json;
 use support::sandbox;
 
-use super::{K3S, KUBEADM, assert_initialised_without_a_network, label, register, shell, wait_until_no_pod};
-use crate::cluster::{Cluster, LIMIT, TAG, TEST_LIMIT, eventually};
+use super::{assert_initialised_without_a_network, shell};
+use crate::cluster::{Cluster, TAG, TEST_LIMIT};
 use crate::images::IMAGE;
+use crate::nodes::{K3S, KUBEADM, label, register};
 
 #[test]
 fn the_chart_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
@@ -26,17 +27,12 @@ fn the_chart_initialises_the_node_that_it_runs_on_before_there_is_a_network() {
              --set k8sServiceHost=127.0.0.1 --set k8sServicePort=6443
              kubectl -n kube-system rollout status daemonset/vsphere-cpi",
         );
-        let next = eventually("the next pod is ready", LIMIT, async || {
-            let name = cluster.wait_until_ready().await;
-            let next = cluster.get(&["pod", "-n", "kube-system", &name]);
-            if next["metadata"]["uid"] == pod["metadata"]["uid"] { Err("the first one is") } else { Ok(next) }
-        })
-        .await;
+        let next = cluster.wait_until_next_is_ready(&pod).await;
         let host = json!({ "name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1" });
         assert_eq!(next["spec"]["containers"][0]["env"][0], host);
 
         shell(&cluster, "helm uninstall vsphere-cpi --namespace kube-system");
-        wait_until_no_pod(&cluster).await;
+        cluster.wait_until_no_pod().await;
         register(&mut cluster, &K3S).await;
         label(&cluster, &K3S);
         shell(&cluster, &format!("{} --set k8sServiceHost=127.0.0.1", install(&cluster)));

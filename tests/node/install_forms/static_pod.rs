@@ -6,8 +6,10 @@ use std::process::Command;
 use support::real_node::STATIC_PODS;
 use support::sandbox;
 
-use super::{KUBEADM, assert_initialised_without_a_network, label, register, shell, wait_until_no_pod};
+use super::{assert_initialised_without_a_network, shell};
 use crate::cluster::{Cluster, LIMIT, TEST_LIMIT, eventually};
+use crate::nodes::{KUBEADM, label, register};
+use crate::pod::name;
 
 const POD: &str = include_str!("../../../manifests/static-pod/pod/pod.yaml");
 const KUSTOMIZATION: &str = include_str!("../../../manifests/static-pod/pod/kustomization.yaml");
@@ -36,7 +38,7 @@ fn the_static_pod_initialises_the_node_whose_kubelet_starts_it() {
         assert!(!accounts.contains("serviceaccount/cloud-controller-manager"), "{accounts}");
 
         // Deleting the mirror is not deleting the pod.
-        let name = pod["metadata"]["name"].as_str().unwrap();
+        let name = name(&pod);
         cluster.kubectl(&["-n", "kube-system", "delete", "pod", name, "--wait=false"]);
         let container = &pod["status"]["containerStatuses"][0]["containerID"];
         eventually("the mirror is back, of the same container", LIMIT, async || {
@@ -49,7 +51,7 @@ fn the_static_pod_initialises_the_node_whose_kubelet_starts_it() {
         .await;
 
         fs::remove_file(format!("{STATIC_PODS}/vsphere-cloud-controller-manager.yaml")).unwrap();
-        wait_until_no_pod(&cluster).await;
+        cluster.wait_until_no_pod().await;
     });
 }
 

@@ -1,0 +1,75 @@
+//! Each form of the manifests, applied as its page says, on the node that it has to initialise: tainted, not ready, and
+//! without a network for pods.
+
+mod chart;
+mod overlays;
+mod static_pod;
+
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+use support::components::Component;
+
+use crate::cluster::{Cluster, LIMIT, NODE, eventually};
+use crate::nodes::{ControlPlaneMarks, condition, taints};
+use crate::pod::{name, restarts};
+
+/// Programs that the commands of the pages call.
+const TOOLS: [(&str, Component); 3] =
+    [("kubectl", Component::Kubectl), ("helm", Component::Helm), ("kubeadm", Component::Kubeadm)];
+
+/// Waits until the product has done its work on the Node: the pod is ready, and of the taints those are left that are not
+/// its own to remove. Gives the pod.
+pub async fn assert_initialised_without_a_network(cluster: &Cluster, form: &str, marks: &ControlPlaneMarks) -> Value {
+    let begin = Instant::now();
+    let node = cluster.wait_until_initialised().await;
+    let initialised = begin.elapsed();
+    let pod = cluster.wait_until_ready().await;
+    println!("{form}: the Node is initialised after {initialised:.1?}, the pod ready after {:.1?}", begin.elapsed());
+    let uuid = support::real_node::system_uuid();
+    assert_eq!(node["spec"]["providerID"], format!("vsphere://{uuid}"));
+    let mut expected: Vec<String> = marks.taints.iter().map(|[key, _, effect]| format!("{key}:{effect}")).collect();
+    expected.push("node.kubernetes.io/not-ready:NoSchedule".to_owned());
+    expected.sort();
+    eventually("of the taints those of the form and of a Node without a network are left", LIMIT, async || {
+        let node = cluster.get(&["node", NODE]);
+        let (mut taints, ready) = (taints(&node), condition(&node, "Ready"));
+        // This one only comes where another Node is ready.
+        taints.retain(|taint| taint != "node.kubernetes.io/not-ready:NoExecute");
+        let waits = ready["status"] == "False" && ready["message"].to_string().contains("cni plugin not initialized");
+        if taints == expected && waits { Ok(()) } else { Err(format!("taints {taints:?}, Ready {ready}")) }
+    })
+    .await;
+    let pod = cluster.get(&["pod", "-n", "kube-system", name(&pod)]);
+    assert_eq!(restarts(&pod), 0);
+    pod
+}
+
+/// Deletes the workload, waits until its pods are gone, and deletes the rest of what this kustomization has.
+pub async fn delete(cluster: &Cluster, kustomization: &str) {
+    // With their rights the pods release the Lease.
+    cluster.kubectl(&["-n", "kube-system", "delete", "daemonsets,deployments", "--all"]);
+    cluster.wait_until_no_pod().await;
+    shell(cluster, &format!("kubectl delete --ignore-not-found -k {kustomization}"));
+}
+
+/// Runs commands as a page has them, as an administrator, in a folder with a copy of the manifests; gives what they print.
+#[track_caller]
+pub fn shell(cluster: &Cluster, script: &str) -> String {
+    let folder = cluster.sandbox.folder();
+    let tools = folder.join("tools");
+    if !tools.exists() {
+        std::fs::create_dir(&tools).unwrap();
+        TOOLS.iter().for_each(|(name, component)| symlink(component.path(), tools.join(name)).unwrap());
+        cluster.manifests();
+    }
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("sh");
+    command.args(["-euc", script]).current_dir(folder).env("HOME", folder).env("PATH", path);
+    let output = command.env("KUBECONFIG", cluster.server.kubeconfig()).output().unwrap();
+    let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}\n{printed}\n{errors}");
+    printed.into_owned()
+}

@@ -11,6 +11,8 @@
 mod circles;
 #[path = "architecture/code_map.rs"]
 mod code_map;
+#[path = "architecture/names.rs"]
+mod names;
 #[path = "architecture/public_names.rs"]
 mod public_names;
 #[path = "architecture/reasons.rs"]
@@ -25,6 +27,7 @@ mod source;
 mod vectors;
 
 use source::{Source, files_below};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -90,6 +93,8 @@ fn notices(rule: impl Fn(&Source) -> Vec<String>, cases: &[(&str, &str, bool)]) 
 #[test]
 fn modules_use_only_what_the_table_allows() {
     hold(&["src"], rules::edges);
+    assert_none(&rules::stale_modules(&sources(&["src"])));
+    assert!(!rules::stale_modules(&[]).is_empty());
 }
 
 #[test]
@@ -175,6 +180,8 @@ fn pure_files_only_decide() {
     hold(&["src"], rules::impurities);
     let pure = sources(&["src"]).iter().filter(|source| rules::is_pure(source)).count();
     assert!(pure >= 5, "only {pure} pure files were found");
+    assert_none(&rules::stale_pure_files(&sources(&["src"])));
+    assert!(!rules::stale_pure_files(&[]).is_empty());
 }
 
 #[test]
@@ -253,4 +260,102 @@ fn every_direct_dependency_has_its_reason() {
     assert_none(&rules::unexplained_dependencies(&read("Cargo.toml")));
     assert!(!rules::unexplained_dependencies("[dependencies]\n\nleft-pad = \"1\"\n").is_empty());
     assert!(rules::unexplained_dependencies("[dependencies]\n# It pads.\nleft-pad = \"1\"\n").is_empty());
+}
+
+/// The types below each top-level module of `src`, and those of `tests/support`.
+fn types_of_folders() -> Vec<(String, Vec<names::Declared>)> {
+    let mut folders: BTreeMap<String, Vec<names::Declared>> = BTreeMap::new();
+    for source in product() {
+        if let Some(folder) = source.module().first() {
+            folders.entry(format!("src/{folder}")).or_default().extend(names::declared(&source));
+        }
+    }
+    let support = sources(&["tests/support"]);
+    // They are tests as a whole; as product code they are read alike.
+    let as_product = support.iter().map(|source| Source::new(&format!("src/{}", source.path), &source.text));
+    let declared = as_product.flat_map(|source| names::declared(&source));
+    folders.entry("tests/support".to_owned()).or_default().extend(declared);
+    folders.into_iter().collect()
+}
+
+/// Breaches of a rule that are left from before it, in a file that only shrinks: a line that is no breach any more has to go.
+fn assert_known(kept: &str, rule: &str, found: &BTreeMap<String, String>) {
+    let text = read(kept);
+    let known: BTreeSet<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let new = found.iter().filter(|(breach, _)| !known.contains(breach.as_str()));
+    let mut broken: Vec<_> = new.map(|(breach, place)| format!("{breach}: {rule} ({place})")).collect();
+    let gone = known.iter().filter(|line| !found.contains_key(**line));
+    broken.extend(gone.map(|line| format!("{kept}: {line}: this is no breach any more, remove the line")));
+    assert_none(&broken);
+}
+
+#[test]
+fn types_of_a_folder_have_different_names() {
+    let twice = types_of_folders().into_iter().flat_map(|(folder, types)| names::twice(&folder, &types));
+    assert_known("tests/architecture/names-twice.txt", "two types have this name", &twice.collect());
+}
+
+#[test]
+fn a_name_that_two_types_have_is_noticed() {
+    let cases = [
+        (["struct Known;", "enum Known {}"], true),
+        (["pub struct Known;", "type Known = u8;"], true),
+        (["struct Known;", "#[cfg(test)] struct Known;"], false),
+        (["struct Known;", "impl Trait for X {\n    type Known = u8;\n}"], false),
+        (["enum Error {}", "enum Error {}"], false),
+    ];
+    for (texts, is_breach) in cases {
+        let sources = [Source::new("src/app/a.rs", texts[0]), Source::new("src/app/b.rs", texts[1])];
+        let types: Vec<_> = sources.iter().flat_map(names::declared).collect();
+        assert_eq!(!names::twice("src/app", &types).is_empty(), is_breach, "{texts:?}");
+    }
+    let same = ["src/app/a/state.rs", "src/app/b/state.rs"].map(|path| Source::new(path, "enum Error {}"));
+    let types: Vec<_> = same.iter().flat_map(names::declared).collect();
+    assert!(!names::twice("src/app", &types).is_empty(), "both are called state::Error");
+}
+
+#[test]
+fn types_and_modules_have_nouns_as_names() {
+    let mut found = BTreeMap::new();
+    for (folder, types) in types_of_folders() {
+        for declared in types.into_iter().filter(|declared| names::is_no_noun(&declared.name)) {
+            found.insert(format!("{folder}: {}", declared.name), declared.place);
+        }
+    }
+    let files = ["src", "tests"].iter().flat_map(|folder| files_below(root(), folder));
+    for path in files.filter(|path| path.ends_with(".rs")) {
+        let name = path.trim_end_matches(".rs").rsplit('/').next().unwrap();
+        if names::is_no_name_of_a_module(name) {
+            found.insert(path.clone(), "a file".to_owned());
+        }
+    }
+    assert_known("tests/architecture/names-no-noun.txt", "a verb, a past participle or a preposition", &found);
+}
+
+#[test]
+fn a_name_that_is_no_noun_is_noticed() {
+    let is_noticed = ["Known", "Held", "Looks", "Sync", "Seen", "Remembered", "Wanted", "Claim", "Works"];
+    assert_eq!(is_noticed.map(names::is_no_noun), [true; 9]);
+    let passes = ["NodeReconciler", "LoginBlocked", "Seed", "Queue", "Plan", "Watch", "Freshness", "ReadFiles", "Set"];
+    assert_eq!(passes.map(names::is_no_noun), [false; 9]);
+    let is_noticed = ["under_way", "look", "enter", "tracked", "not_configured", "without_nodes", "take_over"];
+    assert_eq!(is_noticed.map(names::is_no_name_of_a_module), [true; 7]);
+    let passes = ["observe", "plan", "apply", "go_flags", "feed", "node", "session", "out_of_service"];
+    assert_eq!(passes.map(names::is_no_name_of_a_module), [false; 8]);
+}
+
+#[test]
+fn the_product_has_no_more_lines_than_its_budget() {
+    let output =
+        std::process::Command::new("sh").arg("tests/architecture/product-lines.sh").current_dir(root()).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    let lines: i64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let budget = rules::line_budget(&read("tests/architecture/product-lines.txt"));
+    assert!(
+        lines <= budget,
+        "the product has {lines} lines, {} more than tests/architecture/product-lines.txt allows: remove some, or add a \
+         number there with what they are for",
+        lines - budget
+    );
+    assert!(lines > budget - 300, "the product has {lines} lines: lower the first number to {budget} or less");
 }

@@ -241,3 +241,28 @@ pub fn unexplained_dependencies(manifest: &str) -> Vec<String> {
     }
     broken
 }
+
+/// How many product lines there may be: the sum of the numbers, each with what its lines are for.
+pub fn line_budget(text: &str) -> i64 {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let number = |line: &str| {
+        let (number, reason) = line.split_once(' ').unwrap_or_default();
+        assert!(!reason.trim().is_empty(), "{line:?}: expected a number and what the lines are for");
+        number.parse::<i64>().unwrap_or_else(|error| panic!("{line:?}: {error}"))
+    };
+    lines.map(number).sum()
+}
+
+/// Entries of [`PURE`] that name no file.
+pub fn stale_pure_files(all: &[Source]) -> Vec<String> {
+    let stale = PURE.iter().filter(|path| !all.iter().any(|source| source.path == **path));
+    stale.map(|path| format!("PURE names {path}, which is not there")).collect()
+}
+
+/// Entries of the tables of modules and wire clients that name no module.
+pub fn stale_modules(all: &[Source]) -> Vec<String> {
+    let paths = MODULES.iter().map(|row| format!("src/{}.rs", row.name));
+    let paths = paths.chain(WIRE_CLIENTS.iter().map(|name| format!("src/clients/{name}.rs")));
+    let stale = paths.filter(|path| !all.iter().any(|source| source.path == *path));
+    stale.map(|path| format!("a table names {path}, which is not there")).collect()
+}

@@ -1,3 +1,4 @@
 //! The clouds.
 
+pub mod provider_id;
 pub mod vsphere;

@@ -107,8 +107,8 @@ fn a_forbidden_edge_or_crate_is_noticed() {
             ("src/cloud/node.rs", "use crate::cloud::Error;", false),
             ("src/providers/vsphere.rs", "use super::super::controllers::node;", true),
             ("src/providers/vsphere.rs", "fn f() { crate::runtime::tasks::start() }", true),
-            ("src/providers/vsphere/zones.rs", "use crate::{cloud::Zone, clients::vim};", false),
-            ("src/providers/vsphere/zones.rs", "fn f() { reqwest::get() }", true),
+            ("src/providers/vsphere/nodes/metadata/zones.rs", "use crate::{cloud::Zone, clients::vim};", false),
+            ("src/providers/vsphere/nodes/metadata/zones.rs", "fn f() { reqwest::get() }", true),
             ("src/controllers/node/apply.rs", "use kube::Api; use crate::kubernetes::events;", false),
             ("src/controllers/node/apply.rs", "use crate::{cloud, providers::memory};", true),
             ("src/kubernetes/client.rs", "use crate::app::options;", true),
@@ -139,6 +139,7 @@ fn a_sibling_is_noticed() {
         "src/controllers/route/plan.rs",
         "src/controllers/reasons.rs",
         "src/providers/memory.rs",
+        "src/providers/provider_id.rs",
         "src/providers/vsphere.rs",
     ]
     .map(|path| Source::new(path, ""));
@@ -149,6 +150,7 @@ fn a_sibling_is_noticed() {
             ("src/controllers/node/plan.rs", "use crate::controllers::{Context, node::observe};", false),
             ("src/controllers/node.rs", "use crate::controllers::reasons::Reasons;", false),
             ("src/providers/memory.rs", "use super::vsphere::zones;", true),
+            ("src/providers/vsphere.rs", "use super::provider_id::BiosUuid;", false),
             ("src/clients/vapi.rs", "use crate::clients::vim::types;", true),
             ("src/clients/vapi.rs", "use crate::clients::http;", false),
         ],

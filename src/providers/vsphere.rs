@@ -1,34 +1,19 @@
 //! The vSphere provider: builds it and implements [`CloudProvider`].
 //!
 //! ```text
-//!   nodes ──▶ tracker ──searches──▶ inventory (one actor per vCenter) ──▶ clients::{vim, vapi}
+//!   Nodes ──▶ lookup ──searches──▶ vcenter (one actor per vCenter) ──▶ clients::{vim, vapi}
 //!               │  ▲                    │
 //!               ▼  └────snapshots───────┘
 //!             board ──▶ instances (the contract) ──▶ controllers
 //! ```
 
-pub mod absence;
-pub mod addresses;
 pub mod config;
-pub mod credentials;
-pub mod guest_metadata;
-pub mod instance_type;
-pub mod instances;
-pub mod inventory;
-mod last_place;
-pub mod load_balancer;
-pub mod location;
+pub mod login;
+pub mod nodes;
 pub mod nsx;
-pub mod parts;
-pub mod provider_id;
 pub mod reason;
 pub mod report;
-pub mod retry;
-pub mod routes;
-pub mod topology;
-pub mod tracker;
-mod twins;
-pub mod zones;
+pub mod vcenter;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -43,22 +28,23 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::config::Config;
-use self::credentials::Offers;
-use self::instances::Instances;
-use self::inventory::session::{PROBES, Timeouts};
-use self::inventory::{Names, Session, Settings, Vcenter, VcenterId};
-use self::parts::RoutesPart;
-use self::topology::TopologyLabels;
-use self::tracker::Tracker;
-use self::tracker::board::Board;
-use self::tracker::describe::Rules;
-use self::tracker::slots::{Setup, Source};
+use self::login::credentials::Offers;
+use self::nodes::instances::Instances;
+use self::nodes::lookup::Tracker;
+use self::nodes::lookup::board::Board;
+use self::nodes::lookup::slots::{Setup, Source};
+use self::nodes::metadata::Rules;
+use self::nodes::metadata::topology::TopologyLabels;
+use self::nsx::services::{self, RoutesPart};
+use self::vcenter::session::{PROBES, Timeouts};
+use self::vcenter::{Names, Session, Settings, Vcenter, VcenterId};
 use crate::base::addresses::host_and_port;
 use crate::clients::http;
 use crate::cloud::login_ledger::{LoginLedger, LoginPolicy};
 use crate::cloud::{
     CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, LoadBalancerFleet, Routes, UsableAddresses,
 };
+use crate::providers::provider_id;
 
 /// vCenter's single sign-on locks an account after about five rejections in three minutes.
 pub const LOGIN_POLICY: LoginPolicy =
@@ -118,7 +104,7 @@ pub struct Provider {
     /// What [`Provider::apply`] has to compare a configuration with.
     configured: Mutex<BTreeMap<VcenterId, Entry>>,
     /// What needs NSX, where that was asked for.
-    nsx: Option<parts::Parts>,
+    nsx: Option<services::Parts>,
     stop: CancellationToken,
 }
 
@@ -172,15 +158,15 @@ impl Provider {
     }
 
     /// The same with load balancers and routes on NSX, where the configuration has them.
-    pub fn with_nsx(self, setup: parts::Setup) -> Self {
+    pub fn with_nsx(self, setup: services::Setup) -> Self {
         let instances = Arc::clone(&self.instances);
         let usable_addresses: UsableAddressesOf = Arc::new(move |node| instances.usable_addresses(node));
-        let nsx = Some(parts::Parts::new(setup, usable_addresses, &self.stop));
+        let nsx = Some(services::Parts::new(setup, usable_addresses, &self.stop));
         Self { nsx, ..self }
     }
 
     /// The state of the connection to NSX, if one is configured.
-    pub fn nsx_report(&self) -> Option<parts::NsxReport> {
+    pub fn nsx_report(&self) -> Option<services::NsxReport> {
         self.nsx.as_ref()?.report()
     }
 

@@ -56,11 +56,11 @@ const WIRE_CLIENTS: &[&str] = &["vim", "vapi", "nsx", "sts", "session_manager"];
 /// Files that decide and do nothing else, beside `base`, every `plan.rs` and every file whose header says `Pure`.
 const PURE: &[&str] = &[
     "src/cloud/node.rs",
-    "src/providers/vsphere/addresses.rs",
-    "src/providers/vsphere/guest_metadata.rs",
-    "src/providers/vsphere/instance_type.rs",
-    "src/providers/vsphere/provider_id.rs",
-    "src/providers/vsphere/zones.rs",
+    "src/providers/vsphere/nodes/metadata/addresses.rs",
+    "src/providers/vsphere/nodes/metadata/guest_metadata.rs",
+    "src/providers/vsphere/nodes/metadata/instance_type.rs",
+    "src/providers/provider_id.rs",
+    "src/providers/vsphere/nodes/metadata/zones.rs",
 ];
 
 fn told(source: &Source, line: usize, what: impl std::fmt::Display) -> String {
@@ -98,7 +98,8 @@ pub fn siblings(source: &Source, all: &[Source]) -> Vec<String> {
     let is_apart = |name: &str| match parent.as_str() {
         // What controllers share has no decisions of its own.
         "controllers" => all.iter().any(|other| other.path == format!("src/{parent}/{name}/plan.rs")),
-        "providers" => all.iter().any(|other| other.path == format!("src/{parent}/{name}.rs")),
+        // Both providers for vSphere have the same form of provider IDs.
+        "providers" => name != "provider_id" && all.iter().any(|other| other.path == format!("src/{parent}/{name}.rs")),
         "clients" => WIRE_CLIENTS.contains(&name),
         _ => false,
     };

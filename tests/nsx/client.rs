@@ -8,7 +8,7 @@ use std::time::Duration;
 use ccm::clients::http::Method;
 use ccm::clients::nsx::realization::{Realization, Reservation};
 use ccm::clients::nsx::{AccessToken, Error, Kind, Listing, Login, Object, Priority, Write};
-use ccm::providers::vsphere::routes::static_route::{CLUSTER_NAME, NODE_NAME, StaticRoute};
+use ccm::providers::vsphere::nsx::routes::static_route::{CLUSTER_NAME, NODE_NAME, StaticRoute};
 use serde_json::json;
 use support::fake_nsx::{Behaviour, HierarchicalPatch, Model, Trouble};
 use tokio::time::Instant;

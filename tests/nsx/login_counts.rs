@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ccm::clients::nsx::{Client, Pace, Priority, Scheme, Timeouts};
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::credentials::Offer;
+use ccm::providers::vsphere::login::credentials::Offer;
 use ccm::providers::vsphere::nsx::{Gate, Leads, Source};
 use doubles::login_store::MemoryStore;
 use tokio::sync::watch;

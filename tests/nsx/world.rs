@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ccm::clients::http::{self, CallObserver, ClientIdentity, Permit, ProxySettings, TlsSettings, TlsTrust};
 use ccm::clients::nsx::{Client, Error, Listing, Object, Pace, Priority, Scheme, Timeouts, Write};
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
+use ccm::providers::vsphere::login::credentials::{Credential, Login, Offer, Origin};
 use ccm::providers::vsphere::nsx::{Gate, Leads, Source, Token};
 use doubles::login_store::MemoryStore;
 use secrecy::SecretString;

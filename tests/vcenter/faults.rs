@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use ccm::clients::{http, vapi, vim};
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin};
-use ccm::providers::vsphere::inventory::reads::{Read, SearchRead};
-use ccm::providers::vsphere::inventory::session::Timeouts;
-use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot, VmRecord};
-use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter};
-use ccm::providers::vsphere::zones::ZoneCategories;
+use ccm::providers::vsphere::login::credentials::{Credential, Login, Offer, Offers, Origin};
+use ccm::providers::vsphere::nodes::metadata::zones::ZoneCategories;
+use ccm::providers::vsphere::vcenter::reads::{Read, SearchRead};
+use ccm::providers::vsphere::vcenter::session::Timeouts;
+use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
+use ccm::providers::vsphere::vcenter::{Names, Session, Settings, Vcenter};
 use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use support::{FakeVcenter, Model};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ccm::clients::http::{self, TlsSettings};
 use ccm::providers::vsphere::Connect;
 use ccm::providers::vsphere::config;
-use ccm::providers::vsphere::credentials::{Offer, Offers};
+use ccm::providers::vsphere::login::credentials::{Offer, Offers};
 use tokio::sync::watch;
 
 use crate::world::Running;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use ccm::cloud::login_ledger::LoginLedger;
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::credentials::{Credential, Login, Offer, Origin};
-use ccm::providers::vsphere::inventory::reads::Read;
-use ccm::providers::vsphere::inventory::session::Timeouts;
-use ccm::providers::vsphere::inventory::snapshot::{Freshness, Snapshot};
-use ccm::providers::vsphere::inventory::{Names, Session, Settings, Vcenter as Inventory};
-use ccm::providers::vsphere::zones::{ObjectTags, ZoneCategories};
+use ccm::providers::vsphere::login::credentials::{Credential, Login, Offer, Origin};
+use ccm::providers::vsphere::nodes::metadata::zones::{ObjectTags, ZoneCategories};
+use ccm::providers::vsphere::vcenter::reads::Read;
+use ccm::providers::vsphere::vcenter::session::Timeouts;
+use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
+use ccm::providers::vsphere::vcenter::{Names, Session, Settings, Vcenter as Inventory};
 use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use support::vcenter::Vcenter;

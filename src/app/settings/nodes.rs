@@ -7,7 +7,7 @@ use crate::base::names::{is_dns_name, is_label_key, is_label_value};
 use crate::cloud::node::is_reserved_label;
 use crate::controllers::node::{self, LabelMode, NodeLabelsOn};
 use crate::controllers::node_lifecycle::{self, Deletion, Limit};
-use crate::providers::vsphere::topology::{Place, TopologyLabels};
+use crate::providers::vsphere::nodes::metadata::topology::{Place, TopologyLabels};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -6,16 +6,15 @@ mod nsx;
 use super::{Check, Mistake, Mistakes};
 use crate::app::files::{Files, Noted, Noting};
 use crate::base::addresses::host_and_port;
-use crate::clients::http;
-use crate::clients::http::{Endpoint, ProxySettings, Thumbprint, TlsSettings, TlsTrust};
+use crate::clients::http::{self, Endpoint, ProxySettings, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::Options;
 use crate::providers::vsphere::config::{
     self, Config, ConfigProblem, DEFAULT_CLASS, Environment, Part, PartName, Vcenter,
 };
-use crate::providers::vsphere::inventory::session::Timeouts;
-use crate::providers::vsphere::load_balancer::RequestedAddresses;
-use crate::providers::vsphere::load_balancer::orphans::Policy;
-use crate::providers::vsphere::routes::Adoption;
+use crate::providers::vsphere::nsx::load_balancer::RequestedAddresses;
+use crate::providers::vsphere::nsx::load_balancer::orphans::Policy;
+use crate::providers::vsphere::nsx::routes::Adoption;
+use crate::providers::vsphere::vcenter::session::Timeouts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;

@@ -23,10 +23,12 @@ use crate::app::settings::vsphere::CloudConfig;
 use crate::clients::http::Endpoint;
 use crate::kubernetes::secrets::{self, State};
 use crate::providers::vsphere::config::Vcenter;
-use crate::providers::vsphere::credentials::layout::{ANY_SERVER, Layout, SessionManagers};
-use crate::providers::vsphere::credentials::offer::{NsxSources, followed, nsx_offer, offer};
-use crate::providers::vsphere::credentials::source::{News, Place, SecretPlace, Source};
-use crate::providers::vsphere::credentials::{Credential, Login, Offer, Offers, Origin, ReadToken, SessionToken};
+use crate::providers::vsphere::login::credentials::layout::{ANY_SERVER, Layout, SessionManagers};
+use crate::providers::vsphere::login::credentials::offer::{NsxSources, followed, nsx_offer, offer};
+use crate::providers::vsphere::login::credentials::source::{News, Place, SecretPlace, Source};
+use crate::providers::vsphere::login::credentials::{
+    Credential, Login, Offer, Offers, Origin, ReadToken, SessionToken,
+};
 use readings::{Observation, follow_directory, forward_changes, of_secret};
 
 /// Problems of one reading that are logged; a source full of foreign keys must not fill the log.

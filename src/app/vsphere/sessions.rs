@@ -119,7 +119,7 @@ mod tests {
     //! What the series say of reports.
 
     use super::{Registry, Report, Sessions};
-    use crate::providers::vsphere::inventory::session::Facts;
+    use crate::providers::vsphere::vcenter::session::Facts;
     use crate::runtime::metrics::Metrics;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;

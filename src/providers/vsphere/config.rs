@@ -27,9 +27,9 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-pub use super::addresses::{AddressRule, AddressRules, IpFamily};
-use super::credentials::source::Place;
-pub use super::zones::ZoneCategories;
+use super::login::credentials::source::Place;
+pub use super::nodes::metadata::addresses::{AddressRule, AddressRules, IpFamily};
+pub use super::nodes::metadata::zones::ZoneCategories;
 use crate::base::yaml::MAX_TEXT;
 pub use distinct::distinct_vcenters;
 pub use environment::Environment;

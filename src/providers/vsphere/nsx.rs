@@ -2,10 +2,13 @@
 
 pub mod cluster_uid;
 mod failure;
-mod gate;
 mod leads;
+pub mod load_balancer;
 pub mod names;
 pub mod ownership;
+pub mod routes;
+pub mod services;
+mod session;
 pub mod tags;
 
 use std::sync::Arc;
@@ -15,8 +18,8 @@ use crate::cloud::WritePermit;
 use async_trait::async_trait;
 
 pub(in crate::providers::vsphere) use failure::failed;
-pub use gate::{Facts, Gate, Source, Token};
 pub use leads::Leads;
+pub use session::{Facts, Gate, Source, Token};
 
 /// The permit of a call of a controller, as requests carry it.
 pub(in crate::providers::vsphere) fn permit(permit: &WritePermit) -> Arc<dyn Permit> {

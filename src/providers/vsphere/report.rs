@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Provider;
-use super::inventory::Vcenter;
-use super::inventory::session::Facts;
-use super::inventory::snapshot::Freshness;
+use super::vcenter::Vcenter;
+use super::vcenter::session::Facts;
+use super::vcenter::snapshot::Freshness;
 
 /// One vCenter at this moment.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::inventory::VmKey;
-use super::inventory::mirror::{Mirror, Touched};
-use super::inventory::snapshot::{Freshness, PowerState, Snapshot, Tags};
-use super::tracker::describe::{Beside, Rules, describe};
-use super::tracker::facts::NodeFacts;
-use super::tracker::resolve::{Answer, Asked, By, Decision, Question, resolve};
-use super::zones::{ObjectTags, Tag, ZoneCategories};
+use super::nodes::lookup::facts::NodeFacts;
+use super::nodes::lookup::resolve::{Answer, Asked, By, Decision, Question, resolve};
+use super::nodes::metadata::zones::{ObjectTags, Tag, ZoneCategories};
+use super::nodes::metadata::{Beside, Rules, describe};
+use super::vcenter::VmKey;
+use super::vcenter::mirror::{Mirror, Touched};
+use super::vcenter::snapshot::{Freshness, PowerState, Snapshot, Tags};
 use crate::clients::vim::tests::{mutated, read_updates, updates};
 use crate::clients::vim::{MoRef, decode_name};
 use crate::cloud::{InstanceMetadata, Unknown};
-use crate::providers::vsphere::addresses::IpFamily;
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 const SWAPPED: &str = "56492e42-22ad-3911-6d72-59cc8f26bc90";

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm::providers::vsphere::credentials::layout::{SessionManagers, Stored};
-use ccm::providers::vsphere::credentials::{Login, ReadToken};
+use ccm::providers::vsphere::login::credentials::layout::{SessionManagers, Stored};
+use ccm::providers::vsphere::login::credentials::{Login, ReadToken};
 use secrecy::SecretString;
 
 use crate::laws::{SECRET, hides_secret};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ccm::providers::vsphere::guest_metadata::{MetadataError, parse_static_order};
+use ccm::providers::vsphere::nodes::metadata::guest_metadata::{MetadataError, parse_static_order};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ccm::providers::vsphere::config;
-use ccm::providers::vsphere::guest_metadata::parse_static_order;
+use ccm::providers::vsphere::nodes::metadata::guest_metadata::parse_static_order;
 
 use crate::guest::{MAX_BYTES, gzip};
 use crate::{heap, nsx, rest};

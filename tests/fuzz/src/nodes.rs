@@ -6,11 +6,11 @@ use ccm::clients::vim::decode_name;
 use ccm::cloud::node::addresses::{merge, parse_provided_node_ips};
 use ccm::cloud::node::{self, Readiness};
 use ccm::controllers::node_lifecycle::guard::Facts;
-use ccm::providers::vsphere::credentials::pem;
-use ccm::providers::vsphere::instance_type::build_instance_type;
-use ccm::providers::vsphere::location::Location;
-use ccm::providers::vsphere::provider_id::{BiosUuid, is_own, parse_provider_id};
-use ccm::providers::vsphere::tracker::facts::facts_of;
+use ccm::providers::provider_id::{BiosUuid, is_own, parse_provider_id};
+use ccm::providers::vsphere::login::credentials::pem;
+use ccm::providers::vsphere::nodes::absence::location::Location;
+use ccm::providers::vsphere::nodes::lookup::facts::facts_of;
+use ccm::providers::vsphere::nodes::metadata::instance_type::build_instance_type;
 use k8s_openapi::api::core::v1::Node;
 
 /// A Node in JSON. One of another provider is nobody's, and what cannot be read of its machine is not made up.

@@ -11,8 +11,9 @@ use ccm::clients::nsx::realization::Realization;
 use ccm::clients::nsx::{
     AccessToken, Client, Error, Kind, LogIn, Login, NoLogin, Object, Pace, Priority, Scheme, Timeouts, Write,
 };
-use ccm::providers::vsphere::routes::ownership::{self, Cluster, Ownership};
-use ccm::providers::vsphere::routes::static_route::{CLUSTER_NAME, Listed, StaticRoute};
+use ccm::providers::vsphere::nsx::routes::ownership;
+use ccm::providers::vsphere::nsx::routes::ownership::{Cluster, Ownership};
+use ccm::providers::vsphere::nsx::routes::static_route::{CLUSTER_NAME, Listed, StaticRoute};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 

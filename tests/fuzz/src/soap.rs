@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ccm::clients::sts;
 use ccm::clients::vim::{Client, Error, FilterSpec, MoRef, Value, decode_name};
-use ccm::providers::vsphere::addresses::candidate_ips;
+use ccm::providers::vsphere::nodes::metadata::addresses::candidate_ips;
 use jiff::Timestamp;
 use secrecy::SecretString;
 

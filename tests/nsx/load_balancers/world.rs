@@ -11,10 +11,10 @@ use ccm::cloud::{
     ClusterEvents, ClusterReads, Error, LiveReads, LoadBalancer as _, LoadBalancerFleet as _, ServiceEvent, WritePermit,
 };
 use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool, Profile, Size};
-use ccm::providers::vsphere::load_balancer::orphans::Policy;
-use ccm::providers::vsphere::load_balancer::{LoadBalancers, RequestedAddresses, Settings, backend};
 use ccm::providers::vsphere::nsx::Leads;
-use ccm::providers::vsphere::routes::Adoption;
+use ccm::providers::vsphere::nsx::load_balancer::orphans::Policy;
+use ccm::providers::vsphere::nsx::load_balancer::{LoadBalancers, RequestedAddresses, Settings, backend};
+use ccm::providers::vsphere::nsx::routes::Adoption;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};

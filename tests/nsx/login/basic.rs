@@ -68,7 +68,7 @@ async fn an_account_that_may_not_read_what_the_login_reads_is_logged_in() {
 fn start(
     nsx: &MemoryNsx,
     password: &str,
-) -> (Client, Arc<Gate>, watch::Sender<Arc<ccm::providers::vsphere::credentials::Offer>>) {
+) -> (Client, Arc<Gate>, watch::Sender<Arc<ccm::providers::vsphere::login::credentials::Offer>>) {
     let offers = watch::Sender::new(offer("admin", password, 1));
     let source = Source::Pairs { offers: offers.subscribe(), scheme: Scheme::Basic };
     let leads = Leads::new(vec![watch::Sender::new(true).subscribe()]);

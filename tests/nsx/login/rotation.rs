@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::clients::nsx::Kind;
-use ccm::providers::vsphere::credentials::Offer;
+use ccm::providers::vsphere::login::credentials::Offer;
 use support::fake_nsx::{Model, Sessions, Side, Trouble};
 
 use crate::world::{GATEWAY, Proof, World, advance};

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use ccm::cloud::{ClusterReads as _, Presence, Route, Routes as _};
 use ccm::controllers::route::plan::{Ground, Verdict};
-use ccm::providers::vsphere::routes::Adoption;
+use ccm::providers::vsphere::nsx::routes::Adoption;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::fake_nsx::{Behaviour, Deletion};

@@ -5,7 +5,7 @@ mod matrix;
 use std::time::Duration;
 
 use ccm::cloud::{Error, Route, Routes as _, WritePermit};
-use ccm::providers::vsphere::routes::Adoption;
+use ccm::providers::vsphere::nsx::routes::Adoption;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use support::FakeNsx;

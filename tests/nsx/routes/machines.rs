@@ -48,7 +48,7 @@ async fn while_the_machine_is_not_known_routes_stay_and_none_is_added() {
     }
     // The kubelet says something else meanwhile, and another process takes over.
     world.cluster.put(node("node1", UID_1, &[NETWORK], &[("InternalIP", "172.50.0.99")]));
-    world.restart(ccm::providers::vsphere::routes::Adoption::AsIs);
+    world.restart(ccm::providers::vsphere::nsx::routes::Adoption::AsIs);
     let seen = world.fake.history().len();
     let outcomes = world.work(world.plan().await).await;
     assert!(world.history(seen).is_empty());

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ccm::clients::nsx::{Object, Tag};
-use ccm::providers::vsphere::routes::ownership::{Cluster, Ownership, judge};
-use ccm::providers::vsphere::routes::static_route::{Listed, StaticRoute, id, name_hint, next_hop};
+use ccm::providers::vsphere::nsx::routes::ownership::{Cluster, Ownership, judge};
+use ccm::providers::vsphere::nsx::routes::static_route::{Listed, StaticRoute, id, name_hint, next_hop};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;
 use proptest::prelude::*;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ccm::providers::vsphere::credentials::Offer;
+use ccm::providers::vsphere::login::credentials::Offer;
 use support::{Model, Trouble};
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -41,7 +41,7 @@ async fn a_property_that_may_not_be_read_is_named_and_comes_back() {
     let now = watched.until("it is named", |now| now.vms.get("vm-1").unwrap().unreadable == ["guest.net"]).await;
     assert!(now.vms.get("vm-2").unwrap().unreadable.is_empty());
     watched.fake.set_path_readable("VirtualMachine", "n-1", "guest.net", true);
-    let is_back = |vm: &ccm::providers::vsphere::inventory::snapshot::VmRecord| {
+    let is_back = |vm: &ccm::providers::vsphere::vcenter::snapshot::VmRecord| {
         vm.unreadable.is_empty() && address(vm) == "10.0.0.2"
     };
     watched.until("it is back", |now| is_back(now.vms.get("vm-1").unwrap())).await;
@@ -63,7 +63,7 @@ async fn a_property_that_could_never_be_read_is_named_from_the_start() {
 async fn a_folder_that_may_not_be_read_ends_the_way_up_and_takes_no_machine_away() {
     let watched = Watched::synced(2).await;
     watched.fake.set_readable("ClusterComputeResource", "cluster-1", false);
-    let has_cluster = |now: &ccm::providers::vsphere::inventory::snapshot::Snapshot| {
+    let has_cluster = |now: &ccm::providers::vsphere::vcenter::snapshot::Snapshot| {
         now.entities.keys().any(|object| object.kind() == "ClusterComputeResource")
     };
     let now = watched.until_always("it leaves", |now| now.vms.len() == 2, |now| !has_cluster(now)).await;

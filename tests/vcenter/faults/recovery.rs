@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm::providers::vsphere::inventory::snapshot::Snapshot;
+use ccm::providers::vsphere::vcenter::snapshot::Snapshot;
 use futures::future::join_all;
 use support::{Fault, Model, Trouble, Unreadable};
 

@@ -10,7 +10,7 @@ use super::{Watched, address, found, ids, is_live, told};
 async fn the_first_sync_comes_in_pages_and_is_shown_whole_or_not_at_all() {
     let watched = Watched::start(Model::small().vms(25).page_size(7), ids(1..=25)).await;
     let is_all_or_nothing =
-        |now: &ccm::providers::vsphere::inventory::snapshot::Snapshot| [0, 25].contains(&now.vms.len());
+        |now: &ccm::providers::vsphere::vcenter::snapshot::Snapshot| [0, 25].contains(&now.vms.len());
     let now = watched.until_always("25 machines", is_all_or_nothing, |now| is_live(now) && now.vms.len() == 25).await;
     // 25 machines, 3 hosts, cluster, pool, 2 folders, datacenter, root folder: 34 objects by 7.
     assert_eq!(now.entities.len(), 9, "{:?}", now.entities);
@@ -71,7 +71,7 @@ async fn a_machine_is_created_changed_moved_and_destroyed_under_the_eyes_of_one_
     assert_eq!(now.vms.get(&id).unwrap().host_name, "", "what is unset is not kept");
 
     watched.fake.migrate_vm("late", "host-2");
-    let is_on = |now: &ccm::providers::vsphere::inventory::snapshot::Snapshot| {
+    let is_on = |now: &ccm::providers::vsphere::vcenter::snapshot::Snapshot| {
         now.vms
             .get(&id)
             .unwrap()
@@ -96,7 +96,7 @@ async fn a_page_of_the_first_sync_that_is_lost_means_a_new_one() {
     fake.next_after("WaitForUpdatesEx", 1, Trouble::Lose);
     let watched = Watched::run(fake, vcenter);
     let is_all_or_nothing =
-        |now: &ccm::providers::vsphere::inventory::snapshot::Snapshot| [0, 25].contains(&now.vms.len());
+        |now: &ccm::providers::vsphere::vcenter::snapshot::Snapshot| [0, 25].contains(&now.vms.len());
     watched.until_always("25 machines", is_all_or_nothing, |now| is_live(now) && now.vms.len() == 25).await;
     let counts = watched.fake.counts();
     assert_eq!((counts.of("CreatePropertyCollector"), counts.soap_logins), (2, 1), "{counts:?}");

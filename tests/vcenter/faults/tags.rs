@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ccm::clients::vim::MoRef;
-use ccm::providers::vsphere::inventory::Settings;
-use ccm::providers::vsphere::inventory::snapshot::Snapshot;
-use ccm::providers::vsphere::zones::{ObjectTags, ZoneCategories};
+use ccm::providers::vsphere::nodes::metadata::zones::{ObjectTags, ZoneCategories};
+use ccm::providers::vsphere::vcenter::Settings;
+use ccm::providers::vsphere::vcenter::snapshot::Snapshot;
 use futures::future::join_all;
 use support::{Model, Trouble};
 
@@ -20,7 +20,7 @@ fn model() -> Model {
         .tag("unrelated", "gold", &[("ClusterComputeResource", "cluster-1")])
 }
 
-pub(super) async fn prepare() -> (support::FakeVcenter, std::sync::Arc<ccm::providers::vsphere::inventory::Vcenter>) {
+pub(super) async fn prepare() -> (support::FakeVcenter, std::sync::Arc<ccm::providers::vsphere::vcenter::Vcenter>) {
     let categories = ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() };
     Watched::prepare(model(), ids(1..=2), Some(categories)).await
 }

@@ -1,7 +1,7 @@
 //! A vCenter that was away is used within seconds of its return, whatever was wrong, and for however long.
 
 use ccm::clients::http;
-use ccm::providers::vsphere::credentials::Offers;
+use ccm::providers::vsphere::login::credentials::Offers;
 use ccm::providers::vsphere::{Connect, config};
 
 use super::memory::Outage;

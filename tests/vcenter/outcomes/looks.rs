@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm::cloud::FoundBy;
-use ccm::providers::vsphere::topology::{Place, TopologyLabels};
+use ccm::providers::vsphere::nodes::metadata::topology::{Place, TopologyLabels};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use support::api_server::install_crypto;
 use support::{FakeVcenter, Machine, Model, eventually};

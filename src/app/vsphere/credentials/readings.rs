@@ -8,9 +8,9 @@ use tokio::sync::{mpsc, watch};
 
 use super::directory::{Seen, Watched};
 use crate::kubernetes::secrets::State;
-use crate::providers::vsphere::credentials::Origin;
-use crate::providers::vsphere::credentials::layout::{Layout, SessionManagers, Stored, is_basic_auth};
-use crate::providers::vsphere::credentials::source::{Place, Reading, SecretPlace};
+use crate::providers::vsphere::login::credentials::Origin;
+use crate::providers::vsphere::login::credentials::layout::{Layout, SessionManagers, Stored, is_basic_auth};
+use crate::providers::vsphere::login::credentials::source::{Place, Reading, SecretPlace};
 
 /// What the work on one source hands over.
 pub(super) enum Observation {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::providers::vsphere::config;
-use crate::providers::vsphere::credentials::Login;
+use crate::providers::vsphere::login::credentials::Login;
 
 /// Far more than anything here takes; the clock is paused.
 const LIMIT: Duration = Duration::from_secs(600);

@@ -2,7 +2,7 @@
 
 use crate::app::vsphere::metrics::{Calls, NSX};
 use crate::clients::http::CallObserver;
-use crate::providers::vsphere::parts::NsxReport;
+use crate::providers::vsphere::nsx::services::NsxReport;
 use crate::runtime::metrics::Registry;
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
@@ -135,8 +135,8 @@ impl Collector for Up {
 mod tests {
     use super::{NsxSeries, Registry};
     use crate::clients::http::CallObserver as _;
-    use crate::providers::vsphere::load_balancer::Counts;
-    use crate::providers::vsphere::parts::NsxReport;
+    use crate::providers::vsphere::nsx::load_balancer::Counts;
+    use crate::providers::vsphere::nsx::services::NsxReport;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use zeroize::Zeroizing;
 
-use super::super::addresses::equal_fold;
 use super::parts::PartName;
+use crate::providers::vsphere::nodes::metadata::addresses::equal_fold;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

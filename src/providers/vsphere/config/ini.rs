@@ -2,11 +2,11 @@
 
 use zeroize::Zeroizing;
 
-use super::super::addresses::equal_fold;
 use super::fields::{Dialect, Key, Kind, Named, Plain, RawField, RawFile, RawSection, RawValue};
 use super::gcfg::{self, End, Item};
 use super::problems::Report;
 use super::traps;
+use crate::providers::vsphere::nodes::metadata::addresses::equal_fold;
 
 /// Reads the whole text. Mistakes go into the report; what is right is in the result all the same.
 pub(super) fn read(text: &str, report: &mut Report) -> RawFile {

@@ -4,8 +4,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::addresses::{AddressRule, AddressRules, IpFamily, name_parts};
-use super::super::zones::ZoneCategories;
 use super::distinct::{Kinship, kinships};
 use super::fields::{RawFile, RawSection};
 use super::parts::PartName;
@@ -17,6 +15,8 @@ use super::values::{
     tell_thumbprint,
 };
 use super::{Config, Credentials, FileChecks, Spelling, Vcenter, load_balancers, nsx, routes};
+use crate::providers::vsphere::nodes::metadata::addresses::{AddressRule, AddressRules, IpFamily, name_parts};
+use crate::providers::vsphere::nodes::metadata::zones::ZoneCategories;
 
 const DEFAULT_PORT: u16 = 443;
 

@@ -3,11 +3,11 @@
 
 use secrecy::ExposeSecret;
 
-use super::super::credentials::source::Place;
 use super::fields::{RawFile, RawSection, RawValue};
 use super::problems::Report;
 use super::{Credentials, Vcenter};
 use crate::base::yaml::{MAX_TEXT, MAX_VALUES};
+use crate::providers::vsphere::login::credentials::source::Place;
 
 /// What a text or a path costs beside its bytes.
 const PER_ITEM: usize = size_of::<String>();

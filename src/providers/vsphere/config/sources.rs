@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
-use super::super::credentials::source::Place;
 use super::Credentials;
 use super::fields::{RawFile, RawSection};
 use super::problems::Report;
+use crate::providers::vsphere::login::credentials::source::Place;
 
 /// The directory that is used where none is configured, if it exists.
 pub const DEFAULT_DIRECTORY: &str = "/etc/cloud/secrets";

@@ -2,11 +2,11 @@
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::super::addresses::IpFamily;
 use super::fields::RawSection;
 use super::problems::Report;
 use crate::base::addresses::parse_ip;
 use crate::base::glob;
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
 
 pub(super) fn checked_server(section: &RawSection, report: &mut Report) -> Option<String> {
     let (key, server) = match section.text("server") {

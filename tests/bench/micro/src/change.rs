@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ccm::clients::vim::{FilterUpdate, MoRef, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet, Value};
-use ccm::providers::vsphere::inventory::mirror::Mirror;
-use ccm::providers::vsphere::inventory::snapshot::{CONNECTED, Entity, Freshness, Snapshot};
-use ccm::providers::vsphere::tracker::changes::changes;
+use ccm::providers::vsphere::nodes::lookup::changes::changes;
+use ccm::providers::vsphere::vcenter::mirror::Mirror;
+use ccm::providers::vsphere::vcenter::snapshot::{CONNECTED, Entity, Freshness, Snapshot};
 use criterion::Criterion;
 
 /// A change in the larger one may take twice as long as one in the smaller.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::cloud::Routes as _;
-use ccm::providers::vsphere::routes::Adoption;
+use ccm::providers::vsphere::nsx::routes::Adoption;
 use serde_json::{Value, json};
 use support::FakeNsx;
 use support::fake_nsx::Behaviour;

@@ -17,10 +17,10 @@ use ccm::clients::vim;
 use ccm::providers::vsphere::config::{
     DEFAULT_CLASS, DEFAULT_DIRECTORY, Environment, Nsx, NsxLogin, Pool, Profile, Vcenter, distinct_vcenters,
 };
-use ccm::providers::vsphere::credentials::layout::{SessionManagers, Stored};
-use ccm::providers::vsphere::credentials::offer::{offer, places};
-use ccm::providers::vsphere::credentials::source::{Place, Reading, Source};
-use ccm::providers::vsphere::credentials::{Login, Offer, Origin, ReadToken};
+use ccm::providers::vsphere::login::credentials::layout::{SessionManagers, Stored};
+use ccm::providers::vsphere::login::credentials::offer::{offer, places};
+use ccm::providers::vsphere::login::credentials::source::{Place, Reading, Source};
+use ccm::providers::vsphere::login::credentials::{Login, Offer, Origin, ReadToken};
 use secrecy::SecretString;
 
 /// Why a server without credentials is not tested.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ccm::clients::http::{self, Error as HttpError};
 use ccm::clients::token::Token;
 use ccm::clients::{vapi, vim};
-use ccm::providers::vsphere::credentials::Login;
+use ccm::providers::vsphere::login::credentials::Login;
 
 use crate::belief::{Belief, Sheet};
 use crate::report::{Cleanup, ServerReport};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ccm::cloud::{InstanceMetadata, Presence};
-use ccm::providers::vsphere::inventory::snapshot::Freshness;
+use ccm::providers::vsphere::vcenter::snapshot::Freshness;
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::MissedTickBehavior;
 

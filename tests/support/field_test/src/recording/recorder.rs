@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use ccm::clients::http::{Client, Endpoint, Error, Failure, Request, Response, Settings, Transport};
 use ccm::clients::nsx::Scheme;
-use ccm::providers::vsphere::credentials::Login;
+use ccm::providers::vsphere::login::credentials::Login;
 use tokio::time::Instant;
 
 use super::exchange::{answer, request};

@@ -8,7 +8,7 @@ use ccm::clients::http::{
     Endpoint, Error, FailedRequest, Failure, Request, Response, Settings, TlsSettings, Transport,
 };
 use ccm::clients::nsx::Scheme;
-use ccm::providers::vsphere::credentials::Login;
+use ccm::providers::vsphere::login::credentials::Login;
 use secrecy::SecretString;
 
 use super::exchange::{Answer, request};

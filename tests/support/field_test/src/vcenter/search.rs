@@ -1,7 +1,7 @@
 //! Searches for VMs.
 
 use ccm::clients::vim::{MoRef, ObjectContent, Value};
-use ccm::providers::vsphere::provider_id::BiosUuid;
+use ccm::providers::provider_id::BiosUuid;
 
 use super::beliefs::{SEARCH, SEARCH_NAME, SEARCH_NOTHING, SEARCH_SWAPPED};
 use super::{Check, Ended};

@@ -3,7 +3,7 @@
 use ccm::clients::http::Settings;
 use ccm::clients::vim::{self, ServiceContent};
 use ccm::clients::{http, session_manager, sts};
-use ccm::providers::vsphere::credentials::{Login, SessionToken};
+use ccm::providers::vsphere::login::credentials::{Login, SessionToken};
 use jiff::Timestamp;
 use secrecy::SecretString;
 

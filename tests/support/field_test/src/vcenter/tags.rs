@@ -2,7 +2,7 @@
 
 use ccm::clients::vapi;
 use ccm::clients::vim::{MoRef, ObjectContent, ServiceContent};
-use ccm::providers::vsphere::credentials::Login;
+use ccm::providers::vsphere::login::credentials::Login;
 use jiff::Timestamp;
 
 use super::beliefs::{CATEGORIES, CATEGORY_GONE, OBJECT_BATCH, REST_SESSION, TAG_BATCH, TAG_POLL};

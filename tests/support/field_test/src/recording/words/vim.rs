@@ -1,7 +1,7 @@
 //! Words of vCenter's SOAP: classes, properties, faults, elements, enumerations.
 
 use ccm::clients::vim::filter::VIRTUAL_MACHINE_PATHS;
-use ccm::providers::vsphere::instance_type::build_instance_type;
+use ccm::providers::vsphere::nodes::metadata::instance_type::build_instance_type;
 
 /// Classes of managed objects.
 const CLASSES: &str = "Alarm AlarmManager AuthorizationManager CertificateManager ClusterComputeResource ClusterProfileManager \
@@ -173,29 +173,29 @@ const WORDS: [&str; 68] = [
 ];
 
 /// Prefixes of name spaces.
-pub(in crate::recording) const NAME_SPACE_PREFIXES: [&str; 6] = ["soapenv", "soap", "xsd", "xsi", "vim25", "ns1"];
+pub(crate) const NAME_SPACE_PREFIXES: [&str; 6] = ["soapenv", "soap", "xsd", "xsi", "vim25", "ns1"];
 
 fn has(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|one| one == word)
 }
 
 /// Whether this is a class of managed objects.
-pub(in crate::recording) fn is_class(word: &str) -> bool {
+pub(crate) fn is_class(word: &str) -> bool {
     has(CLASSES, word)
 }
 
 /// Whether this is a class, or a type of data or faults.
-pub(in crate::recording) fn is_type(word: &str) -> bool {
+pub(crate) fn is_type(word: &str) -> bool {
     is_class(word) || has(TYPES, word) || has(FAULTS, word)
 }
 
 /// Whether this is the path of a property.
-pub(in crate::recording) fn is_property(word: &str) -> bool {
+pub(crate) fn is_property(word: &str) -> bool {
     VIRTUAL_MACHINE_PATHS.contains(&word) || has(PATHS, word)
 }
 
 /// Whether this may be the name of an element.
-pub(in crate::recording) fn is_element(name: &str) -> bool {
+pub(crate) fn is_element(name: &str) -> bool {
     let ends = |end: &str, list: &str| name.strip_suffix(end).is_some_and(|start| has(list, start));
     has(ELEMENTS, name) || is_type(name) || has(METHODS, name) || ends("Response", METHODS) || ends("Fault", FAULTS)
 }
@@ -206,12 +206,12 @@ pub(super) fn is_word(word: &str) -> bool {
 }
 
 /// Whether every vCenter has an object of this id.
-pub(in crate::recording) fn is_well_known(id: &str) -> bool {
+pub(crate) fn is_well_known(id: &str) -> bool {
     has(WELL_KNOWN, id)
 }
 
 /// How the id of a managed object begins, if vCenter counts such objects.
-pub(in crate::recording) fn prefix_of(id: &str) -> Option<&'static str> {
+pub(crate) fn prefix_of(id: &str) -> Option<&'static str> {
     let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
     PREFIXES.into_iter().find(|prefix| id.strip_prefix(prefix).is_some_and(is_number))
 }

@@ -2,12 +2,12 @@
 
 use crate::{Mutant, Tests};
 
-const PLAN: &str = "src/providers/vsphere/load_balancer/plan.rs";
-const ADDRESSES: &str = "src/providers/vsphere/load_balancer/plan/addresses.rs";
-const CALL: &str = "src/providers/vsphere/load_balancer/service_call/addresses.rs";
-const INVENTORY: &str = "src/providers/vsphere/load_balancer/inventory.rs";
-const BACKEND: &str = "src/providers/vsphere/load_balancer/backend/nsx/addresses.rs";
-const DECODE: &str = "src/providers/vsphere/load_balancer/backend/nsx/decode.rs";
+const PLAN: &str = "src/providers/vsphere/nsx/load_balancer/plan.rs";
+const ADDRESSES: &str = "src/providers/vsphere/nsx/load_balancer/plan/addresses.rs";
+const CALL: &str = "src/providers/vsphere/nsx/load_balancer/service_call/addresses.rs";
+const INVENTORY: &str = "src/providers/vsphere/nsx/load_balancer/inventory.rs";
+const BACKEND: &str = "src/providers/vsphere/nsx/load_balancer/backend/nsx/addresses.rs";
+const DECODE: &str = "src/providers/vsphere/nsx/load_balancer/backend/nsx/decode.rs";
 const REALIZATION: &str = "src/clients/nsx/realization.rs";
 
 /// Plans of objects in memory.

@@ -2,22 +2,22 @@
 
 use crate::{Mutant, Tests};
 
-const MEMBERS: &str = "src/providers/vsphere/load_balancer/members.rs";
-const PLAN: &str = "src/providers/vsphere/load_balancer/plan.rs";
-const BALANCERS_RS: &str = "src/providers/vsphere/load_balancer.rs";
-const CONTENTS: &str = "src/providers/vsphere/load_balancer/contents.rs";
-const NODE_ADDRESSES: &str = "src/providers/vsphere/load_balancer/node_addresses.rs";
-const SERVICE_CALL: &str = "src/providers/vsphere/load_balancer/service_call.rs";
-const QUARANTINE: &str = "src/providers/vsphere/load_balancer/inventory/quarantine.rs";
+const MEMBERS: &str = "src/providers/vsphere/nsx/load_balancer/members.rs";
+const PLAN: &str = "src/providers/vsphere/nsx/load_balancer/plan.rs";
+const BALANCERS_RS: &str = "src/providers/vsphere/nsx/load_balancer.rs";
+const CONTENTS: &str = "src/providers/vsphere/nsx/load_balancer/contents.rs";
+const NODE_ADDRESSES: &str = "src/providers/vsphere/nsx/load_balancer/node_addresses.rs";
+const SERVICE_CALL: &str = "src/providers/vsphere/nsx/load_balancer/service_call.rs";
+const QUARANTINE: &str = "src/providers/vsphere/nsx/load_balancer/inventory/quarantine.rs";
 const SERVICES: &str = "src/controllers/service.rs";
 const RECORDS: &str = "src/controllers/service/records.rs";
-const ROUTES: &str = "src/providers/vsphere/routes.rs";
-const CONTEST: &str = "src/providers/vsphere/tracker/contest.rs";
-const EVALUATE: &str = "src/providers/vsphere/tracker/evaluate.rs";
-const LAST: &str = "src/providers/vsphere/last_place.rs";
-const INSTANCES: &str = "src/providers/vsphere/instances.rs";
-const SNAPSHOT: &str = "src/providers/vsphere/inventory/snapshot.rs";
-const VCENTER: &str = "src/providers/vsphere/inventory/vcenter.rs";
+const ROUTES: &str = "src/providers/vsphere/nsx/routes.rs";
+const CONTEST: &str = "src/providers/vsphere/nodes/lookup/contest.rs";
+const EVALUATE: &str = "src/providers/vsphere/nodes/lookup/evaluate.rs";
+const LAST: &str = "src/providers/vsphere/nodes/absence/last_place.rs";
+const INSTANCES: &str = "src/providers/vsphere/nodes/instances.rs";
+const SNAPSHOT: &str = "src/providers/vsphere/vcenter/snapshot.rs";
+const VCENTER: &str = "src/providers/vsphere/vcenter/connection.rs";
 const NODE_PLAN: &str = "src/controllers/node/plan.rs";
 
 /// Load balancers on NSX, without a server.

@@ -5,8 +5,8 @@ use crate::{Mutant, Tests};
 const ANSWER: &str = "src/clients/nsx/answer.rs";
 const CALL: &str = "src/clients/nsx/call.rs";
 const PROOF: &str = "src/clients/nsx/proof.rs";
-const GATE: &str = "src/providers/vsphere/nsx/gate.rs";
-const ENTER: &str = "src/providers/vsphere/nsx/gate/enter.rs";
+const GATE: &str = "src/providers/vsphere/nsx/session.rs";
+const ENTER: &str = "src/providers/vsphere/nsx/session/login.rs";
 
 /// Tests without a server.
 const UNIT: Tests = &[&["--lib", "--", "clients::nsx::"]];

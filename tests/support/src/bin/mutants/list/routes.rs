@@ -2,16 +2,16 @@
 
 use crate::{Mutant, Tests};
 
-const OWNERSHIP: &str = "src/providers/vsphere/routes/ownership.rs";
-const REALIZATION: &str = "src/providers/vsphere/routes/realization.rs";
-const STATIC_ROUTE: &str = "src/providers/vsphere/routes/static_route.rs";
-const ROUTES: &str = "src/providers/vsphere/routes.rs";
+const OWNERSHIP: &str = "src/providers/vsphere/nsx/routes/ownership.rs";
+const REALIZATION: &str = "src/providers/vsphere/nsx/routes/realization.rs";
+const STATIC_ROUTE: &str = "src/providers/vsphere/nsx/routes/static_route.rs";
+const ROUTES: &str = "src/providers/vsphere/nsx/routes.rs";
 const PLAN: &str = "src/controllers/route/plan.rs";
 const DESTINATIONS: &str = "src/controllers/route/destinations.rs";
 const APPLY: &str = "src/controllers/route/apply.rs";
-const ORPHANS: &str = "src/providers/vsphere/load_balancer/orphans.rs";
-const CLEANUP: &str = "src/providers/vsphere/load_balancer/cleanup.rs";
-const READINGS: &str = "src/providers/vsphere/load_balancer/inventory/readings.rs";
+const ORPHANS: &str = "src/providers/vsphere/nsx/load_balancer/orphans.rs";
+const CLEANUP: &str = "src/providers/vsphere/nsx/load_balancer/cleanup.rs";
+const READINGS: &str = "src/providers/vsphere/nsx/load_balancer/inventory/readings.rs";
 const RECORDS: &str = "src/controllers/service/records.rs";
 
 /// Routes on a stand-in of NSX.

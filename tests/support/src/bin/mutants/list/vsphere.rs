@@ -2,19 +2,19 @@
 
 use crate::{Mutant, Tests};
 
-const ABSENCE: &str = "src/providers/vsphere/absence.rs";
-const LAST_PLACE: &str = "src/providers/vsphere/last_place.rs";
-const TWINS: &str = "src/providers/vsphere/twins.rs";
-const INSTANCES: &str = "src/providers/vsphere/instances.rs";
-const TRACKER: &str = "src/providers/vsphere/tracker.rs";
-const EVALUATE: &str = "src/providers/vsphere/tracker/evaluate.rs";
-const TRACKED: &str = "src/providers/vsphere/tracker/tracked.rs";
-const RESOLVE: &str = "src/providers/vsphere/tracker/resolve.rs";
-const UNFOUND: &str = "src/providers/vsphere/tracker/resolve/unfound.rs";
-const BOARD: &str = "src/providers/vsphere/tracker/board.rs";
-const SLOTS: &str = "src/providers/vsphere/tracker/slots.rs";
-const FENCE: &str = "src/providers/vsphere/inventory/fence.rs";
-const VCENTER: &str = "src/providers/vsphere/inventory/vcenter.rs";
+const ABSENCE: &str = "src/providers/vsphere/nodes/absence.rs";
+const LAST_PLACE: &str = "src/providers/vsphere/nodes/absence/last_place.rs";
+const TWINS: &str = "src/providers/vsphere/nodes/absence/twins.rs";
+const INSTANCES: &str = "src/providers/vsphere/nodes/instances.rs";
+const TRACKER: &str = "src/providers/vsphere/nodes/lookup.rs";
+const EVALUATE: &str = "src/providers/vsphere/nodes/lookup/evaluate.rs";
+const TRACKED: &str = "src/providers/vsphere/nodes/lookup/tracked.rs";
+const RESOLVE: &str = "src/providers/vsphere/nodes/lookup/resolve.rs";
+const UNFOUND: &str = "src/providers/vsphere/nodes/lookup/resolve/unfound.rs";
+const BOARD: &str = "src/providers/vsphere/nodes/lookup/board.rs";
+const SLOTS: &str = "src/providers/vsphere/nodes/lookup/slots.rs";
+const FENCE: &str = "src/providers/vsphere/vcenter/fence.rs";
+const VCENTER: &str = "src/providers/vsphere/vcenter/connection.rs";
 
 /// Tests without a server.
 const UNIT: Tests = &[&["--lib", "--", "providers::vsphere::"]];

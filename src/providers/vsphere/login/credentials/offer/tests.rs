@@ -1,0 +1,255 @@
+//! Which source goes first, and when there is nothing yet.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use secrecy::SecretString;
+
+use super::super::layout::Stored;
+use super::super::source::Reading;
+use super::super::{Login, ReadToken};
+use super::*;
+use crate::providers::vsphere::config;
+use crate::providers::vsphere::login::credentials::layout::SessionManagers;
+
+const DEFAULT: &str = "/default";
+
+struct Account;
+
+#[async_trait]
+impl ReadToken for Account {
+    async fn read(&self) -> Result<SecretString, String> {
+        Ok("account".into())
+    }
+}
+
+/// The sources as they are now: each either read with this user for the server `vc`, or what else it says.
+fn sources(known: &[(Place, Option<Reading>)]) -> BTreeMap<Place, Source> {
+    let known: Vec<_> = known.iter().map(|(place, reading)| (place.clone(), reading)).collect();
+    known
+        .into_iter()
+        .map(|(place, reading)| {
+            let mut source = Source::default();
+            match reading {
+                None => {}
+                Some(Reading::Failing(why)) => drop(source.take(Reading::Failing(why.clone()))),
+                Some(Reading::Absent(why)) => drop(source.take(Reading::Absent(why.clone()))),
+                Some(Reading::Read { .. }) => {
+                    drop(source.take(Reading::Read { stored: stored(&place.to_string()), origin: Origin::Config }));
+                }
+            }
+            (place, source)
+        })
+        .collect()
+}
+
+fn stored(user: &str) -> Stored {
+    let managers = SessionManagers { account: Arc::new(Account), hosts: std::collections::BTreeSet::new() };
+    Stored::read([("vc.username", Some(user.as_bytes())), ("vc.password", Some(b"p".as_slice()))], &managers)
+}
+
+fn read() -> Option<Reading> {
+    Some(Reading::Read { stored: stored("any"), origin: Origin::Config })
+}
+
+fn secret() -> Place {
+    Place::Secret { namespace: "ns".into(), name: "n".into() }
+}
+
+fn directory(path: &str) -> Place {
+    Place::Directory(path.into())
+}
+
+fn entry(text: &str) -> Vcenter {
+    config::parse(text, "vsphere.conf").unwrap().config.vcenters.remove(0)
+}
+
+fn with_pair() -> Vcenter {
+    entry("[VirtualCenter \"vc\"]\nuser = inline\npassword = p\nsecret-name = n\nsecret-namespace = ns\n")
+}
+
+fn with_secret() -> Vcenter {
+    entry("[VirtualCenter \"vc\"]\nsecret-name = n\nsecret-namespace = ns\n")
+}
+
+/// The users in their order, or the kind of the offer and why.
+fn shown(offer: &Offer) -> String {
+    match offer {
+        Offer::Pending { why } => format!("pending: {why}"),
+        Offer::Missing { why } => format!("missing: {why}"),
+        Offer::Ready(credentials) => {
+            let user = |credential: &Arc<Credential>| match &credential.login {
+                Login::Password { user, .. } => user.clone(),
+                other => other.kind().to_owned(),
+            };
+            credentials.iter().map(user).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+#[test]
+fn the_pair_of_the_file_goes_first_and_nothing_is_offered_before_every_source_was_looked_at() {
+    let inline = || entry("[Global]\nuser = inline\npassword = p\n[VirtualCenter \"vc\"]\n");
+    let in_directory = || entry("[Global]\nsecrets-directory = /dir\n[VirtualCenter \"vc\"]\n");
+    let failing = || Some(Reading::Failing("no route".into()));
+    let absent = || Some(Reading::Absent("it does not exist".into()));
+    let default = || directory(DEFAULT);
+    for (case, entry, known, expected) in [
+        ("a pair alone", inline(), vec![], "inline"),
+        (
+            "W20 W25 a Secret that nobody has looked at",
+            with_secret(),
+            vec![],
+            "pending: Secret ns/n has not been read yet",
+        ),
+        (
+            "a Secret, not the default directory",
+            with_secret(),
+            vec![(secret(), read()), (default(), read())],
+            "Secret ns/n",
+        ),
+        ("a Secret, the default directory unread", with_secret(), vec![(secret(), read())], "Secret ns/n"),
+        (
+            "a Secret that cannot be asked",
+            with_secret(),
+            vec![(secret(), failing()), (default(), absent())],
+            "pending: Secret ns/n: no route",
+        ),
+        (
+            "S23 no Secret",
+            with_secret(),
+            vec![(secret(), absent()), (default(), absent())],
+            "missing: Secret ns/n: it does not exist",
+        ),
+        (
+            "W16 no Secret, the default directory unread",
+            with_secret(),
+            vec![(secret(), absent())],
+            "pending: directory /default has not been read yet",
+        ),
+        (
+            "W16 no Secret, but the default directory",
+            with_secret(),
+            vec![(secret(), absent()), (default(), read())],
+            "directory /default",
+        ),
+        ("pair and Secret", with_pair(), vec![(secret(), read())], "inline, Secret ns/n"),
+        (
+            "pair, and a Secret that nobody has looked at",
+            with_pair(),
+            vec![],
+            "pending: Secret ns/n has not been read yet",
+        ),
+        ("pair, and a Secret that cannot be asked", with_pair(), vec![(secret(), failing())], "inline"),
+        ("pair, and no Secret", with_pair(), vec![(secret(), absent())], "inline"),
+        (
+            "W23 a directory that nobody has looked at",
+            in_directory(),
+            vec![],
+            "pending: directory /dir has not been read yet",
+        ),
+        (
+            "W23 no directory",
+            in_directory(),
+            vec![(directory("/dir"), absent()), (default(), absent())],
+            "missing: directory /dir: it does not exist",
+        ),
+        ("a directory", in_directory(), vec![(directory("/dir"), read())], "directory /dir"),
+    ] {
+        let offer = offer(&entry, Path::new(DEFAULT), &sources(&known));
+        assert_eq!(shown(&offer), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_pair_that_stands_in_both_places_is_offered_once() {
+    let mut source = Source::default();
+    source.take(Reading::Read { stored: stored("inline"), origin: Origin::Config });
+    let known = BTreeMap::from([(secret(), source)]);
+    assert_eq!(shown(&offer(&with_pair(), Path::new(DEFAULT), &known)), "inline");
+}
+
+#[test]
+fn a_certificate_in_the_file_is_a_login_by_certificate_and_half_of_one_is_none() {
+    let with_user = |user: &str| {
+        let mut entry = entry("[VirtualCenter \"vc\"]\nuser = u\npassword = k\n");
+        entry.credentials = Credentials::Inline { user: user.into(), password: "k".into() };
+        shown(&offer(&entry, Path::new(DEFAULT), &BTreeMap::new()))
+    };
+    assert_eq!(with_user("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"), "certificate");
+    let expected = "missing: the pair of the cloud config: its user name begins like a PEM certificate and is none";
+    assert_eq!(with_user("-----BEGIN CERTIFICATE-----\nMIIB\n"), expected);
+}
+
+#[test]
+fn an_entry_asks_for_its_own_sources_and_only_without_a_pair_for_the_default_one() {
+    let places = |entry: &Vcenter| places(entry, Path::new(DEFAULT));
+    assert_eq!(places(&with_secret()), [secret(), directory(DEFAULT)]);
+    assert_eq!(places(&with_pair()), [secret()]);
+    let own = entry(&format!("[Global]\nsecrets-directory = {DEFAULT}\n[VirtualCenter \"vc\"]\n"));
+    assert_eq!(places(&own), [Place::Directory(PathBuf::from(DEFAULT))], "asked for once");
+}
+
+fn nsx(secret: Option<SecretPlace>, file: Option<&str>) -> NsxSources {
+    let file = file.map(|user| Login::Password { user: user.into(), password: "p".into() });
+    NsxSources { server: "nsx.test:443".into(), secret, file }
+}
+
+fn nsx_secret() -> SecretPlace {
+    SecretPlace { namespace: "ns".into(), name: "n".into() }
+}
+
+#[test]
+fn nsx_has_the_credentials_of_its_secret_and_those_of_the_file_until_the_secret_has_some() {
+    let stored =
+        |entries: &[(&str, &str)]| Stored::read_basic_auth(entries.iter().map(|(key, value)| (*key, value.as_bytes())));
+    let read = |entries: &[(&str, &str)]| Reading::Read { stored: stored(entries), origin: Origin::Config };
+    let good = || read(&[("username", "of the secret"), ("password", "p")]);
+    let none = "missing: Secret ns/n: its key \"password\" is missing or empty";
+    for (case, reading, without_file, with_file) in [
+        ("not looked at yet", None, "pending: Secret ns/n has not been read yet", None),
+        ("read", Some(good()), "of the secret", Some("of the secret")),
+        ("without password", Some(read(&[("username", "u")])), none, Some("of the file")),
+        ("deleted", Some(Reading::Absent("it does not exist".into())), "missing: Secret ns/n: it does not exist", None),
+        ("unreadable", Some(Reading::Failing("no route".into())), "pending: Secret ns/n: no route", None),
+    ] {
+        let is_unread = reading.is_none();
+        let mut source = Source::default();
+        if let Some(reading) = reading {
+            source.take(reading);
+        }
+        let secrets = BTreeMap::from([(nsx_secret(), source)]);
+        let offered = |file| shown(&nsx_offer(&nsx(Some(nsx_secret()), file), &secrets));
+        assert_eq!(offered(None), without_file, "{case}");
+        let with_file = with_file.unwrap_or(if is_unread { without_file } else { "of the file" });
+        assert_eq!(offered(Some("of the file")), with_file, "{case}, and a user in the file");
+    }
+    assert_eq!(shown(&nsx_offer(&nsx(None, Some("of the file")), &BTreeMap::new())), "of the file");
+    let missing = "missing: the cloud config has neither user and password nor a Secret for NSX";
+    assert_eq!(shown(&nsx_offer(&nsx(None, None), &BTreeMap::new())), missing);
+}
+
+#[test]
+fn a_secret_of_vcenters_and_nsx_is_followed_once_and_read_in_both_layouts() {
+    let (one, other) = (with_secret(), with_pair());
+    let vcenters = [&one, &other];
+    let [of_nsx, elsewhere] = ["n", "m"].map(|name| SecretPlace { name: name.into(), ..nsx_secret() });
+    let both = || BTreeSet::from([Layout::Vcenter, Layout::BasicAuth]);
+    let own = || BTreeSet::from([Layout::Vcenter]);
+    for (case, nsx, expected) in [
+        ("no NSX", vec![], vec![(secret(), own()), (directory(DEFAULT), own())]),
+        ("no Secret", vec![nsx(None, Some("u"))], vec![(secret(), own()), (directory(DEFAULT), own())]),
+        ("the same", vec![nsx(Some(of_nsx), None)], vec![(secret(), both()), (directory(DEFAULT), own())]),
+        (
+            "another",
+            vec![nsx(Some(elsewhere.clone()), None)],
+            vec![
+                (secret(), own()),
+                (Place::from(&elsewhere), BTreeSet::from([Layout::BasicAuth])),
+                (directory(DEFAULT), own()),
+            ],
+        ),
+    ] {
+        assert_eq!(followed(vcenters, &nsx, Path::new(DEFAULT)), expected.into_iter().collect(), "{case}");
+    }
+}

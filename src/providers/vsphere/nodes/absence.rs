@@ -1,0 +1,329 @@
+//! Pure: whether a machine is proved to be gone, from what every vCenter said just now.
+//!
+//! Absence needs all of it: the VM's own vCenter says that its id does not exist, its last folder and pool are readable,
+//! its last host is connected, and no vCenter knows its UUID. One piece that is missing, refused or not answered makes
+//! the outcome unknown. The node-lifecycle controller applies readiness,
+//! grace periods and limits.
+
+pub mod last_place;
+pub mod location;
+pub mod twins;
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+
+use self::last_place::LastPlaces;
+use self::location::Location;
+use crate::base::quoted::quoted;
+use crate::clients::vim::MoRef;
+use crate::cloud::node;
+use crate::cloud::{AbsenceProof, Presence, Unknown};
+use crate::providers::provider_id::{self, BiosUuid};
+use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::reads::{Denial, HostRead, ObjectRead, Read, SearchRead, VmIdentity, VmRead};
+use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, Trouble};
+
+/// What one vCenter said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Testimony {
+    /// Host and port, for messages.
+    pub server: String,
+    /// `about.instanceUuid`; empty before the first connection.
+    pub instance_uuid: String,
+    /// What it answered to each search. A search that was not made proves nothing.
+    pub searches: Vec<(BiosUuid, SearchRead)>,
+    /// What it answered to reads of the places where the machine was last known to be, if they were there.
+    pub places: Vec<Place>,
+}
+
+impl Testimony {
+    /// Nothing, if by now another vCenter answers at the address: what two have said together proves nothing.
+    pub fn if_still(self, instance_uuid: &str) -> Self {
+        if self.instance_uuid == instance_uuid {
+            return self;
+        }
+        Self { searches: Vec::new(), places: Vec::new(), ..self }
+    }
+}
+
+/// What was read of a [`Location`]. What it does not name was not read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// Which place it was.
+    pub location: Arc<Location>,
+    /// The machine's id.
+    pub vm: VmRead,
+    /// Its host.
+    pub host: Option<HostRead>,
+    /// Its folder.
+    pub folder: Option<ObjectRead>,
+    /// Its pool or vApp.
+    pub pool: Option<ObjectRead>,
+    /// The datacenter above it.
+    pub datacenter: Option<ObjectRead>,
+}
+
+/// Everything that is known of one node's machine.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    /// The UUIDs by which the machine may be known, from [`uuids`].
+    pub uuids: &'a [BiosUuid],
+    /// Where the machine was last known to be.
+    pub last: &'a LastPlaces,
+    /// Whether a machine that was never seen may be absent, too.
+    pub trusts_unseen: bool,
+    /// What every configured vCenter said, each exactly once.
+    pub testimonies: &'a [Testimony],
+    /// Why a vCenter was not asked, if one was not.
+    pub unasked: Option<Unknown>,
+}
+
+/// The UUIDs that must not be found anywhere: that of the provider ID and the system UUID, in both byte orders.
+///
+/// # Errors
+/// A node whose VM may never be reported as deleted: it waits to be initialised, or no UUID is known for sure.
+pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
+    if node::is_uninitialized(node) {
+        return Err(Unknown::new(
+            reason::Uninitialized,
+            "the node is not initialized; its VM is never reported as deleted",
+        ));
+    }
+    let provider_id = node::provider_id(node);
+    if provider_id.is_empty() {
+        let message = "the node has no provider ID, so its VM is never reported as deleted";
+        return Err(Unknown::new(reason::NoProviderID, message));
+    }
+    let Ok(own) = provider_id::parse_provider_id(provider_id) else {
+        let message = format!("provider ID {} is not vsphere:// followed by a UUID", quoted(provider_id));
+        return Err(Unknown::new(reason::MalformedProviderID, message));
+    };
+    let mut uuids = vec![own.clone(), own.byte_swapped()];
+    // The kubelet says what the firmware says, which may have been given another UUID since.
+    if let Ok(system) = node::system_uuid(node).parse::<BiosUuid>() {
+        uuids.extend([system.byte_swapped(), system]);
+    }
+    let mut once: Vec<BiosUuid> = Vec::new();
+    for uuid in uuids {
+        if !once.contains(&uuid) {
+            once.push(uuid);
+        }
+    }
+    Ok(once)
+}
+
+/// Decides. Any sign of the machine is existence; anything less than the whole proof is unknown.
+pub fn judge(case: &Case<'_>) -> Presence {
+    if case.testimonies.iter().any(|testimony| has_sign(testimony, case.uuids)) {
+        return Presence::Exists(());
+    }
+    match prove(case) {
+        Ok(proof) => Presence::Absent(proof),
+        Err(unknown) => Presence::Unknown(unknown),
+    }
+}
+
+fn has_sign(testimony: &Testimony, uuids: &[BiosUuid]) -> bool {
+    let is_matched = testimony.searches.iter().any(|(_, read)| matches!(read, Read::Found(ids) if !ids.is_empty()));
+    let is_there = |place: &Place| matches!(&place.vm, Read::Found(vm) if other_uuid(vm, uuids).is_none());
+    is_matched || testimony.places.iter().any(is_there)
+}
+
+/// The UUID of a machine that is another one than was searched for. A vCenter that was restored from a backup gives ids
+/// again; and the UUID of a machine can be changed.
+fn other_uuid<'a>(vm: &'a VmIdentity, uuids: &[BiosUuid]) -> Option<&'a BiosUuid> {
+    vm.bios_uuid.as_ref().filter(|uuid| !uuids.contains(uuid))
+}
+
+fn prove(case: &Case<'_>) -> Result<AbsenceProof, Unknown> {
+    if let Some(unknown) = &case.unasked {
+        return Err(unknown.clone());
+    }
+    let searched = prove_not_found(case)?;
+    if !case.last.are_known && !case.trusts_unseen {
+        return Err(Unknown::new(reason::NeverSeen, never_seen(case.last)));
+    }
+    let mut evidence = Vec::new();
+    for location in &case.last.places {
+        for piece in prove_gone_from(case.testimonies, location)? {
+            if !evidence.contains(&piece) {
+                evidence.push(piece);
+            }
+        }
+    }
+    if evidence.is_empty() {
+        evidence.push("no record says where the machine was".to_string());
+    }
+    evidence.push(searched);
+    let mut evidence = evidence.into_iter();
+    let first = evidence.next().unwrap_or_default();
+    Ok(AbsenceProof::new(first, evidence))
+}
+
+fn never_seen(last: &LastPlaces) -> String {
+    match last.places.first() {
+        None => "this process never saw the node's machine, and the node does not record which one it was".to_string(),
+        Some(seen) => format!(
+            "this process last saw VM {} before the connection to its vCenter was lost, and the node does not record \
+             where it was",
+            seen.vm
+        ),
+    }
+}
+
+/// The machine is gone from where it was at this place. One vCenter may be configured twice, with two accounts: each
+/// has to say it.
+fn prove_gone_from(testimonies: &[Testimony], location: &Location) -> Result<Vec<String>, Unknown> {
+    let at_home =
+        |testimony: &&Testimony| !testimony.instance_uuid.is_empty() && *testimony.instance_uuid == *location.vcenter;
+    let mut evidence = Vec::new();
+    for testimony in testimonies.iter().filter(at_home) {
+        evidence.extend(prove_gone(testimony, location)?);
+    }
+    if evidence.is_empty() {
+        let message = format!(
+            "{} was in the vCenter with instance UUID {}, which is not configured or was never reached",
+            location.vm, location.vcenter
+        );
+        return Err(Unknown::new(reason::VCenterNotConfigured, message));
+    }
+    Ok(evidence)
+}
+
+/// Every vCenter says that it knows none of the UUIDs.
+fn prove_not_found(case: &Case<'_>) -> Result<String, Unknown> {
+    if case.uuids.is_empty() || case.testimonies.is_empty() {
+        return Err(Unknown::new(reason::VCenterUnavailable, "no vCenter was asked for the machine's UUID"));
+    }
+    for testimony in case.testimonies {
+        for uuid in case.uuids {
+            let doing = || format!("searching {} for BIOS UUID {uuid}", testimony.server);
+            let read = testimony.searches.iter().find(|(searched, _)| searched == uuid).map(|(_, read)| read);
+            need_answer(read, doing)?;
+        }
+    }
+    let uuids: Vec<String> = case.uuids.iter().map(BiosUuid::to_string).collect();
+    let servers: Vec<&str> = case.testimonies.iter().map(|testimony| testimony.server.as_str()).collect();
+    Ok(format!("no virtual machine has BIOS UUID {} in {}", uuids.join(" or "), servers.join(", ")))
+}
+
+/// The machine's own vCenter says that it is gone, and lets the account see where it was.
+fn prove_gone(testimony: &Testimony, location: &Location) -> Result<Vec<String>, Unknown> {
+    let server = &testimony.server;
+    let unread = || unanswered(&format!("reading {} on {server}", location.vm), "it was not asked");
+    let place = testimony.places.iter().find(|place| *place.location == *location).ok_or_else(unread)?;
+    match &place.vm {
+        Read::Gone => {}
+        Read::Found(vm) => {
+            return Err(vm.bios_uuid.as_ref().map_or_else(unread, |uuid| reused(server, location, uuid)));
+        }
+        Read::Denied(denial) => return Err(denied(&format!("reading {} on {server}", location.vm), denial)),
+        Read::Silent(trouble) => return Err(silent(&format!("reading {} on {server}", location.vm), trouble)),
+    }
+    let host = prove_host(server, location, place)?;
+    let folder = (location.folder.as_ref(), place.folder.as_ref());
+    let pool = (location.pool.as_ref(), place.pool.as_ref());
+    let mut above = Vec::new();
+    for below in [("folder", folder), ("pool", pool)] {
+        let found = prove_above(server, location, place, below)?;
+        if !above.contains(&found) {
+            above.push(found);
+        }
+    }
+    Ok(vec![
+        format!("vCenter {server} ({}) says that virtual machine {} does not exist", location.vcenter, location.vm),
+        format!("its last host {host} is connected, and {} can be read", above.join(" and ")),
+    ])
+}
+
+fn reused(server: &str, location: &Location, uuid: &BiosUuid) -> Unknown {
+    let message = format!(
+        "{} on {server}, which was the node's virtual machine, has BIOS UUID {uuid}: either that was changed, or the id was \
+         given to another machine; if the node's machine is gone, delete the Node",
+        location.vm
+    );
+    Unknown::new(reason::ProviderIDMismatch, message)
+}
+
+/// A host that left vCenter takes its machines out of the inventory, and they run on. So may a machine on a host that
+/// vCenter does not hear from: a vCenter restored from a backup does not have it until its host is connected again.
+fn prove_host(server: &str, location: &Location, place: &Place) -> Result<String, Unknown> {
+    let Some(host) = &location.host else {
+        let message = format!("{} is gone from {server}, and its last host is not known", location.vm);
+        return Err(Unknown::new(reason::LocationUnknown, message));
+    };
+    match &place.host {
+        Some(Read::Gone) => Err(Unknown::new(
+            reason::HostGone,
+            format!("{} is gone from {server} with its last host {host}, on which it may still run", location.vm),
+        )),
+        Some(Read::Found(state)) if state != CONNECTED => Err(Unknown::new(
+            reason::HostNotConnected,
+            format!(
+                "{} is gone from {server}, and its last host {host}, on which it may still run, has the connection state \
+                 {state}",
+                location.vm
+            ),
+        )),
+        read => need_answer(read.as_ref(), || format!("reading host {host} on {server}")).map(|()| host.to_string()),
+    }
+}
+
+/// Folder or pool are readable, or, where they are proved gone or were never there, the datacenter is.
+fn prove_above(
+    server: &str,
+    location: &Location,
+    place: &Place,
+    (what, below): (&str, (Option<&MoRef>, Option<&ObjectRead>)),
+) -> Result<String, Unknown> {
+    match below {
+        (None, _) | (Some(_), Some(Read::Gone)) => {}
+        (Some(object), read) => {
+            let doing = || format!("reading {what} {object} on {server}");
+            return need_answer(read, doing).map(|()| object.to_string());
+        }
+    }
+    let gone = || {
+        let message = format!(
+            "{} is gone from {server}; its last {what} and what is recorded above it cannot be read any more",
+            location.vm
+        );
+        Unknown::new(reason::LocationUnknown, message)
+    };
+    let datacenter = location.datacenter.as_ref().ok_or_else(gone)?;
+    match &place.datacenter {
+        Some(Read::Gone) => Err(gone()),
+        read => need_answer(read.as_ref(), || format!("reading datacenter {datacenter} on {server}"))
+            .map(|()| datacenter.to_string()),
+    }
+}
+
+/// The question was answered, whatever the answer was; [`Read::Gone`] is no answer to these.
+pub(in crate::providers::vsphere) fn need_answer<T>(
+    read: Option<&Read<T>>,
+    doing: impl Fn() -> String,
+) -> Result<(), Unknown> {
+    match read {
+        Some(Read::Found(_)) => Ok(()),
+        Some(Read::Denied(denial)) => Err(denied(&doing(), denial)),
+        Some(Read::Silent(trouble)) => Err(silent(&doing(), trouble)),
+        Some(Read::Gone) => Err(unanswered(&doing(), "what was asked is gone")),
+        None => Err(unanswered(&doing(), "it was not asked")),
+    }
+}
+
+fn denied(doing: &str, denial: &Denial) -> Unknown {
+    Unknown::new(reason::NoPermission, format!("{doing}: {denial}; give the account the role Read-only there"))
+}
+
+fn silent(doing: &str, trouble: &Trouble) -> Unknown {
+    Unknown::new(trouble.reason, format!("{doing}: {trouble}"))
+}
+
+fn unanswered(doing: &str, reason: &str) -> Unknown {
+    Unknown::new(reason::VCenterUnavailable, format!("{doing}: {reason}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Pure: where a virtual machine was last known to be, and how that is recorded on its node.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+
+use crate::clients::vim::MoRef;
+use crate::cloud::node;
+use crate::providers::vsphere::vcenter::snapshot::{Snapshot, VmRecord};
+
+/// Where a virtual machine was last known to be. Managed object ids mean something in one vCenter only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Location {
+    /// `about.instanceUuid` of its vCenter; not empty.
+    pub vcenter: Arc<str>,
+    /// Its id there; not empty.
+    pub vm: Arc<str>,
+    /// `runtime.host`
+    pub host: Option<MoRef>,
+    /// The folder it lies in; none for a machine directly in a vApp.
+    pub folder: Option<MoRef>,
+    /// Its pool or vApp; none for a template.
+    pub pool: Option<MoRef>,
+    /// The datacenter above it.
+    pub datacenter: Option<MoRef>,
+}
+
+impl Location {
+    /// Where the machine is now.
+    pub fn of(snapshot: &Snapshot, id: &Arc<str>, record: &VmRecord) -> Self {
+        Self {
+            vcenter: snapshot.instance_uuid.clone(),
+            vm: Arc::clone(id),
+            host: record.host.clone(),
+            folder: record.parent.clone(),
+            pool: record.resource_pool.clone(),
+            datacenter: snapshot.datacenter_above(record),
+        }
+    }
+
+    /// The text of the annotation `vsphere-ccm.dev/vm`.
+    pub fn to_record(&self) -> String {
+        let id = |object: &Option<MoRef>| object.as_ref().map(|object| object.id().to_owned());
+        serde_json::json!({
+            "vcenter": *self.vcenter,
+            "vm": *self.vm,
+            "host": id(&self.host),
+            "folder": id(&self.folder),
+            "pool": id(&self.pool),
+            "datacenter": id(&self.datacenter),
+        })
+        .to_string()
+    }
+
+    /// Reads the text of the annotation; none if it is no record, or names no machine.
+    pub fn parse(text: &str) -> Option<Self> {
+        let record: serde_json::Value = serde_json::from_str(text).ok()?;
+        let field = |name: &str| {
+            let text = record.get(name)?.as_str()?.trim();
+            (!text.is_empty()).then(|| text.to_string())
+        };
+        let object = |name: &str, kind: &str| field(name).map(|id| MoRef::new(kind, id));
+        Some(Self {
+            vcenter: field("vcenter")?.into(),
+            vm: field("vm")?.into(),
+            host: object("host", "HostSystem"),
+            folder: object("folder", "Folder"),
+            pool: field("pool").map(|id| MoRef::new(pool_class(&id), id)),
+            datacenter: object("datacenter", "Datacenter"),
+        })
+    }
+
+    /// What the Node records; none without a record that can be read.
+    pub fn recorded_on(node: &Node) -> Option<Arc<Self>> {
+        node::annotation(node, node::ANNOTATION_VM).and_then(Self::parse).map(Arc::new)
+    }
+
+    /// Whether it names this machine.
+    pub fn is(&self, instance_uuid: &str, id: &str) -> bool {
+        *self.vm == *id && *self.vcenter == *instance_uuid && !instance_uuid.is_empty()
+    }
+}
+
+/// A machine in a vApp has the vApp as its pool; vCenter's ids tell the two apart.
+fn pool_class(id: &str) -> &'static str {
+    if id.starts_with("resgroup-v") { "VirtualApp" } else { "ResourcePool" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let whole = Location {
+            vcenter: "vc".into(),
+            vm: "vm-3".into(),
+            host: Some(MoRef::new("HostSystem", "host-1")),
+            folder: Some(MoRef::new("Folder", "group-v3")),
+            pool: Some(MoRef::new("ResourcePool", "resgroup-8")),
+            datacenter: Some(MoRef::new("Datacenter", "datacenter-2")),
+        };
+        let in_vapp = Location { folder: None, pool: Some(MoRef::new("VirtualApp", "resgroup-v9")), ..whole.clone() };
+        for location in [in_vapp, Location { host: None, pool: None, datacenter: None, ..whole.clone() }, whole] {
+            assert_eq!(Location::parse(&location.to_record()), Some(location));
+        }
+    }
+
+    #[test]
+    fn an_annotation_that_names_no_machine_is_no_record() {
+        let texts = ["", "vm-3", "[]", "null", "{\"vm\":3}", "{\"vm\":\"vm-3\"}", "{\"vm\":\"\",\"vcenter\":\"vc\"}"];
+        for text in texts.into_iter().chain(["{\"vm\":\"vm-3\",\"vcenter\":\" \"}"]) {
+            assert_eq!(Location::parse(text), None, "{text:?}");
+        }
+    }
+}

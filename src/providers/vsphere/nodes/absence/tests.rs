@@ -1,0 +1,471 @@
+//! The proof, piece by piece: whatever is missing, refused or silent makes it none.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::providers::vsphere::nodes::lookup::slots::Setup;
+
+const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
+const SWAPPED: &str = "56492e42-22ad-3911-6d72-59cc8f26bc90";
+const OTHER: &str = "01234567-89ab-cdef-4444-555555555555";
+
+fn node(node: serde_json::Value) -> Node {
+    serde_json::from_value(node).unwrap()
+}
+
+fn wanted() -> Vec<BiosUuid> {
+    vec![UUID.parse().unwrap(), SWAPPED.parse().unwrap()]
+}
+
+fn location() -> Location {
+    Location {
+        vcenter: "vc-1".into(),
+        vm: "vm-3".into(),
+        host: Some(MoRef::new("HostSystem", "host-1")),
+        folder: Some(MoRef::new("Folder", "group-v3")),
+        pool: Some(MoRef::new("ResourcePool", "resgroup-8")),
+        datacenter: Some(MoRef::new("Datacenter", "datacenter-2")),
+    }
+}
+
+fn place() -> Place {
+    let found = Some(Read::Found(()));
+    Place {
+        location: Arc::new(location()),
+        vm: Read::Gone,
+        host: Some(Read::Found("connected".into())),
+        folder: found.clone(),
+        pool: found.clone(),
+        datacenter: found,
+    }
+}
+
+fn silent<T>() -> Read<T> {
+    Read::Silent(Trouble::unavailable("connection refused"))
+}
+
+fn refused<T>() -> Read<T> {
+    Read::Denied(Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_told: true })
+}
+
+fn nowhere(server: &str, instance_uuid: &str) -> Testimony {
+    Testimony {
+        server: server.into(),
+        instance_uuid: instance_uuid.into(),
+        searches: wanted().into_iter().map(|uuid| (uuid, Read::Found(Vec::new()))).collect(),
+        places: Vec::new(),
+    }
+}
+
+/// The machine's own vCenter, and another one: a whole proof.
+fn proved() -> Vec<Testimony> {
+    vec![Testimony { places: vec![place()], ..nowhere("one:443", "vc-1") }, nowhere("two:443", "vc-2")]
+}
+
+fn judged(testimonies: &[Testimony], location: Option<&Location>, trusts_unseen: bool) -> Presence {
+    let places: Vec<_> = location.into_iter().cloned().map(Arc::new).collect();
+    let mut testimonies = testimonies.to_vec();
+    for place in testimonies.iter_mut().flat_map(|testimony| &mut testimony.places) {
+        // What was read is what the case is about.
+        place.location = places.first().map_or_else(Default::default, Arc::clone);
+    }
+    let last = LastPlaces { places, are_known: location.is_some() };
+    judge(&Case { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies, unasked: None })
+}
+
+/// `exists`, `absent`, or the reason.
+fn word(presence: &Presence) -> &str {
+    match presence {
+        Presence::Exists(()) => "exists",
+        Presence::Absent(_) => "absent",
+        Presence::Unknown(unknown) => unknown.reason.as_str(),
+    }
+}
+
+#[test]
+fn what_two_vcenters_have_said_in_turn_under_one_address_proves_nothing() {
+    for ((one, two), expected) in [
+        (("vc-1", "vc-2"), "absent"),
+        (("vc-9", "vc-2"), "VCenterUnavailable"),
+        (("vc-1", "vc-9"), "VCenterUnavailable"),
+    ] {
+        let mut testimonies = proved().into_iter();
+        let now = [one, two].map(|uuid| testimonies.next().unwrap().if_still(uuid));
+        assert_eq!(word(&judged(&now, Some(&location()), false)), expected, "{one}, {two}");
+    }
+}
+
+#[test]
+fn nothing_is_absent_while_a_vcenter_of_the_configuration_is_turned_off() {
+    let places = vec![Arc::new(location())];
+    let mut testimonies = proved();
+    testimonies[0].places[0].location = Arc::clone(&places[0]);
+    let last = LastPlaces { places, are_known: true };
+    let setup = Setup { refused: vec!["VSPHERE_VCENTER_2".to_owned()], ..Setup::default() };
+    for (setup, expected) in [(Setup::default(), "absent"), (setup, "VCenterNotConfigured")] {
+        let unasked = setup.check_complete().err();
+        let case = Case { uuids: &wanted(), last: &last, trusts_unseen: true, testimonies: &testimonies, unasked };
+        assert_eq!(word(&judge(&case)), expected);
+    }
+}
+
+#[test]
+fn a_whole_proof_says_what_was_looked_at() {
+    let Presence::Absent(proof) = judged(&proved(), Some(&location()), false) else { panic!("a whole proof") };
+    assert_eq!(
+        proof.evidence(),
+        [
+            "vCenter one:443 (vc-1) says that virtual machine vm-3 does not exist",
+            "its last host HostSystem:host-1 is connected, and Folder:group-v3 and ResourcePool:resgroup-8 can be read",
+            "no virtual machine has BIOS UUID 422e4956-ad22-1139-6d72-59cc8f26bc90 or \
+             56492e42-22ad-3911-6d72-59cc8f26bc90 in one:443, two:443",
+        ]
+    );
+}
+
+fn read_as(uuid: &str) -> VmRead {
+    Read::Found(VmIdentity { name: "n".into(), bios_uuid: Some(uuid.parse().unwrap()) })
+}
+
+fn in_state(state: &str) -> Option<HostRead> {
+    Some(Read::Found(state.to_owned()))
+}
+
+type Change = fn(&mut Vec<Testimony>, &mut Location);
+
+fn at_home(testimonies: &mut [Testimony]) -> &mut Place {
+    &mut testimonies[0].places[0]
+}
+
+#[test]
+fn one_changed_piece_of_evidence_decides() {
+    let cases: &[(&str, Change, &str)] = &[
+        ("nothing", |_, _| {}, "absent"),
+        // Signs of the machine.
+        ("W33: a match elsewhere", |all, _| all[1].searches[0].1 = Read::Found(vec!["vm-9".into()]), "exists"),
+        (
+            "W40: a match in the other byte order",
+            |all, _| all[0].searches[1].1 = Read::Found(vec!["vm-9".into()]),
+            "exists",
+        ),
+        (
+            "a match, with the other vCenter silent",
+            |all, _| {
+                all[0].searches[0].1 = Read::Found(vec!["vm-9".into()]);
+                all[1].searches[0].1 = silent();
+            },
+            "exists",
+        ),
+        ("the id is there", |all, _| at_home(all).vm = Read::Found(Default::default()), "exists"),
+        ("the id is there with the UUID", |all, _| at_home(all).vm = read_as(SWAPPED), "exists"),
+        ("A8: the id is there with another UUID", |all, _| at_home(all).vm = read_as(OTHER), "ProviderIDMismatch"),
+        // Searches.
+        ("W33: a search without answer", |all, _| all[1].searches[0].1 = silent(), "VCenterUnavailable"),
+        ("a search that is refused", |all, _| all[1].searches[1].1 = refused(), "NoPermission"),
+        ("a search that was not made", |all, _| drop(all[1].searches.pop()), "VCenterUnavailable"),
+        ("one byte order only", |all, _| drop(all[0].searches.pop()), "VCenterUnavailable"),
+        ("a search whose answer is no answer", |all, _| all[1].searches[0].1 = Read::Gone, "VCenterUnavailable"),
+        ("no vCenter at all", |all, _| all.clear(), "VCenterUnavailable"),
+        // The machine's vCenter.
+        ("another vCenter's record", |_, at| at.vcenter = "vc-3".into(), "VCenterNotConfigured"),
+        ("a vCenter without identity", |all, _| all[0].instance_uuid.clear(), "VCenterNotConfigured"),
+        (
+            "a record without identity",
+            |all, at| {
+                at.vcenter = Default::default();
+                all[0].instance_uuid.clear();
+            },
+            "VCenterNotConfigured",
+        ),
+        (
+            "the same vCenter twice, one silent about the machine",
+            |all, _| {
+                let again =
+                    Testimony { places: vec![Place { vm: silent(), ..place() }], ..nowhere("alias:443", "vc-1") };
+                all.push(again);
+            },
+            "VCenterUnavailable",
+        ),
+        (
+            "the same vCenter twice, one refusing",
+            |all, _| {
+                let again =
+                    Testimony { places: vec![Place { vm: refused(), ..place() }], ..nowhere("alias:443", "vc-1") };
+                all.push(again);
+            },
+            "NoPermission",
+        ),
+        // The machine.
+        ("the id was not read", |all, _| all[0].places.clear(), "VCenterUnavailable"),
+        ("the id is silent", |all, _| at_home(all).vm = silent(), "VCenterUnavailable"),
+        ("the id is refused", |all, _| at_home(all).vm = refused(), "NoPermission"),
+        // The host.
+        ("the host is gone", |all, _| at_home(all).host = Some(Read::Gone), "HostGone"),
+        ("A2: the host is disconnected", |all, _| at_home(all).host = in_state("disconnected"), "HostNotConnected"),
+        ("A2: the host does not respond", |all, _| at_home(all).host = in_state("notResponding"), "HostNotConnected"),
+        ("A2: the host is in a state of the future", |all, _| at_home(all).host = in_state("new"), "HostNotConnected"),
+        ("the host is refused", |all, _| at_home(all).host = Some(refused()), "NoPermission"),
+        ("the host is silent", |all, _| at_home(all).host = Some(silent()), "VCenterUnavailable"),
+        ("the host was not read", |all, _| at_home(all).host = None, "VCenterUnavailable"),
+        ("the host is not known", |_, at| at.host = None, "LocationUnknown"),
+        // Folder and pool.
+        ("the folder is refused", |all, _| at_home(all).folder = Some(refused()), "NoPermission"),
+        ("the folder is silent", |all, _| at_home(all).folder = Some(silent()), "VCenterUnavailable"),
+        ("the folder was not read", |all, _| at_home(all).folder = None, "VCenterUnavailable"),
+        ("the pool is refused", |all, _| at_home(all).pool = Some(refused()), "NoPermission"),
+        ("the pool is silent", |all, _| at_home(all).pool = Some(silent()), "VCenterUnavailable"),
+        ("the folder is gone, the datacenter is there", |all, _| at_home(all).folder = Some(Read::Gone), "absent"),
+        ("the pool is gone, the datacenter is there", |all, _| at_home(all).pool = Some(Read::Gone), "absent"),
+        ("a machine that lay directly in a vApp", |_, at| at.folder = None, "absent"),
+        ("a machine without a pool", |_, at| at.pool = None, "absent"),
+        (
+            "folder and datacenter are gone",
+            |all, _| {
+                at_home(all).folder = Some(Read::Gone);
+                at_home(all).datacenter = Some(Read::Gone);
+            },
+            "LocationUnknown",
+        ),
+        (
+            "the folder is gone, the datacenter is refused",
+            |all, _| {
+                at_home(all).folder = Some(Read::Gone);
+                at_home(all).datacenter = Some(refused());
+            },
+            "NoPermission",
+        ),
+        (
+            "the pool is gone, the datacenter is silent",
+            |all, _| {
+                at_home(all).pool = Some(Read::Gone);
+                at_home(all).datacenter = Some(silent());
+            },
+            "VCenterUnavailable",
+        ),
+        (
+            "the folder is gone, the datacenter is not known",
+            |all, at| {
+                at_home(all).folder = Some(Read::Gone);
+                at.datacenter = None;
+            },
+            "LocationUnknown",
+        ),
+        ("the datacenter alone is refused", |all, _| at_home(all).datacenter = Some(refused()), "absent"),
+    ];
+    for (case, change, expected) in cases {
+        let (mut testimonies, mut location) = (proved(), location());
+        change(&mut testimonies, &mut location);
+        let presence = judged(&testimonies, Some(&location), false);
+        assert_eq!(word(&presence), *expected, "{case}: {presence:?}");
+    }
+}
+
+#[test]
+fn a1_of_two_places_each_has_to_be_proved() {
+    let [seen, recorded] = ["host-1", "host-9"]
+        .map(|host| Arc::new(Location { host: Some(MoRef::new("HostSystem", host)), ..location() }));
+    let last = LastPlaces { places: vec![Arc::clone(&seen), Arc::clone(&recorded)], are_known: true };
+    let gone =
+        |location: &Arc<Location>, host: Option<HostRead>| Place { location: Arc::clone(location), host, ..place() };
+    let connected = || in_state("connected");
+    for (case, places, expected) in [
+        ("both", vec![gone(&seen, connected()), gone(&recorded, connected())], "absent"),
+        ("the host of one is gone", vec![gone(&seen, connected()), gone(&recorded, Some(Read::Gone))], "HostGone"),
+        (
+            "the host of the other is gone",
+            vec![gone(&seen, Some(Read::Gone)), gone(&recorded, connected())],
+            "HostGone",
+        ),
+        ("one was not read", vec![gone(&seen, connected())], "VCenterUnavailable"),
+    ] {
+        let testimonies = [Testimony { places, ..nowhere("one:443", "vc-1") }];
+        for trusts_unseen in [false, true] {
+            let all = Case { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies, unasked: None };
+            assert_eq!(word(&judge(&all)), expected, "{case}, {trusts_unseen}");
+        }
+    }
+    let elsewhere = Arc::new(Location { vcenter: "vc-2".into(), ..location() });
+    let last = LastPlaces { places: vec![Arc::clone(&seen), elsewhere], are_known: true };
+    let testimonies = [Testimony { places: vec![gone(&seen, connected())], ..nowhere("one:443", "vc-1") }];
+    let case = Case { uuids: &wanted(), last: &last, trusts_unseen: false, testimonies: &testimonies, unasked: None };
+    assert_eq!(word(&judge(&case)), "VCenterNotConfigured", "one is at a vCenter that nobody asks");
+}
+
+#[test]
+fn a_refusal_names_object_and_privilege() {
+    let mut testimonies = proved();
+    at_home(&mut testimonies).vm = refused();
+    let Presence::Unknown(unknown) = judged(&testimonies, Some(&location()), false) else { panic!("unknown") };
+    for part in ["vm-3", "one:443", "Folder:group-v3", "System.Read"] {
+        assert!(unknown.message.contains(part), "{part}: {unknown}");
+    }
+}
+
+#[test]
+fn a_machine_that_was_never_seen_is_unknown_unless_that_is_trusted() {
+    let testimonies = [nowhere("one:443", "vc-1"), nowhere("two:443", "vc-2")];
+    assert_eq!(word(&judged(&testimonies, None, false)), "NeverSeen");
+    assert_eq!(word(&judged(&testimonies, None, true)), "absent");
+    let mut silence = testimonies.clone();
+    silence[1].searches[0].1 = silent();
+    assert_eq!(word(&judged(&silence, None, true)), "VCenterUnavailable", "the remaining rules hold");
+    let seen = LastPlaces { places: vec![Arc::new(location())], are_known: false };
+    let judged_by = |testimonies: &[Testimony], trusts_unseen| {
+        judge(&Case { uuids: &wanted(), last: &seen, trusts_unseen, testimonies, unasked: None })
+    };
+    assert_eq!(word(&judged_by(&proved(), false)), "NeverSeen", "it was seen, and left unseen");
+    assert_eq!(word(&judged_by(&testimonies, true)), "VCenterUnavailable", "where it was seen counts");
+    // Trust in the unseen is no trust in a broken record.
+    let elsewhere = Location { vcenter: "vc-3".into(), ..location() };
+    assert_eq!(word(&judged(&testimonies, Some(&elsewhere), true)), "VCenterNotConfigured");
+}
+
+#[test]
+fn only_an_initialised_node_with_a_well_formed_provider_id_may_have_an_absent_machine() {
+    let with = |provider_id: &str, system_uuid: &str, taint: &str| {
+        node(json!({
+            "metadata": {"name": "n"},
+            "spec": {"providerID": provider_id, "taints": [{"key": taint, "effect": "NoSchedule"}]},
+            "status": {"nodeInfo": {"systemUUID": system_uuid, "architecture": "", "bootID": "",
+                "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "", "kubeletVersion": "",
+                "machineID": "", "operatingSystem": "", "osImage": ""}}
+        }))
+    };
+    let id = format!("vsphere://{UUID}");
+    let both = [UUID, SWAPPED].as_slice();
+    for (case, node, expected) in [
+        ("plain", with(&id, "", "other"), Ok(both)),
+        ("bare UUID, upper case", with(&UUID.to_uppercase(), "", "other"), Ok(both)),
+        ("system UUID in the other order", with(&id, SWAPPED, "other"), Ok(both)),
+        ("rubbish as system UUID", with(&id, "none", "other"), Ok(both)),
+        ("no provider ID", with("", SWAPPED, "other"), Err("NoProviderID")),
+        ("malformed", with("vsphere://node-1", SWAPPED, "other"), Err("MalformedProviderID")),
+        ("half a UUID", with("vsphere://422e4956", SWAPPED, "other"), Err("MalformedProviderID")),
+        ("not initialised", with(&id, SWAPPED, node::TAINT_UNINITIALIZED), Err("Uninitialized")),
+    ] {
+        let uuids = uuids(&node);
+        let told = uuids.as_ref().map(|uuids| uuids.iter().map(BiosUuid::to_string).collect::<Vec<_>>());
+        assert_eq!(
+            told.map_err(|unknown| unknown.reason.as_str()),
+            expected.map(|uuids| uuids.iter().map(ToString::to_string).collect()),
+            "{case}"
+        );
+    }
+    let other = with(&id, "01234567-89ab-cdef-4444-555555555555", "other");
+    let told: Vec<String> = uuids(&other).unwrap().iter().map(ToString::to_string).collect();
+    let system = ["67452301-ab89-efcd-4444-555555555555", "01234567-89ab-cdef-4444-555555555555"];
+    assert_eq!(
+        told,
+        [UUID, SWAPPED, system[0], system[1]],
+        "the UUID that the firmware has by now is searched for, too"
+    );
+}
+
+fn any_read<T: Clone + std::fmt::Debug + 'static>(found: T) -> impl Strategy<Value = Read<T>> {
+    prop_oneof![Just(Read::Found(found)), Just(Read::Gone), Just(refused()), Just(silent())]
+}
+
+fn any_search() -> impl Strategy<Value = SearchRead> {
+    prop_oneof![6 => Just(Read::Found(Vec::new())), 1 => Just(Read::Found(vec!["vm-9".into()])), 1 => Just(refused()),
+        1 => Just(silent())]
+}
+
+fn any_place() -> impl Strategy<Value = Vec<Place>> {
+    let object = || prop_oneof![5 => any_read(()).prop_map(Some), 1 => Just(None)];
+    let uuid = prop::sample::select(vec![None, Some(UUID), Some(OTHER)]);
+    let found =
+        uuid.prop_map(|uuid| VmIdentity { bios_uuid: uuid.map(|uuid| uuid.parse().unwrap()), ..Default::default() });
+    let vm = prop_oneof![5 => Just(Read::Gone), 1 => found.prop_flat_map(any_read)];
+    let state = prop_oneof![5 => Just("connected"), 1 => Just("notResponding")].prop_map(str::to_owned);
+    let host = prop_oneof![5 => state.prop_flat_map(any_read).prop_map(Some), 1 => Just(None)];
+    let place = (vm, host, object(), object(), object()).prop_map(|(vm, host, folder, pool, datacenter)| Place {
+        location: Arc::new(location()),
+        vm,
+        host,
+        folder,
+        pool,
+        datacenter,
+    });
+    prop_oneof![5 => place.prop_map(|place| vec![place]), 1 => Just(Vec::new())]
+}
+
+fn any_testimony() -> impl Strategy<Value = Testimony> {
+    let searches = prop_oneof![5 => Just(2), 1 => 0..2usize];
+    (prop::sample::select(vec!["vc-1", "vc-2", ""]), any_search(), any_search(), searches, any_place()).prop_map(
+        |(instance_uuid, one, two, searches, places)| {
+            let both = wanted().into_iter().zip([one, two]).take(searches).collect();
+            Testimony { searches: both, places, ..nowhere("any:443", instance_uuid) }
+        },
+    )
+}
+
+proptest! {
+    /// The rules said once more, the other way round: nothing but the whole proof is absence.
+    #[test]
+    fn nothing_but_the_whole_proof_is_absence(
+        testimonies in prop::collection::vec(any_testimony(), 0..4),
+        (has_host, has_folder, has_pool, has_datacenter) in any::<(bool, bool, bool, bool)>(),
+    ) {
+        let whole = location();
+        let at = Location {
+            host: whole.host.filter(|_| has_host),
+            folder: whole.folder.filter(|_| has_folder),
+            pool: whole.pool.filter(|_| has_pool),
+            datacenter: whole.datacenter.filter(|_| has_datacenter),
+            ..whole
+        };
+        let found = |read: &Option<ObjectRead>| *read == Some(Read::Found(()));
+        let everyone_knows_nothing = !testimonies.is_empty() && testimonies.iter().all(|one| {
+            one.searches.len() == 2 && one.searches.iter().all(|(_, read)| *read == Read::Found(Vec::new()))
+        });
+        let home: Vec<&Testimony> = testimonies.iter().filter(|one| one.instance_uuid == "vc-1").collect();
+        let is_gone = |one: &&Testimony| one.places.first().is_some_and(|place| {
+            let above = |is_known: bool, read: &Option<ObjectRead>| {
+                (is_known && found(read))
+                    || ((!is_known || *read == Some(Read::Gone)) && has_datacenter && found(&place.datacenter))
+            };
+            place.vm == Read::Gone && has_host && place.host == in_state("connected")
+                && above(has_folder, &place.folder) && above(has_pool, &place.pool)
+        });
+        let has_sign = testimonies.iter().any(|one| matches!(one.places.first(), Some(Place { vm: Read::Found(vm), .. })
+            if vm.bios_uuid != Some(OTHER.parse().unwrap())));
+        let is_proved = everyone_knows_nothing && !home.is_empty() && home.iter().all(is_gone) && !has_sign;
+        let presence = judged(&testimonies, Some(&at), false);
+        prop_assert_eq!(matches!(presence, Presence::Absent(_)), is_proved, "{:?}", presence);
+    }
+
+    /// Of a whole proof no single piece can be spared.
+    #[test]
+    fn any_piece_that_is_missing_refused_or_silent_makes_it_unknown(
+        piece in 0..8usize,
+        how in 0..3usize,
+    ) {
+        fn break_read<T>(how: usize) -> Option<Read<T>> {
+            match how {
+                0 => None,
+                1 => Some(refused()),
+                _ => Some(silent()),
+            }
+        }
+        let mut testimonies = proved();
+        match piece {
+            0..4 => {
+                let searches = &mut testimonies[piece / 2].searches;
+                match break_read(how) {
+                    Some(read) => searches[piece % 2].1 = read,
+                    None => drop(searches.remove(piece % 2)),
+                }
+            }
+            4 => match break_read(how) {
+                Some(read) => at_home(&mut testimonies).vm = read,
+                None => testimonies[0].places.clear(),
+            },
+            5 => at_home(&mut testimonies).host = break_read(how),
+            6 => at_home(&mut testimonies).folder = break_read(how),
+            _ => at_home(&mut testimonies).pool = break_read(how),
+        }
+        let presence = judged(&testimonies, Some(&location()), false);
+        prop_assert!(matches!(presence, Presence::Unknown(_)), "piece {}, {}: {:?}", piece, how, presence);
+    }
+}

@@ -1,0 +1,51 @@
+//! Whether another machine with a node's UUID may run: a copy, or a replica after a fail-over. All data is read
+//! from vCenter, not from the snapshot.
+
+use futures::future::join_all;
+
+use super::location::Location;
+use super::need_answer;
+use crate::cloud::Unknown;
+use crate::providers::provider_id::BiosUuid;
+use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::Vcenter;
+use crate::providers::vsphere::vcenter::reads::Read;
+use crate::providers::vsphere::vcenter::snapshot::PowerState;
+
+/// Asks every one of these vCenters for machines with these UUIDs. All but the one at `own` have to be powered off.
+///
+/// # Errors
+/// A machine that is not proved to be off, or a vCenter that does not answer.
+pub async fn check_none_runs<'a>(
+    vcenters: impl IntoIterator<Item = &'a Vcenter>,
+    uuids: &[BiosUuid],
+    own: &Location,
+) -> Result<(), Unknown> {
+    let answers = join_all(vcenters.into_iter().map(|vcenter| check(vcenter, uuids, own))).await;
+    answers.into_iter().collect()
+}
+
+async fn check(vcenter: &Vcenter, uuids: &[BiosUuid], own: &Location) -> Result<(), Unknown> {
+    let server = vcenter.server();
+    for uuid in uuids {
+        let read = vcenter.search_by_uuid(uuid).await;
+        need_answer(Some(&read), || format!("searching {server} for BIOS UUID {uuid}"))?;
+        let Read::Found(ids) = read else { continue };
+        let instance_uuid = vcenter.snapshot().instance_uuid.clone();
+        for id in ids.iter().filter(|id| !own.is(&instance_uuid, id)) {
+            let why = match vcenter.read_power(id).await {
+                Ok(PowerState::PoweredOff) => continue,
+                Ok(PowerState::PoweredOn) => "is powered on".to_owned(),
+                Ok(PowerState::Suspended) => "is suspended".to_owned(),
+                Err(unknown) => format!("may run ({})", unknown.message),
+            };
+            let message = format!(
+                "{} is powered off, but {id} on {server} has the node's UUID, too, and {why}; give each its own BIOS UUID \
+                 (uuid.bios)",
+                own.vm
+            );
+            return Err(Unknown::new(reason::SeveralVMsMatch, message));
+        }
+    }
+    Ok(())
+}

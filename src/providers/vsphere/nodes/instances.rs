@@ -1,0 +1,384 @@
+//! `InstancesV2` and the stream of changes, answered from the board without waiting for vCenter.
+//!
+//! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`. Two questions alone call vCenter: whether a machine that is not
+//! on the board is gone, and a power state that must not rest on the board. What is needed for the proof of absence is
+//! read anew for each such question; [`super::absence`] judges it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures::future::{OptionFuture, join_all};
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::Node;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::timeout;
+
+use super::absence::last_place::{last_places, place_to_record};
+use super::absence::location::Location;
+use super::absence::twins::check_none_runs;
+use super::absence::{self, Case, Place, Testimony};
+use super::lookup::board::{Board, BoundVm, View};
+use super::lookup::slots::Setup;
+use crate::base::quoted::quoted;
+use crate::cloud::node;
+use crate::cloud::{
+    InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, UsableAddresses,
+};
+use crate::providers::provider_id::{self, BiosUuid};
+use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::Vcenter;
+use crate::providers::vsphere::vcenter::VcenterId;
+use crate::providers::vsphere::vcenter::reads::Read;
+use crate::providers::vsphere::vcenter::snapshot::{self, Proven};
+
+/// Questions that are asked of vCenter at a time. Each has at most a handful of calls under way at a vCenter.
+const TURNS: usize = 4;
+/// How long a question may take, the wait for its turn included. The callers wait for 30 s.
+const ASK_LIMIT: Duration = Duration::from_secs(25);
+
+/// When to ask again while the board is behind its vCenter.
+const BEHIND: Duration = Duration::from_secs(1);
+
+/// The contract over the board.
+pub struct Instances {
+    board: Arc<Board>,
+    setup: watch::Receiver<Arc<Setup>>,
+    /// Whether a machine that was never seen may be absent, too.
+    trusts_unseen: bool,
+    /// Who may ask vCenter.
+    turns: Semaphore,
+}
+
+impl Instances {
+    /// Reads `board`, and for proofs of absence the vCenters of `setup`.
+    pub fn new(board: Arc<Board>, setup: watch::Receiver<Arc<Setup>>, trusts_unseen: bool) -> Self {
+        Self { board, setup, trusts_unseen, turns: Semaphore::new(TURNS) }
+    }
+
+    /// What the board says of this very node.
+    fn view(&self, node: &Node) -> Option<Arc<View>> {
+        let uid = node.metadata.uid.as_deref().unwrap_or_default();
+        self.board.find(node::name(node)).filter(|view| *view.uid == *uid)
+    }
+
+    fn find(&self, node: &Node) -> Presence<Arc<BoundVm>> {
+        let provider_id = node::provider_id(node);
+        if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
+            let message = format!("provider ID {} is not vSphere's", quoted(provider_id));
+            return Presence::Unknown(Unknown::new(reason::ForeignProviderID, message));
+        }
+        let presence = self.view(node).map(|view| view.presence.clone());
+        let pending = || Presence::Unknown(Unknown::passing(reason::LookupPending, "the node was not looked at yet"));
+        if provider_id.is_empty() {
+            return presence.unwrap_or_else(pending);
+        }
+        // The provider ID comes first. What the board says for the name is used where it is about the same machine.
+        let Ok(uuid) = provider_id::parse_provider_id(provider_id) else {
+            let message = format!("provider ID {} is not vsphere:// followed by a UUID", quoted(provider_id));
+            return Presence::Unknown(Unknown::new(reason::MalformedProviderID, message));
+        };
+        match presence {
+            // A machine whose UUID cannot be read was bound by an earlier one; its metadata says what is missing.
+            Some(Presence::Exists(vm)) if vm.uuid.is_some() && !vm.has_uuid(&uuid) => pending(),
+            // What is known of another node with this UUID is not used: the machine may back that node only.
+            presence => presence.unwrap_or_else(pending),
+        }
+    }
+
+    /// Which addresses in the status of a Node traffic may be sent to: those that its machine was seen with last. Of a Node that is
+    /// not vSphere's, or without a provider ID and that every vCenter says not to have, the status alone counts.
+    pub fn usable_addresses(&self, node: &Node) -> UsableAddresses {
+        let provider_id = node::provider_id(node);
+        if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
+            return UsableAddresses::All;
+        }
+        let is_complete = self.setup.borrow().check_complete().is_ok();
+        if provider_id.is_empty() && is_complete && self.view(node).is_some_and(|view| view.has_no_match) {
+            return UsableAddresses::All;
+        }
+        match self.find(node) {
+            Presence::Exists(vm) if !vm.addresses.is_empty() => UsableAddresses::Only(BTreeSet::clone(&vm.addresses)),
+            Presence::Unknown(unknown) if unknown.is_passing => UsableAddresses::Pending,
+            _ => UsableAddresses::Unknown,
+        }
+    }
+
+    /// Why what the board says of this machine may not be so any more. The end of each reason is announced, but for one
+    /// that is over before the board hears of it.
+    fn doubt(&self, vm: &BoundVm) -> Option<Unknown> {
+        doubt(self.check_live(vm.vcenter), vm.is_live, &vm.location.vm)
+    }
+
+    /// The vCenter of this number.
+    fn vcenter(&self, slot: VcenterId) -> Result<Arc<Vcenter>, Unknown> {
+        let setup = self.setup.borrow();
+        setup.sources.get(&slot).map(|source| Arc::clone(&source.vcenter)).ok_or_else(|| {
+            let message = "the vCenter of the node's machine is not configured any more";
+            Unknown::new(reason::VCenterNotConfigured, message)
+        })
+    }
+
+    /// Whether what the board says of a machine at this vCenter is true now, else why nobody knows.
+    fn check_live(&self, slot: VcenterId) -> Result<(), Unknown> {
+        let vcenter = self.vcenter(slot)?;
+        vcenter.snapshot().freshness.check().map_err(|trouble| {
+            let server = vcenter.server();
+            let message = format!("waiting for vCenter {server}, where the node's VM is: {trouble}");
+            Unknown::new(trouble.reason, message)
+        })
+    }
+
+    /// Waits until vCenter may be asked once more.
+    async fn take_turn(&self) -> Result<SemaphorePermit<'_>, Unknown> {
+        let stopping = |_| Unknown::new(reason::VCenterUnavailable, "the provider is stopping");
+        self.turns.acquire().await.map_err(stopping)
+    }
+
+    /// No other machine with the node's UUID runs anywhere, or why nobody knows.
+    async fn check_no_twin_runs(&self, node: &Node, own: &Location) -> Result<(), Unknown> {
+        let uuids = absence::uuids(node)?;
+        let setup = Arc::clone(&self.setup.borrow());
+        setup.check_complete()?;
+        check_none_runs(setup.sources.values().map(|source| &*source.vcenter), &uuids, own).await?;
+        self.check_same(&setup)
+    }
+
+    /// What was asked is still what is configured: a vCenter may have been added that was not asked.
+    fn check_same(&self, setup: &Arc<Setup>) -> Result<(), Unknown> {
+        if Arc::ptr_eq(setup, &self.setup.borrow()) {
+            return Ok(());
+        }
+        let message = "the configured vCenters changed while they were asked";
+        Err(Unknown::passing(reason::LookupPending, message))
+    }
+
+    /// Gathers the evidence and judges it.
+    async fn prove(&self, node: &Node, uuids: &[BiosUuid]) -> Presence {
+        let _turn = match self.take_turn().await {
+            Ok(turn) => turn,
+            Err(unknown) => return Presence::Unknown(unknown),
+        };
+        let setup = Arc::clone(&self.setup.borrow());
+        let view = self.view(node);
+        let recorded = Location::recorded_on(node);
+        let last = last_places(view.as_ref().and_then(|view| view.last_observation.as_ref()), recorded);
+        let ask = setup.sources.values().map(|source| testimony(&source.vcenter, uuids, &last.places));
+        let testimonies = join_all(ask).await;
+        if let Err(unknown) = self.check_same(&setup) {
+            return Presence::Unknown(unknown);
+        }
+        let (trusts_unseen, unasked) = (self.trusts_unseen, setup.check_complete().err());
+        absence::judge(&Case { uuids, last: &last, trusts_unseen, testimonies: &testimonies, unasked })
+    }
+}
+
+/// Why what the board says of this machine may not be so any more, as its vCenter is now and as it `was_live` when that
+/// was put on the board.
+fn doubt(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown> {
+    let is_behind = was_live != live.is_ok();
+    let doubt = match live {
+        Ok(()) if was_live => return None,
+        Ok(()) => {
+            let message =
+                format!("the vCenter of the node's machine {vm} answers again, and its inventory is being loaded");
+            Unknown::passing(reason::LookupPending, message)
+        }
+        Err(unknown) => unknown,
+    };
+    Some(Unknown { retry_after: is_behind.then_some(BEHIND), ..doubt })
+}
+
+fn late() -> Unknown {
+    let message = format!("vCenter did not say within {} s", ASK_LIMIT.as_secs());
+    Unknown::new(reason::VCenterUnavailable, message)
+}
+
+/// Everything that one vCenter has to say. Its calls follow one another, and end with the first that has no answer.
+async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]) -> Testimony {
+    let instance_uuid = vcenter.snapshot().instance_uuid.to_string();
+    let server = vcenter.server().to_owned();
+    let mut searches = Vec::new();
+    for uuid in uuids {
+        let read = vcenter.search_by_uuid(uuid).await;
+        let is_over = !matches!(&read, Read::Found(ids) if ids.is_empty());
+        searches.push((uuid.clone(), read));
+        if is_over {
+            return Testimony { server, instance_uuid, searches, places: Vec::new() };
+        }
+    }
+    let mut places = Vec::new();
+    for location in last.iter().filter(|at| !instance_uuid.is_empty() && *at.vcenter == *instance_uuid) {
+        places.push(place(vcenter, location).await);
+    }
+    Testimony { server, instance_uuid, searches, places }.if_still(&vcenter.snapshot().instance_uuid)
+}
+
+/// Reads the machine and, if that is gone, what it lay in.
+async fn place(vcenter: &Vcenter, location: &Arc<Location>) -> Place {
+    let at = Arc::clone(location);
+    let vm = vcenter.read_vm(&location.vm).await;
+    if vm != Read::Gone {
+        return Place { location: at, vm, host: None, folder: None, pool: None, datacenter: None };
+    }
+    let [folder, pool, datacenter] = [&location.folder, &location.pool, &location.datacenter]
+        .map(|object| OptionFuture::from(object.as_ref().map(|object| vcenter.read_object(object))));
+    let host = OptionFuture::from(location.host.as_ref().map(|host| vcenter.read_host(host)));
+    let (host, folder) = tokio::join!(host, folder);
+    let (pool, datacenter) = tokio::join!(pool, datacenter);
+    Place { location: at, vm, host, folder, pool, datacenter }
+}
+
+#[async_trait]
+impl InstancesV2 for Instances {
+    /// A machine on the board exists, while its vCenter answers. While its look-up is under way it is unknown. Otherwise
+    /// it is looked for anew, everywhere, and is absent only if that is proved. No answer is kept for the next question.
+    async fn instance_exists(&self, node: &Node) -> Presence {
+        let unknown = match self.find(node).and_then(|vm| self.check_live(vm.vcenter).into()) {
+            // The look-up is under way, and is announced when it is done: a second search beside it tells nothing more.
+            Presence::Unknown(unknown) if !unknown.is_passing => unknown,
+            presence => return presence,
+        };
+        let uuids = match absence::uuids(node) {
+            Ok(uuids) => uuids,
+            // It can never be absent; what is known of the look-up says more than that.
+            Err(_) => return Presence::Unknown(unknown),
+        };
+        timeout(ASK_LIMIT, self.prove(node, &uuids)).await.unwrap_or_else(|_| Presence::Unknown(late()))
+    }
+
+    async fn instance_power(&self, node: &Node) -> Presence<Power> {
+        self.find(node).and_then(|vm| {
+            // The board may be a moment behind.
+            let live = Presence::from(self.check_live(vm.vcenter));
+            live.and_then(|()| vm.power.clone()).map(|Proven { state, since }| {
+                let lasting = Instant::now().saturating_duration_since(since);
+                Power { state: state.into(), lasting }
+            })
+        })
+    }
+
+    async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
+        let vm = match self.find(node) {
+            Presence::Exists(vm) => vm,
+            Presence::Absent(proof) => return Presence::Absent(proof),
+            Presence::Unknown(unknown) => return Presence::Unknown(unknown),
+        };
+        let reading = async {
+            let vcenter = self.vcenter(vm.vcenter)?;
+            let _turn = self.take_turn().await?;
+            let state = vcenter.read_power(&vm.location.vm).await?;
+            if state == snapshot::PowerState::PoweredOff {
+                self.check_no_twin_runs(node, &vm.location).await?;
+            }
+            Ok(state.into())
+        };
+        timeout(ASK_LIMIT, reading).await.unwrap_or_else(|_| Err(late())).into()
+    }
+
+    async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
+        let described = self.find(node).and_then(|vm| {
+            let found = vm.metadata.clone();
+            found.map(|metadata| InstanceMetadata {
+                record: vm.location.to_record(),
+                doubt: self.doubt(&vm),
+                ..metadata
+            })
+        });
+        match described {
+            Presence::Unknown(unknown) => {
+                let (view, recorded) = (self.view(node), Location::recorded_on(node));
+                let last =
+                    view.as_ref().and_then(|view| place_to_record(view.last_observation.as_ref(), recorded.as_ref()));
+                Presence::Unknown(Unknown { last_record: last.map(Location::to_record), ..unknown })
+            }
+            other => other,
+        }
+    }
+
+    async fn confirm(&self) {
+        let setup = Arc::clone(&self.setup.borrow());
+        join_all(setup.sources.values().map(async |source| {
+            source.vcenter.confirm().await;
+            // What is on the board follows from the snapshots a moment later.
+            source.vcenter.wait_applied().await;
+        }))
+        .await;
+    }
+}
+
+impl InstanceEvents for Instances {
+    fn subscribe(&self) -> BoxStream<'static, InstanceEvent> {
+        self.board.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_is_in_doubt_unless_its_vcenter_is_live_and_was_when_it_was_put_down() {
+        let silent = || Err(Unknown::new(reason::CredentialsRejected, "vc does not answer: no"));
+        let (silence, pending) = (reason::CredentialsRejected, reason::LookupPending);
+        for (live, was_live, expected) in [
+            (Ok(()), true, None),
+            (Ok(()), false, Some((pending, true, Some(BEHIND)))),
+            // Whether the board ever hears of so short a silence nobody knows.
+            (silent(), true, Some((silence, false, Some(BEHIND)))),
+            (silent(), false, Some((silence, false, None))),
+        ] {
+            let case = format!("{live:?}, {was_live}");
+            let doubt = doubt(live, was_live, "vm-1");
+            let told = doubt.map(|doubt| (doubt.reason, doubt.is_passing, doubt.retry_after));
+            assert_eq!(told, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_addresses_of_the_status_count_alone_only_where_no_vcenter_can_say_more() {
+        const OWN: &str = "vsphere://4221c3a7-0000-1111-2222-333344445555";
+        let uuid: BiosUuid = OWN.trim_start_matches("vsphere://").parse().unwrap();
+        let known = BTreeSet::from(["10.0.0.1".parse().unwrap()]);
+        let vm = |addresses: &BTreeSet<IpAddr>| {
+            Presence::Exists(Arc::new(BoundVm {
+                vcenter: 0.into(),
+                location: Arc::default(),
+                uuid: Some(uuid.clone()),
+                addresses: Arc::new(addresses.clone()),
+                metadata: Presence::Exists(InstanceMetadata::default()),
+                power: Presence::Unknown(Unknown::new(reason::PowerStateUnknown, "")),
+                is_live: true,
+            }))
+        };
+        let not_found = || Presence::Unknown(Unknown::new(reason::VMNotFound, ""));
+        let pending = || Presence::Unknown(Unknown::passing(reason::LookupPending, ""));
+        for (case, provider_id, view, expected) in [
+            ("not looked at yet", "", None, UsableAddresses::Pending),
+            ("being looked up", OWN, Some((pending(), false)), UsableAddresses::Pending),
+            ("found", OWN, Some((vm(&known), false)), UsableAddresses::Only(known.clone())),
+            ("found, not initialised", "", Some((vm(&known), false)), UsableAddresses::Only(known.clone())),
+            ("no guest address", OWN, Some((vm(&BTreeSet::new()), false)), UsableAddresses::Unknown),
+            ("no match", "", Some((not_found(), true)), UsableAddresses::All),
+            ("no match for a provider ID", OWN, Some((not_found(), true)), UsableAddresses::Unknown),
+            ("a match that may not be taken", "", Some((not_found(), false)), UsableAddresses::Unknown),
+            ("of another provider", "aws:///a/i-1", None, UsableAddresses::All),
+        ] {
+            let board = Arc::new(Board::default());
+            if let Some((presence, has_no_match)) = view {
+                board.set("n", View { uid: "u".into(), presence, has_no_match, last_observation: None });
+            }
+            let mut node = Node::default();
+            (node.metadata.name, node.metadata.uid) = (Some("n".to_owned()), Some("u".to_owned()));
+            node.spec.get_or_insert_default().provider_id = Some(provider_id.to_owned());
+            let with = |setup| Instances::new(Arc::clone(&board), watch::channel(Arc::new(setup)).1, false);
+            assert_eq!(with(Setup::default()).usable_addresses(&node), expected, "{case}");
+            let refused = with(Setup { refused: vec!["VSPHERE_VCENTER_2".to_owned()], ..Setup::default() });
+            let expected = if case == "no match" { UsableAddresses::Unknown } else { expected };
+            assert_eq!(refused.usable_addresses(&node), expected, "{case}, one vCenter is turned off");
+        }
+    }
+}

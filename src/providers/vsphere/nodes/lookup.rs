@@ -1,0 +1,396 @@
+//! Which virtual machine backs which node, and what follows from it for the node.
+//!
+//! One task holds all of it. It hears of nodes (through [`ClusterReads`]), of inventory changes (through each
+//! vCenter's snapshot) and of answered searches; it decides with the pure rules in [`mod@resolve`] and [`super::metadata`]; it
+//! writes the outcome on the [`board`], from which the contract is answered without waiting.
+
+pub mod board;
+pub mod changes;
+mod contest;
+mod evaluate;
+pub mod facts;
+mod nodes;
+pub mod resolve;
+mod search;
+mod shared_addresses;
+pub mod slots;
+mod tracked;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::{BoxStream, SelectAll};
+use k8s_openapi::api::core::v1::Node;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use self::board::Board;
+use self::changes::changes;
+use self::facts::{NodeFacts, facts_of};
+use self::nodes::Nodes;
+use self::resolve::Answer;
+use self::search::{Answered, Searches, Wanted};
+use self::shared_addresses::SharedAddresses;
+use self::slots::{Held, Setup};
+use self::tracked::{Seen, Tracked};
+use super::absence::location::Location;
+use super::metadata::Rules;
+use super::metadata::addresses::candidate_ips;
+use crate::cloud::{ClusterReads, NodeChange};
+use crate::providers::vsphere::vcenter::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
+use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
+
+/// The task's state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
+pub struct Tracker {
+    cluster: Arc<dyn ClusterReads>,
+    setup: watch::Receiver<Arc<Setup>>,
+    board: Arc<Board>,
+    rules: Rules,
+    slots: BTreeMap<VcenterId, Held>,
+    /// Which vCenter's snapshot changed.
+    snapshots: SelectAll<BoxStream<'static, VcenterId>>,
+    nodes: Nodes,
+    searches: Searches,
+    shared: SharedAddresses,
+    /// Nodes to be evaluated once more, because of what the machines of others report.
+    concerned: BTreeSet<Arc<str>>,
+}
+
+impl Tracker {
+    /// A tracker of all nodes of `cluster` over the vCenters of `setup`, writing on `board`.
+    pub fn new(cluster: Arc<dyn ClusterReads>, setup: watch::Receiver<Arc<Setup>>, board: Arc<Board>) -> Self {
+        Self {
+            cluster,
+            setup,
+            board,
+            rules: Rules::default(),
+            slots: BTreeMap::new(),
+            snapshots: SelectAll::new(),
+            nodes: Nodes::default(),
+            searches: Searches::default(),
+            shared: SharedAddresses::default(),
+            concerned: BTreeSet::new(),
+        }
+    }
+
+    /// Runs until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut node_changes = self.cluster.node_changes();
+        self.take_setup();
+        loop {
+            let deadline = self.nodes.next_due();
+            let mut taken = None;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Ok(()) = self.setup.changed() => self.take_setup(),
+                Some(change) = node_changes.next() => self.take_node_change(change),
+                Some(slot) = self.snapshots.next() => {
+                    taken = Some(slot);
+                    self.take_snapshot(slot);
+                }
+                answered = self.searches.next() => self.take_answer(answered),
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    self.take_time(Instant::now());
+                }
+            }
+            while let Some(name) = self.concerned.pop_first() {
+                self.evaluate(&name);
+            }
+            if let Some(held) = taken.and_then(|slot| self.slots.get(&slot)) {
+                held.source.vcenter.mark_applied(held.seen.number);
+            }
+        }
+    }
+
+    fn take_node_change(&mut self, change: NodeChange) {
+        match change {
+            NodeChange::All => self.take_nodes(),
+            NodeChange::Node(name) => match self.cluster.node(&name) {
+                Some(node) => self.take_object(&name, node),
+                None => self.forget(&name),
+            },
+        }
+    }
+
+    /// The set of nodes may have changed.
+    fn take_nodes(&mut self) {
+        let cluster = Arc::clone(&self.cluster);
+        let mut present = HashSet::new();
+        for node in cluster.nodes() {
+            let Some(name) = node.metadata.name.clone() else { continue };
+            self.take_object(&name, node);
+            present.insert(name);
+        }
+        for name in self.nodes.names().into_iter().filter(|name| !present.contains(name)) {
+            self.forget(&name);
+        }
+    }
+
+    fn take_object(&mut self, name: &str, node: Arc<Node>) {
+        if self.nodes.get(name).is_some_and(|tracked| tracked.has_seen(&node)) {
+            return;
+        }
+        match facts_of(&node) {
+            Some(facts) => self.take_node(name, Seen::of(&node), facts),
+            None => self.forget(name),
+        }
+    }
+
+    fn take_node(&mut self, name: &str, seen: Seen, facts: NodeFacts) {
+        if self.nodes.get(name).is_some_and(|tracked| tracked.facts.uid != facts.uid) {
+            self.forget(name);
+        }
+        let Some(tracked) = self.nodes.get(name) else {
+            self.put(name, Tracked::new(seen, facts));
+            self.concerned.extend(self.rivals(name));
+            self.search_everywhere(name);
+            self.evaluate(name);
+            return;
+        };
+        let has_changed = tracked.facts != facts;
+        // The provider ID that we wrote ourselves is the bound machine's, and no reason to look again.
+        let is_of_bound = tracked.vm().is_some_and(|vm| {
+            let uuid = self.record(vm).and_then(|record| record.bios_uuid.clone());
+            uuid.is_some() && uuid == facts.provider_id
+        });
+        // A node that can be adopted by now was perhaps looked for in one byte order only.
+        let is_asked_enough = tracked.facts.is_adoptable || !facts.is_adoptable;
+        let still_fits = is_of_bound || is_asked_enough && tracked.facts.search_uuid() == facts.search_uuid();
+        let is_not_ready_now = facts.is_not_ready && !tracked.facts.is_not_ready;
+        let is_unreachable_now = facts.is_unreachable && !tracked.facts.is_unreachable;
+        self.concerned.extend(self.rivals(name).filter(|_| has_changed));
+        if still_fits {
+            let others = self.nodes.looked_for_beside(name);
+            self.update(name, |tracked| {
+                (tracked.seen, tracked.facts) = (seen, facts);
+                tracked.plan_look(Instant::now(), is_not_ready_now, others);
+            });
+        } else {
+            self.put(name, Tracked::new(seen, facts));
+            self.search_everywhere(name);
+        }
+        if has_changed {
+            self.concerned.extend(self.rivals(name));
+            self.evaluate(name);
+        }
+        if is_unreachable_now {
+            // Its machine may have joined again under another name.
+            self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
+        }
+    }
+
+    fn forget(&mut self, name: &str) {
+        let waiting = self.nodes.waiting_for(name);
+        self.concerned.extend(self.rivals(name));
+        let unneeded = self.nodes.forget(name);
+        self.unwant(unneeded);
+        self.board.remove(name);
+        self.concerned.extend(self.shared.set(name, std::iter::empty()));
+        // Its machine may back another node now.
+        self.concerned.extend(waiting.into_iter().map(Arc::from));
+    }
+
+    /// Enters what the node's machine reports, if it runs, among what the others report.
+    fn note_addresses(&mut self, name: &str) {
+        let Some(tracked) = self.nodes.get(name) else { return };
+        let record = tracked.vm().and_then(|vm| self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id));
+        let is_running = |record: &&Arc<VmRecord>| record.power_state == Some(PowerState::PoweredOn);
+        // The earlier name of a machine that joined again is not another machine with its addresses, nor is a node that
+        // claims another's machine.
+        let is_reported = self.rules.demotes_virtual_ips
+            && !self.has_joined_again(name, tracked)
+            && self.held_by_another(tracked).is_none();
+        let running = record.filter(is_running).filter(|_| is_reported).cloned();
+        let nics = running.as_ref().map(|record| self.rules.nics(&tracked.facts, record)).unwrap_or_default();
+        self.concerned.extend(self.shared.set(name, candidate_ips(&nics)));
+    }
+
+    /// The other nodes for which it may matter what is known of this one.
+    fn rivals(&self, name: &str) -> impl Iterator<Item = Arc<str>> + use<> {
+        self.nodes.rivals(name).into_iter().map(Arc::from)
+    }
+
+    /// Whether the node's machine backs another node by now, as which it joined again.
+    fn has_joined_again(&self, name: &str, tracked: &Tracked) -> bool {
+        let Some(vm) = tracked.vm().filter(|_| tracked.facts.is_unreachable) else { return false };
+        let others = self.nodes.needing(vm).filter(|other| *other != name);
+        let mut backed = others.filter_map(|other| self.nodes.get(other)).filter(|other| other.vm() == Some(vm));
+        backed.any(|other| self.is_earlier_name(name, &other.facts, vm))
+    }
+
+    /// Puts a node in. What no node needs any more is not watched any more.
+    fn put(&mut self, name: &str, tracked: Tracked) {
+        let unneeded = self.nodes.put(name, tracked);
+        self.unwant(unneeded);
+    }
+
+    /// Changes a node. What no node needs any more is not watched any more.
+    fn update(&mut self, name: &str, change: impl FnOnce(&mut Tracked)) {
+        let unneeded = self.nodes.update(name, change);
+        self.unwant(unneeded);
+    }
+
+    fn unwant(&self, unneeded: Vec<VmKey>) {
+        for vm in unneeded {
+            if let Some(held) = self.slots.get(&vm.vcenter) {
+                held.source.vcenter.unwant(&vm.id);
+            }
+        }
+    }
+
+    fn search_everywhere(&mut self, name: &str) {
+        let slots: Vec<VcenterId> = self.slots.keys().copied().collect();
+        for slot in slots {
+            self.search(name, slot);
+        }
+    }
+
+    fn search(&mut self, name: &str, slot: VcenterId) {
+        let Some(tracked) = self.nodes.get(name) else { return };
+        let facts = &tracked.facts;
+        if facts.has_provider_id && facts.provider_id.is_none() {
+            return;
+        }
+        let Some(seen) = self.slots.get(&slot).map(|held| &held.seen) else { return };
+        if seen.freshness != Freshness::Live {
+            // It is asked when it comes back.
+            return;
+        }
+        let is_there = |at: &&Arc<Location>| !at.vcenter.is_empty() && at.vcenter == seen.instance_uuid;
+        let wanted = Wanted {
+            node: name.to_string(),
+            uid: facts.uid.clone(),
+            uuid: facts.search_uuid().cloned(),
+            is_provider_id: facts.has_provider_id,
+            // A machine that is known is looked for to see whether it is there, and alone.
+            in_both_orders: facts.is_adoptable || tracked.bound.is_some(),
+            recorded: tracked.last_places().places.iter().find(is_there).map(|at| at.vm.clone()),
+            contradicting: facts.contradicting_uuid().cloned(),
+            by_name: tracked.asked_by_name,
+            is_first: tracked.bound.is_none() && tracked.seen.is_control_plane,
+        };
+        self.searches.start(slot, wanted);
+    }
+
+    fn take_answer(&mut self, answered: Answered) {
+        let Answered { wanted: Wanted { node, uid, uuid, .. }, vcenter, answer, .. } = answered;
+        let Some(tracked) = self.nodes.get(&node) else { return };
+        if tracked.facts.uid != uid || tracked.facts.search_uuid() != uuid.as_ref() {
+            // The answer to an earlier question.
+            return;
+        }
+        if tracked.bound.is_some() {
+            self.heal(tracked, vcenter, &answer);
+            self.tell_of_twin(&node, vcenter, &answer);
+        } else {
+            self.note_answer(&node, vcenter, answer);
+        }
+        self.evaluate(&node);
+    }
+
+    /// What a vCenter answered before it went away may not be so any more.
+    fn forget_answer(&mut self, name: &str, vcenter: VcenterId) {
+        if self.nodes.get(name).is_none_or(|tracked| tracked.bound.is_some()) {
+            return;
+        }
+        self.note_answer(name, vcenter, Answer::Pending);
+        // It is asked at once, which is what this moment was for.
+        self.update(name, |tracked| tracked.search_at = None);
+    }
+
+    fn note_answer(&mut self, name: &str, vcenter: VcenterId, answer: Answer) {
+        // A vCenter that is not configured any more has no say.
+        let Some(Held { source, seen }) = self.slots.get(&vcenter) else { return };
+        if let Answer::Matches { ids, .. } = &answer
+            && !ids.is_empty()
+        {
+            source.vcenter.want(ids.iter().cloned());
+        }
+        let unneeded = self.nodes.update(name, |tracked| tracked.take_answer(vcenter, seen, answer));
+        self.unwant(unneeded);
+    }
+
+    fn take_snapshot(&mut self, vcenter: VcenterId) {
+        let Some(held) = self.slots.get_mut(&vcenter) else { return };
+        let now = held.source.vcenter.snapshot();
+        if now.number == held.seen.number {
+            // This snapshot is processed already; its notification came later.
+            return;
+        }
+        let before = std::mem::replace(&mut held.seen, Arc::clone(&now));
+        match changes(&before, &now) {
+            Some(machines) => {
+                let keys = machines.into_iter().map(|id| VmKey { vcenter, id });
+                let concerned: BTreeSet<String> =
+                    keys.flat_map(|vm| self.nodes.needing(&vm).cloned().collect::<Vec<_>>()).collect();
+                for name in concerned {
+                    self.look_for_twins(&name, vcenter, &before, &now);
+                    self.evaluate(&name);
+                }
+            }
+            None => {
+                let came_back = now.freshness == Freshness::Live && before.freshness != Freshness::Live;
+                self.take_state(vcenter, came_back, &before, &now);
+            }
+        }
+    }
+
+    /// A vCenter went away or came back, or all it says has another meaning.
+    fn take_state(&mut self, vcenter: VcenterId, came_back: bool, before: &Snapshot, now: &Snapshot) {
+        let is_asking = |tracked: &Tracked| tracked.bound.as_ref().is_none_or(|bound| bound.unasked.contains(&vcenter));
+        let is_concerned = |tracked: &Tracked| is_asking(tracked) || tracked.ids_at(vcenter).next().is_some();
+        let concerned: Vec<(String, bool)> = self
+            .nodes
+            .iter()
+            .filter(|(_, tracked)| is_concerned(tracked))
+            .map(|(name, tracked)| (name.clone(), is_asking(tracked)))
+            .collect();
+        for (name, is_asking) in concerned {
+            self.look_for_twins(&name, vcenter, before, now);
+            if came_back && is_asking {
+                self.forget_answer(&name, vcenter);
+                self.search(&name, vcenter);
+            }
+            self.evaluate(&name);
+        }
+    }
+
+    /// A twin may have been switched on in place of a machine that was switched off.
+    fn look_for_twins(&mut self, name: &str, vcenter: VcenterId, before: &Snapshot, now: &Snapshot) {
+        let is_switched = |vm: &VmKey| vm.vcenter == vcenter && has_other_power(before, now, &vm.id);
+        if self.nodes.get(name).and_then(|tracked| tracked.vm()).is_some_and(is_switched) {
+            self.search_everywhere(name);
+        }
+    }
+
+    fn take_time(&mut self, now: Instant) {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        for name in self.nodes.due(now) {
+            let Some(tracked) = self.nodes.get(&name) else { continue };
+            let is_look = is_due(tracked.look_at);
+            let is_search = is_due(tracked.search_at) || is_look;
+            let others = self.nodes.looked_for_beside(&name);
+            self.update(&name, |tracked| {
+                if is_look {
+                    (tracked.look_at, tracked.looked) = (None, Some(now));
+                    tracked.plan_look(now, false, others);
+                } else if is_search {
+                    tracked.search_at = None;
+                } else {
+                    tracked.decide_at = None;
+                }
+            });
+            if is_search {
+                self.search_everywhere(&name);
+            } else {
+                self.evaluate(&name);
+            }
+        }
+    }
+}
+
+fn has_other_power(before: &Snapshot, now: &Snapshot, id: &str) -> bool {
+    before.vms.get(id).zip(now.vms.get(id)).is_some_and(|(before, now)| before.power_state != now.power_state)
+}

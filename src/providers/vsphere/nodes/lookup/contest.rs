@@ -1,0 +1,119 @@
+//! Pure: which of two nodes has the machine whose UUID both claim. What a kubelet may write (record, `systemUUID`, addresses)
+//! decides nothing.
+
+use super::facts::NodeFacts;
+use crate::providers::vsphere::vcenter::snapshot::VmRecord;
+
+/// Why a machine is one node's rather than another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grounds {
+    /// Its guest has the name of this node alone.
+    HostName,
+    /// This node alone is initialised, or it alone has the taint and waits to be.
+    Initialized,
+    /// This node is older.
+    Older,
+}
+
+impl Grounds {
+    /// How the machine is this node's, as a clause.
+    pub fn clause(self, node: &str) -> String {
+        match self {
+            Self::HostName => format!("already backs node {node}, whose name its guest has"),
+            Self::Initialized => format!("already backs node {node}"),
+            Self::Older => format!("already backs node {node}, which is older"),
+        }
+    }
+}
+
+/// Why the machine is the node `other`'s and not `node`'s; none if it is not. Of two nodes exactly one has it.
+pub fn grounds_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Option<Grounds> {
+    let decide = |own: u8, its: u8, grounds: Grounds| (own != its).then(|| (its > own).then_some(grounds));
+    let by_age = || (age(other) < age(node)).then_some(Grounds::Older);
+    decide(called(node, &vm.host_name), called(other, &vm.host_name), Grounds::HostName)
+        .or_else(|| decide(standing(node), standing(other), Grounds::Initialized))
+        .unwrap_or_else(by_age)
+}
+
+/// How much speaks for the name. A node of another domain has the same first label, or one of a domain that the guest does not
+/// report. A node without domain is called like its guest whatever the domain of that.
+fn called(node: &NodeFacts, host_name: &str) -> u8 {
+    let is_whole = !node.name.contains('.') || node.name.eq_ignore_ascii_case(host_name);
+    match node.is_called(host_name) {
+        true => 1 + u8::from(is_whole),
+        false => 0,
+    }
+}
+
+/// One that nobody initialises, without provider ID and taint, stands behind one that waits for it.
+fn standing(node: &NodeFacts) -> u8 {
+    match node {
+        _ if node.is_initialized => 2,
+        _ if node.is_adoptable => 0,
+        _ => 1,
+    }
+}
+
+/// Without a time a node is no older than any other.
+fn age(node: &NodeFacts) -> (bool, Option<jiff::Timestamp>, &str, &str) {
+    (node.created.is_none(), node.created, &node.uid, &node.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, created: i64) -> NodeFacts {
+        let created = jiff::Timestamp::from_second(created).ok();
+        NodeFacts { name: name.to_owned(), uid: name.into(), created, ..NodeFacts::default() }
+    }
+
+    #[test]
+    fn guest_host_name_then_initialisation_then_age_decide() {
+        let initialised = |node| NodeFacts { is_initialized: true, ..node };
+        let adoptable = |node| NodeFacts { is_adoptable: true, ..node };
+        let timeless = |node| NodeFacts { created: None, ..node };
+        let uid = |node, uid: &str| NodeFacts { uid: uid.into(), ..node };
+        for (host_name, winner, loser, grounds) in [
+            ("a", node("a", 9), initialised(node("b", 1)), Grounds::HostName),
+            ("a.example.com", node("a", 9), initialised(node("b", 1)), Grounds::HostName),
+            ("a", node("a", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
+            ("A.example.com", node("a.example.com", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
+            ("a.example.com", node("a", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
+            // Both are called so.
+            ("A.example.com", initialised(node("a", 9)), node("a.example.com", 1), Grounds::Initialized),
+            ("A.example.com", initialised(node("a.example.com", 9)), node("a", 1), Grounds::Initialized),
+            ("a.example.com", node("a", 1), node("a.example.com", 9), Grounds::Older),
+            ("", initialised(node("a", 9)), node("b", 1), Grounds::Initialized),
+            ("c", initialised(node("a", 9)), node("b", 1), Grounds::Initialized),
+            ("c", node("a", 9), adoptable(node("b", 1)), Grounds::Initialized),
+            ("c", initialised(node("a", 1)), initialised(node("b", 2)), Grounds::Older),
+            ("c", node("b", 1), node("a", 2), Grounds::Older),
+            ("c", node("b", 1), timeless(node("a", 0)), Grounds::Older),
+            ("c", uid(node("b", 1), "u1"), uid(node("a", 1), "u2"), Grounds::Older),
+            // The first label is the same.
+            ("a", node("a.two", 1), node("a.one", 2), Grounds::Older),
+        ] {
+            let vm = VmRecord { host_name: host_name.into(), ..VmRecord::default() };
+            assert_eq!(grounds_against(&loser, &winner, &vm), Some(grounds), "{host_name} {winner:?} {loser:?}");
+            assert_eq!(grounds_against(&winner, &loser, &vm), None, "{host_name} {winner:?} {loser:?}");
+        }
+    }
+
+    /// What a kubelet may write of itself.
+    #[test]
+    fn record_system_uuid_and_addresses_decide_nothing() {
+        let own = NodeFacts { created: jiff::Timestamp::from_second(1).ok(), ..node("a", 1) };
+        let location = crate::providers::vsphere::nodes::absence::location::Location::default();
+        let forged = NodeFacts {
+            recorded: Some(std::sync::Arc::new(location)),
+            system_uuid: "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().ok(),
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+            provided: vec!["192.0.2.1".parse().unwrap()],
+            ..node("b", 2)
+        };
+        let vm = VmRecord::default();
+        assert_eq!(grounds_against(&forged, &own, &vm), Some(Grounds::Older));
+        assert_eq!(grounds_against(&own, &forged, &vm), None);
+    }
+}

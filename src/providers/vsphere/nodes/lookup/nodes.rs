@@ -1,0 +1,300 @@
+//! The tracked nodes, and ways to find them without looking at all: by a machine they need, by the UUID that they claim, by
+//! when they are due.
+
+use std::collections::{BTreeSet, HashMap};
+
+use tokio::time::Instant;
+
+use super::tracked::Tracked;
+use crate::providers::provider_id::BiosUuid;
+use crate::providers::vsphere::vcenter::VmKey;
+
+/// See the file's header. A node stays in the table while it is changed: see [`Nodes::update`].
+#[derive(Default)]
+pub(super) struct Nodes {
+    nodes: HashMap<String, Entry>,
+    index: Index,
+}
+
+/// A node and where it is in the index.
+struct Entry {
+    /// Boxed, as a table of them has up to twice as many places as it needs.
+    tracked: Box<Tracked>,
+    place: Place,
+}
+
+/// Follows from the nodes.
+#[derive(Default)]
+struct Index {
+    /// The nodes that need a machine: it backs them, or it may.
+    needing: HashMap<VmKey, Names>,
+    /// The nodes by the UUID that they claim.
+    claiming: HashMap<BiosUuid, Names>,
+    due: BTreeSet<(Instant, String)>,
+    /// How many nodes' machines are looked for again although they are known.
+    looked_for: u32,
+}
+
+/// Where a node is in the index.
+#[derive(Default)]
+struct Place {
+    needs: Vec<VmKey>,
+    due: Option<Instant>,
+    claim: Option<BiosUuid>,
+    is_looked_for: bool,
+}
+
+/// Names in order, each once. Nearly always it is one, for which a set would take room for eleven.
+#[derive(Default)]
+struct Names(Vec<String>);
+
+impl Names {
+    fn insert(&mut self, name: &str) {
+        if let Err(at) = self.0.binary_search_by(|known| known.as_str().cmp(name)) {
+            self.0.reserve_exact(1);
+            self.0.insert(at, name.to_owned());
+        }
+    }
+
+    /// Whether others are left.
+    fn remove(&mut self, name: &str) -> bool {
+        self.0.retain(|known| known != name);
+        !self.0.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &String> {
+        self.0.iter()
+    }
+}
+
+impl Place {
+    fn of(tracked: &Tracked) -> Self {
+        Self {
+            needs: tracked.needs(),
+            due: [tracked.search_at, tracked.decide_at, tracked.look_at].into_iter().flatten().min(),
+            claim: tracked.facts.claim().cloned(),
+            is_looked_for: tracked.look_at.is_some(),
+        }
+    }
+}
+
+impl Nodes {
+    pub(super) fn get(&self, name: &str) -> Option<&Tracked> {
+        self.nodes.get(name).map(|entry| &*entry.tracked)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Tracked)> {
+        self.nodes.iter().map(|(name, entry)| (name, &*entry.tracked))
+    }
+
+    /// How many other nodes' machines are looked for again although they are known.
+    pub(super) fn looked_for_beside(&self, name: &str) -> u32 {
+        let is_counted = self.nodes.get(name).is_some_and(|entry| entry.place.is_looked_for);
+        self.index.looked_for - u32::from(is_counted)
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.nodes.keys().cloned().collect()
+    }
+
+    /// The nodes that need this machine.
+    pub(super) fn needing(&self, vm: &VmKey) -> impl Iterator<Item = &String> {
+        self.index.needing.get(vm).into_iter().flat_map(Names::iter)
+    }
+
+    /// The nodes that claim a machine with this UUID.
+    pub(super) fn claiming(&self, uuid: &BiosUuid) -> impl Iterator<Item = &String> {
+        let claiming = &self.index.claiming;
+        claiming.get(uuid).into_iter().chain(claiming.get(&uuid.byte_swapped())).flat_map(Names::iter)
+    }
+
+    /// The other nodes that may claim this node's machine.
+    pub(super) fn rivals(&self, name: &str) -> BTreeSet<String> {
+        let Some(Entry { tracked, place }) = self.nodes.get(name) else { return BTreeSet::new() };
+        let claiming = place.claim.iter().flat_map(|uuid| self.claiming(uuid));
+        let backed = tracked.vm().into_iter().flat_map(|vm| self.needing(vm));
+        claiming.chain(backed).filter(|other| *other != name).cloned().collect()
+    }
+
+    /// The nodes without a machine that may have one of this node's when it is gone.
+    pub(super) fn waiting_for(&self, name: &str) -> Vec<String> {
+        let needs = self.nodes.get(name).map(|entry| entry.place.needs.as_slice()).unwrap_or_default();
+        let others: BTreeSet<&String> = needs.iter().flat_map(|vm| self.needing(vm)).collect();
+        let is_waiting = |other: &&String| *other != name && self.get(other).is_some_and(|other| other.bound.is_none());
+        others.into_iter().filter(is_waiting).cloned().collect()
+    }
+
+    /// Puts a node in, in place of one of the same name. Returns the machines that no node needs any more.
+    pub(super) fn put(&mut self, name: &str, tracked: Tracked) -> Vec<VmKey> {
+        if self.nodes.contains_key(name) {
+            return self.update(name, |known| *known = tracked);
+        }
+        self.nodes.insert(name.to_owned(), Entry { tracked: Box::new(tracked), place: Place::default() });
+        self.update(name, |_| {})
+    }
+
+    /// Changes a node, if it is there, and the index with it. Returns the machines that no node needs any more.
+    pub(super) fn update(&mut self, name: &str, change: impl FnOnce(&mut Tracked)) -> Vec<VmKey> {
+        let Some(Entry { tracked, place }) = self.nodes.get_mut(name) else { return Vec::new() };
+        change(tracked);
+        tracked.share_location();
+        let before = std::mem::replace(place, Place::of(tracked));
+        self.index.change(name, before, place)
+    }
+
+    /// Forgets a node. Returns the machines that no node needs any more.
+    pub(super) fn forget(&mut self, name: &str) -> Vec<VmKey> {
+        let Some(Entry { place, .. }) = self.nodes.remove(name) else { return Vec::new() };
+        self.index.change(name, place, &Place::default())
+    }
+
+    /// When the next node is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.index.due.first().map(|(at, _)| *at)
+    }
+
+    /// The nodes that are due at `now`. They stay due until they were changed.
+    pub(super) fn due(&self, now: Instant) -> Vec<String> {
+        self.index.due.iter().take_while(|(at, _)| *at <= now).map(|(_, name)| name.clone()).collect()
+    }
+}
+
+impl Index {
+    /// Moves a node. Returns the machines that no node needs any more.
+    fn change(&mut self, name: &str, before: Place, after: &Place) -> Vec<VmKey> {
+        self.looked_for += u32::from(after.is_looked_for);
+        self.looked_for -= u32::from(before.is_looked_for);
+        if before.due != after.due {
+            self.due.extend(after.due.map(|at| (at, name.to_owned())));
+            if let Some(at) = before.due {
+                self.due.remove(&(at, name.to_owned()));
+            }
+        }
+        if before.claim != after.claim {
+            if let Some(uuid) = &after.claim {
+                self.claiming.entry(uuid.clone()).or_default().insert(name);
+            }
+            if let Some(uuid) = before.claim
+                && self.claiming.get_mut(&uuid).is_some_and(|nodes| !nodes.remove(name))
+            {
+                self.claiming.remove(&uuid);
+            }
+        }
+        if before.needs == after.needs {
+            return Vec::new();
+        }
+        for vm in after.needs.iter().filter(|vm| !before.needs.contains(vm)) {
+            self.needing.entry(vm.clone()).or_default().insert(name);
+        }
+        let mut unneeded = before.needs;
+        unneeded
+            .retain(|vm| !after.needs.contains(vm) && self.needing.get_mut(vm).is_none_or(|nodes| !nodes.remove(name)));
+        unneeded.iter().for_each(|vm| drop(self.needing.remove(vm)));
+        unneeded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::FoundBy;
+    use crate::providers::vsphere::nodes::lookup::facts::NodeFacts;
+    use crate::providers::vsphere::nodes::lookup::resolve::{Answer, By};
+    use crate::providers::vsphere::nodes::lookup::tracked::{Binding, Seen};
+    use std::time::Duration;
+
+    fn node(ids: &[&str]) -> Tracked {
+        let ids = ids.iter().map(|id| (*id).into()).collect();
+        let mut tracked = Tracked::new(Seen::default(), NodeFacts::default());
+        tracked.answers.insert(7.into(), Answer::Matches { by: By::Uuid, ids });
+        tracked
+    }
+
+    fn vm(id: &str) -> VmKey {
+        VmKey { vcenter: 7.into(), id: id.into() }
+    }
+
+    fn bound(id: &str) -> Option<Binding> {
+        let (uuid, instance_uuid, found_by, unasked) = (None, None, FoundBy::Name, Vec::new());
+        Some(Binding { vm: vm(id), uuid, instance_uuid, found_by, unasked })
+    }
+
+    #[test]
+    fn a_machine_is_unneeded_when_the_last_node_lets_go_of_it() {
+        let mut nodes = Nodes::default();
+        assert_eq!(nodes.put("a", node(&["vm-1", "vm-2"])), []);
+        assert_eq!(nodes.put("b", node(&["vm-2"])), []);
+        assert_eq!(nodes.needing(&vm("vm-2")).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(nodes.update("a", |tracked| tracked.bound = bound("vm-3")), [vm("vm-1")]);
+        assert_eq!(nodes.needing(&vm("vm-2")).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(nodes.forget("b"), [vm("vm-2")]);
+        assert_eq!(nodes.forget("a"), [vm("vm-3")]);
+        assert!(nodes.index.needing.is_empty() && nodes.nodes.is_empty() && nodes.index.due.is_empty());
+    }
+
+    #[test]
+    fn a_node_claims_the_machine_of_its_provider_id_unless_that_is_disputed() {
+        let uuid: BiosUuid = "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap();
+        let claims = |is_claimed: bool| {
+            let (provider_id, is_disputed) = (Some(uuid.clone()), !is_claimed);
+            let facts = NodeFacts { provider_id, has_provider_id: true, is_disputed, ..NodeFacts::default() };
+            Tracked::new(Seen::default(), facts)
+        };
+        let mut nodes = Nodes::default();
+        let claiming = |nodes: &Nodes, uuid: &BiosUuid| nodes.claiming(uuid).cloned().collect::<Vec<_>>();
+        nodes.put("a", claims(true));
+        nodes.put("b", claims(false));
+        assert_eq!(claiming(&nodes, &uuid), ["a"]);
+        assert_eq!(claiming(&nodes, &uuid.byte_swapped()), ["a"], "in the other byte order");
+        nodes.put("b", claims(true));
+        assert_eq!(claiming(&nodes, &uuid), ["a", "b"]);
+        assert_eq!(nodes.rivals("a"), BTreeSet::from(["b".to_owned()]));
+        nodes.put("a", claims(false));
+        nodes.forget("b");
+        assert_eq!(claiming(&nodes, &uuid), [""; 0]);
+        assert!(nodes.index.claiming.is_empty());
+    }
+
+    #[test]
+    fn nodes_that_wait_for_a_machine_are_found_by_the_node_that_has_it() {
+        let mut nodes = Nodes::default();
+        nodes.put("waits", node(&["vm-1"]));
+        nodes.put("else", node(&["vm-2"]));
+        nodes.put("has", Tracked { bound: bound("vm-1"), ..node(&[]) });
+        nodes.put("has-too", Tracked { bound: bound("vm-1"), ..node(&[]) });
+        assert_eq!(nodes.waiting_for("has"), ["waits"]);
+        assert_eq!(nodes.waiting_for("nobody"), [""; 0]);
+    }
+
+    #[test]
+    fn nodes_are_due_in_their_order_until_they_are_changed() {
+        let start = Instant::now();
+        let at = |seconds| Some(start + Duration::from_secs(seconds));
+        let mut nodes = Nodes::default();
+        nodes.put("late", Tracked { search_at: at(9), decide_at: at(5), ..node(&[]) });
+        nodes.put("early", Tracked { search_at: at(2), ..node(&[]) });
+        nodes.put("never", node(&[]));
+        assert_eq!(nodes.next_due(), at(2));
+        assert_eq!(nodes.due(start), [""; 0]);
+        assert_eq!(nodes.due(start + Duration::from_secs(5)), ["early", "late"]);
+        nodes.update("early", |tracked| tracked.search_at = None);
+        assert_eq!(nodes.next_due(), at(5));
+        nodes.forget("late");
+        assert_eq!(nodes.next_due(), None);
+    }
+
+    #[test]
+    fn the_other_nodes_that_are_looked_for_are_counted() {
+        let mut nodes = Nodes::default();
+        let looked_for = || Tracked { look_at: Some(Instant::now()), ..node(&[]) };
+        nodes.put("a", looked_for());
+        nodes.put("b", looked_for());
+        nodes.put("c", node(&[]));
+        let counts = |nodes: &Nodes| ["a", "b", "c", "d"].map(|name| nodes.looked_for_beside(name));
+        assert_eq!(counts(&nodes), [1, 1, 2, 2]);
+        nodes.update("a", |tracked| tracked.look_at = None);
+        assert_eq!(counts(&nodes), [1, 0, 1, 1]);
+        nodes.forget("b");
+        assert_eq!(counts(&nodes), [0; 4]);
+    }
+}

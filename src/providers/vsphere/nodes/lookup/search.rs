@@ -1,0 +1,373 @@
+//! The searches under way: many joining nodes side by side, bounded per vCenter.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+
+use super::resolve::{Answer, By};
+use crate::providers::provider_id::BiosUuid;
+use crate::providers::vsphere::vcenter::Vcenter;
+use crate::providers::vsphere::vcenter::VcenterId;
+use crate::providers::vsphere::vcenter::reads::{Read, SearchRead, VmRead};
+
+/// Searches under way at one vCenter at a time.
+const IN_FLIGHT: usize = 16;
+
+/// What to look for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    /// The node's name.
+    pub(super) node: String,
+    /// The node's UID: an answer for an earlier node of the same name is dropped.
+    pub(super) uid: Arc<str>,
+    /// The UUID as the node says it.
+    pub(super) uuid: Option<BiosUuid>,
+    /// Whether the UUID comes from the provider ID, which is in vCenter's byte order.
+    pub(super) is_provider_id: bool,
+    /// Whether both byte orders are asked, also where the first one hits.
+    pub(super) in_both_orders: bool,
+    /// The machine that was last known to be the node's, if it was at this vCenter. Its id is read where the UUID gives
+    /// nothing: a machine that may not be seen any more is not found, and that is no proof.
+    pub(super) recorded: Option<Arc<str>>,
+    /// A system UUID that contradicts the provider ID. It is asked for where that is found nowhere, to say so.
+    pub(super) contradicting: Option<BiosUuid>,
+    /// Whether to ask by name where both give nothing.
+    pub(super) by_name: bool,
+    /// Whether others wait for this one, as for a node of the control plane.
+    pub(super) is_first: bool,
+}
+
+/// One vCenter's answer.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) wanted: Wanted,
+    pub(super) vcenter: VcenterId,
+    pub(super) answer: Answer,
+    /// For a hit on a system UUID: whether it was the other byte order.
+    pub(super) hit_swapped: Option<bool>,
+    number: u64,
+}
+
+/// The queue of each vCenter, and what is running.
+pub(super) struct Searches {
+    queues: BTreeMap<VcenterId, Queue>,
+    running: FuturesUnordered<BoxFuture<'static, Answered>>,
+    order: Order,
+    /// Guests usually report their UUID in the other byte order; whichever hit last is asked first.
+    swapped_first: bool,
+}
+
+struct Queue {
+    vcenter: Arc<Vcenter>,
+    waiting: Waiting,
+    in_flight: usize,
+}
+
+/// What waits to be asked, at most once per node: the control plane, then first come, first served.
+#[derive(Default)]
+struct Waiting {
+    /// By place in the queue.
+    wanted: BTreeMap<Place, Wanted>,
+    /// The place of each node.
+    places: HashMap<String, Place>,
+    last: u64,
+}
+
+/// Whether others go first, and the number.
+type Place = (bool, u64);
+
+impl Waiting {
+    /// Puts a search last among its like, in place of an earlier one for the same node.
+    fn push(&mut self, wanted: Wanted) {
+        self.last = self.last.wrapping_add(1);
+        let place = (!wanted.is_first, self.last);
+        if let Some(before) = self.places.insert(wanted.node.clone(), place) {
+            self.wanted.remove(&before);
+        }
+        self.wanted.insert(place, wanted);
+    }
+
+    fn remove(&mut self, node: &str) -> Option<Wanted> {
+        let place = self.places.remove(node)?;
+        // What a storm needed is not kept until the next one.
+        if self.places.is_empty() {
+            self.places.shrink_to_fit();
+        }
+        self.wanted.remove(&place)
+    }
+
+    fn pop(&mut self) -> Option<Wanted> {
+        let node = self.wanted.first_key_value()?.1.node.clone();
+        self.remove(&node)
+    }
+}
+
+/// In which order searches for a node began. One may hang, and be over when what a later one found is known already.
+#[derive(Default)]
+struct Order {
+    last: u64,
+    /// By vCenter and node: the latest search that was answered, and how many are under way.
+    running: BTreeMap<(VcenterId, String), (u64, usize)>,
+}
+
+impl Order {
+    /// A search begins; its number.
+    fn begin(&mut self, slot: VcenterId, node: &str) -> u64 {
+        self.last += 1;
+        let (_, running) = self.running.entry((slot, node.to_owned())).or_default();
+        *running += 1;
+        self.last
+    }
+
+    /// A search is over, with an answer or without: whether it counts, which it does unless one was answered that began
+    /// later.
+    fn end(&mut self, slot: VcenterId, node: &str, number: u64, is_answered: bool) -> bool {
+        let key = (slot, node.to_owned());
+        let Some((answered, running)) = self.running.get_mut(&key) else { return false };
+        let counts = number > *answered;
+        if counts && is_answered {
+            *answered = number;
+        }
+        *running = running.saturating_sub(1);
+        if *running == 0 {
+            self.running.remove(&key);
+        }
+        counts
+    }
+}
+
+impl Default for Searches {
+    fn default() -> Self {
+        Self { queues: BTreeMap::new(), running: FuturesUnordered::new(), order: Order::default(), swapped_first: true }
+    }
+}
+
+impl Searches {
+    /// A vCenter that can be asked from now on.
+    pub(super) fn add(&mut self, slot: VcenterId, vcenter: Arc<Vcenter>) {
+        self.queues.insert(slot, Queue { vcenter, waiting: Waiting::default(), in_flight: 0 });
+    }
+
+    /// A vCenter that is asked nothing more. What is under way ends by itself.
+    pub(super) fn remove(&mut self, slot: VcenterId) {
+        self.queues.remove(&slot);
+    }
+
+    /// Asks `vcenter`. A search for the same node that is still waiting is replaced.
+    pub(super) fn start(&mut self, vcenter: VcenterId, wanted: Wanted) {
+        if let Some(queue) = self.queues.get_mut(&vcenter) {
+            queue.waiting.push(wanted);
+        }
+        self.fill(vcenter);
+    }
+
+    /// Lets others go first: the node's machine is found, and what still waits only looks for twins.
+    pub(super) fn put_last(&mut self, node: &str) {
+        for Queue { waiting, .. } in self.queues.values_mut() {
+            if let Some(wanted) = waiting.remove(node) {
+                waiting.push(Wanted { is_first: false, ..wanted });
+            }
+        }
+    }
+
+    /// The next answer; never comes when nothing is running. One that a later search overtook is passed over.
+    pub(super) async fn next(&mut self) -> Answered {
+        loop {
+            let answered = match self.running.next().await {
+                Some(answered) => answered,
+                None => std::future::pending().await,
+            };
+            if let Some(swapped) = answered.hit_swapped {
+                self.swapped_first = swapped;
+            }
+            if let Some(queue) = self.queues.get_mut(&answered.vcenter) {
+                queue.in_flight = queue.in_flight.saturating_sub(1);
+            }
+            let Answered { vcenter, wanted, number, answer, .. } = &answered;
+            let counts = self.order.end(*vcenter, &wanted.node, *number, answer.is_answered());
+            self.fill(answered.vcenter);
+            if counts {
+                return answered;
+            }
+        }
+    }
+
+    fn fill(&mut self, slot: VcenterId) {
+        let Some(Queue { vcenter, waiting, in_flight }) = self.queues.get_mut(&slot) else { return };
+        while *in_flight < IN_FLIGHT {
+            let Some(wanted) = waiting.pop() else { break };
+            *in_flight += 1;
+            let number = self.order.begin(slot, &wanted.node);
+            let (asked, swapped_first) = (Arc::clone(vcenter), self.swapped_first);
+            self.running.push(Box::pin(async move {
+                let (answer, hit_swapped) = search(&asked, &wanted, swapped_first).await;
+                Answered { wanted, vcenter: slot, answer, hit_swapped, number }
+            }));
+        }
+    }
+}
+
+/// By UUID, then by the id that is recorded, then by a UUID that contradicts, or by name.
+async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> (Answer, Option<bool>) {
+    if let Some(uuid) = &wanted.uuid {
+        let first_is_swapped = swapped_first && !wanted.is_provider_id;
+        let (mut all, mut hit) = (Vec::new(), None);
+        for swapped in [first_is_swapped, !first_is_swapped] {
+            let asked = if swapped { uuid.byte_swapped() } else { uuid.clone() };
+            match answer_to_search(By::Uuid, vcenter.search_by_uuid(&asked).await) {
+                Answer::Matches { ids, .. } => {
+                    if !ids.is_empty() && hit.is_none() && !wanted.is_provider_id {
+                        hit = Some(swapped);
+                    }
+                    all.extend(ids);
+                }
+                other => return (other, None),
+            }
+            if !all.is_empty() && !wanted.in_both_orders {
+                break;
+            }
+        }
+        if !all.is_empty() {
+            all.sort();
+            all.dedup();
+            return (Answer::Matches { by: By::Uuid, ids: all }, hit);
+        }
+    }
+    let mut answer = Answer::Matches { by: By::Uuid, ids: Vec::new() };
+    if let Some(id) = &wanted.recorded {
+        answer = answer_to_read(id, wanted.uuid.as_ref(), vcenter.read_vm(id).await);
+    }
+    let is_nowhere =
+        matches!(&answer, Answer::Gone(_)) || matches!(&answer, Answer::Matches { ids, .. } if ids.is_empty());
+    if let Some(uuid) = wanted.contradicting.as_ref().filter(|_| is_nowhere) {
+        for asked in [uuid.clone(), uuid.byte_swapped()] {
+            // What fails here says nothing about the provider ID's machine.
+            if let Read::Found(ids) = vcenter.search_by_uuid(&asked).await
+                && !ids.is_empty()
+            {
+                return (Answer::Elsewhere(ids), None);
+            }
+        }
+    }
+    if is_nowhere && wanted.by_name {
+        answer = answer_to_search(By::Name, vcenter.search_by_name(&wanted.node).await);
+    }
+    (answer, None)
+}
+
+fn answer_to_search(by: By, read: SearchRead) -> Answer {
+    match read {
+        Read::Found(ids) => Answer::Matches { by, ids },
+        Read::Denied(denial) => {
+            let what = if by == By::Uuid { "BIOS UUID" } else { "name" };
+            Answer::Denied(format!("searching by {what}: {denial}"))
+        }
+        Read::Silent(trouble) => Answer::Silent(trouble.brief),
+        Read::Gone => Answer::Silent("the search says that what was asked is gone".to_string()),
+    }
+}
+
+/// What the read of a machine that is recorded says, when no machine was found by its UUID.
+fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> Answer {
+    match read {
+        Read::Gone => Answer::Gone(id.into()),
+        Read::Denied(denial) => Answer::Denied(format!("reading {id}, which the node had: {denial}")),
+        Read::Silent(trouble) => Answer::Silent(trouble.brief),
+        Read::Found(identity) => match (identity.bios_uuid, wanted) {
+            (Some(own), Some(wanted)) if !own.is_same(wanted) => Answer::Changed { id: id.into(), uuid: own },
+            // Its UUID may not be read, or its right came back just now. What is read of it decides.
+            _ => Answer::Matches { by: By::Uuid, ids: vec![id.into()] },
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::providers::vsphere::vcenter::reads::{Denial, VmIdentity};
+    use crate::providers::vsphere::vcenter::snapshot::Trouble;
+
+    #[test]
+    fn a_search_counts_unless_a_later_one_was_answered() {
+        let mut order = Order::default();
+        let [first, second] = [order.begin(0.into(), "n"), order.begin(0.into(), "n")];
+        let (other, elsewhere) = (order.begin(0.into(), "m"), order.begin(1.into(), "n"));
+        assert!(order.end(0.into(), "n", second, true));
+        assert!(!order.end(0.into(), "n", first, true), "it was overtaken");
+        assert!(
+            order.end(0.into(), "m", other, true) && order.end(1.into(), "n", elsewhere, true),
+            "another node, another vCenter"
+        );
+        assert!(order.running.is_empty());
+        let [first, second, third] =
+            [order.begin(0.into(), "n"), order.begin(0.into(), "n"), order.begin(0.into(), "n")];
+        assert!(order.end(0.into(), "n", first, true), "what comes later is not known yet");
+        assert!(order.end(0.into(), "n", third, false), "a search without an answer is reported");
+        assert!(order.end(0.into(), "n", second, true), "and is no answer");
+        assert!(order.running.is_empty());
+    }
+
+    #[test]
+    fn the_read_of_a_recorded_machine_tells_what_a_search_cannot() {
+        let uuid: BiosUuid = "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap();
+        let other: BiosUuid = "01234567-89ab-cdef-4444-555555555555".parse().unwrap();
+        let found = |uuid: Option<&BiosUuid>| Read::Found(VmIdentity { name: "n".into(), bios_uuid: uuid.cloned() });
+        let denial = Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_told: true };
+        let matched = || Answer::Matches { by: By::Uuid, ids: vec!["vm-3".into()] };
+        let denied =
+            "reading vm-3, which the node had: NoPermission on Folder:group-v3: privilege System.Read is missing";
+        for (case, read, expected) in [
+            ("gone", Read::Gone, Answer::Gone("vm-3".into())),
+            ("denied", Read::Denied(denial), Answer::Denied(denied.into())),
+            ("silent", Read::Silent(Trouble::unavailable("down")), Answer::Silent("down".into())),
+            ("the same UUID", found(Some(&uuid)), matched()),
+            ("the same UUID in the other order", found(Some(&uuid.byte_swapped())), matched()),
+            ("a UUID that may not be read", found(None), matched()),
+            ("another UUID", found(Some(&other)), Answer::Changed { id: "vm-3".into(), uuid: other.clone() }),
+        ] {
+            assert_eq!(answer_to_read("vm-3", Some(&uuid), read), expected, "{case}");
+        }
+        assert_eq!(answer_to_read("vm-3", None, found(Some(&other))), matched(), "a node that says no UUID");
+    }
+
+    fn wanted(node: &str, uid: &str) -> Wanted {
+        Wanted {
+            node: node.into(),
+            uid: uid.into(),
+            uuid: None,
+            recorded: None,
+            is_provider_id: false,
+            contradicting: None,
+            in_both_orders: false,
+            by_name: false,
+            is_first: false,
+        }
+    }
+
+    #[test]
+    fn nodes_of_the_control_plane_are_looked_for_first() {
+        let mut waiting = Waiting::default();
+        for node in ["a", "cp-1", "b", "cp-2"] {
+            waiting.push(Wanted { is_first: node.starts_with("cp"), ..wanted(node, "1") });
+        }
+        let order: Vec<String> = std::iter::from_fn(|| waiting.pop()).map(|wanted| wanted.node).collect();
+        assert_eq!(order, ["cp-1", "cp-2", "a", "b"]);
+    }
+
+    #[test]
+    fn a_node_waits_once_and_in_its_last_place() {
+        let mut waiting = Waiting::default();
+        for (node, uid) in [("a", "1"), ("b", "1"), ("c", "1"), ("a", "2")] {
+            waiting.push(wanted(node, uid));
+        }
+        let moved = waiting.remove("b").unwrap();
+        waiting.push(moved);
+        let order: Vec<String> =
+            std::iter::from_fn(|| waiting.pop()).map(|wanted| wanted.node + &*wanted.uid).collect();
+        assert_eq!(order, ["c1", "a2", "b1"]);
+        assert!(waiting.places.is_empty() && waiting.remove("a").is_none());
+    }
+}

@@ -1,0 +1,326 @@
+//! Pure: what a virtual machine means for the node it backs.
+
+pub mod addresses;
+pub mod guest_metadata;
+pub mod instance_type;
+pub mod topology;
+pub mod zones;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::NodeAddress;
+
+use crate::base::error_chain::chain;
+use crate::clients::vim::{GuestNic, MoRef};
+use crate::cloud::zones::Zone;
+use crate::cloud::{InstanceMetadata, Reason, Unknown};
+use crate::providers::vsphere::nodes::metadata::addresses::{
+    AddressError, AddressRules, Awaited, IpFamily, Preferences, awaited, build_addresses, missing_family,
+    with_guest_interfaces,
+};
+use crate::providers::vsphere::nodes::metadata::guest_metadata::parse_static_order;
+use crate::providers::vsphere::nodes::metadata::instance_type::build_instance_type;
+use crate::providers::vsphere::nodes::metadata::topology::TopologyLabels;
+use crate::providers::vsphere::nodes::metadata::zones::{
+    Chain, Chains, NOT_READ_YET, ObjectTags, ZoneCategories, ZoneProblem, resolve_zone,
+};
+use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, PowerState, Snapshot, VmRecord};
+
+use super::lookup::facts::NodeFacts;
+use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
+
+/// `guest.toolsRunningStatus` while VMware Tools reports.
+const TOOLS_RUNNING: &str = "guestToolsRunning";
+/// The same while VMware Tools starts: it runs its scripts.
+const TOOLS_STARTING: &str = "guestToolsExecutingScripts";
+
+/// Some tags are visible: a permission on single tags hides the others.
+const SOME_TAGS_HIDDEN: &str = "if these objects do have such tags, the account cannot see them: it needs a global \
+                                permission with the role Read-only";
+
+/// What applies to every node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// Which addresses nodes get.
+    pub addresses: AddressRules,
+    /// The address families of each vCenter.
+    pub families: BTreeMap<VcenterId, Vec<IpFamily>>,
+    /// Where zone and region come from; none where zones are off.
+    pub categories: Option<ZoneCategories>,
+    /// The host of each vCenter, as it is configured.
+    pub servers: BTreeMap<VcenterId, String>,
+    /// Which places of machines are labels of their nodes.
+    pub topology: TopologyLabels,
+    /// Whether a match by name is taken as the Go program takes it.
+    pub allow_name_match: bool,
+    /// Whether addresses that may be virtual give way to others.
+    pub demotes_virtual_ips: bool,
+    /// Whether an address that the kubelet uses counts where the guest reports it on an interface without a virtual NIC.
+    pub trusts_guest_interfaces: bool,
+    /// The addresses of the API server, as this program reaches it.
+    pub api_server: Vec<IpAddr>,
+    /// How long a node that joins waits for each address family but its first.
+    pub family_wait: Duration,
+}
+
+impl Rules {
+    /// The interfaces of a node's machine.
+    pub fn nics<'a>(&self, facts: &NodeFacts, record: &'a VmRecord) -> Cow<'a, [GuestNic]> {
+        match self.trusts_guest_interfaces {
+            true => with_guest_interfaces(&record.nics, &facts.provided),
+            false => Cow::Borrowed(&record.nics),
+        }
+    }
+}
+
+/// What is known of a node's machine beside its record.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// Those of its addresses that other running machines behind nodes have, too.
+    pub shared: &'a [IpAddr],
+    /// For how long its guest is known to have an address.
+    pub addressed_for: Duration,
+}
+
+/// What the node is told of its machine.
+/// Mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
+///
+/// A guest that has not said enough gives no addresses, so that the node keeps those it has; a node that is not
+/// initialised waits, also for an address family that is missing.
+///
+/// # Errors
+/// A machine without a readable BIOS UUID: nothing is concluded, and the node keeps what it has.
+pub fn describe(
+    facts: &NodeFacts,
+    snapshot: &Snapshot,
+    vm: &VmKey,
+    record: &VmRecord,
+    rules: &Rules,
+    beside: Beside<'_>,
+) -> Result<InstanceMetadata, Unknown> {
+    let Some(uuid) = &record.bios_uuid else {
+        return Err(without_uuid(record, vm));
+    };
+    let about = |what: &dyn std::fmt::Display| format!("{} ({}): {what}", record.name, vm.id);
+    let of_guest = if record.host_name.is_empty() {
+        Err(silent_guest(record, vm, "guest host name (guest.hostName)"))
+    } else {
+        addresses(facts, record, vm, rules, beside).map_err(|error| match record.power_state {
+            Some(PowerState::PoweredOff) if disconnection(record).is_none() => {
+                Unknown::new(reason::VMPoweredOff, about(&format!("it is powered off; {error}")))
+            }
+            _ => Unknown::new(error.reason(), about(&error)),
+        })
+    };
+    let (node_addresses, notes, silent) = match of_guest {
+        Ok(OfGuest { mut addresses, notes, awaited }) => {
+            addresses.shrink_to_fit();
+            (addresses, notes, awaited.map(|(reason, message)| Unknown::new(reason, about(&message))))
+        }
+        Err(unknown) => (Vec::new(), Vec::new(), Some(unknown)),
+    };
+    let (zone, region, zone_pending) = zone(snapshot, vm, record, rules);
+    let of_node =
+        |unknown: Unknown| Unknown { message: format!("node {}: {}", facts.name, unknown.message), ..unknown };
+    Ok(InstanceMetadata {
+        provider_id: uuid.provider_id(),
+        instance_type: build_instance_type(number(record.cpus), number(record.memory_mib), &record.guest_id),
+        node_addresses,
+        zone,
+        region,
+        is_recorded: facts.recorded.as_ref().is_some_and(|recorded| recorded.is(&snapshot.instance_uuid, &vm.id)),
+        is_record_urgent: snapshot.may_host_be_removed(record),
+        pending: silent.or(zone_pending.map(of_node)),
+        notes: notes.iter().map(|note| about(note)).collect(),
+        ..InstanceMetadata::default()
+    })
+}
+
+/// What the guest gives the node.
+struct OfGuest {
+    addresses: Vec<NodeAddress>,
+    /// What people should know of them.
+    notes: Vec<String>,
+    /// Why a node that joins waits for more.
+    awaited: Option<(Reason, String)>,
+}
+
+fn addresses(
+    facts: &NodeFacts,
+    record: &VmRecord,
+    vm: &VmKey,
+    rules: &Rules,
+    beside: Beside<'_>,
+) -> Result<OfGuest, AddressError> {
+    let families = rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default();
+    let mut notes = Vec::new();
+    let mut preferences =
+        Preferences { provided: facts.provided.clone(), held: facts.held.clone(), ..Preferences::default() };
+    if rules.demotes_virtual_ips {
+        preferences.demoted.extend(beside.shared.iter().chain(&rules.api_server).map(IpAddr::to_canonical));
+    }
+    // Metadata that cannot be read costs its order, not the node.
+    match parse_static_order(set(&record.metadata), set(&record.metadata_encoding)) {
+        Ok(order) => preferences.listed = order,
+        Err(error) => notes.push(format!(
+            "the order of its addresses is the guest's, because the guest metadata cannot be read: {}",
+            chain(&error)
+        )),
+    }
+    let nics = rules.nics(facts, record);
+    let chosen = build_addresses(&record.host_name, &nics, &preferences, families, &rules.addresses)?;
+    let awaited = if facts.is_initialized {
+        None
+    } else {
+        awaited(&chosen.missing, families, &facts.provided, beside.addressed_for, rules.family_wait)
+    };
+    // Nothing that the guest changes often may stand in a note: it is logged whenever it changes.
+    notes.extend(chosen.missing.iter().filter(|_| awaited.is_none()).map(|family| {
+        format!(
+            "no {family} address that the rules allow, though ip-family asks for it; the node goes on with its others"
+        )
+    }));
+    notes.extend(
+        chosen.refused_provided.iter().map(|(ip, why)| format!("the provided node IP {ip} is not taken: {why}")),
+    );
+    let is_endpoint = |ip: &IpAddr| rules.api_server.iter().any(|endpoint| endpoint.to_canonical() == *ip);
+    notes.extend(chosen.passed_over.iter().map(|ip| {
+        let why = if is_endpoint(ip) { "the API server is reached there" } else { "other nodes' machines have it" };
+        format!("{ip} gives way to another address, because {why} (--demote-virtual-ips)")
+    }));
+    let awaited = awaited.map(|Awaited { family, limit }| {
+        let error = missing_family(family, &nics, families, &rules.addresses);
+        let wait = limit.map_or_else(
+            || "it is the first family of the node, which is not initialized without it".to_owned(),
+            |limit| format!("the node waits for it for at most {} s from its first address", limit.as_secs()),
+        );
+        (error.reason(), format!("{error}; {wait}"))
+    });
+    Ok(OfGuest { addresses: chosen.addresses, notes, awaited })
+}
+
+fn number(value: Option<i64>) -> i32 {
+    value.and_then(|value| i32::try_from(value).ok()).unwrap_or_default()
+}
+
+/// Why the guest reports no `what`: the state of the VM first, which explains all the rest.
+fn silent_guest(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
+    let subject = format!("VM {} ({})", record.name, vm.id);
+    if let Some(state) = disconnection(record) {
+        let message = format!("{subject} is {state}, so vCenter has no current guest data: {what} is missing");
+        return Unknown::new(reason::ToolsNotRunning, message + &unreadable(record));
+    }
+    let (reason, why) = match (record.power_state, record.tools.as_str()) {
+        (Some(PowerState::PoweredOff), _) => (reason::VMPoweredOff, format!("is powered off and reports no {what}")),
+        (Some(PowerState::Suspended), _) => (reason::ToolsNotRunning, format!("is suspended and reports no {what}")),
+        (_, "") => {
+            let why = format!("reports no {what}; check that VMware Tools (open-vm-tools) is running in the guest");
+            (reason::ToolsNotRunning, why)
+        }
+        (_, tools @ TOOLS_RUNNING) => {
+            (reason::ToolsNotRunning, format!("reports no {what}, although VMware Tools is running ({tools})"))
+        }
+        (_, tools @ TOOLS_STARTING) => {
+            (reason::ToolsNotRunning, format!("reports no {what} yet: VMware Tools is starting ({tools})"))
+        }
+        (power, tools) => {
+            let running = if power == Some(PowerState::PoweredOn) { "is running, but" } else { "reports that" };
+            let why = format!(
+                "{running} VMware Tools is not running ({tools}): it reports no {what}. Install or start open-vm-tools in \
+                 the guest"
+            );
+            (reason::ToolsNotRunning, why)
+        }
+    };
+    Unknown::new(reason, format!("{subject} {why}{}", unreadable(record)))
+}
+
+fn without_uuid(record: &VmRecord, vm: &VmKey) -> Unknown {
+    let state = disconnection(record).map(|state| format!("; it is {state}")).unwrap_or_default();
+    let message = format!(
+        "VM {} ({}) has no BIOS UUID (summary.config.uuid) in vCenter{state}{}",
+        record.name,
+        vm.id,
+        unreadable(record)
+    );
+    Unknown::new(reason::ToolsNotRunning, message)
+}
+
+/// The connection state of a VM that vCenter has no current data of, with its meaning.
+fn disconnection(record: &VmRecord) -> Option<String> {
+    let state = record.connection_state.as_deref().filter(|state| *state != CONNECTED)?;
+    let meaning = match state {
+        "disconnected" => " (its ESXi host is disconnected from vCenter)",
+        "inaccessible" => " (vCenter cannot read its files)",
+        "orphaned" => " (its ESXi host does not have it any more)",
+        _ => "",
+    };
+    Some(format!("{state}{meaning}"))
+}
+
+fn unreadable(record: &VmRecord) -> String {
+    match record.unreadable.as_slice() {
+        [] => String::new(),
+        paths => format!("; the account may not read {} (System.Read is needed)", paths.join(", ")),
+    }
+}
+
+/// Zone and region, or why an initialisation has to wait for them.
+fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (String, String, Option<Unknown>) {
+    // A way up ends at an object without parent, or at one that may not be read. One that goes on and was cut is a
+    // circle, as while an object is being moved: nothing follows from its tags.
+    let checked = |objects: Vec<MoRef>| {
+        let last = objects.last().and_then(|object| snapshot.entities.get(object));
+        match last.and_then(|entity| entity.parent.as_ref()) {
+            Some(parent) => Chain::Unknown(format!("they lead in a circle or on without end, at {parent}")),
+            None => Chain::Known(objects),
+        }
+    };
+    let way_up = |start: Option<&MoRef>| start.map_or(Chain::Absent, |start| checked(snapshot.chain(start)));
+    let chains = Chains {
+        host: way_up(record.host.as_ref()),
+        pool: way_up(record.resource_pool.as_ref()),
+        vm: checked(snapshot.vm_chain(&vm.id, record)),
+    };
+    let unreadable = ObjectTags::Unreadable("it may not be read by this account (System.Read)".to_string());
+    let is_read = |object: &MoRef| object.kind() == "VirtualMachine" || snapshot.entities.contains_key(object);
+    let find_tags = |object: &MoRef| match snapshot.tags.of.get(object) {
+        None if !is_read(object) => Some(&unreadable),
+        tags => tags,
+    };
+    match resolve_zone(rules.categories.as_ref(), &chains, find_tags) {
+        Ok(found) => {
+            let Zone { failure_domain, region } = found.unwrap_or_default();
+            (failure_domain, region, None)
+        }
+        Err(problem) => {
+            let problem = problem.named(|object| match snapshot.entities.get(object) {
+                Some(entity) => entity.name.clone(),
+                None if object.kind() == "VirtualMachine" => record.name.clone(),
+                None => String::new(),
+            });
+            let message = match (&snapshot.tags.trouble, &problem) {
+                // What keeps tags from being seen at all comes first: it explains the rest.
+                (Some(trouble), _) => format!("{trouble}; {problem}"),
+                (None, ZoneProblem::NoTags { .. }) => format!("{problem}; {SOME_TAGS_HIDDEN}"),
+                (None, _) => problem.to_string(),
+            };
+            // Tags of an object that just came are read within moments, unless tags cannot be read at all.
+            let is_passing = matches!(&problem, ZoneProblem::Unknown { why, .. } if why == NOT_READ_YET)
+                && snapshot.tags.trouble.is_none();
+            let unknown = Unknown { is_passing, ..Unknown::new(problem.reason(), message) };
+            (String::new(), String::new(), Some(unknown))
+        }
+    }
+}
+
+fn set(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,523 @@
+//! Pure: what the guest reports and the rules of the configuration → node addresses.
+//!
+//! Mirrors `nodemanager.go:DiscoverNode`, `:discoverIPs` and `:sortStaticallyConfiguredAddressesFirst`.
+
+mod families;
+mod refusals;
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::NodeAddress;
+
+pub use self::families::{Awaited, awaited};
+use self::refusals::{Refusals, unusable};
+use crate::base::addresses::parse_ip;
+use crate::clients::vim::GuestNic;
+use crate::cloud::Reason;
+use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
+use crate::providers::vsphere::reason;
+
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IpFamily {
+    /// IPv4, also when written as an IPv4-mapped IPv6 address.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl IpFamily {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// That of an address.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// As Kubernetes writes it: `IPv4` or `IPv6`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
+    /// From the text of Kubernetes.
+    pub fn of_text(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.as_str() == text)
+    }
+}
+
+/// The text names no family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected ipv4 or ipv6")]
+pub struct InvalidIpFamily;
+
+impl FromStr for IpFamily {
+    type Err = InvalidIpFamily;
+
+    /// Blanks around the word and its case do not matter.
+    fn from_str(text: &str) -> Result<Self, InvalidIpFamily> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "ipv4" => Ok(Self::V4),
+            "ipv6" => Ok(Self::V6),
+            _ => Err(InvalidIpFamily),
+        }
+    }
+}
+
+impl fmt::Display for IpFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "ipv4",
+            Self::V6 => "ipv6",
+        })
+    }
+}
+
+/// How one type of address (internal or external) is chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressRule {
+    /// The networks to choose from, in order of preference; host bits do not matter.
+    pub networks: Vec<IpNet>,
+    /// The port group or network to choose from when no address is in `networks`; never empty text. Where no interface is
+    /// on a network of this name, its parts between commas are names, in order of preference.
+    pub network_name: Option<String>,
+    /// Networks never chosen from.
+    pub excluded: Vec<IpNet>,
+}
+
+impl AddressRule {
+    /// What the name of the network means for a guest with these interfaces: the whole text, or its parts.
+    fn network_names(&self, nics: &[GuestNic]) -> Vec<&str> {
+        let Some(name) = self.network_name.as_deref() else { return Vec::new() };
+        let parts = name_parts(name);
+        let is_whole = || networks(nics).any(|network| equal_fold(network, name));
+        if parts.is_empty() || is_whole() { vec![name] } else { parts }
+    }
+}
+
+/// The names in a text with commas; none in one without.
+pub(in crate::providers::vsphere) fn name_parts(text: &str) -> Vec<&str> {
+    let parts = text.contains(',').then(|| text.split(',').map(str::trim).filter(|part| !part.is_empty()));
+    parts.into_iter().flatten().collect()
+}
+
+/// The networks of the interfaces that count.
+fn networks(nics: &[GuestNic]) -> impl Iterator<Item = &str> {
+    nics.iter().filter(|nic| has_virtual_nic(nic)).filter_map(|nic| nic.network.as_deref())
+}
+
+/// The rules of the section `Nodes`; they hold for all vCenters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressRules {
+    /// For `InternalIP`.
+    pub internal: AddressRule,
+    /// For `ExternalIP`.
+    pub external: AddressRule,
+}
+
+/// Why a node gets no addresses. The messages name every candidate and what refused it, up to a bound.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// The guest reports no interface: VMware Tools are not running, or have not reported yet.
+    #[error("unable to find addresses: the guest reports no network interface; is VMware Tools running?")]
+    NoGuestNics,
+    /// Both network names are configured, no interface is on either, and no address is in the configured CIDRs.
+    #[error(
+        "unable to find suitable IP address for node: no interface is on the network {internal:?} or {external:?}, \
+         and no address is in a configured CIDR; the guest reports {seen}"
+    )]
+    NoNetworkMatches {
+        /// The configured name for internal addresses.
+        internal: String,
+        /// The configured name for external addresses.
+        external: String,
+        /// What the guest reports, and what refused it.
+        seen: String,
+    },
+    /// Nothing is left after invalid, unspecified, loopback, link-local, multicast and broadcast addresses were dropped.
+    #[error(
+        "unable to find suitable IP address for node after filtering out localhost IPs: no usable address among {seen}"
+    )]
+    NoUsableAddress {
+        /// What the guest reports, and what refused it.
+        seen: String,
+    },
+    /// A family of the configuration has no address that the rules allow.
+    #[error(
+        "unable to find suitable IP address for node with IP family {family}: no address of that family that the \
+         rules allow among {seen}"
+    )]
+    NoAddressOfFamily {
+        /// The family without an address.
+        family: IpFamily,
+        /// What the guest reports, and what refused it.
+        seen: String,
+    },
+}
+
+impl AddressError {
+    /// The word for metrics, Events and conditions.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::NoGuestNics => reason::NoGuestNics,
+            Self::NoNetworkMatches { .. } => reason::NoNetworkMatches,
+            Self::NoUsableAddress { .. } => reason::NoUsableAddress,
+            Self::NoAddressOfFamily { .. } => reason::NoAddressOfFamily,
+        }
+    }
+}
+
+/// One address that may be chosen.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    /// As the guest wrote it, and as it is emitted.
+    text: &'a str,
+    ip: IpAddr,
+    network: Option<&'a str>,
+}
+
+impl Candidate<'_> {
+    fn is_of(&self, family: IpFamily) -> bool {
+        is_of(self.ip, family)
+    }
+
+    fn is_in(&self, networks: &[IpNet]) -> bool {
+        networks.iter().any(|network| network.contains(&self.ip))
+    }
+
+    fn is_on(&self, network_name: &str) -> bool {
+        self.network.is_some_and(|network| equal_fold(network, network_name))
+    }
+}
+
+/// What is preferred among the addresses that the rules allow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Preferences {
+    /// What the kubelet was told to use. The first of a family is the node's, whatever else is preferred and whatever
+    /// the rules choose from, while the guest reports it and it is not excluded: as `InternalIP`, unless the rules choose
+    /// it as `ExternalIP`.
+    pub provided: Vec<IpAddr>,
+    /// What the node has now, as `InternalIP` or `ExternalIP`: preferred before all others for its type.
+    pub held: Vec<NodeAddress>,
+    /// Addresses that may be virtual: what is not held gives way to the others that the rules allow.
+    pub demoted: HashSet<IpAddr>,
+    /// Preferred next, for both types, in this order.
+    pub listed: Vec<IpAddr>,
+}
+
+impl Preferences {
+    /// The place of each address that is preferred for either type; lower is better.
+    fn ranks(&self) -> HashMap<IpAddr, usize> {
+        let held = self.held.iter().filter_map(|address| parse_ip(&address.address));
+        let mut ranks = HashMap::new();
+        for ip in held.chain(self.listed.iter().map(IpAddr::to_canonical)) {
+            let next = ranks.len();
+            ranks.entry(ip).or_insert(next);
+        }
+        ranks
+    }
+}
+
+/// The addresses of a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chosen {
+    /// The host name, then per family the internal and the external address.
+    pub addresses: Vec<NodeAddress>,
+    /// The families of the configuration of which the guest has no address that the rules allow. An initialised node
+    /// goes on without them, or with what it has of them.
+    pub missing: Vec<IpFamily>,
+    /// The addresses that were not chosen for the sole reason that they are demoted.
+    pub passed_over: Vec<IpAddr>,
+    /// The provided addresses that the guest reports and that are not taken all the same, each with the reason.
+    pub refused_provided: Vec<(IpAddr, String)>,
+}
+
+/// The addresses of a node: its host name, then per family of `families`, in that order, the internal and the external
+/// address. Without families there is only the host name, and what is provided.
+///
+/// A family of which the guest reports nothing at all costs that family, not the node, and what the node has of it
+/// stays: known addresses are never replaced by none.
+///
+/// # Errors
+/// When the guest reports nothing usable, or no family has an address that the rules allow.
+pub fn build_addresses(
+    host_name: &str,
+    nics: &[GuestNic],
+    preferences: &Preferences,
+    families: &[IpFamily],
+    rules: &AddressRules,
+) -> Result<Chosen, AddressError> {
+    if nics.is_empty() {
+        return Err(AddressError::NoGuestNics);
+    }
+    let refusals = Refusals { families, rules };
+    let names = check_network_names(nics, rules, &refusals);
+    let candidates: Vec<Candidate<'_>> = candidates(nics).collect();
+    if candidates.is_empty() {
+        names?;
+        return Err(AddressError::NoUsableAddress { seen: refusals.describe(nics) });
+    }
+
+    let ranks = preferences.ranks();
+    let mut chosen = Chosen { addresses: vec![node_address("Hostname", host_name)], ..Chosen::default() };
+    let mut is_any_picked = false;
+    let asked = IpFamily::ALL.into_iter().filter(|family| !families.contains(family));
+    let provided_only = asked.filter(|family| preferences.provided.iter().any(|ip| is_of(*ip, *family)));
+    for family in families.iter().copied().chain(provided_only) {
+        let picker = Picker { candidates: &candidates, nics, family, preferences, ranks: &ranks };
+        let mut picks = Picks::default();
+        if families.contains(&family) {
+            picks = picker.pick_pair(rules, names.is_ok(), &mut chosen.passed_over);
+        }
+        if let Some((ip, refusal)) = picker.take_provided(&mut picks, rules) {
+            chosen.refused_provided.push((ip, refusal));
+        }
+        let mut found: Vec<NodeAddress> = [(INTERNAL_IP, picks.internal), (EXTERNAL_IP, picks.external)]
+            .into_iter()
+            .filter_map(|(type_, pick)| pick.map(|pick| node_address(type_, pick.text)))
+            .collect();
+        is_any_picked |= !found.is_empty();
+        if found.is_empty() && families.contains(&family) {
+            chosen.missing.push(family);
+            if !candidates.iter().any(|candidate| candidate.is_of(family)) {
+                found = held_of(family, preferences, rules);
+            }
+        }
+        for address in found {
+            if !chosen.addresses.contains(&address) {
+                chosen.addresses.push(address);
+            }
+        }
+    }
+    if !is_any_picked {
+        names?;
+        if let Some(family) = chosen.missing.first() {
+            return Err(AddressError::NoAddressOfFamily { family: *family, seen: refusals.describe(nics) });
+        }
+    }
+    Ok(chosen)
+}
+
+/// Why a guest with these interfaces has no address of `family`, which [`build_addresses`] has found to be missing.
+pub fn missing_family(
+    family: IpFamily,
+    nics: &[GuestNic],
+    families: &[IpFamily],
+    rules: &AddressRules,
+) -> AddressError {
+    AddressError::NoAddressOfFamily { family, seen: Refusals { families, rules }.describe(nics) }
+}
+
+/// The interfaces of a guest, and one more for what the kubelet uses and the guest reports on interfaces without a virtual
+/// NIC, such as a bond. Neither is believed alone.
+pub fn with_guest_interfaces<'a>(nics: &'a [GuestNic], provided: &[IpAddr]) -> Cow<'a, [GuestNic]> {
+    let guests_own = nics.iter().filter(|nic| !has_virtual_nic(nic)).flat_map(|nic| &nic.ip_addresses);
+    let is_provided = |text: &&String| parse_ip(text).is_some_and(|ip| provided.contains(&ip));
+    let believed: Vec<String> = guests_own.filter(is_provided).cloned().collect();
+    if believed.is_empty() {
+        return Cow::Borrowed(nics);
+    }
+    let more = GuestNic { ip_addresses: believed, device_config_id: 0, ..GuestNic::default() };
+    Cow::Owned(nics.iter().cloned().chain([more]).collect())
+}
+
+/// The addresses that a guest with these interfaces may give its node, whatever the rules are.
+pub fn candidate_ips(nics: &[GuestNic]) -> impl Iterator<Item = IpAddr> {
+    candidates(nics).map(|candidate| candidate.ip)
+}
+
+/// Whether the configured network names leave a choice: only when both are configured and no interface is on either,
+/// they do not. CIDRs are tried all the same; nothing is guessed then, because any guess could put the node on a wrong
+/// network.
+fn check_network_names(nics: &[GuestNic], rules: &AddressRules, refusals: &Refusals<'_>) -> Result<(), AddressError> {
+    let (Some(internal), Some(external)) = (&rules.internal.network_name, &rules.external.network_name) else {
+        return Ok(());
+    };
+    let names = [&rules.internal, &rules.external].map(|rule| rule.network_names(nics)).concat();
+    if networks(nics).any(|network| names.iter().any(|name| equal_fold(network, name))) {
+        return Ok(());
+    }
+    let seen = refusals.describe(nics);
+    Err(AddressError::NoNetworkMatches { internal: internal.clone(), external: external.clone(), seen })
+}
+
+/// What the node has of a family and the rules do not exclude, internal before external.
+fn held_of(family: IpFamily, preferences: &Preferences, rules: &AddressRules) -> Vec<NodeAddress> {
+    [(INTERNAL_IP, &rules.internal), (EXTERNAL_IP, &rules.external)]
+        .into_iter()
+        .flat_map(|(type_, rule)| {
+            let is_allowed = |ip: IpAddr| {
+                is_of(ip, family)
+                    && unusable(ip).is_none()
+                    && !rule.excluded.iter().any(|network| network.contains(&ip))
+            };
+            let of_type = preferences.held.iter().filter(move |address| address.type_ == type_);
+            of_type.filter(move |address| parse_ip(&address.address).is_some_and(is_allowed)).cloned()
+        })
+        .collect()
+}
+
+/// Interfaces without a virtual NIC are the guest's own, for example those of a CNI plugin.
+fn has_virtual_nic(nic: &GuestNic) -> bool {
+    nic.device_config_id != -1
+}
+
+fn candidates(nics: &[GuestNic]) -> impl Iterator<Item = Candidate<'_>> {
+    nics.iter()
+        .filter(|nic| has_virtual_nic(nic))
+        .flat_map(|nic| nic.ip_addresses.iter().map(|text| (text.as_str(), nic.network.as_deref())))
+        .filter_map(|(text, network)| {
+            let ip = parse_ip(text)?;
+            unusable(ip).is_none().then_some(Candidate { text, ip, network })
+        })
+}
+
+/// What is chosen of one family.
+#[derive(Clone, Copy, Default)]
+struct Picks<'a> {
+    internal: Option<Candidate<'a>>,
+    external: Option<Candidate<'a>>,
+}
+
+/// Chooses the addresses of one family.
+struct Picker<'a, 'b> {
+    candidates: &'b [Candidate<'a>],
+    nics: &'b [GuestNic],
+    family: IpFamily,
+    preferences: &'b Preferences,
+    /// The places of what is preferred for either type.
+    ranks: &'b HashMap<IpAddr, usize>,
+}
+
+impl<'a> Picker<'a, '_> {
+    /// Both picks. What the rules name goes first, networks before the network's name; the default is anything that is
+    /// not excluded, only where the rules name nothing for either type, and only if it `may_guess`.
+    fn pick_pair(&self, rules: &AddressRules, may_guess: bool, passed_over: &mut Vec<IpAddr>) -> Picks<'a> {
+        let (internal, external) = (self.allowed(&rules.internal), self.allowed(&rules.external));
+        let mut pools = (self.named_by(&rules.internal, &internal), self.named_by(&rules.external, &external));
+        if may_guess && pools.0.is_empty() && pools.1.is_empty() {
+            pools = (internal, external);
+        }
+        Picks {
+            internal: self.pick(&pools.0, INTERNAL_IP, &rules.internal, passed_over),
+            external: self.pick(&pools.1, EXTERNAL_IP, &rules.external, passed_over),
+        }
+    }
+
+    fn allowed(&self, rule: &AddressRule) -> Vec<Candidate<'a>> {
+        self.candidates.iter().filter(|c| c.is_of(self.family) && !c.is_in(&rule.excluded)).copied().collect()
+    }
+
+    /// What the rule names: what is in its networks, or, if nothing is, what is on the networks of its name.
+    fn named_by(&self, rule: &AddressRule, allowed: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+        let in_networks: Vec<_> = allowed.iter().filter(|c| c.is_in(&rule.networks)).copied().collect();
+        if !in_networks.is_empty() {
+            return in_networks;
+        }
+        let names = rule.network_names(self.nics);
+        allowed.iter().filter(|c| names.iter().any(|name| c.is_on(name))).copied().collect()
+    }
+
+    /// The best of `pool`: what the node has for this type, then what is not demoted, then by the order of the networks or
+    /// their names, then by what is preferred for either type, then by the order of the guest.
+    fn pick(
+        &self,
+        pool: &[Candidate<'a>],
+        type_: &str,
+        rule: &AddressRule,
+        passed_over: &mut Vec<IpAddr>,
+    ) -> Option<Candidate<'a>> {
+        let held: Vec<(Option<IpAddr>, &str)> = self
+            .preferences
+            .held
+            .iter()
+            .filter(|address| address.type_ == type_)
+            .map(|address| (parse_ip(&address.address), address.address.as_str()))
+            .collect();
+        let names = rule.network_names(self.nics);
+        let best = |demoted: &HashSet<IpAddr>| {
+            pool.iter().min_by_key(|candidate| {
+                let held_at = held.iter().position(|(ip, _)| *ip == Some(candidate.ip)).unwrap_or(usize::MAX);
+                // Of one address in two spellings, the node's stays.
+                let is_respelled = !held.iter().any(|(_, text)| *text == candidate.text);
+                let network = rule.networks.iter().position(|network| network.contains(&candidate.ip));
+                // A pool is of networks or of names.
+                let network = network.or_else(|| names.iter().position(|name| candidate.is_on(name)));
+                let rank = self.ranks.get(&candidate.ip).copied().unwrap_or(usize::MAX);
+                (held_at, is_respelled, demoted.contains(&candidate.ip), network.unwrap_or(usize::MAX), rank)
+            })
+        };
+        let chosen = best(&self.preferences.demoted)?;
+        let first = best(&HashSet::new())?;
+        if first.ip != chosen.ip && !passed_over.contains(&first.ip) {
+            passed_over.push(first.ip);
+        }
+        Some(*chosen)
+    }
+
+    /// Takes the provided address of this family as InternalIP, unless it is that already or the rules choose it as
+    /// ExternalIP. If it cannot be taken although the guest reports it, the answer is why.
+    fn take_provided(&self, picks: &mut Picks<'a>, rules: &AddressRules) -> Option<(IpAddr, String)> {
+        let provided = self.preferences.provided.iter().copied().find(|ip| is_of(*ip, self.family))?;
+        let is = |pick: Option<Candidate<'a>>| pick.is_some_and(|pick| pick.ip == provided);
+        // Where the rules do not name it, it may be the ExternalIP for the sole reason that the node has it as that.
+        let is_named =
+            || self.named_by(&rules.external, &self.allowed(&rules.external)).iter().any(|c| c.ip == provided);
+        if is(picks.internal) || is(picks.external) && is_named() {
+            return None;
+        }
+        match self.candidates.iter().find(|candidate| candidate.ip == provided) {
+            Some(candidate) => match rules.internal.excluded.iter().find(|network| network.contains(&provided)) {
+                Some(_) if is(picks.external) => None,
+                Some(network) => Some((provided, format!("{network} is excluded for InternalIP"))),
+                None => {
+                    picks.internal = Some(*candidate);
+                    None
+                }
+            },
+            None => {
+                let is_reported = |nic: &GuestNic| nic.ip_addresses.iter().any(|text| parse_ip(text) == Some(provided));
+                let nic = self.nics.iter().find(|nic| is_reported(nic))?;
+                let no_nic = || {
+                    let network = nic.network.as_deref().unwrap_or_default();
+                    format!("its interface ({network:?}) has no virtual NIC; --trust-guest-interfaces believes it")
+                };
+                Some((provided, unusable(provided).map_or_else(no_nic, |what| format!("it is {what}"))))
+            }
+        }
+    }
+}
+
+fn is_of(ip: IpAddr, family: IpFamily) -> bool {
+    ip.is_ipv4() == (family == IpFamily::V4)
+}
+
+/// Compares without case, character by character, as Go's `strings.EqualFold`: `ß` is not `SS`.
+pub(in crate::providers::vsphere) fn equal_fold(one: &str, other: &str) -> bool {
+    one.chars().map(fold).eq(other.chars().map(fold))
+}
+
+fn fold(c: char) -> char {
+    let upper = single(c.to_uppercase()).unwrap_or(c);
+    single(upper.to_lowercase()).unwrap_or(upper)
+}
+
+fn single(mut chars: impl Iterator<Item = char>) -> Option<char> {
+    let first = chars.next();
+    if chars.next().is_none() { first } else { None }
+}
+
+fn node_address(type_: &str, address: &str) -> NodeAddress {
+    NodeAddress { type_: type_.to_owned(), address: address.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Pure: where a virtual machine is, as labels of its node.
+//!
+//! A name in vCenter may hold what a label may not: every such character becomes `_`, what is no letter or digit is cut
+//! from both ends, and 63 characters are kept. Two names may become one label then. A name of which nothing is left
+//! gives no label.
+
+use std::collections::BTreeMap;
+
+use super::{Place, TopologyLabels};
+use crate::base::names::MAX_LABEL_VALUE;
+use crate::clients::vim::{MoRef, decode_name};
+use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
+
+/// What is known of a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Known {
+    Named(String),
+    /// There is none, such as the cluster of a host that stands alone.
+    Nowhere,
+    /// It cannot be told at the moment.
+    Unknown,
+}
+
+/// The labels for a machine at the vCenter `server`. `None` takes a label away: its place does not apply, or is not
+/// asked for while another one is. A place that cannot be told now has no entry, and nothing has one where none is
+/// asked for.
+pub fn labels(
+    asked: &TopologyLabels,
+    server: &str,
+    snapshot: &Snapshot,
+    record: &VmRecord,
+) -> BTreeMap<String, Option<String>> {
+    if asked.places.is_empty() {
+        return BTreeMap::new();
+    }
+    let is_live = snapshot.freshness == Freshness::Live;
+    let value = |place: Place| match find(place, server, snapshot, record) {
+        _ if !asked.places.contains(&place) => Some(None),
+        Known::Named(_) | Known::Nowhere if !is_live => None,
+        Known::Named(name) => Some(to_label_value(&name)),
+        Known::Nowhere => Some(None),
+        Known::Unknown => None,
+    };
+    Place::ALL.into_iter().filter_map(|place| Some((asked.key(place), value(place)?))).collect()
+}
+
+fn find(place: Place, server: &str, snapshot: &Snapshot, record: &VmRecord) -> Known {
+    let named = |object: &MoRef| match snapshot.entities.get(object) {
+        Some(entity) if !entity.name.is_empty() => Known::Named(entity.name.clone()),
+        _ => Known::Unknown,
+    };
+    match place {
+        Place::Vcenter => Known::Named(server.to_string()),
+        Place::Datacenter => snapshot
+            .datacenter_of(record)
+            .and_then(|datacenter| datacenter.path.last().cloned())
+            .map_or(Known::Unknown, Known::Named),
+        Place::Cluster => {
+            let host = record.host.as_ref().and_then(|host| snapshot.entities.get(host));
+            match host.and_then(|host| host.parent.as_ref()) {
+                Some(above) if above.kind() == "ClusterComputeResource" => named(above),
+                Some(above) if above.kind() == "ComputeResource" => Known::Nowhere,
+                _ => Known::Unknown,
+            }
+        }
+        Place::EsxiHost => record.host.as_ref().map_or(Known::Unknown, named),
+        Place::ResourcePool => match &record.resource_pool {
+            Some(pool) => named(pool),
+            None if record.is_template => Known::Nowhere,
+            None => Known::Unknown,
+        },
+        Place::Folder => match (&record.parent, &record.parent_vapp) {
+            (Some(folder), _) => named(folder),
+            (None, Some(_)) => Known::Nowhere,
+            (None, None) => Known::Unknown,
+        },
+        Place::Datastore => datastore_of(&record.path).map_or(Known::Unknown, Known::Named),
+    }
+}
+
+/// The datastore in `[datastore1] web/web.vmx`. A machine may have disks elsewhere.
+fn datastore_of(path: &str) -> Option<String> {
+    let (name, _) = path.strip_prefix('[')?.split_once(']')?;
+    (!name.is_empty()).then(|| decode_name(name))
+}
+
+fn to_label_value(name: &str) -> Option<String> {
+    let is_edge = |char: char| !char.is_ascii_alphanumeric();
+    let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
+    let text: String = name.chars().map(|char| if fits(char) { char } else { '_' }).collect();
+    let start = text.trim_start_matches(is_edge);
+    let value = start.get(..MAX_LABEL_VALUE).unwrap_or(start).trim_end_matches(is_edge);
+    (!value.is_empty()).then(|| value.to_string())
+}
+
+#[cfg(test)]
+mod tests;

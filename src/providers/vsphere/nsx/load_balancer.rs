@@ -1,0 +1,385 @@
+//! Load balancers of Services on NSX: `cloud::LoadBalancer` and `cloud::LoadBalancerFleet`.
+//!
+//! ```text
+//!   Service ──▶ wanted ──────────────────┐
+//!                                        ├──▶ plan ──▶ the next step ──▶ backend ──▶ NSX
+//!   inventory ──▶ contents ─▶ ownership ─┘                                  │
+//!       ▲                                                                   │
+//!       └───────────────── what was read and written ───────────────────────┘
+//! ```
+//!
+//! A sync makes one step after another until none is left, so that it goes on where an earlier one, or another process, ended.
+//!
+//! Mirrors `pkg/cloudprovider/vsphere/loadbalancer`.
+
+pub mod backend;
+mod cleanup;
+pub mod contents;
+pub mod families;
+mod inventory;
+pub mod layout;
+pub mod members;
+mod node_addresses;
+mod node_update;
+pub mod objects;
+pub mod orphans;
+pub mod ownership;
+pub mod plan;
+pub mod realized;
+mod service_call;
+pub mod wanted;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::backend::{Backend, Scope};
+use self::cleanup::Cleanup;
+use self::contents::Selection;
+use self::inventory::Inventory;
+use self::layout::{Layout, Protocol};
+use self::node_addresses::{HasNode, NodeAddresses};
+use self::orphans::Policy;
+use self::service_call::ServiceCall;
+use super::Leads;
+use super::cluster_uid::ClusterUid;
+use super::routes::Adoption;
+use crate::cloud::service::ANNOTATION_SOURCE_RANGES;
+use crate::cloud::{
+    ClusterEvents, ClusterReads, Error, Handling, LiveReads, LoadBalancer, LoadBalancerFleet, NO_NODES, Reason,
+    ServiceEvent, UsableAddresses, WritePermit,
+};
+use crate::providers::vsphere::UsableAddressesOf;
+use crate::providers::vsphere::config::{self, Class, Pool, Profile};
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::reason;
+
+/// What does not work without the UID of the cluster.
+const WITHOUT_UID: &str = "load balancers are not tagged with what identifies this cluster, so that those of another cluster of \
+                           the same name can only be told by their Services and Nodes";
+
+/// When something is tried again that the configuration, NSX or another Service has to change first.
+const LATER: Duration = Duration::from_secs(300);
+
+/// How old a reading may be that shows that something is missing or cannot be read.
+const RECENT: Duration = Duration::from_secs(60);
+
+/// How the annotations begin that a load balancer depends on.
+const ANNOTATIONS: &[&str] = &["loadbalancer.vmware.io/", "loadbalancer.vsphere-ccm.dev/", ANNOTATION_SOURCE_RANGES];
+
+/// The load balancers of one configuration.
+pub struct LoadBalancers {
+    config: config::LoadBalancers,
+    cluster: String,
+    backend: Arc<dyn Backend>,
+    inventory: Inventory,
+    adoption: Adoption,
+    requested_addresses: RequestedAddresses,
+    cleanup: Cleanup,
+    nodes: Arc<dyn ClusterReads>,
+    node_addresses: NodeAddresses,
+    uid: ClusterUid,
+}
+
+/// How much is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Objects that name this cluster.
+    pub known: usize,
+    /// Of them, those that nothing shows to be its own.
+    pub held: usize,
+    /// Services that are gone and have load balancers.
+    pub orphans: usize,
+}
+
+/// What becomes of the addresses that Services ask for with `spec.loadBalancerIP`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequestedAddresses {
+    /// A Service gets the address that it asks for, or none.
+    #[default]
+    Honored,
+    /// The field has no effect, as in the Go program.
+    Ignored,
+}
+
+/// What the flags say of all load balancers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// What becomes of those that the Go program made.
+    pub adoption: Adoption,
+    /// What becomes of those whose Services are gone.
+    pub orphans: Policy,
+    /// What becomes of `spec.loadBalancerIP`.
+    pub requested_addresses: RequestedAddresses,
+}
+
+impl LoadBalancers {
+    /// Nothing is read before [`LoadBalancers::run`]. `cluster` is the name of the cluster, and `leads` says whether this process
+    /// may use NSX.
+    pub fn new(
+        config: config::LoadBalancers,
+        cluster: impl Into<String>,
+        settings: Settings,
+        backend: Arc<dyn Backend>,
+        nodes: Arc<dyn ClusterReads>,
+        live: Arc<dyn LiveReads>,
+        leads: Leads,
+    ) -> Self {
+        let Settings { adoption, orphans, requested_addresses } = settings;
+        let cleanup = Cleanup::new(orphans, Arc::clone(&live));
+        let node_addresses = NodeAddresses::new(Arc::new(|_| UsableAddresses::All), has_node(&nodes));
+        let (cluster, inventory, uid) = (cluster.into(), Inventory::new(leads), ClusterUid::new(live, WITHOUT_UID));
+        Self { config, cluster, backend, inventory, adoption, requested_addresses, cleanup, nodes, node_addresses, uid }
+    }
+
+    /// Reports what concerns the whole cluster there, beside the log.
+    #[must_use]
+    pub fn with_events(mut self, events: Arc<dyn ClusterEvents>) -> Self {
+        self.cleanup.events = Some(events);
+        self
+    }
+
+    /// Lets only those addresses of Nodes count.
+    #[must_use]
+    pub fn with_usable_addresses(mut self, usable_addresses: UsableAddressesOf) -> Self {
+        self.node_addresses = NodeAddresses::new(usable_addresses, has_node(&self.nodes));
+        self
+    }
+
+    /// Reads what there is whenever a sync asks for it, and now and then. Ends with `stop`.
+    pub async fn run(&self, stop: &CancellationToken) {
+        let (layout, scope) = (self.layout(None), self.scope());
+        let readings = self.inventory.run(&*self.backend, &layout, &scope, stop);
+        tokio::join!(readings, self.cleanup.run(self, stop));
+    }
+
+    /// Whether it works by this configuration.
+    pub fn is_configured_as(&self, config: &config::LoadBalancers) -> bool {
+        self.config == *config
+    }
+
+    /// What is known; nothing before the first reading of a term.
+    pub fn counts(&self) -> Option<Counts> {
+        let (known, held) = self.inventory.counts()?;
+        Some(Counts { known, held, orphans: self.cleanup.count() })
+    }
+
+    /// What is wrong with the number of configured tags, if they do not fit beside those of this program.
+    pub fn too_many_tags(&self) -> Option<String> {
+        self.config.too_many_tags()
+    }
+
+    /// Reads what there is as soon as it may.
+    pub fn read_again(&self) {
+        self.inventory.ask();
+    }
+
+    /// When the last completed reading of this term began, if there is one.
+    pub fn last_reading(&self) -> Option<Instant> {
+        self.inventory.term().map(|(_, begun, _)| begun)
+    }
+
+    /// What holds for all Services.
+    fn rules(&self) -> wanted::Rules {
+        let ignores_address = self.requested_addresses == RequestedAddresses::Ignored;
+        wanted::Rules { is_snat_disabled: self.config.snat_disabled, ignores_address }
+    }
+
+    fn layout(&self, cluster_uid: Option<String>) -> Layout {
+        Layout { cluster: self.cluster.clone(), cluster_uid, configured: self.config.tags.clone(), second: None }
+    }
+
+    fn selection(&self) -> Selection<'_> {
+        let tier1 = self.config.tier1.as_deref();
+        match self.config.lb_service_id.as_deref() {
+            Some(id) => Selection::Existing { id, tier1 },
+            None => Selection::Managed { tier1 },
+        }
+    }
+
+    /// What a reading has to include for the classes of the configuration.
+    fn scope(&self) -> Scope {
+        let mut scope = Scope::default();
+        let Self { config: config::LoadBalancers { common, classes, ipv6_pools, .. }, .. } = self;
+        scope.pools.extend(ipv6_pools.values().map(|id| id.as_str().into()));
+        for Class { pool, tcp, udp } in classes.values().chain([common]) {
+            match pool {
+                Some(Pool::Id(id)) => drop(scope.pools.insert(id.as_str().into())),
+                Some(Pool::Name(name)) => drop(scope.pool_names.insert(name.clone())),
+                None => {}
+            }
+            for (protocol, profile) in [(Protocol::Tcp, tcp), (Protocol::Udp, udp)] {
+                if let Some(Profile::Name(name)) = profile {
+                    scope.profile_names.insert((protocol, name.clone()));
+                }
+            }
+        }
+        scope
+    }
+
+    /// The objects of other clusters are not looked at.
+    ///
+    /// # Errors
+    /// The name is that of another cluster.
+    fn check_cluster(&self, name: &str) -> Result<(), Error> {
+        match name == self.cluster {
+            true => Ok(()),
+            false => Err(Error::other(format!(
+                "the load balancers of the cluster {:?} are served, not those of {name:?}",
+                self.cluster
+            ))),
+        }
+    }
+
+    async fn call<'a>(&'a self, permit: &'a WritePermit, service: &'a Service) -> Result<ServiceCall<'a>, Error> {
+        permit.check()?;
+        self.inventory.begin(permit);
+        self.node_addresses.begin(permit);
+        let uid = self.uid.read().await?;
+        ServiceCall::new(self, permit, service, self.layout(uid)).claimed()
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for LoadBalancers {
+    async fn get_load_balancer(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, Error> {
+        self.check_cluster(cluster)?;
+        self.inventory.begin_read();
+        let layout = self.layout(self.uid.read().await?);
+        service_call::status_of(self, service, &layout)
+    }
+
+    fn load_balancer_name(&self, cluster_name: &str, service: &Service) -> String {
+        format!("cluster:{cluster_name}:{}", service_call::key_of(service))
+    }
+
+    async fn ensure_load_balancer(
+        &self,
+        permit: &WritePermit,
+        cluster: &str,
+        service: &Service,
+        nodes: &[Arc<Node>],
+    ) -> Result<LoadBalancerStatus, Error> {
+        self.check_cluster(cluster)?;
+        self.call(permit, service).await?.ensure(nodes).await
+    }
+
+    async fn update_load_balancer(
+        &self,
+        permit: &WritePermit,
+        cluster_name: &str,
+        service: &Service,
+        nodes: &[Arc<Node>],
+    ) -> Result<(), Error> {
+        let services = [Arc::new(service.clone())];
+        self.update_nodes(permit, cluster_name, &services, nodes).await.pop().unwrap_or(Ok(()))
+    }
+
+    async fn ensure_load_balancer_deleted(
+        &self,
+        permit: &WritePermit,
+        cluster: &str,
+        service: &Service,
+    ) -> Result<(), Error> {
+        self.check_cluster(cluster)?;
+        self.call(permit, service).await?.delete().await
+    }
+}
+
+#[async_trait]
+impl LoadBalancerFleet for LoadBalancers {
+    fn handles(&self, service: &Service) -> Handling {
+        if service.spec.as_ref().is_some_and(|spec| spec.load_balancer_class.is_some()) {
+            return Handling::Declined;
+        }
+        let class = wanted::class_of(service);
+        let checked = wanted::check_class(&self.config, class)
+            .and_then(|()| wanted::ports_of(service).map(drop))
+            .and_then(|()| {
+                wanted::check_families(service, class, self.config.ipv6_pools.contains_key(class), self.rules())
+            })
+            .and_then(|()| wanted::features_of(service, self.rules(), IpFamily::V4).map(drop));
+        match checked {
+            Err(Error::Invalid { reason, message }) => Handling::Invalid { reason, message },
+            Ok(()) | Err(_) => Handling::Handled,
+        }
+    }
+
+    async fn update_nodes(
+        &self,
+        permit: &WritePermit,
+        cluster: &str,
+        services: &[Arc<Service>],
+        nodes: &[Arc<Node>],
+    ) -> Vec<Result<(), Error>> {
+        if let Err(error) = permit.check().and_then(|()| self.check_cluster(cluster)) {
+            return services.iter().map(|_| Err(repeated(&error))).collect();
+        }
+        node_update::update(self, permit, services, nodes).await
+    }
+
+    fn annotation_prefixes(&self) -> &[&str] {
+        ANNOTATIONS
+    }
+
+    fn remark(&self, service: &Service) -> Option<(Reason, String)> {
+        self.inventory.take_remark(&service_call::key_of(service))
+    }
+
+    fn without_nodes(&self, service: &Service, nodes: &[Arc<Node>]) -> Option<String> {
+        if nodes.is_empty() {
+            return Some(NO_NODES.to_owned());
+        }
+        let mut families = self.inventory.families(&service_call::key_of(service)).into_iter();
+        let family = families.find(|family| self.node_addresses.members(nodes, *family).is_empty())?;
+        Some(format!("{NO_NODES}: none has an internal {} address", family.as_str()))
+    }
+
+    fn usable_addresses(&self, node: &Node) -> UsableAddresses {
+        self.node_addresses.of(node)
+    }
+
+    fn needs_address_before_deletion(&self) -> bool {
+        true
+    }
+
+    fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
+        self.inventory.subscribe()
+    }
+}
+
+fn has_node(nodes: &Arc<dyn ClusterReads>) -> HasNode {
+    let nodes = Arc::clone(nodes);
+    Box::new(move |name| nodes.node(name).is_some())
+}
+
+fn status(addresses: Vec<IpAddr>) -> LoadBalancerStatus {
+    let ingress = |address: IpAddr| LoadBalancerIngress { ip: Some(address.to_string()), ..Default::default() };
+    LoadBalancerStatus { ingress: Some(addresses.into_iter().map(ingress).collect()) }
+}
+
+/// NSX does not have what the configuration names.
+fn config_wrong(message: String) -> Error {
+    Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
+}
+
+/// No address can be reserved. The pause is random within a minute, so that the first Service to ask is not the next one to ask.
+fn address_unavailable(message: String) -> Error {
+    let after = LATER + Duration::from_secs(60).mul_f64(fastrand::f64());
+    Error::Exhausted { reason: reason::AddressUnavailable, message, after }
+}
+
+/// The same failure for each of several Services.
+fn repeated(error: &Error) -> Error {
+    let (reason, message) = (error.reason(), crate::base::error_chain::chain(error));
+    match error {
+        Error::NotLeader => Error::NotLeader,
+        error => Error::Failed { reason, message, after: error.retry_after() },
+    }
+}

@@ -1,0 +1,679 @@
+//! Load balancers over the Policy API of NSX.
+//!
+//! An object that is created has an id of its Service and port, so that a create which is repeated meets the same object. One
+//! that is changed or deleted is read before, and left alone if its tags differ from those that the decision rests on.
+
+mod addresses;
+mod decode;
+mod failures;
+mod pools;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use async_trait::async_trait;
+use tracing::info;
+
+use self::decode::{advertises_addresses, usage_of};
+use self::failures::{failed, is_missing, no_address, not_listed, obstructed, part_of, refused, unmarked};
+use super::{Backend, Change, Configured, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Suitability, Usage};
+use crate::clients::http::Permit;
+use crate::clients::nsx::realization::{Reservation, RevisionStatus};
+use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
+use crate::cloud::{Error, WritePermit};
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::nsx::load_balancer::layout::{
+    GROUP_TYPE, GROUPS, IDS, Kind, LB_SERVICES, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, SERVERS,
+    ServerFacts,
+};
+use crate::providers::vsphere::nsx::load_balancer::members;
+use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, LbService, Marks};
+use crate::providers::vsphere::nsx::load_balancer::plan::{self, Step, Wish};
+use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
+use crate::providers::vsphere::nsx::permit as permit_of;
+use crate::providers::vsphere::reason;
+
+/// How often a change is tried again after another client changed the object.
+const ATTEMPTS: u32 = 5;
+/// How many objects a page of a list has, and of pools and groups, which may have many members.
+const PAGE: usize = 1000;
+const POOL_PAGE: usize = 100;
+const GROUP_PAGE: usize = 100;
+
+const POOLS: &str = "/infra/lb-pools";
+const MONITORS: &str = "/infra/lb-monitor-profiles";
+const PROFILES: &str = "/infra/lb-app-profiles";
+const ADDRESS_POOLS: &str = "/infra/ip-pools";
+
+/// The load balancers of one NSX Manager.
+pub struct Nsx {
+    client: Client,
+    /// Whether several pools are written with one call.
+    batches: AtomicBool,
+}
+
+/// The names of the calls about one kind of objects, for metrics.
+struct Calls {
+    get: &'static str,
+    put: &'static str,
+    delete: &'static str,
+}
+
+impl Calls {
+    const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::LbService => Self { get: "lb-services.get", put: "lb-services.put", delete: "lb-services.delete" },
+            Kind::VirtualServer => Self {
+                get: "lb-virtual-servers.get",
+                put: "lb-virtual-servers.put",
+                delete: "lb-virtual-servers.delete",
+            },
+            Kind::Pool => Self { get: "lb-pools.get", put: "lb-pools.put", delete: "lb-pools.delete" },
+            Kind::Monitor => Self {
+                get: "lb-monitor-profiles.get",
+                put: "lb-monitor-profiles.put",
+                delete: "lb-monitor-profiles.delete",
+            },
+            Kind::Allocation => {
+                Self { get: "ip-allocations.get", put: "ip-allocations.create", delete: "ip-allocations.delete" }
+            }
+            Kind::Group => Self { get: "groups.get", put: "groups.put", delete: "groups.delete" },
+            Kind::PersistenceProfile => Self {
+                get: "lb-persistence-profiles.get",
+                put: "lb-persistence-profiles.put",
+                delete: "lb-persistence-profiles.delete",
+            },
+        }
+    }
+}
+
+/// One object, and what is being done to it.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    kind: Kind,
+    path: &'a str,
+    doing: &'a str,
+}
+
+/// An object that is created under one of its ids.
+struct New<'a> {
+    kind: Kind,
+    /// The path without the id.
+    parent: &'a str,
+    id: &'a (dyn Fn(u8) -> String + Send + Sync),
+    body: Object,
+    doing: String,
+    /// The first of the ids that is tried.
+    first: u8,
+}
+
+impl Nsx {
+    /// Nothing is sent.
+    pub fn new(client: Client, batches: bool) -> Self {
+        Self { client, batches: AtomicBool::new(batches) }
+    }
+
+    async fn get(&self, target: Target<'_>) -> Result<Option<Object>, Error> {
+        let Target { kind, path, doing } = target;
+        match self.client.get(path, Calls::of(kind).get, Priority::Urgent).await {
+            Ok(object) if object.path() == path => Ok(Some(object)),
+            Ok(_) => {
+                let message = format!("{doing}: the answer is not the object that was asked for");
+                Err(Error::Failed { reason: reason::NSXUnavailable, message, after: None })
+            }
+            Err(error) if error.kind == client::Kind::NotFound => Ok(None),
+            Err(error) => Err(failed(doing, None, &error)),
+        }
+    }
+
+    /// Whether a path is that of a part that this program can create again, and there is none: NSX calls a path invalid for other
+    /// reasons, too.
+    async fn lacks_part(&self, path: &str, doing: &str) -> Result<bool, Error> {
+        let Some(kind) = part_of(path) else { return Ok(false) };
+        let found = self.get(Target { kind, path, doing }).await?;
+        Ok(found.is_none_or(|object| object.is_marked_for_delete()))
+    }
+
+    /// Creates an object under the first of its ids that is free, or finds it there.
+    async fn create(&self, request: &Request<'_>, new: New<'_>, record: Record<'_>) -> Result<Option<Object>, Error> {
+        let permit = permit_of(request.permit);
+        for attempt in new.first..IDS {
+            let path = format!("{}/{}", new.parent, (new.id)(attempt));
+            match self.create_at(request, &permit, &new, &path).await? {
+                Created::Here(object) => {
+                    info!(service = %request.owner, path, "created in NSX");
+                    record(Change::Entered(new.kind, object.clone()));
+                    return Ok(Some(object));
+                }
+                Created::Missing(path) => {
+                    record(Change::Gone(path));
+                    return Ok(None);
+                }
+                Created::Unmarked => return Err(unmarked(&new.doing, &path)),
+                Created::Taken => {}
+            }
+        }
+        let message =
+            format!("{}: all ids are in use, by other objects or by deleted ones that NSX still keeps", new.doing);
+        Err(Error::Failed { reason: reason::NSXRefused, message, after: None })
+    }
+
+    async fn create_at(
+        &self,
+        request: &Request<'_>,
+        permit: &Arc<dyn Permit>,
+        new: &New<'_>,
+        path: &str,
+    ) -> Result<Created, Error> {
+        let target = Target { kind: new.kind, path, doing: &new.doing };
+        let (mut last, mut body) = (None, new.body.clone());
+        for _ in 0..ATTEMPTS {
+            let error = match self.put(permit, new.kind, path, &body).await {
+                Ok(object) => return Ok(Created::Here(object)),
+                Err(error) => error,
+            };
+            match &error.kind {
+                client::Kind::MarkedForDeletion => return Ok(Created::Taken),
+                // It was made before, or whether it was made is not known.
+                client::Kind::Conflict | client::Kind::Unknown => match self.get(target).await? {
+                    Some(object) => return Ok(taken(request, new, object)),
+                    None => last = Some(error),
+                },
+                client::Kind::MissingReference(missing) if self.lacks_part(missing, &new.doing).await? => {
+                    return Ok(Created::Missing(missing.clone()));
+                }
+                // An old version of NSX does not know the member.
+                client::Kind::BadRequest if body.0.remove(GROUP_TYPE).is_some() => last = Some(error),
+                _ => return Err(refused(&new.doing, &error)),
+            }
+        }
+        Err(last.map_or_else(|| Error::other(&*new.doing), |error| refused(&new.doing, &error)))
+    }
+
+    /// Allocations have no answer: what is there is what was sent.
+    async fn put(
+        &self,
+        permit: &Arc<dyn Permit>,
+        kind: Kind,
+        path: &str,
+        body: &Object,
+    ) -> Result<Object, client::Error> {
+        let operation = Calls::of(kind).put;
+        if kind != Kind::Allocation {
+            return self.client.put(Write { permit }, path, operation, body).await;
+        }
+        self.client.patch(Write { permit }, path, operation, body).await?;
+        let mut object = body.clone();
+        let id = path.rsplit('/').next().unwrap_or_default();
+        object.0.insert("id".to_owned(), id.into());
+        object.0.insert("path".to_owned(), path.into());
+        Ok(object)
+    }
+
+    /// Makes the change of a step in an object.
+    async fn edit(
+        &self,
+        request: &Request<'_>,
+        kind: Kind,
+        marks: &Marks,
+        step: &Step<'_>,
+        record: Record<'_>,
+    ) -> Result<(), Error> {
+        let (path, doing) = (&*marks.path, format!("change {}", marks.path));
+        let members = request.parts.map(|parts| parts.members.as_slice()).unwrap_or_default();
+        let tags = plan::marks_at_write(marks, kind, &request.owner, request.layout);
+        let edit = |object: &mut Object| {
+            step.edit(object, request.layout, members);
+            tags.write_into(object);
+        };
+        self.change(request, Target { kind, path, doing: &doing }, marks, &edit, record).await
+    }
+
+    /// Changes an object whose marks are as they were.
+    async fn change(
+        &self,
+        request: &Request<'_>,
+        target: Target<'_>,
+        marks: &Marks,
+        edit: &(dyn Fn(&mut Object) + Send + Sync),
+        record: Record<'_>,
+    ) -> Result<(), Error> {
+        let Target { kind, path, doing } = target;
+        let permit = permit_of(request.permit);
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let Some(mut object) = self.checked(request.layout, target, marks, record).await? else { return Ok(()) };
+            let owner = object.created_by().to_owned();
+            edit(&mut object);
+            request.layout.of(marks.second).tags(kind).write_into(&mut object);
+            match self.client.put(Write { permit: &permit }, path, Calls::of(kind).put, &object).await {
+                Ok(stored) => {
+                    info!(service = %request.owner, path, "changed in NSX");
+                    record(Change::Entered(kind, stored));
+                    return Ok(());
+                }
+                Err(error) => match &error.kind {
+                    client::Kind::Conflict
+                    | client::Kind::Unknown
+                    | client::Kind::NotFound
+                    | client::Kind::MarkedForDeletion => last = Some(error),
+                    client::Kind::MissingReference(missing) if self.lacks_part(missing, doing).await? => {
+                        record(Change::Gone(missing.clone()));
+                        return Ok(());
+                    }
+                    _ => return Err(failed(doing, Some(&owner), &error)),
+                },
+            }
+        }
+        Err(last.map_or_else(|| Error::other(doing), |error| failed(doing, None, &error)))
+    }
+
+    /// The object, if it is there and its marks are as they were; else what it is now is recorded.
+    async fn checked(
+        &self,
+        layout: &Layout,
+        target: Target<'_>,
+        marks: &Marks,
+        record: Record<'_>,
+    ) -> Result<Option<Object>, Error> {
+        match self.get(target).await? {
+            None => {
+                record(Change::Gone(target.path.to_owned()));
+                Ok(None)
+            }
+            Some(object) if Marks::read(&object, layout).as_ref() == Some(marks) => Ok(Some(object)),
+            Some(object) => {
+                record(Change::Entered(target.kind, object));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Deletes an object whose marks are as they were.
+    async fn delete(&self, request: &Request<'_>, kind: Kind, marks: &Marks, record: Record<'_>) -> Result<(), Error> {
+        let (path, doing) = (&*marks.path, format!("delete {}", marks.path));
+        let target = Target { kind, path, doing: &doing };
+        let permit = permit_of(request.permit);
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let Some(object) = self.checked(request.layout, target, marks, record).await? else { return Ok(()) };
+            match self.client.delete(Write { permit: &permit }, path, Calls::of(kind).delete).await {
+                Ok(()) => {
+                    info!(service = %request.owner, path, "deleted in NSX");
+                    record(Change::Gone(path.to_owned()));
+                    return Ok(());
+                }
+                Err(error) if matches!(error.kind, client::Kind::Conflict | client::Kind::Unknown) => {
+                    last = Some(error)
+                }
+                Err(error) => {
+                    if error.kind == client::Kind::Referenced {
+                        record(Change::Referenced(path.to_owned()));
+                    }
+                    return Err(failed(&doing, Some(object.created_by()), &error));
+                }
+            }
+        }
+        Err(last.map_or_else(|| Error::other(&*doing), |error| failed(&doing, None, &error)))
+    }
+
+    async fn list(
+        &self,
+        path: &str,
+        operation: &'static str,
+        page: usize,
+        each: &mut (dyn FnMut(Object) + Send),
+    ) -> Result<(), Error> {
+        let wrong = |error: client::Error| not_listed(path, &error);
+        let mut pages = self.client.pages(path, operation, page);
+        while let Some(objects) = pages.next().await.map_err(wrong)? {
+            objects.into_iter().for_each(&mut *each);
+        }
+        Ok(())
+    }
+}
+
+/// What became of an object under one id.
+enum Created {
+    Here(Object),
+    /// The id has another object, or one that is being deleted.
+    Taken,
+    /// The id has an object of this cluster that names no Service.
+    Unmarked,
+    /// Another part of the load balancer that it refers to is gone: its path.
+    Missing(String),
+}
+
+/// An object that has the id already: it is ours if it names the Service and no other cluster.
+fn taken(request: &Request<'_>, New { kind, body, .. }: &New<'_>, object: Object) -> Created {
+    let (Request { layout, owner, .. }, kind) = (*request, *kind);
+    let is_of_type = kind != Kind::Monitor || object.text("resource_type") == body.text("resource_type");
+    let is_service = |marks: &Marks| *marks.service == *owner.to_string() && marks.second == layout.second;
+    // One load balancer service is for both families.
+    let second = layout.second.filter(|_| kind != Kind::LbService);
+    let is_named = layout.load_balancer_of(&object) == Some(second);
+    match &Marks::read(&object, layout) {
+        _ if is_of_another(layout, &object) || object.is_marked_for_delete() => Created::Taken,
+        Some(marks) if is_service(marks) && is_of_type => Created::Here(object),
+        None if is_named && kind == Kind::LbService => Created::Here(object),
+        // With another one the address of the Service may change.
+        None if is_named && matches!(kind, Kind::VirtualServer | Kind::Allocation) => Created::Unmarked,
+        Some(_) | None => Created::Taken,
+    }
+}
+
+fn is_of_another(layout: &Layout, object: &Object) -> bool {
+    by_cluster_uid(layout.cluster_uid.as_deref(), object.tag(CLUSTER_UID)) == OfCluster::Another
+}
+
+#[async_trait]
+impl Backend for Nsx {
+    async fn read(&self, scope: &Scope, each: Each<'_>) -> Result<Names, Error> {
+        let lists = [
+            (Kind::LbService, LB_SERVICES, "lb-services.list", PAGE),
+            (Kind::VirtualServer, SERVERS, "lb-virtual-servers.list", PAGE),
+            (Kind::Pool, POOLS, "lb-pools.list", POOL_PAGE),
+            (Kind::Monitor, MONITORS, "lb-monitor-profiles.list", PAGE),
+        ];
+        for (kind, path, operation, page) in lists {
+            self.list(path, operation, page, &mut |object| each(kind, object)).await?;
+        }
+        let mut names = Names::default();
+        if !scope.pool_names.is_empty() {
+            self.list(ADDRESS_POOLS, "ip-pools.list", PAGE, &mut |pool| {
+                let name = pool.text("display_name");
+                if scope.pool_names.contains(name) {
+                    names.pools.entry(name.to_owned()).or_default().push(pool.id().to_owned());
+                }
+            })
+            .await?;
+        }
+        if !scope.profile_names.is_empty() {
+            self.list(PROFILES, "lb-app-profiles.list", PAGE, &mut |profile| {
+                let protocol = match profile.text("resource_type") {
+                    "LBFastTcpProfile" => Protocol::Tcp,
+                    "LBFastUdpProfile" => Protocol::Udp,
+                    _ => return,
+                };
+                let key = (protocol, profile.text("display_name").to_owned());
+                if scope.profile_names.contains(&key) {
+                    names.profiles.entry(key).or_default().push(profile.path().to_owned());
+                }
+            })
+            .await?;
+        }
+        Ok(names)
+    }
+
+    async fn read_references(&self, each: Each<'_>) -> Result<(), Error> {
+        let profiles = (Kind::PersistenceProfile, PERSISTENCE_PROFILES, "lb-persistence-profiles.list", PAGE);
+        for (kind, path, operation, page) in [profiles, (Kind::Group, GROUPS, "groups.list", GROUP_PAGE)] {
+            self.list(path, operation, page, &mut |object| each(kind, object)).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_allocations(&self, pool: &str, each: Each<'_>) -> Result<(), Error> {
+        let path = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
+        let mut pages = self.client.pages(&path, "ip-allocations.list", PAGE);
+        loop {
+            match pages.next().await {
+                Ok(Some(objects)) => objects.into_iter().for_each(|object| each(Kind::Allocation, object)),
+                Ok(None) => return Ok(()),
+                Err(error) if error.says_absent() => return Ok(()),
+                Err(error) => return Err(not_listed(&path, &error)),
+            }
+        }
+    }
+
+    async fn address_pools(&self) -> Result<BTreeSet<Box<str>>, Error> {
+        let mut ids = BTreeSet::new();
+        self.list(ADDRESS_POOLS, "ip-pools.list", PAGE, &mut |pool| ids.extend([pool.id().into()])).await?;
+        Ok(ids)
+    }
+
+    async fn suitability(&self, what: &Configured) -> Result<Suitability, Error> {
+        let (path, operation) = match what {
+            Configured::AddressPool(id) => (format!("{ADDRESS_POOLS}/{id}"), "ip-pools.get"),
+            Configured::Profile(path) => (path.clone(), "lb-app-profiles.get"),
+            Configured::Gateway(path) => (path.clone(), "tier-1s.get"),
+        };
+        let found = match self.client.get(&path, operation, Priority::Urgent).await {
+            Ok(found) => found,
+            Err(error) if is_missing(&error) => return Ok(Suitability::Missing),
+            Err(error) => return Err(failed(&format!("read {path}"), None, &error)),
+        };
+        if !matches!(what, Configured::Gateway(_)) {
+            return Ok(Suitability::Usable);
+        }
+        let mut has_edge_cluster = false;
+        self.list(&format!("{path}/locale-services"), "locale-services.list", PAGE, &mut |one| {
+            has_edge_cluster |= !one.text("edge_cluster_path").is_empty();
+        })
+        .await?;
+        Ok(match (has_edge_cluster, advertises_addresses(&found)) {
+            (false, _) => Suitability::NoEdgeCluster,
+            (true, false) => Suitability::NotAdvertised,
+            (true, true) => Suitability::Usable,
+        })
+    }
+
+    async fn perform(&self, request: &Request<'_>, step: &Step<'_>, record: Record<'_>) -> Result<(), Error> {
+        match step {
+            Step::CreateMonitor { .. }
+            | Step::CreatePool { .. }
+            | Step::CreateGroup { .. }
+            | Step::CreatePersistenceProfile { .. }
+            | Step::Allocate { .. }
+            | Step::Reserve { .. }
+            | Step::CreateLbService
+            | Step::CreateServer { .. } => match request.parts {
+                Some(parts) => self.perform_creation(request, parts, step, record).await,
+                None => Err(Error::other("a deletion creates nothing")),
+            },
+            Step::ChangeMonitor { monitor, .. } => {
+                self.edit(request, Kind::Monitor, &monitor.marks, step, record).await
+            }
+            Step::ChangePool { pool, .. } => self.edit(request, Kind::Pool, &pool.marks, step, record).await,
+            Step::ChangeServer { server, .. } | Step::SetAddress { server, .. } => {
+                self.edit(request, Kind::VirtualServer, &server.marks, step, record).await
+            }
+            Step::ChangeGroup { group, .. } => self.edit(request, Kind::Group, &group.marks, step, record).await,
+            Step::ChangePersistenceProfile { profile, .. } => {
+                self.edit(request, Kind::PersistenceProfile, &profile.marks, step, record).await
+            }
+            Step::Read { kind, path } => {
+                let doing = format!("read {path}");
+                let found = self.get(Target { kind: *kind, path, doing: &doing }).await?;
+                record(found.map_or_else(|| Change::Gone(path.clone()), |object| Change::Entered(*kind, object)));
+                Ok(())
+            }
+            Step::Obstructed { port, server } => Err(obstructed(port, server)),
+            Step::Mark { marks, address } => {
+                let kind = part_of(&marks.path).unwrap_or(Kind::Monitor);
+                let doing = format!("tag {}", marks.path);
+                let target = Target { kind, path: &marks.path, doing: &doing };
+                let tags = plan::marks_of(&request.owner, request.layout, kind, *address);
+                self.change(request, target, marks, &|object| tags.write_into(object), record).await
+            }
+            Step::Unmark { pool } => self.edit(request, Kind::Pool, &pool.marks, step, record).await,
+            Step::ReadAddress { allocation } => self.read_address(request, allocation, false, record).await.map(drop),
+            Step::DeleteServer(server) => self.delete(request, Kind::VirtualServer, &server.marks, record).await,
+            Step::DeletePool(pool) => self.delete(request, Kind::Pool, &pool.marks, record).await,
+            Step::DeleteMonitor(monitor) => self.delete(request, Kind::Monitor, &monitor.marks, record).await,
+            Step::DeletePersistenceProfile(profile) => {
+                self.delete(request, Kind::PersistenceProfile, &profile.marks, record).await
+            }
+            Step::DeleteGroup(group) => self.delete(request, Kind::Group, &group.marks, record).await,
+            Step::Release(allocation) => self.delete(request, Kind::Allocation, &allocation.marks, record).await,
+        }
+    }
+
+    async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error> {
+        let path = &*allocation.marks.path;
+        let reservation = self.client.reservation(path, "ip-allocations.realization").await;
+        reservation.map_err(|error| failed(&format!("read the address of {path}"), None, &error))
+    }
+
+    async fn realization(&self, path: &str, revision: Option<i64>) -> Result<RevisionStatus, Error> {
+        let status = match revision {
+            Some(revision) => self.client.revision_status(path, revision, "realized-status.get").await,
+            None => self.client.realization(path, "realized-entities.list").await.map(RevisionStatus::Known),
+        };
+        status.map_err(|error| failed(&format!("read the realized state of {path}"), None, &error))
+    }
+
+    async fn is_in_effect(&self, path: &str) -> Result<bool, Error> {
+        let is_in_effect = self.client.is_in_effect(path, "realized-entities.list").await;
+        is_in_effect.map_err(|error| failed(&format!("read the realized state of {path}"), None, &error))
+    }
+
+    async fn usage(&self, lb_service: &str) -> Result<Usage, Error> {
+        let path = format!("{lb_service}/service-usage");
+        let read = self.client.get(&path, "lb-services.usage", Priority::Urgent).await;
+        let read = read.map_err(|error| failed(&format!("read {path}"), None, &error))?;
+        usage_of(&read.0).ok_or_else(|| {
+            let message = format!("read {path}: the answer does not say what is used and allowed");
+            Error::Failed { reason: reason::NSXUnavailable, message, after: None }
+        })
+    }
+
+    async fn has_family(&self, pool: &str, family: IpFamily) -> Result<bool, Error> {
+        self.has_subnet_of(pool, family).await
+    }
+
+    /// NSX may accept an address that is outside of the pool or in use.
+    async fn check_address(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
+        self.look_for(request, pool, wish).await
+    }
+
+    async fn delete_lb_service(
+        &self,
+        permit: &WritePermit,
+        layout: &Layout,
+        lb_service: &LbService,
+        record: Record<'_>,
+    ) -> Result<(), Error> {
+        let (path, doing) = (&*lb_service.path, format!("delete {}", lb_service.path));
+        let target = Target { kind: Kind::LbService, path, doing: &doing };
+        let permit = permit_of(permit);
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let Some(object) = self.get(target).await? else {
+                record(Change::Gone(path.to_owned()));
+                return Ok(());
+            };
+            if LbService::read(&object, layout).as_ref() != Some(lb_service) {
+                record(Change::Entered(Kind::LbService, object));
+                return Ok(());
+            }
+            match self.client.delete(Write { permit: &permit }, path, Calls::of(Kind::LbService).delete).await {
+                Ok(()) => {
+                    info!(path, "deleted in NSX");
+                    record(Change::Gone(path.to_owned()));
+                    return Ok(());
+                }
+                Err(error) => match error.kind {
+                    client::Kind::Referenced => {
+                        record(Change::Referenced(path.to_owned()));
+                        return Ok(());
+                    }
+                    client::Kind::Conflict | client::Kind::Unknown => last = Some(error),
+                    _ => return Err(failed(&doing, Some(object.created_by()), &error)),
+                },
+            }
+        }
+        Err(last.map_or_else(|| Error::other(&*doing), |error| failed(&doing, None, &error)))
+    }
+
+    async fn update_pools(
+        &self,
+        permit: &WritePermit,
+        layout: &Layout,
+        updates: BTreeMap<Box<str>, PoolUpdate>,
+        record: Record<'_>,
+    ) -> BTreeMap<Box<str>, Error> {
+        self.update(permit, layout, updates, record).await
+    }
+}
+
+impl Nsx {
+    async fn perform_creation(
+        &self,
+        request: &Request<'_>,
+        parts: &Parts,
+        step: &Step<'_>,
+        record: Record<'_>,
+    ) -> Result<(), Error> {
+        let Request { layout, owner, .. } = *request;
+        let Parts { address_pool, members, size, tier1, .. } = parts;
+        let (kind, parent, port, body, doing) = match step {
+            Step::CreateMonitor { port, probe } => {
+                let body = layout.monitor(&owner, port.port, *probe);
+                (Kind::Monitor, MONITORS, Some(port.port), body, format!("create the monitor of port {}", port.port))
+            }
+            Step::CreatePool { port, monitor, is_snat_disabled } => {
+                let (port, monitor, is_snat_disabled) = (port.port, *monitor, *is_snat_disabled);
+                let body = layout.pool(&owner, &PoolFacts { port, address_pool, members, monitor, is_snat_disabled });
+                (Kind::Pool, POOLS, Some(port), body, format!("create the pool of port {port}"))
+            }
+            Step::CreateServer { port, .. } => {
+                let Some(facts) = server_facts(parts, step) else { return Ok(()) };
+                let doing = format!("create the virtual server of port {}", port.port);
+                (Kind::VirtualServer, SERVERS, Some(port.port), layout.virtual_server(&owner, &facts), doing)
+            }
+            Step::CreateGroup { ranges } => (
+                Kind::Group,
+                GROUPS,
+                None,
+                layout.group(&owner, ranges),
+                "create the group of source ranges".to_owned(),
+            ),
+            Step::CreatePersistenceProfile { timeout } => {
+                let body = layout.persistence_profile(&owner, *timeout);
+                (
+                    Kind::PersistenceProfile,
+                    PERSISTENCE_PROFILES,
+                    None,
+                    body,
+                    "create the persistence profile".to_owned(),
+                )
+            }
+            Step::CreateLbService => {
+                let body = layout.lb_service(size, tier1.as_deref());
+                (Kind::LbService, LB_SERVICES, None, body, "create the load balancer service".to_owned())
+            }
+            Step::Allocate { wish: Wish::Any } => return self.allocate(request, address_pool, None, record).await,
+            Step::Allocate { wish: Wish::Rather(address) | Wish::Only(address) } | Step::Reserve { address, .. } => {
+                return self.allocate(request, address_pool, Some(*address), record).await;
+            }
+            _ => return Ok(()),
+        };
+        let id = |attempt| match (step, kind) {
+            (_, Kind::LbService) => layout.lb_service_id(tier1.as_deref(), attempt),
+            (Step::CreateMonitor { port, probe }, _) => {
+                layout.monitor_id(probe.monitor_type(), owner.uid, port.port, attempt)
+            }
+            _ => layout.id(kind, owner.uid, port, attempt),
+        };
+        self.create(request, New { kind, parent, id: &id, body, doing, first: 0 }, record).await.map(drop)
+    }
+}
+
+fn server_facts<'a>(parts: &'a Parts, step: &'a Step<'_>) -> Option<ServerFacts<'a>> {
+    let Step::CreateServer { port, address, pool, lb_service, group, persistence } = step else { return None };
+    Some(ServerFacts {
+        port: port.port,
+        node_port: port.node_port,
+        address: *address,
+        class: &parts.class,
+        address_pool: &parts.address_pool,
+        profile: &port.profile,
+        pool,
+        lb_service,
+        group: *group,
+        persistence: *persistence,
+    })
+}

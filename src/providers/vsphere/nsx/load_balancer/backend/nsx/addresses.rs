@@ -1,0 +1,141 @@
+//! Reserves addresses, reads which one an allocation has, and says which ones a pool can have.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::decode::{family_of, may_have_address, subnets_of};
+use super::{ADDRESS_POOLS, New, Nsx, PAGE, Record, Request, Target, is_of_another, no_address};
+use crate::clients::nsx::Object;
+use crate::clients::nsx::realization::Reservation;
+use crate::cloud::Error;
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::nsx::load_balancer::address_unavailable;
+use crate::providers::vsphere::nsx::load_balancer::backend::{Backend as _, Change};
+use crate::providers::vsphere::nsx::load_balancer::layout::{IDS, Kind};
+use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, Marks};
+use crate::providers::vsphere::reason;
+
+/// How long an address may take.
+const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
+/// The first pause before the address of an allocation is read; later ones are [`ADDRESS_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
+/// How often the address of an allocation is read in vain before a read shows whether the allocation is there: an address
+/// usually comes sooner.
+const READS_IN_VAIN: u32 = 2;
+
+impl Nsx {
+    /// Reserves this address of a pool, or any. NSX may answer a PATCH of an id that is marked for deletion as if the
+    /// allocation was there: then the next id is tried.
+    pub(super) async fn allocate(
+        &self,
+        request: &Request<'_>,
+        pool: &str,
+        wish: Option<IpAddr>,
+        record: Record<'_>,
+    ) -> Result<(), Error> {
+        let Request { layout, owner, .. } = *request;
+        let (kind, parent) = (Kind::Allocation, format!("{ADDRESS_POOLS}/{pool}/ip-allocations"));
+        let (body, doing) = (layout.allocation(&owner, wish), format!("reserve an address of the pool {pool}"));
+        let id = |attempt| layout.id(kind, owner.uid, None, attempt);
+        let mut first = 0;
+        loop {
+            let new = New { kind, parent: &parent, id: &id, body: body.clone(), doing: doing.clone(), first };
+            let Some(object) = self.create(request, new, record).await? else { return Ok(()) };
+            let Some(allocation) = Allocation::read(&object, layout) else { return Ok(()) };
+            // Also of an address that was asked for: NSX may refuse it.
+            if self.read_address(request, &allocation, true, record).await? {
+                return Ok(());
+            }
+            // After the last one, the creation says that all are in use.
+            first = (first..IDS).find(|attempt| id(*attempt) == object.id()).map_or(IDS, |attempt| attempt + 1);
+        }
+    }
+
+    /// Waits for the address of an allocation. One that gets none because its pool is exhausted, and a new one, is released.
+    /// False if there is no such allocation.
+    pub(super) async fn read_address(
+        &self,
+        request: &Request<'_>,
+        allocation: &Allocation,
+        is_new: bool,
+        record: Record<'_>,
+    ) -> Result<bool, Error> {
+        let path = &*allocation.marks.path;
+        let doing = format!("reserve an address of the pool {}", allocation.address_pool);
+        let until = Instant::now() + ADDRESS_LIMIT;
+        let (mut pause, mut reads) = (FIRST_PAUSE, 0);
+        loop {
+            match self.reservation(allocation).await? {
+                Reservation::Reserved(address) => {
+                    record(Change::Reserved { path: path.to_owned(), address });
+                    return Ok(true);
+                }
+                Reservation::Failed { is_exhausted, alarm } => {
+                    if is_exhausted || is_new {
+                        self.delete(request, Kind::Allocation, &allocation.marks, record).await?;
+                    }
+                    return Err(no_address(&doing, is_exhausted, &alarm));
+                }
+                Reservation::Pending => reads += 1,
+            }
+            let target = Target { kind: Kind::Allocation, path, doing: &doing };
+            if reads == READS_IN_VAIN && self.get(target).await?.is_none_or(|object| object.is_marked_for_delete()) {
+                record(Change::Gone(path.to_owned()));
+                return Ok(false);
+            }
+            if Instant::now() + pause > until {
+                let message = format!("{doing}: NSX has not given one within {} s", ADDRESS_LIMIT.as_secs());
+                let after = Some(ADDRESS_LIMIT);
+                return Err(Error::Failed { reason: reason::NSXUnavailable, message, after });
+            }
+            tokio::time::sleep(pause).await;
+            pause = ADDRESS_PAUSE;
+        }
+    }
+
+    pub(super) async fn has_subnet_of(&self, pool: &str, family: IpFamily) -> Result<bool, Error> {
+        let (mut has_it, mut has_others) = (false, false);
+        self.list(&subnets_of(pool), "ip-subnets.list", PAGE, &mut |subnet| match family_of(&subnet) {
+            // That of a block is not shown.
+            None => has_it = true,
+            Some(one) if one == family => has_it = true,
+            Some(_) => has_others = true,
+        })
+        .await?;
+        // NSX says what a pool without any subnet lacks.
+        Ok(has_it || !has_others)
+    }
+
+    /// Whether a pool can have an address, and no allocation is known to have it.
+    pub(super) async fn look_for(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
+        let doing = format!("reserve the address {wish} of the pool {pool}");
+        let unavailable = |what: &str| address_unavailable(format!("{doing}: {what}"));
+        let (mut is_inside, mut is_taken) = (false, false);
+        self.list(&subnets_of(pool), "ip-subnets.list", PAGE, &mut |subnet| {
+            is_inside |= may_have_address(&subnet, wish);
+        })
+        .await?;
+        if !is_inside {
+            return Err(unavailable("it is outside of the ranges of the pool"));
+        }
+        let allocations = format!("{ADDRESS_POOLS}/{pool}/ip-allocations");
+        let wanted = wish.to_string();
+        self.list(&allocations, "ip-allocations.list", PAGE, &mut |one| {
+            let has_it = one.text("allocation_ip") == wanted || one.text("allocated_ip") == wanted;
+            is_taken |= has_it && !is_own_allocation(request, &one);
+        })
+        .await?;
+        if is_taken { Err(unavailable("it is in use")) } else { Ok(()) }
+    }
+}
+
+/// Whether an allocation is that of the Service, whose creation was not answered.
+fn is_own_allocation(Request { layout, owner, .. }: &Request<'_>, object: &Object) -> bool {
+    let is_named = Marks::read(object, layout).is_some_and(|marks| *marks.service == *owner.to_string());
+    is_named
+        && !is_of_another(layout, object)
+        && layout.has_id(layout.second, Kind::Allocation, owner.uid, None, object.id())
+}

@@ -1,0 +1,65 @@
+//! Pure: what NSX says of how full a load balancer service is, and of the subnets of a pool of addresses.
+
+use std::net::IpAddr;
+
+use serde_json::{Map, Value};
+
+use super::ADDRESS_POOLS;
+use crate::base::addresses::{parse_ip, parse_network_sloppy};
+use crate::clients::nsx::Object;
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::nsx::load_balancer::backend::Usage;
+
+/// How full a load balancer service is. Some versions give one for each place where the service runs.
+pub(super) fn usage_of(answer: &Map<String, Value>) -> Option<Usage> {
+    let first = answer.get("results").and_then(|results| results.get(0)).and_then(Value::as_object);
+    let answer = first.unwrap_or(answer);
+    let number =
+        |member: &str| answer.get(member).and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
+    let of = |used: &str, allowed: &str| number(used).zip(number(allowed));
+    Some(Usage::new(
+        of("current_virtual_server_count", "virtual_server_capacity")?,
+        of("current_pool_count", "pool_capacity")?,
+        of("current_pool_member_count", "pool_member_capacity")?,
+    ))
+}
+
+/// Whether a tier-1 gateway advertises the addresses of load balancers.
+pub(super) fn advertises_addresses(gateway: &Object) -> bool {
+    let types = gateway.0.get("route_advertisement_types").and_then(Value::as_array);
+    types.is_some_and(|types| types.iter().any(|one| one == "TIER1_LB_VIP"))
+}
+
+/// The path of the subnets of a pool of addresses.
+pub(super) fn subnets_of(pool: &str) -> String {
+    format!("{ADDRESS_POOLS}/{pool}/ip-subnets")
+}
+
+fn ranges_of(subnet: &Object) -> &[Value] {
+    subnet.0.get("allocation_ranges").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn end(range: &Value, name: &str) -> Option<IpAddr> {
+    range.get(name).and_then(Value::as_str).and_then(parse_ip)
+}
+
+/// The family of a subnet, if it is shown.
+pub(super) fn family_of(subnet: &Object) -> Option<IpFamily> {
+    let of_network = parse_network_sloppy(subnet.text("cidr")).map(|network| network.addr());
+    let of_range = || ranges_of(subnet).iter().find_map(|range| end(range, "start"));
+    of_network.or_else(of_range).map(IpFamily::of)
+}
+
+/// Whether a range of a subnet has the address. Which addresses a subnet has that NSX carves from a block is not shown: the
+/// realized state of a reservation says it.
+pub(super) fn may_have_address(subnet: &Object, address: IpAddr) -> bool {
+    let ranges = ranges_of(subnet);
+    let has_it = |range: &Value| {
+        let ends = end(range, "start").zip(end(range, "end"));
+        ends.is_some_and(|(start, end)| start <= address && address <= end)
+    };
+    match ranges.is_empty() {
+        true => parse_network_sloppy(subnet.text("cidr")).is_none_or(|network| network.contains(&address)),
+        false => ranges.iter().any(has_it),
+    }
+}

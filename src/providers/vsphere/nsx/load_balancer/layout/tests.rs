@@ -1,0 +1,379 @@
+//! Each object, as the Go program writes it.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::providers::vsphere::nsx::load_balancer::plan;
+
+const OWNER: Owner<'static> = Owner { namespace: "ns", name: "s", uid: "u-1" };
+const HTTP: Port = Port { protocol: Protocol::Tcp, number: 80 };
+
+fn layout(cluster_uid: Option<&str>, configured: &[(&str, &str)]) -> Layout {
+    Layout {
+        cluster: "c".to_owned(),
+        cluster_uid: cluster_uid.map(str::to_owned),
+        configured: configured.iter().map(|(scope, tag)| ((*scope).to_owned(), (*tag).to_owned())).collect(),
+        second: None,
+    }
+}
+
+fn tags(pairs: &[(&str, &str)]) -> Value {
+    pairs.iter().map(|(scope, tag)| json!({"scope": scope, "tag": tag})).collect()
+}
+
+fn body(object: Object) -> Value {
+    Value::Object(object.0)
+}
+
+fn server(layout: &Layout) -> Value {
+    body(layout.virtual_server(
+        &OWNER,
+        &ServerFacts {
+            port: HTTP,
+            node_port: 30080,
+            address: "192.0.2.5".parse().unwrap(),
+            class: "default",
+            address_pool: "p1",
+            profile: "/infra/lb-app-profiles/default-tcp-lb-app-profile",
+            pool: "/infra/lb-pools/77aa",
+            lb_service: "/infra/lb-services/10be",
+            group: None,
+            persistence: None,
+        },
+    ))
+}
+
+fn pool(layout: &Layout, is_snat_disabled: bool, monitor: Option<&str>) -> Value {
+    let member = |node: &str, address: &str| Member {
+        node: node.to_owned(),
+        address: address.parse().unwrap(),
+        is_confirmed: true,
+    };
+    let members = [member("n1", "10.0.0.1"), member("n2", "10.0.0.2")];
+    let facts = PoolFacts { port: HTTP, address_pool: "p1", members: &members, monitor, is_snat_disabled };
+    body(layout.pool(&OWNER, &facts))
+}
+
+// vectors: TAG-06
+#[test]
+fn tag_06_a_configured_tag_does_not_replace_one_of_the_program_but_the_owner() {
+    let layout = layout(None, &[("cluster", "x"), ("owner", "them"), ("team", "blue")]);
+    let expected = [("cluster", "c"), ("owner", "them"), ("service", "ns/s"), ("team", "blue")];
+    assert_eq!(body(layout.allocation(&OWNER, None)), json!({"tags": tags(&expected)}));
+    assert_eq!(layout.owner(), "them");
+}
+
+/// A change writes these tags into an object that has its own ones.
+#[test]
+fn a_configured_tag_with_a_scope_of_the_program_is_ignored() {
+    let scopes = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, ADDRESS, FAMILY];
+    let mut object = layout(None, &scopes.map(|scope| (scope, "x"))).pool(
+        &OWNER,
+        &PoolFacts { port: HTTP, address_pool: "p1", members: &[], monitor: None, is_snat_disabled: false },
+    );
+    let before = object.clone();
+    layout(None, &scopes.map(|scope| (scope, "x"))).tags(Kind::Pool).write_into(&mut object);
+    assert_eq!(body(object), body(before));
+}
+
+// vectors: TAG-07, W-08
+#[test]
+fn tag_07_and_w_08_a_virtual_server_is_that_of_the_go_program_with_the_uid_of_the_cluster() {
+    let go = [
+        ("cluster", "c"),
+        ("ippoolid", "p1"),
+        ("lbclass", "default"),
+        ("owner", "vsphere-cloud-controller-manager"),
+        ("port", "TCP/80"),
+        ("service", "ns/s"),
+    ];
+    let expected = |tags: Value| {
+        json!({
+            "display_name": "cluster:c:ns/s",
+            "description": "virtual server for cluster c, service ns/s created by vsphere-cloud-controller-manager",
+            "ip_address": "192.0.2.5", "ports": ["80"], "default_pool_member_ports": ["30080"], "enabled": true,
+            "application_profile_path": "/infra/lb-app-profiles/default-tcp-lb-app-profile",
+            "pool_path": "/infra/lb-pools/77aa", "lb_service_path": "/infra/lb-services/10be", "tags": tags,
+        })
+    };
+    assert_eq!(server(&layout(None, &[])), expected(tags(&go)), "TAG-07, W-08");
+    let mut more = go.to_vec();
+    more.insert(1, ("cluster-uid", "k"));
+    assert_eq!(server(&layout(Some("k"), &[])), expected(tags(&more)), "TAG-07, W-08");
+}
+
+// vectors: W-06
+#[test]
+fn w_06_a_monitor_is_that_of_the_go_program() {
+    let mut expected = json!({
+        "resource_type": "LBTcpMonitorProfile", "display_name": "cluster:c:ns/s:30080", "monitor_port": 30080,
+        "description":
+            "tcp monitor for cluster c, service ns/s, port 30080 created by vsphere-cloud-controller-manager",
+        "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s")]),
+    });
+    assert_eq!(body(layout(None, &[]).monitor(&OWNER, HTTP, Probe::Tcp(30080))), expected, "W-06");
+    let uid = ("cluster-uid", "k");
+    expected["tags"] = tags(&[("cluster", "c"), uid, ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s")]);
+    assert_eq!(body(layout(Some("k"), &[]).monitor(&OWNER, HTTP, Probe::Tcp(30080))), expected, "W-06 with the UID");
+}
+
+// vectors: W-07
+#[test]
+fn w_07_a_pool_is_that_of_the_go_program_with_the_pool_of_its_address() {
+    let member = |name: &str, ip: &str| json!({"admin_state": "ENABLED", "display_name": name, "ip_address": ip});
+    let mut expected = json!({
+        "display_name": "cluster:c:ns/s",
+        "description": "pool for cluster c, service ns/s created by vsphere-cloud-controller-manager",
+        "snat_translation": {"type": "LBSnatAutoMap"}, "active_monitor_paths": ["/m"],
+        "members": [member("c:n1", "10.0.0.1"), member("c:n2", "10.0.0.2")],
+        "tags": tags(&[
+            ("cluster", "c"), ("ippoolid", "p1"), ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s"),
+        ]),
+    });
+    assert_eq!(pool(&layout(None, &[]), false, Some("/m")), expected, "W-07");
+    expected["snat_translation"]["type"] = json!("LBSnatDisabled");
+    expected.as_object_mut().unwrap().remove("active_monitor_paths");
+    assert_eq!(pool(&layout(None, &[]), true, None), expected, "W-07");
+    let uid = ("cluster-uid", "k");
+    expected["tags"] =
+        tags(&[("cluster", "c"), uid, ("ippoolid", "p1"), ("owner", PROGRAM), ("port", "TCP/80"), ("service", "ns/s")]);
+    assert_eq!(pool(&layout(Some("k"), &[]), true, None), expected, "W-07 with the UID");
+}
+
+// vectors: W-09
+#[test]
+fn w_09_an_allocation_has_tags_only() {
+    let go = [("cluster", "c"), ("owner", PROGRAM), ("service", "ns/s")];
+    assert_eq!(body(layout(None, &[]).allocation(&OWNER, None)), json!({"tags": tags(&go)}), "W-09");
+    let ours = [("cluster", "c"), ("cluster-uid", "k"), ("owner", PROGRAM), ("service", "ns/s")];
+    assert_eq!(body(layout(Some("k"), &[]).allocation(&OWNER, None)), json!({"tags": tags(&ours)}), "W-09");
+}
+
+#[test]
+fn a_load_balancer_service_is_that_of_the_go_program() {
+    let expected = json!({
+        "display_name": "cluster:c", "size": "SMALL", "enabled": true, "connectivity_path": "/infra/tier-1s/t",
+        "description": "virtual server pool for cluster c created by vsphere-cloud-controller-manager",
+        "tags": tags(&[("cluster", "c"), ("owner", PROGRAM)]),
+    });
+    assert_eq!(body(layout(None, &[]).lb_service("SMALL", Some("/infra/tier-1s/t"))), expected);
+}
+
+/// Objects that exist are found by these ids: they must not change.
+#[test]
+fn ids_depend_on_cluster_name_service_kind_port_and_attempt_alone() {
+    let ours = layout(None, &[]);
+    let copy = Layout { cluster: "copy".to_owned(), ..ours.clone() };
+    let udp = Port { protocol: Protocol::Udp, number: 80 };
+    let ids = [
+        ours.id(Kind::Pool, "u-1", Some(HTTP), 0),
+        ours.id(Kind::Pool, "u-2", Some(HTTP), 0),
+        ours.id(Kind::Monitor, "u-1", Some(HTTP), 0),
+        ours.id(Kind::VirtualServer, "u-1", Some(HTTP), 0),
+        ours.id(Kind::Pool, "u-1", Some(udp), 0),
+        ours.id(Kind::Pool, "u-1", Some(HTTP), 1),
+        ours.id(Kind::Allocation, "u-1", None, 0),
+        ours.id(Kind::Group, "u-1", None, 0),
+        ours.id(Kind::PersistenceProfile, "u-1", None, 0),
+        copy.id(Kind::Pool, "u-1", Some(HTTP), 0),
+        ours.lb_service_id(None, 0),
+        ours.lb_service_id(Some("/infra/tier-1s/t"), 0),
+        layout(Some("k"), &[]).lb_service_id(None, 0),
+        copy.lb_service_id(None, 0),
+    ];
+    let different: std::collections::BTreeSet<_> = ids.iter().collect();
+    assert_eq!(different.len(), ids.len());
+    assert!(ids.iter().all(|id| has_own_form(id)));
+    assert!(
+        !has_own_form("9f7e6b0e-0c0f-4d0f-8d6c-5b5f5b0f1f11") && !has_own_form("x"),
+        "of the Go program, of others"
+    );
+    let pinned = [&ids[0], &ids[2], &ids[3], &ids[6], &ids[11], &ids[7], &ids[8]];
+    assert_eq!(
+        pinned,
+        [
+            "faaaef56-efb1-591a-a58f-e78b2784b491",
+            "da2d7254-4b72-50d6-ac8a-0a419f21dc46",
+            "0b05531b-a4b3-5cef-807c-53e6ae35d185",
+            "d4de6e6c-7b60-5e3d-9a2f-28cb87d4bb7a",
+            "aae0f21c-5b70-5595-a137-e7deb6988caf",
+            "db9e6e0d-7d9c-58d9-bab8-fe235430d3bd",
+            "689a70d7-002c-5131-8996-5f7db5454c4a"
+        ]
+    );
+    assert_eq!(
+        layout(Some("k"), &[]).id(Kind::Pool, "u-1", Some(HTTP), 0),
+        ids[0],
+        "the UID may be unknown for a while"
+    );
+}
+
+#[test]
+fn a_udp_port_has_a_monitor_that_asks_for_endpoints() {
+    let dns = Port { protocol: Protocol::Udp, number: 53 };
+    let expected = json!({
+        "resource_type": "LBHttpMonitorProfile", "display_name": "cluster:c:ns/s:32000", "monitor_port": 32000,
+        "description":
+            "http monitor for cluster c, service ns/s, port 32000 created by vsphere-cloud-controller-manager",
+        "request_method": "GET", "request_url": "/healthz", "request_version": "HTTP_VERSION_1_0",
+        "response_status_codes": [200], "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "UDP/53"), ("service", "ns/s")]),
+    });
+    assert_eq!(body(layout(None, &[]).monitor(&OWNER, dns, Probe::Http(32000))), expected);
+}
+
+#[test]
+fn a_udp_port_may_have_a_monitor_that_sends_icmp() {
+    let dns = Port { protocol: Protocol::Udp, number: 53 };
+    let expected = json!({
+        "resource_type": "LBIcmpMonitorProfile", "display_name": "cluster:c:ns/s:icmp",
+        "description": "icmp monitor for cluster c, service ns/s created by vsphere-cloud-controller-manager",
+        "tags": tags(&[("cluster", "c"), ("owner", PROGRAM), ("port", "UDP/53"), ("service", "ns/s")]),
+    });
+    assert_eq!(body(layout(None, &[]).monitor(&OWNER, dns, Probe::Icmp)), expected);
+}
+
+/// Monitors of earlier versions are found by their ids; a monitor of another type has to have another one.
+#[test]
+fn monitors_of_one_port_have_an_id_for_each_type() {
+    let (ours, dns) = (layout(None, &[]), Port { protocol: Protocol::Udp, number: 53 });
+    for (port, [first, other]) in
+        [(HTTP, [MonitorType::Tcp, MonitorType::Http]), (dns, [MonitorType::Http, MonitorType::Icmp])]
+    {
+        assert_eq!(MonitorType::of(port.protocol), [first, other]);
+        let (one, two) = (ours.monitor_id(first, "u-1", port, 0), ours.monitor_id(other, "u-1", port, 0));
+        assert_eq!(one, ours.id(Kind::Monitor, "u-1", Some(port), 0), "as before there were others");
+        assert_ne!(one, two);
+        for id in [&one, &two] {
+            assert!(ours.has_id(None, Kind::Monitor, "u-1", Some(port), id) && has_own_form(id), "{port}");
+            assert!(!ours.has_id(None, Kind::Monitor, "u-2", Some(port), id), "{port}");
+        }
+    }
+    assert_eq!(ours.monitor_id(MonitorType::Tcp, "u-1", HTTP, 0), "da2d7254-4b72-50d6-ac8a-0a419f21dc46");
+}
+
+#[test]
+fn a_group_and_a_persistence_profile_have_the_tags_of_the_service() {
+    let layout = layout(Some("k"), &[]);
+    let tags = tags(&[("cluster", "c"), ("cluster-uid", "k"), ("owner", PROGRAM), ("service", "ns/s")]);
+    let ranges = ["10.0.0.0/8", "192.0.2.0/24"].map(|range| range.parse().unwrap()).into();
+    let addresses = json!(["10.0.0.0/8", "192.0.2.0/24"]);
+    let expected = json!({
+        "display_name": "cluster:c:ns/s",
+        "description": "source ranges for cluster c, service ns/s created by vsphere-cloud-controller-manager",
+        "expression": [{"resource_type": "IPAddressExpression", "ip_addresses": addresses}],
+        "group_type": ["IPAddress"], "tags": tags,
+    });
+    assert_eq!(body(layout.group(&OWNER, &ranges)), expected);
+    let expected = json!({
+        "display_name": "cluster:c:ns/s", "resource_type": "LBSourceIpPersistenceProfile", "timeout": 10800,
+        "description": "session affinity for cluster c, service ns/s created by vsphere-cloud-controller-manager",
+        "tags": tags,
+    });
+    assert_eq!(body(layout.persistence_profile(&OWNER, Duration::from_secs(10800))), expected);
+}
+
+#[test]
+fn a_virtual_server_refers_to_its_group_and_persistence_profile_and_an_allocation_asks_for_an_address() {
+    let facts = ServerFacts {
+        port: HTTP,
+        node_port: 30080,
+        address: "192.0.2.5".parse().unwrap(),
+        class: "default",
+        address_pool: "p1",
+        profile: "/p",
+        pool: "/pool",
+        lb_service: "/l",
+        group: Some("/g"),
+        persistence: Some("/s"),
+    };
+    let server = body(layout(None, &[]).virtual_server(&OWNER, &facts));
+    assert_eq!(server["access_list_control"], json!({"action": "ALLOW", "enabled": true, "group_path": "/g"}));
+    assert_eq!(server["lb_persistence_profile_path"], "/s");
+    let allocation = body(layout(None, &[]).allocation(&OWNER, Some(facts.address)));
+    assert_eq!(allocation["allocation_ip"], "192.0.2.5");
+}
+
+/// The scopes of an object of each kind beside so many configured tags, without these.
+fn scopes_beside(configured: usize, second: Option<IpFamily>) -> Vec<(Kind, Vec<String>)> {
+    let tags: Vec<String> = (0..configured).map(|number| format!("team-{number:02}")).collect();
+    let pairs: Vec<(&str, &str)> = tags.iter().map(|scope| (scope.as_str(), "x")).collect();
+    let layout = Layout { second, ..layout(Some("k"), &pairs) };
+    let ranges = ["10.0.0.0/8".parse().unwrap()].into();
+    let facts = PoolFacts { port: HTTP, address_pool: "p1", members: &[], monitor: None, is_snat_disabled: false };
+    let Value::Object(server) = server(&layout) else { panic!() };
+    let mut marked = [layout.pool(&OWNER, &facts), layout.monitor(&OWNER, HTTP, Probe::Tcp(1))];
+    for (kind, object) in [Kind::Pool, Kind::Monitor].into_iter().zip(&mut marked) {
+        let address = Some("192.0.2.5".parse().unwrap()).filter(|_| kind == Kind::Pool);
+        plan::marks_of(&OWNER, &layout, kind, address).write_into(object);
+    }
+    let [pool, monitor] = marked;
+    let all = [
+        (Kind::VirtualServer, Object(server)),
+        (Kind::Pool, pool),
+        (Kind::Monitor, monitor),
+        (Kind::Allocation, layout.allocation(&OWNER, None)),
+        (Kind::Group, layout.group(&OWNER, &ranges)),
+        (Kind::LbService, layout.lb_service("SMALL", None)),
+    ];
+    let scopes = |object: &Object| {
+        let all: Vec<String> = object.tags().map(|tag| tag.scope.to_owned()).collect();
+        assert!(all.len() <= 30 || configured > if second.is_none() { 24 } else { 23 }, "{configured}: {all:?}");
+        all.into_iter().filter(|scope| !scope.starts_with("team-")).collect()
+    };
+    all.iter().map(|(kind, object)| (*kind, scopes(object))).collect()
+}
+
+/// NSX takes 30 tags. The Go program works with 24 configured ones, and needs 6 for a virtual server.
+#[test]
+fn marks_are_left_off_in_a_fixed_order_where_configured_tags_leave_no_room() {
+    let whole = scopes_beside(0, None);
+    for (configured, missing) in [
+        (21, vec![]),
+        (22, vec![]),
+        (23, vec![(Kind::Pool, ADDRESS_POOL)]),
+        (24, vec![(Kind::VirtualServer, CLUSTER_UID), (Kind::Pool, ADDRESS), (Kind::Pool, ADDRESS_POOL)]),
+    ] {
+        let mut expected = whole.clone();
+        for (kind, scope) in missing {
+            let (_, scopes) = expected.iter_mut().find(|(one, _)| *one == kind).unwrap();
+            scopes.retain(|one| one != scope);
+        }
+        for (kind, scopes) in &mut expected {
+            scopes.sort();
+            assert!(*kind != Kind::Pool || scopes.contains(&SERVICE_UID.to_owned()), "the last one");
+        }
+        let mut found = scopes_beside(configured, None);
+        found.iter_mut().for_each(|(_, scopes)| scopes.sort());
+        assert_eq!(found, expected, "{configured}");
+    }
+    // So many fit in any case, also on a second load balancer.
+    let most = crate::providers::vsphere::config::MOST_TAGS_BESIDE;
+    let second = Some(IpFamily::V6);
+    let counts =
+        |configured| -> usize { scopes_beside(configured, second).iter().map(|(_, scopes)| scopes.len()).sum() };
+    assert_eq!((most, counts(most)), (21, counts(0)));
+    assert!(counts(most + 1) < counts(0));
+    // Of virtual servers more, without the marks. With one more, NSX refuses them.
+    for (second, refused) in [(second, 24), (None, 25)] {
+        let (kind, scopes) = scopes_beside(refused, second).swap_remove(0);
+        assert_eq!((kind, refused + scopes.len()), (Kind::VirtualServer, 31));
+        scopes_beside(refused - 1, second);
+    }
+}
+
+#[test]
+fn a_configured_uid_is_not_written() {
+    let layout = layout(None, &[("cluster-uid", "x"), ("service-uid", "y")]);
+    let expected = [("cluster", "c"), ("owner", PROGRAM), ("service", "ns/s")];
+    assert_eq!(body(layout.allocation(&OWNER, None)), json!({"tags": tags(&expected)}));
+}
+
+#[test]
+fn a_port_is_read_as_it_is_written_and_nothing_else_is() {
+    for port in [HTTP, Port { protocol: Protocol::Udp, number: 65535 }] {
+        assert_eq!(Port::parse(&port.to_string()), Some(port));
+    }
+    for wrong in ["", "TCP", "TCP/", "tcp/80", "SCTP/80", "TCP/65536", "TCP/80/1"] {
+        assert_eq!(Port::parse(wrong), None, "{wrong}");
+    }
+}

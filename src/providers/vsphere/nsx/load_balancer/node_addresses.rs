@@ -1,0 +1,314 @@
+//! Which addresses of Nodes are members of pools, and for how long the creation of load balancers waits for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::members::{self, Member};
+use crate::cloud::{UsableAddresses, WritePermit, node};
+use crate::providers::vsphere::UsableAddressesOf;
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+
+/// How long creations wait for the machines of Nodes that are being looked up.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// The least time between the beginnings of two such waits. After the first wait nothing waits until then, so that a Node that
+/// changes all the time does not hold up Services.
+const BETWEEN_WAITS: Duration = Duration::from_secs(300);
+/// For how many Nodes it is remembered what vCenter reported, for each Node behind the load balancers.
+const MOST_FOR_EACH: usize = 4;
+/// How many addresses of each family are remembered of a Node.
+const MOST_ADDRESSES: usize = 64;
+
+/// Whether the cluster has a Node of this name.
+pub type HasNode = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// The addresses of Nodes that count.
+pub struct NodeAddresses {
+    usable: UsableAddressesOf,
+    has_node: HasNode,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Of the term.
+    permit: Option<WritePermit>,
+    /// What vCenter reported last for the machines of Nodes, also of Nodes that are gone, by the name of the Node.
+    reported: BTreeMap<Box<str>, BTreeSet<IpAddr>>,
+    /// When the last wait began.
+    wait_began: Option<Instant>,
+}
+
+impl NodeAddresses {
+    /// Asks `usable` which addresses of a Node count.
+    pub fn new(usable: UsableAddressesOf, has_node: HasNode) -> Self {
+        Self { usable, has_node, state: Mutex::default() }
+    }
+
+    /// Which addresses of this Node count.
+    pub fn of(&self, node: &Node) -> UsableAddresses {
+        (self.usable)(node)
+    }
+
+    /// Begins a call. In another term nothing of an earlier one counts: addresses may have gone to other machines.
+    pub fn begin(&self, permit: &WritePermit) {
+        let mut state = self.state.lock();
+        if state.permit.as_ref().is_none_or(|known| known.check().is_err()) {
+            *state = State { permit: Some(permit.clone()), ..State::default() };
+        }
+    }
+
+    /// The members of pools of this family. An address that vCenter reported for a Node that is gone, and never for this one, does
+    /// not stay for a Node whose machine is not known: its kubelet could keep the addresses of deleted Nodes in the pools.
+    ///
+    /// Of Nodes that are there, nothing takes an address from another one whose machine is not known: no kubelet and no guest can
+    /// have an address of another Node removed by claiming it for a while.
+    pub fn members(&self, nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
+        let reported = &mut self.state.lock().reported;
+        if reported.len() > nodes.len() * MOST_FOR_EACH {
+            let present: BTreeSet<&str> = nodes.iter().map(|one| node::name(one)).collect();
+            reported.retain(|name, _| present.contains(&**name));
+        }
+        let mut members = members::of_nodes(nodes, family, |one| {
+            let usable = self.of(one);
+            if let UsableAddresses::Only(known) = &usable {
+                note(reported, node::name(one), known);
+            }
+            usable
+        });
+        let was_reported = |Member { node, address, .. }: &Member| {
+            reported.get(node.as_str()).is_some_and(|addresses| addresses.contains(address))
+        };
+        let is_claim = |member: &Member| !member.is_confirmed && !was_reported(member);
+        let claims: BTreeSet<IpAddr> = members.iter().filter(|one| is_claim(one)).map(|one| one.address).collect();
+        if claims.is_empty() {
+            return members;
+        }
+        let claimed = |addresses: &BTreeSet<IpAddr>| addresses.iter().any(|address| claims.contains(address));
+        let gone = reported.iter().filter(|(name, addresses)| claimed(addresses) && !(self.has_node)(name));
+        let of_gone: BTreeSet<IpAddr> = gone.flat_map(|(_, addresses)| addresses).copied().collect();
+        members.retain(|member| !(is_claim(member) && of_gone.contains(&member.address)));
+        members
+    }
+
+    /// Whether a creation waits for a machine that is being looked up.
+    pub fn may_wait(&self) -> bool {
+        let wait_began = &mut self.state.lock().wait_began;
+        let began = wait_began.filter(|began| began.elapsed() <= BETWEEN_WAITS).unwrap_or_else(Instant::now);
+        *wait_began = Some(began);
+        began.elapsed() < LONGEST_WAIT
+    }
+}
+
+/// Remembers what vCenter reports now. A family of which it reports nothing keeps what it reported before: while a guest starts,
+/// it has addresses of one family only.
+fn note(reported: &mut BTreeMap<Box<str>, BTreeSet<IpAddr>>, name: &str, known: &BTreeSet<IpAddr>) {
+    let before = reported.get(name);
+    if before == Some(known) {
+        return;
+    }
+    let now = [IpFamily::V4, IpFamily::V6].into_iter().flat_map(|family| {
+        let of_family = |addresses: &BTreeSet<IpAddr>| -> Vec<IpAddr> {
+            let all = addresses.iter().copied().filter(|address| IpFamily::of(*address) == family);
+            all.take(MOST_ADDRESSES).collect()
+        };
+        match of_family(known) {
+            none if none.is_empty() => before.map(of_family).unwrap_or_default(),
+            some => some,
+        }
+    });
+    let now = now.collect();
+    reported.insert(name.into(), now);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use serde_json::json;
+    use tokio::time::advance;
+    use tokio_util::sync::CancellationToken;
+
+    fn node(name: &str, addresses: &[&str]) -> Arc<Node> {
+        let addresses: Vec<_> = addresses.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
+        Arc::new(
+            serde_json::from_value(json!({"metadata": {"name": name}, "status": {"addresses": addresses}})).unwrap(),
+        )
+    }
+
+    /// What is known of the addresses of Nodes, and which Nodes are gone.
+    #[derive(Default)]
+    struct Known {
+        usable: BTreeMap<String, UsableAddresses>,
+        gone: BTreeSet<String>,
+    }
+
+    /// The addresses of all Nodes, of which this is known; of others nothing is.
+    fn with(known: &[(&str, UsableAddresses)]) -> (NodeAddresses, Arc<Mutex<Known>>) {
+        let usable = known.iter().map(|(name, usable)| ((*name).to_owned(), usable.clone())).collect();
+        let known = Arc::new(Mutex::new(Known { usable, ..Known::default() }));
+        let usable = {
+            let known = Arc::clone(&known);
+            move |one: &Node| known.lock().usable.get(node::name(one)).cloned().unwrap_or(UsableAddresses::Unknown)
+        };
+        let has_node = {
+            let known = Arc::clone(&known);
+            move |name: &str| !known.lock().gone.contains(name)
+        };
+        (NodeAddresses::new(Arc::new(usable), Box::new(has_node)), known)
+    }
+
+    /// This Node is gone.
+    fn remove(known: &Mutex<Known>, name: &str) {
+        known.lock().gone.insert(name.to_owned());
+    }
+
+    fn only(address: &str) -> UsableAddresses {
+        UsableAddresses::Only([address.parse().unwrap()].into())
+    }
+
+    /// The IPv4 members.
+    fn members(addresses: &NodeAddresses, nodes: &[Arc<Node>]) -> Vec<String> {
+        let members = addresses.members(nodes, IpFamily::V4);
+        members.iter().map(|member| format!("{} {}", member.node, member.address)).collect()
+    }
+
+    #[test]
+    fn an_address_of_a_node_that_is_gone_does_not_stay_for_one_whose_machine_is_not_known() {
+        let (addresses, known) = with(&[("a", only("10.0.0.1")), ("b", only("10.0.0.1"))]);
+        let members = |nodes: &[Arc<Node>]| members(&addresses, nodes);
+        let unknown = node("unknown", &["10.0.0.9", "10.0.0.1"]);
+        assert_eq!(members(&[Arc::clone(&unknown)]), ["unknown 10.0.0.1", "unknown 10.0.0.9"]);
+        members(&[node("a", &["10.0.0.1"]), Arc::clone(&unknown)]);
+        remove(&known, "a");
+        assert_eq!(members(&[Arc::clone(&unknown)]), ["unknown 10.0.0.9"]);
+        assert_eq!(members(&[node("b", &["10.0.0.1"]), unknown]), ["b 10.0.0.1", "unknown 10.0.0.9"]);
+    }
+
+    #[test]
+    fn a_node_that_is_there_takes_no_address_from_one_whose_machine_is_not_known() {
+        let victim = || node("victim", &["10.0.0.1"]);
+        // What no vCenter reports is the claim of a kubelet.
+        let (addresses, known) = with(&[("foreign", UsableAddresses::All)]);
+        members(&addresses, &[node("foreign", &["10.0.0.1"]), victim()]);
+        remove(&known, "foreign");
+        assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"]);
+
+        // A guest claims it before vCenter has reported it for the victim. Then it reports nothing, or its Node is excluded.
+        let (addresses, known) = with(&[("other", only("10.0.0.1"))]);
+        assert_eq!(
+            members(&addresses, &[node("other", &["10.0.0.1"]), victim()]),
+            ["other 10.0.0.1", "victim 10.0.0.1"]
+        );
+        known.lock().usable.clear();
+        assert_eq!(members(&addresses, &[node("other", &[]), victim()]), ["victim 10.0.0.1"]);
+        assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"]);
+    }
+
+    #[test]
+    fn an_address_that_was_reported_for_a_node_stays_with_it() {
+        let victim = || node("victim", &["10.0.0.1"]);
+        // The machine of the victim had it, before the other one or after it, and at the same time.
+        for other in ["another", "zealous"] {
+            for is_before in [false, true] {
+                let (addresses, known) = with(&[(other, only("10.0.0.1")), ("victim", only("10.0.0.1"))]);
+                if is_before {
+                    members(&addresses, &[node(other, &["10.0.0.1"])]);
+                }
+                members(&addresses, &[node(other, &["10.0.0.1"]), victim()]);
+                for name in ["victim", other] {
+                    known.lock().usable.remove(name);
+                    members(&addresses, &[node(other, &["10.0.0.1"]), victim()]);
+                }
+                remove(&known, other);
+                assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"], "{other}");
+                // It has another one by now.
+                known.lock().usable.insert("victim".to_owned(), only("10.0.0.2"));
+                members(&addresses, &[victim()]);
+                known.lock().usable.remove("victim");
+                assert_eq!(members(&addresses, &[victim()]), Vec::<String>::new(), "{other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_family_that_is_not_reported_keeps_what_was() {
+        let (addresses, known) = with(&[("gone", only("10.0.0.1"))]);
+        members(&addresses, &[node("gone", &["10.0.0.1"])]);
+        remove(&known, "gone");
+        let heir = || node("heir", &["10.0.0.1", "fd00::1"]);
+        for reported in ["10.0.0.1", "fd00::1"] {
+            known.lock().usable.insert("heir".to_owned(), only(reported));
+            assert_eq!(members(&addresses, &[heir()]), ["heir 10.0.0.1"], "{reported}");
+        }
+        known.lock().usable.remove("heir");
+        assert_eq!(members(&addresses, &[heir()]), ["heir 10.0.0.1"], "nothing is reported");
+        // It is another machine's by now.
+        known.lock().usable.insert("heir".to_owned(), only("10.0.0.2"));
+        members(&addresses, &[heir()]);
+        known.lock().usable.insert("heir".to_owned(), only("fd00::1"));
+        assert_eq!(members(&addresses, &[heir()]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_claim_that_is_taken_back_leaves_nothing() {
+        let (addresses, known) = with(&[("other", only("10.0.0.1"))]);
+        let victim = || node("victim", &["10.0.0.1"]);
+        members(&addresses, &[node("other", &["10.0.0.1"]), victim()]);
+        known.lock().usable.insert("other".to_owned(), only("10.0.0.7"));
+        members(&addresses, &[node("other", &["10.0.0.7"]), victim()]);
+        remove(&known, "other");
+        assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"]);
+    }
+
+    #[test]
+    fn what_was_known_in_an_earlier_term_does_not_count() {
+        let permit = |over: &CancellationToken| {
+            let (over, ended) = (over.clone(), over.clone());
+            WritePermit::new(move || !over.is_cancelled(), move || ended.clone().cancelled_owned().boxed())
+        };
+        let (addresses, known) = with(&[("old", only("10.0.0.1"))]);
+        let over = CancellationToken::new();
+        addresses.begin(&permit(&over));
+        members(&addresses, &[node("old", &["10.0.0.1"])]);
+        remove(&known, "old");
+        addresses.begin(&permit(&over));
+        assert_eq!(members(&addresses, &[node("new", &["10.0.0.1"])]), Vec::<String>::new(), "in the same term");
+        over.cancel();
+        addresses.begin(&permit(&CancellationToken::new()));
+        assert_eq!(members(&addresses, &[node("new", &["10.0.0.1"])]), ["new 10.0.0.1"]);
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_limit() {
+        let many = |_: &Node| {
+            let v6 = (0..200).map(|last| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]));
+            UsableAddresses::Only((0..200).map(|last| IpAddr::from([10, 0, 0, last])).chain(v6).collect())
+        };
+        let addresses = NodeAddresses::new(Arc::new(many), Box::new(|_| false));
+        for number in 0..200 {
+            addresses.members(&[node(&format!("n{number}"), &["10.0.0.1"])], IpFamily::V4);
+        }
+        let reported = &addresses.state.lock().reported;
+        assert!(reported.len() <= MOST_FOR_EACH + 1);
+        assert!(reported.values().all(|known| known.len() == 2 * MOST_ADDRESSES));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_looked_up_without_end_holds_up_nothing_for_long() {
+        let addresses = NodeAddresses::new(Arc::new(|_| UsableAddresses::Pending), Box::new(|_| true));
+        assert!(addresses.may_wait());
+        advance(LONGEST_WAIT).await;
+        for _ in 0..9 {
+            assert!(!addresses.may_wait());
+            advance(BETWEEN_WAITS / 10).await;
+        }
+        advance(BETWEEN_WAITS / 10).await;
+        assert!(addresses.may_wait());
+    }
+}

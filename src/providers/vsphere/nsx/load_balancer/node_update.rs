@@ -1,0 +1,137 @@
+//! Other nodes behind the load balancers of many Services.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Service};
+use parking_lot::Mutex;
+
+use super::backend::{Change, PoolUpdate};
+use super::families::Asked;
+use super::inventory::Need;
+use super::layout::{Kind, Layout};
+use super::members::Member;
+use super::objects::Pool;
+use super::service_call::{Answer, ServiceCall, shows_change};
+use super::wanted::families_of;
+use super::{LoadBalancers, members, repeated};
+use crate::cloud::{Error, WritePermit};
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+
+/// The nodes by the family of their addresses.
+struct Wanted {
+    of_ipv4: Arc<[Member]>,
+    of_ipv6: Arc<[Member]>,
+}
+
+/// One result for each of `services`.
+pub(super) async fn update(
+    of: &LoadBalancers,
+    permit: &WritePermit,
+    services: &[Arc<Service>],
+    nodes: &[Arc<Node>],
+) -> Vec<Result<(), Error>> {
+    of.inventory.begin(permit);
+    of.node_addresses.begin(permit);
+    let layout = match of.uid.read().await {
+        Ok(uid) => of.layout(uid),
+        Err(error) => return services.iter().map(|_| Err(repeated(&error))).collect(),
+    };
+    let wanted = {
+        let members = |family| of.node_addresses.members(nodes, family).into();
+        Wanted { of_ipv4: members(IpFamily::V4), of_ipv6: members(IpFamily::V6) }
+    };
+    let (mut results, mut updates, mut positions) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+    for (position, service) in services.iter().enumerate() {
+        let call = ServiceCall::new(of, permit, service, layout.clone());
+        let planned = planned(&call, &wanted);
+        results.push(planned.map(|all| {
+            positions.extend(all.keys().map(|path| (path.clone(), position)));
+            updates.extend(all);
+        }));
+    }
+    if !updates.is_empty() {
+        for (path, error) in write(of, permit, &layout, updates).await {
+            if let Some(result) = positions.get(&path).and_then(|position| results.get_mut(*position)) {
+                *result = Err(error);
+            }
+        }
+    }
+    results
+}
+
+/// What is to be written for one Service, by the paths of its pools.
+fn planned(call: &ServiceCall<'_>, wanted: &Wanted) -> Result<BTreeMap<Box<str>, PoolUpdate>, Error> {
+    call.check(Need::Any)?;
+    let seen = call.observe();
+    if seen.judged.ours.pools.is_empty() && !seen.judged.held.pools.is_empty() {
+        call.check_lb_service(&seen)?;
+    }
+    let ours = seen.judged.ours;
+    if ours.is_empty() {
+        // A sync makes it, if the Service is to have one.
+        call.inventory().announce_one(&call.key);
+        return Err(Error::other(format!(
+            "Service {} has no load balancer in NSX yet; it gets its Nodes when it is created",
+            call.key
+        )));
+    }
+    let asked = Asked { families: &families_of(call.service), has_ipv6_pool: false };
+    let balancers = asked.balancers(&ours);
+    let members_of = |pool: &Pool| {
+        let balancer = balancers.iter().find(|one| one.second == pool.marks.second);
+        match balancer.map(|balancer| balancer.family) {
+            Some(IpFamily::V6) => &wanted.of_ipv6,
+            Some(IpFamily::V4) | None => &wanted.of_ipv4,
+        }
+    };
+    let service_uid = call.uid().unwrap_or_default();
+    let update = |pool: Pool| {
+        let (path, service_uid, members) =
+            (pool.marks.path.clone(), service_uid.to_owned(), Arc::clone(members_of(&pool)));
+        (path, PoolUpdate { marks: pool.marks, members, service_uid })
+    };
+    let is_changed = |pool: &Pool| !members::are_equal(&pool.members, members_of(pool));
+    let changed = ours.pools.clone().into_iter().filter(is_changed);
+    Ok(changed.map(update).collect())
+}
+
+/// Writes the pools. What failed, by path.
+async fn write(
+    of: &LoadBalancers,
+    permit: &WritePermit,
+    layout: &Layout,
+    updates: BTreeMap<Box<str>, PoolUpdate>,
+) -> BTreeMap<Box<str>, Error> {
+    let wanted: Vec<_> = updates
+        .iter()
+        .map(|(path, update)| (path.clone(), update.marks.service.clone(), Arc::clone(&update.members)))
+        .collect();
+    let _answers: Vec<Answer<'_>> = wanted.iter().map(|(_, key, _)| Answer { inventory: &of.inventory, key }).collect();
+    let keys: BTreeMap<&str, &str> = wanted.iter().map(|(path, key, _)| (&**path, &**key)).collect();
+    let created_again: Mutex<Vec<&str>> = Mutex::default();
+    let record = |change: Change| {
+        // This process has deleted the pool since it was listed, and NSX creates what a request for several pools has and NSX
+        // does not. Nothing may need it: a sync decides.
+        if let Change::Entered(Kind::Pool, pool) = &change
+            && let Some(key) = keys.get(pool.path())
+            && !of.inventory.of_service(key).pools.iter().any(|one| *one.marks.path == *pool.path())
+        {
+            created_again.lock().push(key);
+        }
+        of.inventory.enter(&change, layout);
+    };
+    let failed = of.backend.update_pools(permit, layout, updates, &record).await;
+    if failed.values().any(|error| shows_change(error.reason())) {
+        of.inventory.ask_after_refusal();
+    }
+    created_again.into_inner().into_iter().for_each(|key| of.inventory.announce_one(key));
+    for (path, key, members) in wanted.iter().filter(|(path, ..)| !failed.contains_key(path)) {
+        let has_nodes = |pool: &Pool| pool.marks.path == *path && members::are_equal(&pool.members, members);
+        if !of.inventory.of_service(key).pools.iter().any(has_nodes) {
+            // It is gone, or another client has changed whose it is.
+            of.inventory.announce_one(key);
+        }
+    }
+    failed
+}

@@ -1,0 +1,372 @@
+//! Pure: the objects of load balancers as this program remembers them: what a comparison needs, and no more.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde_json::Value;
+
+use super::layout::{
+    ADDRESS, ADDRESS_POOL, CLASS, Layout, MonitorType, PORT, Port, Probe, REQUEST_VERSION, SERVICE, SERVICE_UID,
+};
+use super::members;
+use crate::base::addresses::{parse_ip, parse_network_sloppy};
+use crate::clients::nsx::Object;
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
+
+/// What says whose an object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// Its id.
+    pub id: Box<str>,
+    /// Its path.
+    pub path: Box<str>,
+    /// Namespace and name of the Service that its tag gives.
+    pub service: Box<str>,
+    /// The UID of the Service, if it has that tag.
+    pub service_uid: Option<Box<str>>,
+    /// The UID of the cluster, if it has that tag.
+    pub cluster_uid: Option<Box<str>>,
+    /// The port that its tag gives.
+    pub port: Option<Port>,
+    /// The family, if it is of the second load balancer of the Service.
+    pub second: Option<IpFamily>,
+}
+
+/// What virtual servers run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LbService {
+    /// Its id.
+    pub id: Box<str>,
+    /// Its path.
+    pub path: Box<str>,
+    /// The path of its tier-1 gateway; empty without one.
+    pub tier1: Box<str>,
+    /// Whether owner and cluster name of its tags are ours.
+    pub is_named_as_ours: bool,
+    /// The UID of the cluster, if it has that tag.
+    pub cluster_uid: Option<Box<str>>,
+}
+
+/// An address with a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualServer {
+    /// Whose it is.
+    pub marks: Marks,
+    /// The address, if it is one.
+    pub address: Option<IpAddr>,
+    /// The port, if it is a single one.
+    pub number: Option<u16>,
+    /// The port of the nodes, if it is a single one.
+    pub node_port: Option<u16>,
+    /// The path of the application profile.
+    pub profile: Box<str>,
+    /// The path of the pool; empty without one.
+    pub pool: Box<str>,
+    /// The path of the load balancer service; empty without one.
+    pub lb_service: Box<str>,
+    /// The class that its tag gives; empty without one.
+    pub class: Box<str>,
+    /// The id of the pool of addresses that its tag gives; empty without one.
+    pub address_pool: Box<str>,
+    /// The path of the group of its access list; empty without one.
+    pub group: Box<str>,
+    /// Whether only the addresses of that group may use it.
+    pub is_restricted: bool,
+    /// The path of its persistence profile; empty without one.
+    pub persistence: Box<str>,
+}
+
+/// The nodes behind a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Whose it is.
+    pub marks: Marks,
+    /// The addresses of its members.
+    pub members: BTreeSet<IpAddr>,
+    /// The paths of its active monitors.
+    pub monitors: Vec<Box<str>>,
+    /// The id of the pool of addresses that its tag gives; empty without one.
+    pub address_pool: Box<str>,
+    /// Whether nodes see the addresses of clients; none for a pool that has addresses of its own for that.
+    pub is_snat_disabled: Option<bool>,
+    /// The address that its tag gives, from the beginning of a deletion: that of the virtual servers.
+    pub address: Option<IpAddr>,
+}
+
+/// A health check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Monitor {
+    /// Whose it is.
+    pub marks: Marks,
+    /// The port that it asks.
+    pub number: Option<u16>,
+    /// What it does.
+    pub monitor_type: MonitorType,
+    /// Whether it sends HTTP requests of another version than [`REQUEST_VERSION`], as earlier versions of this program made it.
+    pub has_other_version: bool,
+}
+
+impl Monitor {
+    /// Whether it asks nodes for this.
+    pub fn asks(&self, probe: Probe) -> bool {
+        let is_of_port = probe.port().is_none() || self.number == probe.port();
+        self.monitor_type == probe.monitor_type() && is_of_port && !self.has_other_version
+    }
+}
+
+/// A reserved address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Whose it is.
+    pub marks: Marks,
+    /// The id of the pool that it is from.
+    pub address_pool: Box<str>,
+    /// The address, if it was read.
+    pub address: Option<IpAddr>,
+}
+
+/// The networks that may use a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Whose it is.
+    pub marks: Marks,
+    /// Its members; none if it has others than networks.
+    pub ranges: Option<BTreeSet<IpNet>>,
+}
+
+/// How long clients keep their nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PersistenceProfile {
+    /// Whose it is.
+    pub marks: Marks,
+    /// For how long without a connection.
+    pub timeout: Option<Duration>,
+}
+
+/// The objects of one Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Objects {
+    /// Its virtual servers, by path.
+    pub servers: Vec<VirtualServer>,
+    /// Its pools, by path.
+    pub pools: Vec<Pool>,
+    /// Its monitors, by path.
+    pub monitors: Vec<Monitor>,
+    /// Its addresses, by path.
+    pub allocations: Vec<Allocation>,
+    /// Its groups, by path, as far as they were read: most readings have none.
+    pub groups: Vec<Group>,
+    /// Its persistence profiles, likewise.
+    pub persistence_profiles: Vec<PersistenceProfile>,
+}
+
+impl Objects {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
+        let is_unused = servers.is_empty() && pools.is_empty() && monitors.is_empty() && allocations.is_empty();
+        is_unused && groups.is_empty() && persistence_profiles.is_empty()
+    }
+}
+
+impl Objects {
+    /// Of them, those of the first load balancer of the Service, or of the second one, which is of this family.
+    #[must_use]
+    pub fn of(&self, second: Option<IpFamily>) -> Self {
+        fn of<T: Clone>(all: &[T], is_of: impl Fn(&T) -> bool) -> Vec<T> {
+            all.iter().filter(|one| is_of(one)).cloned().collect()
+        }
+        Self {
+            servers: of(&self.servers, |one| one.marks.second == second),
+            pools: of(&self.pools, |one| one.marks.second == second),
+            monitors: of(&self.monitors, |one| one.marks.second == second),
+            allocations: of(&self.allocations, |one| one.marks.second == second),
+            groups: of(&self.groups, |one| one.marks.second == second),
+            persistence_profiles: of(&self.persistence_profiles, |one| one.marks.second == second),
+        }
+    }
+
+    /// The path of each.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.marks().map(|marks| &*marks.path)
+    }
+
+    /// The ids of the pools of addresses that tags and allocations name.
+    pub fn address_pools(&self) -> impl Iterator<Item = &str> {
+        let Self { servers, pools, allocations, .. } = self;
+        let tagged = servers.iter().map(|one| &one.address_pool).chain(pools.iter().map(|one| &one.address_pool));
+        let all = tagged.chain(allocations.iter().map(|one| &one.address_pool)).map(AsRef::as_ref);
+        all.filter(|id: &&str| !id.contains('/') && !["", ".", ".."].contains(id))
+    }
+
+    /// What says whose each is.
+    pub fn marks(&self) -> impl Iterator<Item = &Marks> {
+        let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
+        let marks = servers.iter().map(|one| &one.marks).chain(pools.iter().map(|one| &one.marks));
+        let marks = marks.chain(monitors.iter().map(|one| &one.marks)).chain(allocations.iter().map(|one| &one.marks));
+        let marks = marks.chain(groups.iter().map(|one| &one.marks));
+        marks.chain(persistence_profiles.iter().map(|one| &one.marks))
+    }
+}
+
+impl Marks {
+    /// `None` for an object of another owner or cluster name, for one without a Service, and for one that only waits for its
+    /// purge.
+    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+        let (service, second) = (object.tag(SERVICE)?, layout.load_balancer_of(object)?);
+        let is_complete = service.contains('/') && !object.id().is_empty() && !object.path().is_empty();
+        let is_considered = is_complete && !object.is_marked_for_delete();
+        is_considered.then(|| Self {
+            id: object.id().into(),
+            path: object.path().into(),
+            service: service.into(),
+            service_uid: object.tag(SERVICE_UID).map(Into::into),
+            cluster_uid: object.tag(CLUSTER_UID).map(Into::into),
+            port: object.tag(PORT).and_then(Port::parse),
+            second,
+        })
+    }
+}
+
+impl LbService {
+    /// `None` for what has no path, or only waits for its purge.
+    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+        let is_there = !object.path().is_empty() && !object.is_marked_for_delete();
+        is_there.then(|| Self {
+            id: object.id().into(),
+            path: object.path().into(),
+            tier1: object.text("connectivity_path").into(),
+            is_named_as_ours: layout.load_balancer_of(object) == Some(None),
+            cluster_uid: object.tag(CLUSTER_UID).map(Into::into),
+        })
+    }
+}
+
+impl VirtualServer {
+    /// See [`Marks::read`].
+    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+        Some(Self {
+            marks: Marks::read(object, layout)?,
+            address: parse_ip(object.text("ip_address")),
+            number: single_port(object, "ports"),
+            node_port: single_port(object, "default_pool_member_ports"),
+            profile: object.text("application_profile_path").into(),
+            pool: object.text("pool_path").into(),
+            lb_service: object.text("lb_service_path").into(),
+            class: object.tag(CLASS).unwrap_or_default().into(),
+            address_pool: object.tag(ADDRESS_POOL).unwrap_or_default().into(),
+            group: text_in(object, "access_list_control", "group_path").into(),
+            is_restricted: is_restricted(object),
+            persistence: object.text("lb_persistence_profile_path").into(),
+        })
+    }
+}
+
+impl Pool {
+    /// See [`Marks::read`].
+    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+        Some(Self {
+            marks: Marks::read(object, layout)?,
+            members: members::addresses_of(list(object, "members")),
+            monitors: texts(object, "active_monitor_paths").map(Into::into).collect(),
+            address_pool: object.tag(ADDRESS_POOL).unwrap_or_default().into(),
+            is_snat_disabled: snat_of(object),
+            address: object.tag(ADDRESS).and_then(parse_ip),
+        })
+    }
+}
+
+impl Monitor {
+    /// See [`Marks::read`]. Monitors of other types are not of load balancers of Services.
+    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+        let marks = Marks::read(object, layout)?;
+        let number = object.0.get("monitor_port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
+        let monitor_type = MonitorType::parse(object.text("resource_type"))?;
+        let has_other_version = monitor_type == MonitorType::Http && object.text("request_version") != REQUEST_VERSION;
+        Some(Self { marks, number, monitor_type, has_other_version })
+    }
+}
+
+impl Allocation {
+    /// See [`Marks::read`]. The pool is that of the path.
+    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+        let marks = Marks::read(object, layout)?;
+        // `allocation_ip` is only what was asked for.
+        let address = parse_ip(object.text("allocated_ip"));
+        let address_pool = marks.path.split('/').rev().nth(2).unwrap_or_default().into();
+        Some(Self { marks, address_pool, address })
+    }
+}
+
+impl Group {
+    /// See [`Marks::read`].
+    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+        Some(Self { marks: Marks::read(object, layout)?, ranges: ranges(list(object, "expression")) })
+    }
+}
+
+impl PersistenceProfile {
+    /// See [`Marks::read`]. Other types than that by the address of the client are none of this program's.
+    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+        let marks = Marks::read(object, layout)?;
+        let timeout = object.0.get("timeout").and_then(Value::as_u64).map(Duration::from_secs);
+        (object.text("resource_type") == "LBSourceIpPersistenceProfile").then_some(Self { marks, timeout })
+    }
+}
+
+/// Whether nodes behind a pool see the addresses of clients; none for a pool that has addresses of its own for that.
+pub fn snat_of(pool: &Object) -> Option<bool> {
+    match text_in(pool, "snat_translation", "type") {
+        "" | "LBSnatAutoMap" => Some(false),
+        "LBSnatDisabled" => Some(true),
+        _ => None,
+    }
+}
+
+/// An access list without action or group, or one that is not enabled, has no effect.
+fn is_restricted(object: &Object) -> bool {
+    let enabled = object.0.get("access_list_control").and_then(|control| control.get("enabled"));
+    let is_enabled = enabled.and_then(Value::as_bool).unwrap_or_default();
+    is_enabled && text_in(object, "access_list_control", "action") == "ALLOW"
+}
+
+/// The networks of a group; none if anything in it is something else.
+fn ranges(expression: &[Value]) -> Option<BTreeSet<IpNet>> {
+    let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut ranges = BTreeSet::new();
+    for part in expression {
+        match text(part, "resource_type").as_str() {
+            "ConjunctionOperator" if text(part, "conjunction_operator") == "OR" => {}
+            "IPAddressExpression" => {
+                for address in part.get("ip_addresses")?.as_array()? {
+                    let text = address.as_str()?;
+                    ranges.insert(parse_network_sloppy(text).or_else(|| parse_ip(text).map(IpNet::from))?);
+                }
+            }
+            _ => return None,
+        }
+    }
+    Some(ranges)
+}
+
+fn text_in<'a>(object: &'a Object, outer: &str, member: &str) -> &'a str {
+    object.0.get(outer).and_then(|value| value.get(member)).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn list<'a>(object: &'a Object, member: &str) -> &'a [Value] {
+    object.0.get(member).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn texts<'a>(object: &'a Object, member: &str) -> impl Iterator<Item = &'a str> {
+    list(object, member).iter().filter_map(Value::as_str)
+}
+
+fn single_port(object: &Object, member: &str) -> Option<u16> {
+    match list(object, member) {
+        [Value::String(port)] => port.parse().ok(),
+        _ => None,
+    }
+}

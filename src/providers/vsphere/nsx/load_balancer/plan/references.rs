@@ -1,0 +1,179 @@
+//! Pure: the group of addresses and the persistence profile of a Service, which its virtual servers refer to.
+//!
+//! A listing has neither of them: they are known from reads of their paths and from the writes of this program. A create
+//! needs no read, because it meets an object that is there.
+
+use super::rows::{Row, Rows};
+use super::{Known, Step, Wanted};
+use crate::providers::vsphere::nsx::load_balancer::layout::{GROUPS, Kind, PERSISTENCE_PROFILES, has_own_form};
+use crate::providers::vsphere::nsx::load_balancer::objects::{Group, Objects, PersistenceProfile, VirtualServer};
+use crate::providers::vsphere::nsx::load_balancer::wanted::SourceRanges;
+
+/// What a virtual server is to refer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference<'a> {
+    /// What it refers to now.
+    Unchanged,
+    /// Nothing.
+    Unset,
+    /// The object of this path.
+    Path(&'a str),
+}
+
+/// The group and the persistence profile of a Service.
+#[derive(Clone, Copy)]
+pub struct References<'a> {
+    pub group: Option<&'a Group>,
+    pub persistence: Option<&'a PersistenceProfile>,
+    is_group_needed: bool,
+    is_persistence_needed: bool,
+}
+
+impl<'a> References<'a> {
+    /// The objects that virtual servers refer to come first.
+    pub fn find(rows: &Rows<'a>, wanted: &Wanted, known: &Known<'a>) -> Self {
+        let servers = || rows.all().filter_map(|row| row.server);
+        let groups = known.ours.groups.iter();
+        let profiles = known.ours.persistence_profiles.iter();
+        let is_needed = rows.all().any(|row| row.is_compared);
+        Self {
+            group: groups.min_by_key(|one| !servers().any(|server| server.group == one.marks.path)),
+            persistence: profiles.min_by_key(|one| !servers().any(|server| server.persistence == one.marks.path)),
+            is_group_needed: is_needed && wanted.features.source_ranges.is_some(),
+            is_persistence_needed: is_needed && wanted.features.affinity.is_some(),
+        }
+    }
+
+    /// The group that a new virtual server refers to.
+    pub fn group_path(&self) -> Option<&'a str> {
+        self.group.filter(|_| self.is_group_needed).map(|group| &*group.marks.path)
+    }
+
+    /// The persistence profile that a new virtual server refers to.
+    pub fn persistence_path(&self) -> Option<&'a str> {
+        self.persistence.filter(|_| self.is_persistence_needed).map(|profile| &*profile.marks.path)
+    }
+
+    /// Whether the virtual server of a row refers to a group or profile that is not known, where one is needed.
+    pub fn are_missing(&self, row: &Row<'_>) -> bool {
+        row.server.filter(|_| row.is_compared).is_some_and(|server| {
+            let lacks_group = self.is_group_needed && self.group.is_none() && !server.group.is_empty();
+            let lacks_profile = self.is_persistence_needed && self.persistence.is_none();
+            lacks_group || (lacks_profile && !server.persistence.is_empty())
+        })
+    }
+
+    /// What the virtual server of a row is to refer to: what it refers to now while that, or what is needed, is not known.
+    pub fn of(&self, row: &Row<'_>, known: &Known<'_>) -> (Reference<'a>, Reference<'a>) {
+        let is_read =
+            |server: &&VirtualServer| !is_unread(&server.group, known) && !is_unread(&server.persistence, known);
+        let Some(server) = row.server.filter(|_| row.is_compared).filter(is_read) else {
+            return (Reference::Unchanged, Reference::Unchanged);
+        };
+        let group = match (self.is_group_needed, self.group_path()) {
+            (false, _) if server.group.is_empty() => Reference::Unchanged,
+            (false, _) => Reference::Unset,
+            (true, None) => Reference::Unchanged,
+            (true, Some(path)) if *server.group == *path && server.is_restricted => Reference::Unchanged,
+            (true, Some(path)) => Reference::Path(path),
+        };
+        let persistence = match (self.is_persistence_needed, self.persistence_path()) {
+            (false, _) if server.persistence.is_empty() => Reference::Unchanged,
+            (false, _) => Reference::Unset,
+            (true, None) => Reference::Unchanged,
+            (true, Some(path)) if *server.persistence == *path => Reference::Unchanged,
+            (true, Some(path)) => Reference::Path(path),
+        };
+        (group, persistence)
+    }
+
+    /// The next read or change of what is there.
+    pub fn change(&self, rows: &Rows<'a>, wanted: &'a Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+        let mut compared = rows.all().filter(|row| row.is_compared).filter_map(|row| row.server);
+        if let Some(read) = compared.find_map(|server| read_of(server, known)) {
+            return Some(read);
+        }
+        let ranges = wanted.features.source_ranges.as_ref().filter(|_| self.is_group_needed);
+        let is_other = |(group, ranges): &(&Group, &SourceRanges)| !has_ranges(group, ranges);
+        if let Some((group, ranges)) = self.group.zip(ranges).filter(is_other) {
+            return Some(Step::ChangeGroup { group, ranges: ranges.networks() });
+        }
+        let timeout = wanted.features.affinity.filter(|_| self.is_persistence_needed);
+        let (profile, timeout) = self.persistence.zip(timeout)?;
+        (profile.timeout != Some(timeout)).then_some(Step::ChangePersistenceProfile { profile, timeout })
+    }
+
+    /// What is needed and not there.
+    pub fn creation(&self, wanted: &'a Wanted) -> Option<Step<'a>> {
+        let ranges = wanted.features.source_ranges.as_ref().filter(|_| self.is_group_needed && self.group.is_none());
+        let is_missing = self.is_persistence_needed && self.persistence.is_none();
+        let timeout = wanted.features.affinity.filter(|_| is_missing);
+        let group = ranges.map(|ranges| Step::CreateGroup { ranges: ranges.networks() });
+        group.or_else(|| timeout.map(|timeout| Step::CreatePersistenceProfile { timeout }))
+    }
+
+    /// What nothing needs and no virtual server refers to.
+    pub fn surplus(&self, known: &Known<'a>) -> Option<Step<'a>> {
+        deletion(known, self.group_path(), self.persistence_path())
+    }
+}
+
+/// Whether a group lets the clients of these ranges in, and no others.
+pub fn has_ranges(group: &Group, ranges: &SourceRanges) -> bool {
+    group.ranges.as_ref().is_some_and(|known| ranges.are_in(known))
+}
+
+/// The next read of a deletion: what the virtual servers refer to, and, once they are gone, what an interrupted creation or
+/// deletion may have left. The Service may have asked for it then, and not now.
+pub fn read_for_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    let Objects { servers, groups, persistence_profiles, .. } = known.ours;
+    if !servers.is_empty() {
+        return servers.iter().find_map(|server| read_of(server, known));
+    }
+    let uid = wanted.service_uid.as_deref()?;
+    let path = |kind, parent| format!("{parent}/{}", known.layout.id(kind, uid, None, 0));
+    let is_left = |path: &String| !known.read.contains(path.as_str());
+    let may_be = |is_asked_for| is_asked_for || wanted.may_have_references;
+    let group = may_be(wanted.features.source_ranges.is_some()) && groups.is_empty();
+    let group = group.then(|| path(Kind::Group, GROUPS)).filter(is_left);
+    let profile = may_be(wanted.features.affinity.is_some()) && persistence_profiles.is_empty();
+    let profile = profile.then(|| path(Kind::PersistenceProfile, PERSISTENCE_PROFILES)).filter(is_left);
+    let read = |kind| move |path| Step::Read { kind, path };
+    group.map(read(Kind::Group)).or_else(|| profile.map(read(Kind::PersistenceProfile)))
+}
+
+/// The next persistence profile or group that no virtual server refers to, but these.
+pub fn deletion<'a>(known: &Known<'a>, group: Option<&str>, persistence: Option<&str>) -> Option<Step<'a>> {
+    let is_free = |path: &str, of: fn(&VirtualServer) -> &str| {
+        known.ours.servers.iter().chain(&known.held.servers).all(|server| of(server) != path)
+    };
+    let is_surplus = |profile: &&PersistenceProfile| {
+        let path = &*profile.marks.path;
+        persistence != Some(path) && is_free(path, |server| &server.persistence)
+    };
+    let profile = known.ours.persistence_profiles.iter().find(is_surplus);
+    let groups = || {
+        let is_surplus =
+            |one: &&Group| group != Some(&*one.marks.path) && is_free(&one.marks.path, |server| &server.group);
+        known.ours.groups.iter().find(is_surplus)
+    };
+    profile.map(Step::DeletePersistenceProfile).or_else(|| groups().map(Step::DeleteGroup))
+}
+
+/// The next object of this program that a virtual server refers to and that is not known.
+fn read_of<'a>(server: &VirtualServer, known: &Known<'_>) -> Option<Step<'a>> {
+    let all = [(Kind::Group, &server.group), (Kind::PersistenceProfile, &server.persistence)];
+    let unread = all.into_iter().find(|(_, path)| is_unread(path, known));
+    unread.map(|(kind, path)| Step::Read { kind, path: path.to_string() })
+}
+
+/// Whether a path may be that of an object of this program, and what is there is not known.
+fn is_unread(path: &str, known: &Known<'_>) -> bool {
+    let has_own_form = path.rsplit('/').next().is_some_and(has_own_form);
+    let is_known = |objects: &Objects| {
+        let groups = objects.groups.iter().map(|group| &group.marks.path);
+        let profiles = objects.persistence_profiles.iter().map(|profile| &profile.marks.path);
+        groups.chain(profiles).any(|known| **known == *path)
+    };
+    has_own_form && !known.read.contains(path) && !is_known(known.ours) && !is_known(known.held)
+}

@@ -1,0 +1,800 @@
+//! The steps, applied to objects in memory.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
+use super::super::layout::{GROUPS, MonitorType, PERSISTENCE_PROFILES, Protocol, has_own_form};
+use super::*;
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+
+const UID: &str = "u-1";
+const CLUSTER: &str = "k";
+const LBS: &str = "/infra/lb-services/l";
+
+fn ip(last: u8) -> IpAddr {
+    IpAddr::from([192, 0, 2, last])
+}
+
+fn tcp(number: u16) -> Port {
+    Port { protocol: Protocol::Tcp, number }
+}
+
+fn udp(number: u16) -> Port {
+    Port { protocol: Protocol::Udp, number }
+}
+
+fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> Wanted {
+    let port = |(port, node_port): &(Port, u16)| {
+        let profile = if port.protocol == Protocol::Tcp { "/tcp" } else { "/udp" };
+        WantedPort { port: *port, node_port: *node_port, profile: profile.to_owned() }
+    };
+    let member =
+        |last: &u8| Member { node: format!("n{last}"), address: IpAddr::from([10, 0, 0, *last]), is_confirmed: true };
+    Wanted {
+        ports: ports.iter().map(port).collect(),
+        members: nodes.iter().map(member).collect(),
+        ingress: Vec::new(),
+        cluster_uid: Some(CLUSTER.to_owned()),
+        service_uid: Some(UID.to_owned()),
+        features: Features::default(),
+        reported: None,
+        has_unread: false,
+        may_have_references: false,
+        adopts_fully: false,
+    }
+}
+
+fn lb_service() -> LbService {
+    LbService {
+        id: "l".into(),
+        path: LBS.into(),
+        tier1: "/infra/tier-1s/t".into(),
+        is_named_as_ours: true,
+        cluster_uid: None,
+    }
+}
+
+static NOTHING: LazyLock<Objects> = LazyLock::new(Objects::default);
+static NO_PATHS: BTreeSet<Box<str>> = BTreeSet::new();
+static NO_ADDRESSES: BTreeSet<IpAddr> = BTreeSet::new();
+
+static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
+    cluster: "c".to_owned(),
+    cluster_uid: Some(CLUSTER.to_owned()),
+    configured: Default::default(),
+    second: None,
+});
+
+const SECOND: Option<IpFamily> = Some(IpFamily::V6);
+static SECOND_LAYOUT: LazyLock<Layout> = LazyLock::new(|| LAYOUT.of(SECOND));
+
+/// With nothing held.
+fn known<'a>(ours: &'a Objects, lb_service: Option<&'a LbService>) -> Known<'a> {
+    Known { ours, held: &NOTHING, lb_service, layout: &LAYOUT, read: &NO_PATHS, elsewhere: &NO_ADDRESSES }
+}
+
+/// Of a Service with one load balancer.
+fn next_for<'a>(wanted: &'a Wanted, known: Known<'a>) -> Option<Step<'a>> {
+    next(&[(wanted, known)]).map(|(_, step)| step)
+}
+
+fn step<'a>(wanted: &'a Wanted, ours: &'a Objects, lb_service: Option<&'a LbService>) -> Option<Step<'a>> {
+    next_for(wanted, known(ours, lb_service))
+}
+
+/// What NSX and the inventory make of the steps.
+#[derive(Clone, Default)]
+struct World {
+    objects: Objects,
+    lb_service: Option<LbService>,
+    /// The paths of groups and persistence profiles that the inventory has.
+    listed: BTreeSet<Box<str>>,
+    /// Those that this sync has read.
+    read: BTreeSet<Box<str>>,
+    made: u32,
+    reserved: u8,
+    /// Of which load balancer the next objects are.
+    second: Option<IpFamily>,
+    log: Vec<String>,
+}
+
+impl World {
+    /// Of an object that this program creates. What has its id already is in the way.
+    fn own_marks(&mut self, kind: Kind, port: Option<Port>) -> Marks {
+        let id = LAYOUT.of(self.second).id(kind, UID, port, 0);
+        self.marks_with(id, kind, port)
+    }
+
+    /// Of an object that this program creates under this id.
+    fn marks_with(&mut self, id: String, kind: Kind, port: Option<Port>) -> Marks {
+        let Objects { servers, pools, monitors, allocations, .. } = &self.objects;
+        let ids = servers.iter().map(|one| &one.marks.id).chain(pools.iter().map(|one| &one.marks.id));
+        let ids = ids.chain(monitors.iter().map(|one| &one.marks.id));
+        let mut ids = ids.chain(allocations.iter().map(|one| &one.marks.id));
+        assert!(ids.all(|taken| **taken != *id), "NSX refuses it: the id of the {kind:?} of {port:?} is taken");
+        let parent = match kind {
+            Kind::Group => GROUPS,
+            Kind::PersistenceProfile => PERSISTENCE_PROFILES,
+            _ => "",
+        };
+        Marks { path: format!("{parent}/{id}").into(), id: id.into(), ..self.marks(kind, port) }
+    }
+
+    /// Of an object that another program created.
+    fn marks(&mut self, kind: Kind, port: Option<Port>) -> Marks {
+        self.made += 1;
+        let id = format!("{kind:?}-{}", self.made);
+        Marks {
+            path: format!("/{id}").into(),
+            id: id.into(),
+            service: "ns/s".into(),
+            service_uid: None,
+            cluster_uid: Some(CLUSTER.into()),
+            port,
+            second: self.second,
+        }
+    }
+
+    /// What the inventory has.
+    fn view(&self) -> Objects {
+        let mut objects = self.objects.clone();
+        objects.groups.retain(|one| self.listed.contains(&one.marks.path));
+        objects.persistence_profiles.retain(|one| self.listed.contains(&one.marks.path));
+        objects
+    }
+
+    /// The path of a group or persistence profile that is created, or was before.
+    fn enter(&mut self, kind: Kind) -> Marks {
+        let marks = self.own_marks(kind, None);
+        self.listed.insert(marks.path.clone());
+        self.read.insert(marks.path.clone());
+        marks
+    }
+
+    /// As after a reading of everything.
+    fn list(&mut self) {
+        let Objects { groups, persistence_profiles, .. } = &self.objects;
+        let groups = groups.iter().map(|one| &one.marks.path);
+        let paths = groups.chain(persistence_profiles.iter().map(|one| &one.marks.path));
+        self.listed = paths.cloned().collect();
+    }
+
+    /// As after a restart.
+    fn forget(&mut self) {
+        self.listed.clear();
+    }
+
+    fn assert_free(&self, address: IpAddr, port: &WantedPort, but: &str) {
+        let is_there = |one: &&VirtualServer| one.address == Some(address) && one.number == Some(port.port.number);
+        let mut others = self.objects.servers.iter().filter(is_there);
+        let is_other = |one: &VirtualServer| *one.marks.path != *but && *one.profile == *port.profile;
+        assert!(!others.any(is_other), "NSX refuses it: {address} has {} already", port.port);
+    }
+
+    /// The log has one word a step.
+    fn apply(&mut self, step: &Step<'_>, wanted: &Wanted) {
+        let objects = &mut self.objects;
+        let members = || wanted.members.iter().map(|member| member.address).collect();
+        let at = |path: &str, paths: Vec<&str>| paths.iter().position(|known| *known == path).unwrap();
+        let word = match step {
+            Step::CreateMonitor { port, probe } => {
+                let (number, monitor_type) = (probe.port(), probe.monitor_type());
+                let id = LAYOUT.of(self.second).monitor_id(monitor_type, UID, port.port, 0);
+                let marks = self.marks_with(id, Kind::Monitor, Some(port.port));
+                self.objects.monitors.push(Monitor { marks, number, monitor_type, has_other_version: false });
+                "monitor"
+            }
+            Step::ChangeMonitor { monitor, port, probe } => {
+                assert_eq!(monitor.monitor_type, probe.monitor_type(), "NSX changes no type");
+                let at = at(&monitor.marks.path, objects.monitors.iter().map(|one| &*one.marks.path).collect());
+                objects.monitors[at].marks.port = Some(*port);
+                objects.monitors[at].number = probe.port();
+                objects.monitors[at].has_other_version = false;
+                "change monitor"
+            }
+            Step::CreatePool { port, monitor, is_snat_disabled } => {
+                let (monitors, members) = (monitor.iter().map(|path| (*path).into()).collect(), members());
+                let marks = self.own_marks(Kind::Pool, Some(port.port));
+                let (address_pool, is_snat_disabled) = ("p".into(), Some(*is_snat_disabled));
+                let pool = Pool { marks, members, monitors, address_pool, is_snat_disabled, address: None };
+                self.objects.pools.push(pool);
+                "pool"
+            }
+            Step::ChangePool { pool, port, monitor, is_snat_disabled } => {
+                let at = at(&pool.marks.path, objects.pools.iter().map(|one| &*one.marks.path).collect());
+                objects.pools[at].marks.port = Some(*port);
+                objects.pools[at].members = members();
+                objects.pools[at].is_snat_disabled = is_snat_disabled.or(objects.pools[at].is_snat_disabled);
+                objects.pools[at].monitors = monitor.iter().map(|path| (*path).into()).collect();
+                "change pool"
+            }
+            Step::Allocate { .. } => {
+                let marks = self.own_marks(Kind::Allocation, None);
+                self.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
+                "allocate"
+            }
+            Step::Reserve { server, address } => {
+                assert_eq!(server.address, Some(*address));
+                let marks = self.own_marks(Kind::Allocation, None);
+                self.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: Some(*address) });
+                "reserve"
+            }
+            Step::SetAddress { server, address } => {
+                let at = at(&server.marks.path, objects.servers.iter().map(|one| &*one.marks.path).collect());
+                let is_same = |one: &VirtualServer| one.number == server.number && one.profile == server.profile;
+                let is_there = |one: &&VirtualServer| is_same(one) && one.address == Some(*address);
+                assert_eq!(objects.servers.iter().find(is_there), None, "NSX refuses it");
+                objects.servers[at].address = Some(*address);
+                "set address"
+            }
+            Step::ReadAddress { allocation } => {
+                let at = at(&allocation.marks.path, objects.allocations.iter().map(|one| &*one.marks.path).collect());
+                self.reserved += 1;
+                objects.allocations[at].address = Some(ip(self.reserved));
+                "read address"
+            }
+            Step::CreateLbService => {
+                self.lb_service = Some(lb_service());
+                "lb service"
+            }
+            Step::CreateServer { port, address, pool, lb_service, group, persistence } => {
+                assert_eq!(group.is_some(), wanted.features.source_ranges.is_some(), "it lets everybody in");
+                self.assert_free(*address, port, "");
+                let marks = self.own_marks(Kind::VirtualServer, Some(port.port));
+                self.objects.servers.push(VirtualServer {
+                    marks,
+                    address: Some(*address),
+                    number: Some(port.port.number),
+                    node_port: Some(port.node_port),
+                    profile: port.profile.as_str().into(),
+                    pool: (*pool).into(),
+                    lb_service: (*lb_service).into(),
+                    class: "default".into(),
+                    address_pool: "p".into(),
+                    group: group.unwrap_or_default().into(),
+                    is_restricted: group.is_some(),
+                    persistence: persistence.unwrap_or_default().into(),
+                });
+                "server"
+            }
+            Step::ChangeServer { server, port, pool, group, persistence } => {
+                let at = at(&server.marks.path, objects.servers.iter().map(|one| &*one.marks.path).collect());
+                self.assert_free(server.address.unwrap(), port, &server.marks.path);
+                let objects = &mut self.objects;
+                objects.servers[at].marks.port = Some(port.port);
+                objects.servers[at].number = Some(port.port.number);
+                objects.servers[at].node_port = Some(port.node_port);
+                objects.servers[at].profile = port.profile.as_str().into();
+                objects.servers[at].pool = (*pool).into();
+                if let Some(path) = referred(*group) {
+                    objects.servers[at].is_restricted = !path.is_empty();
+                    objects.servers[at].group = path;
+                }
+                objects.servers[at].persistence = referred(*persistence).unwrap_or(server.persistence.clone());
+                "change server"
+            }
+            Step::Read { path, .. } => {
+                assert!(!self.listed.contains(path.as_str()), "it is known already");
+                self.read.insert(path.as_str().into());
+                let groups = objects.groups.iter().map(|one| &one.marks.path);
+                let mut all = groups.chain(objects.persistence_profiles.iter().map(|one| &one.marks.path));
+                if all.any(|known| **known == **path) {
+                    self.listed.insert(path.as_str().into());
+                }
+                "read"
+            }
+            Step::CreateGroup { ranges } => {
+                let mut left = objects.groups.iter().filter(|one| one.marks.second == self.second);
+                let left = left.next().map(|one| one.marks.path.clone());
+                match left {
+                    Some(path) => drop(self.listed.insert(path)),
+                    None => {
+                        let (marks, ranges) = (self.enter(Kind::Group), Some((*ranges).clone()));
+                        self.objects.groups.push(Group { marks, ranges });
+                    }
+                }
+                "group"
+            }
+            Step::ChangeGroup { group, ranges } => {
+                let at = at(&group.marks.path, objects.groups.iter().map(|one| &*one.marks.path).collect());
+                objects.groups[at].ranges = Some((*ranges).clone());
+                "change group"
+            }
+            Step::CreatePersistenceProfile { timeout } => {
+                let mut left = objects.persistence_profiles.iter().filter(|one| one.marks.second == self.second);
+                let left = left.next().map(|one| one.marks.path.clone());
+                match left {
+                    Some(path) => drop(self.listed.insert(path)),
+                    None => {
+                        let (marks, timeout) = (self.enter(Kind::PersistenceProfile), Some(*timeout));
+                        self.objects.persistence_profiles.push(PersistenceProfile { marks, timeout });
+                    }
+                }
+                "profile"
+            }
+            Step::ChangePersistenceProfile { profile, timeout } => {
+                let paths = objects.persistence_profiles.iter().map(|one| &*one.marks.path).collect();
+                let at = at(&profile.marks.path, paths);
+                objects.persistence_profiles[at].timeout = Some(*timeout);
+                "change profile"
+            }
+            Step::DeleteGroup(group) => {
+                assert!(objects.servers.iter().all(|server| server.group != group.marks.path), "NSX refuses it");
+                self.read.insert(group.marks.path.clone());
+                self.listed.remove(&group.marks.path);
+                objects.groups.retain(|one| one != *group);
+                "delete group"
+            }
+            Step::DeletePersistenceProfile(profile) => {
+                let is_free = objects.servers.iter().all(|server| server.persistence != profile.marks.path);
+                assert!(is_free, "NSX refuses it");
+                self.read.insert(profile.marks.path.clone());
+                self.listed.remove(&profile.marks.path);
+                objects.persistence_profiles.retain(|one| one != *profile);
+                "delete profile"
+            }
+            Step::Mark { marks, address } => {
+                let Objects { pools, monitors, .. } = objects;
+                let all = pools.iter_mut().map(|one| &mut one.marks);
+                let mut all = all.chain(monitors.iter_mut().map(|one| &mut one.marks));
+                let found = all.find(|one| one.path == marks.path).unwrap();
+                let set = |known: &mut Option<Box<str>>, uid: &Option<String>| {
+                    *known = uid.as_deref().map(Into::into).or(known.take());
+                };
+                set(&mut found.service_uid, &wanted.service_uid);
+                set(&mut found.cluster_uid, &wanted.cluster_uid);
+                if let Some(pool) = objects.pools.iter_mut().find(|one| one.marks.path == marks.path) {
+                    pool.address = address.or(pool.address);
+                }
+                "mark"
+            }
+            Step::Unmark { pool } => {
+                objects.pools.iter_mut().filter(|one| one == pool).for_each(|one| one.address = None);
+                "unmark"
+            }
+            Step::DeleteServer(server) => {
+                objects.servers.retain(|one| one != *server);
+                "delete server"
+            }
+            Step::DeletePool(pool) => {
+                assert!(objects.servers.iter().all(|server| server.pool != pool.marks.path), "NSX refuses it");
+                objects.pools.retain(|one| one != *pool);
+                "delete pool"
+            }
+            Step::DeleteMonitor(monitor) => {
+                let is_free = objects.pools.iter().all(|pool| !pool.monitors.contains(&monitor.marks.path));
+                assert!(is_free, "NSX refuses it");
+                objects.monitors.retain(|one| one != *monitor);
+                "delete monitor"
+            }
+            Step::Release(allocation) => {
+                // An address that is not known may be that of any virtual server of the same load balancer.
+                let is_known = |server: &VirtualServer| {
+                    allocation.address.is_some() || server.marks.second != allocation.marks.second
+                };
+                let is_other = |server: &VirtualServer| is_known(server) && server.address != allocation.address;
+                assert!(objects.servers.iter().all(is_other), "the address may be in use");
+                objects.allocations.retain(|one| one != *allocation);
+                "release"
+            }
+            Step::Obstructed { .. } => "obstructed",
+        };
+        self.log.push(word.to_owned());
+    }
+
+    /// Applies steps until none is left; gives their words.
+    fn ensure(&mut self, wanted: &Wanted) -> Vec<String> {
+        self.begin(wanted, usize::MAX)
+    }
+
+    /// Applies so many steps; gives their words.
+    fn begin(&mut self, wanted: &Wanted, steps: usize) -> Vec<String> {
+        self.read.clear();
+        for _ in 0..steps {
+            let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
+            let known = Known { read: &read, ..known(&objects, lb_service.as_ref()) };
+            let Some(step) = next_for(wanted, known) else { break };
+            assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
+            let address = address(wanted, &self.objects);
+            let served = self.served(wanted, address);
+            self.apply(&step, wanted);
+            let is_deletion = matches!(step, Step::DeleteServer(_));
+            assert!(
+                !is_deletion || served == self.served(wanted, address),
+                "a port loses its virtual server: {step:?}"
+            );
+            if matches!(step, Step::Obstructed { .. }) {
+                break;
+            }
+        }
+        std::mem::take(&mut self.log)
+    }
+
+    /// Applies so many steps towards both load balancers of a Service.
+    fn begin_both(&mut self, first: &Wanted, second: &Wanted, steps: usize) -> Vec<String> {
+        self.read.clear();
+        for _ in 0..steps {
+            assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
+            let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
+            let (of_first, of_second) = (objects.of(None), objects.of(SECOND));
+            let known = |ours, layout| Known { ours, layout, read: &read, ..known(ours, lb_service.as_ref()) };
+            let mut all = vec![(first, known(&of_first, &*LAYOUT)), (second, known(&of_second, &*SECOND_LAYOUT))];
+            // One that is neither there nor wanted is not planned.
+            all.retain(|(wanted, known)| !wanted.ports.is_empty() || !known.ours.is_empty());
+            let Some((at, step)) = next(&all) else { break };
+            let (wanted, known) = all[at];
+            self.second = known.layout.second;
+            self.apply(&step, wanted);
+            if matches!(step, Step::Obstructed { .. }) {
+                break;
+            }
+        }
+        self.second = None;
+        std::mem::take(&mut self.log)
+    }
+
+    /// The ports that are reached on this address; without one on any.
+    fn served(&self, wanted: &Wanted, address: Option<IpAddr>) -> BTreeSet<Port> {
+        let is_served = |port: &&WantedPort| {
+            self.objects.servers.iter().any(|server| {
+                let is_on = address.is_none() || server.address == address;
+                is_on && server.number == Some(port.port.number) && *server.profile == *port.profile
+            })
+        };
+        wanted.ports.iter().filter(is_served).map(|port| port.port).collect()
+    }
+
+    fn delete(&mut self, cluster_uid: Option<&str>) -> Vec<String> {
+        self.delete_as(&Wanted { cluster_uid: cluster_uid.map(str::to_owned), ..wanted(&[], &[]) })
+    }
+
+    fn delete_as(&mut self, nothing: &Wanted) -> Vec<String> {
+        self.read.clear();
+        while let (objects, read) = (self.view(), self.read.clone())
+            && let Some(step) = next_deletion(nothing, &Known { read: &read, ..known(&objects, None) })
+        {
+            assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
+            self.apply(&step, nothing);
+        }
+        std::mem::take(&mut self.log)
+    }
+}
+
+fn referred(reference: Reference<'_>) -> Option<Box<str>> {
+    match reference {
+        Reference::Unchanged => None,
+        Reference::Unset => Some("".into()),
+        Reference::Path(path) => Some(path.into()),
+    }
+}
+
+#[test]
+fn steps_come_in_an_order_that_every_one_of_them_is_allowed_in() {
+    let mut world = World::default();
+    let first = wanted(&[(tcp(80), 30080)], &[1, 2]);
+    let created = world.ensure(&first);
+    assert_eq!(created, ["monitor", "pool", "allocate", "read address", "lb service", "server"]);
+    assert_eq!(world.ensure(&first), [""; 0]);
+    // A second port has the same address, and needs no load balancer service.
+    let two = wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1, 2]);
+    assert_eq!(world.ensure(&two), ["monitor", "pool", "server"]);
+    assert!(world.objects.servers.iter().all(|server| server.address == Some(ip(1))));
+    assert_eq!(world.ensure(&first), ["delete server", "delete pool", "delete monitor"]);
+    // Another node port, another port, other nodes.
+    assert_eq!(world.ensure(&wanted(&[(tcp(80), 30090)], &[1, 2])), ["change monitor", "change server"]);
+    let moved = world.ensure(&wanted(&[(tcp(82), 30090)], &[1, 2]));
+    assert_eq!(moved, ["monitor", "pool", "server", "delete server", "delete pool", "delete monitor"]);
+    assert_eq!(world.ensure(&wanted(&[(tcp(82), 30090)], &[2, 3])), ["change pool"]);
+    assert_eq!(world.delete(Some(CLUSTER)), ["delete server", "delete pool", "delete monitor", "release"]);
+    assert!(world.objects.is_empty());
+}
+
+#[test]
+fn udp_has_no_monitor_and_shares_the_address_with_tcp() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let both = wanted(&[(tcp(80), 30080), (udp(80), 30081)], &[1]);
+    assert_eq!(world.ensure(&both), ["monitor", "pool", "allocate", "read address", "server", "pool", "server"]);
+    assert!(world.objects.servers.iter().all(|server| server.address == Some(ip(1))));
+    assert_eq!(world.objects.monitors.len(), 1);
+}
+
+#[test]
+fn l_10_of_two_addresses_the_one_in_use_stays_and_the_other_is_released() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = wanted(&[(tcp(80), 30080)], &[1]);
+    world.ensure(&one);
+    let marks = world.marks(Kind::Allocation, None);
+    world.objects.allocations.insert(0, Allocation { marks, address_pool: "q".into(), address: None });
+    assert_eq!(world.ensure(&one), ["read address", "release"]);
+    let addresses: Vec<_> = world.objects.allocations.iter().map(|allocation| allocation.address).collect();
+    assert_eq!(addresses, [Some(ip(1))]);
+}
+
+#[test]
+fn objects_of_the_go_program_are_marked_before_the_first_of_them_is_deleted() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
+    without_uids(&mut world.objects);
+    for cluster_uid in [Some(CLUSTER), None] {
+        let expected = ["mark", "mark", "delete server", "delete pool", "delete monitor", "release"];
+        assert_eq!(world.clone().delete(cluster_uid), expected);
+    }
+}
+
+/// Objects of the Go program beside so many configured tags that NSX takes no more: a deletion marks what fits, and goes on.
+#[test]
+fn a_deletion_waits_for_no_mark_that_has_no_room() {
+    for (configured, marks) in [(24, 2), (25, 2), (26, 0), (30, 0)] {
+        let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+        world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
+        without_uids(&mut world.objects);
+        world.objects.allocations[0].marks.id = "of-the-go-program".into();
+        for marks in [&mut world.objects.pools[0].marks, &mut world.objects.monitors[0].marks] {
+            marks.id = format!("of-the-go-program-{}", marks.id).into();
+        }
+        let configured = (0..configured).map(|number| (format!("team-{number}"), "x".to_owned())).collect();
+        let layout = Layout { configured, ..LAYOUT.clone() };
+        let nothing = Wanted { ports: Vec::new(), ..wanted(&[], &[]) };
+        let mut made = 0;
+        loop {
+            let known = Known { layout: &layout, ..known(&world.objects, None) };
+            let Some(Step::Mark { marks, address: None }) = next_deletion(&nothing, &known) else { break };
+            let (path, kind) = (marks.path.clone(), Kind::Pool);
+            let owner = Owner { namespace: "ns", name: "s", uid: UID };
+            let tags = marks_of(&owner, &layout, kind, None);
+            let has = |scope: &str| tags.iter().find(|tag| tag.scope == scope).map(|tag| tag.tag.into());
+            let pools = world.objects.pools.iter_mut().map(|one| &mut one.marks);
+            let mut all = pools.chain(world.objects.monitors.iter_mut().map(|one| &mut one.marks));
+            let one = all.find(|marks| marks.path == path).unwrap();
+            (one.service_uid, one.cluster_uid) = (has(SERVICE_UID), has(CLUSTER_UID));
+            made += 1;
+            assert!(made <= 2, "it would be marked again and again");
+        }
+        assert_eq!(made, marks, "{}", layout.configured.len());
+        let known = Known { layout: &layout, ..known(&world.objects, None) };
+        assert!(matches!(next_deletion(&nothing, &known), Some(Step::DeleteServer(_))));
+    }
+}
+
+#[test]
+fn an_address_that_only_a_pool_will_show_to_be_ours_is_released_before_the_pool_is_deleted() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080), (tcp(443), 30443)], &[1]));
+    without_uids(&mut world.objects);
+    let marks = ["mark"; 4];
+    let servers = ["delete server"; 2];
+    let rest = ["delete pool", "delete pool", "delete monitor", "delete monitor"];
+    let expected = [&marks[..], &servers, &["release"], &rest].concat();
+    // The second one has the form of the ids of this program, and is of another Service UID.
+    for id in ["of-the-go-program", "8d5f6c1e-41a3-5b0e-9a57-2f6b7c90d3e4"] {
+        world.objects.allocations[0].marks.id = id.into();
+        assert_eq!(world.clone().delete(Some(CLUSTER)), expected, "{id}");
+        assert_eq!(world.clone().delete(None), expected, "{id}");
+    }
+}
+
+#[test]
+fn the_address_that_a_pool_was_tagged_with_goes_once_it_is_served_again() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = wanted(&[(tcp(80), 30080)], &[1]);
+    world.ensure(&one);
+    world.objects.pools[0].address = world.objects.allocations[0].address;
+    assert_eq!(world.ensure(&one), ["unmark"]);
+    world.objects.servers.clear();
+    world.objects.pools[0].address = world.objects.allocations[0].address;
+    assert_eq!(world.ensure(&one), ["server", "unmark"], "until then it shows whose the allocation is");
+}
+
+#[test]
+fn l_09_a_deletion_needs_no_address() {
+    let mut world = World::default();
+    let marks = world.marks(Kind::Allocation, None);
+    world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
+    assert_eq!(world.delete(Some(CLUSTER)), ["release"]);
+}
+
+/// As the Go program leaves objects.
+fn without_uids(objects: &mut Objects) {
+    let Objects { servers, pools, monitors, allocations, .. } = objects;
+    let marks = servers.iter_mut().map(|one| &mut one.marks).chain(pools.iter_mut().map(|one| &mut one.marks));
+    let marks = marks.chain(monitors.iter_mut().map(|one| &mut one.marks));
+    for marks in marks.chain(allocations.iter_mut().map(|one| &mut one.marks)) {
+        marks.cluster_uid = None;
+    }
+}
+
+#[test]
+fn objects_of_the_go_program_are_marked_before_a_port_loses_its_virtual_server() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
+    without_uids(&mut world.objects);
+    let moved = world.ensure(&wanted(&[(tcp(81), 30080)], &[1]));
+    let expected = ["monitor", "pool", "server", "mark", "mark", "delete server", "delete pool", "delete monitor"];
+    assert_eq!(moved, expected);
+}
+
+#[test]
+fn a_port_that_cannot_be_created_keeps_no_other_one_from_following() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(81), 30081)], &[1]));
+    let more = wanted(&[(tcp(80), 30080), (tcp(81), 30082)], &[2]);
+    let objects = world.objects.clone();
+    for expected in ["ChangeMonitor", "ChangePool", "ChangeServer", "CreateMonitor"] {
+        let (objects, lb_service) = (world.objects.clone(), world.lb_service.clone());
+        let step = step(&more, &objects, lb_service.as_ref()).unwrap();
+        assert!(format!("{step:?}").starts_with(expected), "{step:?}");
+        world.apply(&step, &more);
+    }
+    assert_ne!(world.objects, objects);
+}
+
+#[test]
+fn an_address_is_not_released_while_a_virtual_server_that_is_not_ours_has_it() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
+    let held = Objects { servers: std::mem::take(&mut world.objects.servers), ..Objects::default() };
+    world.objects = Objects { allocations: world.objects.allocations.clone(), ..Objects::default() };
+    let nothing = wanted(&[], &[]);
+    let known = Known { held: &held, ..known(&world.objects, None) };
+    assert_eq!(next_deletion(&nothing, &known), None);
+    let mut unread = world.objects.clone();
+    unread.allocations[0].address = None;
+    assert_eq!(next_deletion(&nothing, &Known { ours: &unread, ..known }), None);
+    let free = Objects::default();
+    assert!(matches!(next_deletion(&nothing, &Known { held: &free, ..known }), Some(Step::Release(_))));
+}
+
+/// Its deletion would be refused, and tried again and again.
+#[test]
+fn a_pool_is_not_deleted_while_a_virtual_server_that_is_not_ours_leads_to_it() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
+    let held = Objects { servers: std::mem::take(&mut world.objects.servers), ..Objects::default() };
+    world.objects.allocations.clear();
+    let nothing = wanted(&[], &[]);
+    let known = known(&world.objects, None);
+    assert_eq!(next_deletion(&nothing, &Known { held: &held, ..known }), None, "nor its monitor");
+    let ours = Objects { pools: Vec::new(), ..world.objects.clone() };
+    let held = Objects { pools: world.objects.pools.clone(), ..held };
+    assert_eq!(next_deletion(&nothing, &Known { ours: &ours, held: &held, ..known }), None, "a held pool needs it");
+    assert!(matches!(next_deletion(&nothing, &known), Some(Step::DeletePool(_))));
+}
+
+#[test]
+fn all_addresses_are_read_before_one_that_the_service_does_not_report_is_used() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    for _ in 0..2 {
+        let marks = world.marks(Kind::Allocation, None);
+        world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
+    }
+    let reported = Wanted { ingress: vec![ip(2)], ..wanted(&[(tcp(80), 30080)], &[1]) };
+    let steps = world.ensure(&reported);
+    assert_eq!(steps, ["monitor", "pool", "read address", "read address", "server", "release"]);
+    assert_eq!(world.objects.servers[0].address, Some(ip(2)));
+}
+
+#[test]
+fn a_second_virtual_server_of_a_port_stays_with_its_pool_and_address() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = wanted(&[(tcp(80), 30080)], &[1]);
+    world.ensure(&one);
+    let mut second = world.objects.servers[0].clone();
+    second.marks = world.marks(Kind::VirtualServer, Some(tcp(80)));
+    second.address = Some(ip(9));
+    world.objects.servers.insert(0, second);
+    let reported = Wanted { ingress: vec![ip(1)], ..one };
+    assert_eq!(world.ensure(&reported), [""; 0]);
+    assert_eq!(address(&reported, &world.objects), Some(ip(1)));
+}
+
+#[test]
+fn a_virtual_server_pool_or_monitor_that_an_administrator_edited_is_found_and_corrected() {
+    type Edit = fn(&mut Objects);
+    let edits: [(&str, Edit); 6] = [
+        ("other port", |objects| objects.servers[0].number = Some(8080)),
+        ("several ports", |objects| objects.servers[0].number = None),
+        ("other tag", |objects| objects.servers[0].marks.port = Some(tcp(8080))),
+        ("no tag", |objects| objects.servers[0].marks.port = None),
+        ("no tag of the pool", |objects| objects.pools[0].marks.port = None),
+        ("other tag of the monitor", |objects| objects.monitors[0].marks.port = Some(udp(80))),
+    ];
+    for (name, edit) in edits {
+        let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+        let one = wanted(&[(tcp(80), 30080)], &[1]);
+        world.ensure(&one);
+        let before = world.objects.clone();
+        edit(&mut world.objects);
+        let steps = world.ensure(&one);
+        assert!(steps.len() == 1 && steps[0].starts_with("change"), "{name}: {steps:?}");
+        assert_eq!(world.objects, before, "{name}");
+    }
+}
+
+#[test]
+fn a_virtual_server_of_the_go_program_whose_tag_was_edited_is_found_by_the_port_that_it_listens_on() {
+    let two = wanted(&[(tcp(80), 30080), (udp(80), 30081)], &[1]);
+    for tag in [None, Some(tcp(9000)), Some(udp(80))] {
+        let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+        world.ensure(&two);
+        world.objects.servers[0].marks = world.marks(Kind::VirtualServer, tag);
+        assert_eq!(world.ensure(&two), ["change server"], "{tag:?}");
+        assert_eq!(world.objects.servers[0].marks.port, Some(tcp(80)), "{tag:?}");
+    }
+}
+
+#[test]
+fn a_virtual_server_in_the_place_of_another_one_is_reported_and_the_rest_follows() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    world.ensure(&wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1]));
+    // The ports of both were exchanged.
+    world.objects.servers[0].number = Some(81);
+    world.objects.servers[1].number = Some(80);
+    let moved = wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[2]);
+    assert_eq!(world.ensure(&moved), ["change pool", "change pool", "obstructed"]);
+}
+
+#[test]
+fn a_virtual_server_that_is_not_ours_is_reported_where_one_is_to_be() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = wanted(&[(tcp(80), 30080)], &[1]);
+    world.ensure(&one);
+    let mut held = Objects { servers: std::mem::take(&mut world.objects.servers), ..Objects::default() };
+    held.servers[0].marks = world.marks(Kind::VirtualServer, Some(tcp(81)));
+    let step = next_for(&one, Known { held: &held, ..known(&world.objects, world.lb_service.as_ref()) });
+    assert!(matches!(step, Some(Step::Obstructed { server, .. }) if *server == held.servers[0]), "{step:?}");
+}
+
+#[test]
+fn a_second_virtual_server_of_a_port_follows_nodes_and_node_port() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = Wanted { ingress: vec![ip(1)], ..wanted(&[(tcp(80), 30080)], &[1]) };
+    world.ensure(&one);
+    let (mut server, mut pool, mut monitor) =
+        (world.objects.servers[0].clone(), world.objects.pools[0].clone(), world.objects.monitors[0].clone());
+    server.marks = world.marks(Kind::VirtualServer, Some(tcp(80)));
+    pool.marks = world.marks(Kind::Pool, Some(tcp(80)));
+    monitor.marks = world.marks(Kind::Monitor, Some(tcp(80)));
+    (server.address, server.pool) = (Some(ip(9)), pool.marks.path.clone());
+    pool.monitors = vec![monitor.marks.path.clone()];
+    world.objects.servers.insert(0, server);
+    world.objects.pools.push(pool);
+    world.objects.monitors.push(monitor);
+    assert_eq!(world.ensure(&one), [""; 0]);
+    let moved = Wanted { ingress: vec![ip(1)], ..wanted(&[(tcp(80), 30090)], &[2]) };
+    let expected = ["change monitor", "change pool", "change server"];
+    assert_eq!(world.ensure(&moved), [expected, expected].concat());
+    assert!(world.objects.servers.iter().all(|server| server.node_port == Some(30090)));
+    assert!(world.objects.pools.iter().all(|pool| members::are_equal(&pool.members, &moved.members)));
+    assert!(world.objects.monitors.iter().all(|monitor| monitor.number == Some(30090)));
+}
+
+#[test]
+fn an_address_that_does_not_come_keeps_no_other_one_from_being_released_or_used() {
+    let mut world = World { lb_service: Some(lb_service()), ..World::default() };
+    let one = wanted(&[(tcp(80), 30080)], &[1]);
+    let allocation = |world: &mut World, address| {
+        let marks = world.marks(Kind::Allocation, None);
+        world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address });
+    };
+    allocation(&mut world, None);
+    allocation(&mut world, Some(ip(5)));
+    allocation(&mut world, Some(ip(6)));
+    let mut steps = Vec::new();
+    loop {
+        let (objects, lb_service) = (world.objects.clone(), world.lb_service.clone());
+        match step(&one, &objects, lb_service.as_ref()) {
+            Some(Step::ReadAddress { .. }) => break,
+            Some(step) => world.apply(&step, &one),
+            None => panic!("the address is read last"),
+        }
+        steps = world.log.clone();
+    }
+    assert_eq!(steps, ["monitor", "pool", "server", "release"]);
+    let addresses: Vec<_> = world.objects.allocations.iter().map(|allocation| allocation.address).collect();
+    assert_eq!(addresses, [None, Some(ip(5))]);
+}
+
+mod addresses;
+mod features;
+mod properties;

@@ -1,0 +1,282 @@
+//! Whatever happens between two syncs, each comes to what is wanted and then changes nothing.
+
+use super::*;
+use crate::providers::vsphere::nsx::load_balancer::wanted::SourceRanges;
+
+fn any_port() -> impl Strategy<Value = (Port, u16)> {
+    (any::<bool>(), 80u16..84, 30000u16..30003)
+        .prop_map(|(is_tcp, number, node_port)| (if is_tcp { tcp(number) } else { udp(number) }, node_port))
+}
+
+fn any_wanted() -> impl Strategy<Value = Wanted> {
+    let ports = prop::collection::vec(any_port(), 1..4).prop_map(|mut ports| {
+        ports.sort();
+        ports.dedup_by_key(|(port, _)| *port);
+        ports
+    });
+    (ports, prop::collection::btree_set(1u8..6, 0..4), any_features()).prop_map(|(ports, nodes, features)| Wanted {
+        features,
+        ..wanted(&ports, &nodes.into_iter().collect::<Vec<_>>())
+    })
+}
+
+/// A second load balancer, or none. It follows the features of its own.
+fn any_second() -> impl Strategy<Value = Wanted> {
+    (any_wanted(), any::<bool>()).prop_map(|(wanted, is_wanted)| match is_wanted {
+        true => wanted,
+        false => Wanted { ports: Vec::new(), ..wanted },
+    })
+}
+
+fn any_features() -> impl Strategy<Value = Features> {
+    let ranges = prop::option::of(1u8..3).prop_map(|net| {
+        net.map(|net| SourceRanges::new(&[IpNet::from(IpAddr::from([net, 0, 0, 0]))].into(), IpFamily::V4))
+    });
+    let affinity = prop::option::of((1u64..3).prop_map(Duration::from_secs));
+    let health_check = prop::option::of(32000u16..32002);
+    (ranges, affinity, health_check, any::<bool>(), any::<bool>()).prop_map(
+        |(source_ranges, affinity, health_check, has_icmp_check, is_snat_disabled)| Features {
+            source_ranges,
+            affinity,
+            health_check,
+            has_icmp_check,
+            is_snat_disabled,
+            address: None,
+        },
+    )
+}
+
+proptest! {
+    /// From whatever point a sync ended at, also half-way to another state, the next one comes to an end; what it ends with
+    /// needs no step; a virtual server of a port that both want is never deleted; and the address stays.
+    #[test]
+    fn every_sync_comes_to_what_is_wanted_and_then_changes_nothing(
+        states in prop::collection::vec((any_wanted(), 0usize..12), 1..5), last in any_wanted(),
+    ) {
+        let mut world = World::default();
+        for (wanted, steps) in states {
+            world.begin(&wanted, steps);
+        }
+        let before = address(&last, &world.objects);
+        let kept: Vec<VirtualServer> = world.objects.servers.iter().filter(|server| {
+            last.ports.iter().any(|port| Some(port.port) == server.marks.port)
+        }).cloned().collect();
+        world.ensure(&last);
+        prop_assert_eq!(world.ensure(&last), Vec::<String>::new());
+        world.assert_features(&last);
+        prop_assert!(before.is_none() || before == address(&last, &world.objects));
+        for server in kept {
+            prop_assert!(world.objects.servers.iter().any(|one| one.marks == server.marks && one.address == server.address));
+        }
+        let served: BTreeSet<Port> = world.objects.servers.iter().filter_map(|server| server.marks.port).collect();
+        prop_assert_eq!(served, last.ports.iter().map(|port| port.port).collect::<BTreeSet<_>>());
+        prop_assert_eq!(world.objects.pools.len(), last.ports.len());
+        let is_udp_checked = last.features.health_check.is_some() || last.features.has_icmp_check;
+        let has_monitor = |port: &&WantedPort| port.port.protocol == Protocol::Tcp || is_udp_checked;
+        let monitors = last.ports.iter().filter(has_monitor).count();
+        prop_assert_eq!((world.objects.monitors.len(), world.objects.allocations.len()), (monitors, 1));
+        let Features { source_ranges, affinity, .. } = &last.features;
+        let of_service = (world.objects.groups.len(), world.objects.persistence_profiles.len());
+        prop_assert_eq!(of_service, (usize::from(source_ranges.is_some()), usize::from(affinity.is_some())));
+        for pool in &world.objects.pools {
+            prop_assert!(members::are_equal(&pool.members, &last.members));
+        }
+        world.delete(Some(CLUSTER));
+        prop_assert!(world.objects.is_empty());
+    }
+    /// A second family comes and goes: it ends as it is to be, and while only it changes, nothing of the first does.
+    #[test]
+    fn two_families_come_to_what_is_wanted_beside_each_other(
+        states in prop::collection::vec((any_wanted(), any_second(), 0usize..20), 1..5), last in any_wanted(),
+        second in any_second(), third in any_second(),
+    ) {
+        let mut world = World::default();
+        for (first, second, steps) in states {
+            world.begin_both(&first, &second, steps);
+        }
+        let addresses = |world: &World| [None, SECOND].map(|which| {
+            let ours = world.objects.of(which);
+            let server = ours.servers.first().and_then(|server| server.address);
+            server.or_else(|| ours.allocations.iter().find_map(|allocation| allocation.address))
+        });
+        let before = addresses(&world);
+        world.begin_both(&last, &second, usize::MAX);
+        world.assert_is(None, &last);
+        world.assert_is(SECOND, &second);
+        prop_assert_eq!(world.begin_both(&last, &second, usize::MAX), Vec::<String>::new());
+        let after = addresses(&world);
+        prop_assert!(before[0].is_none() || before[0] == after[0]);
+        prop_assert!(before[1].is_none() || second.ports.is_empty() || before[1] == after[1]);
+        let first = world.objects.of(None);
+        world.begin_both(&last, &third, usize::MAX);
+        world.assert_is(SECOND, &third);
+        prop_assert_eq!(world.objects.of(None), first);
+        world.begin_both(&Wanted { ports: Vec::new(), ..last }, &Wanted { ports: Vec::new(), ..third }, usize::MAX);
+        prop_assert!(world.objects.is_empty(), "{:?}", world.objects);
+    }
+    /// An administrator, another program and restarts come in between.
+    #[test]
+    fn whatever_happens_in_between_every_sync_comes_to_what_is_wanted(
+        states in prop::collection::vec((any_wanted(), 0usize..30, any_disturbance()), 1..6),
+        last in any_wanted(), adopts_fully in any::<bool>(),
+    ) {
+        let mut world = World::default();
+        for (wanted, steps, disturbance) in states {
+            world.begin(&Wanted { adopts_fully, ..wanted }, steps);
+            disturbance.happen(&mut world);
+        }
+        let last = Wanted { adopts_fully, ..last };
+        world.ensure(&last);
+        prop_assert_eq!(world.ensure(&last), Vec::<String>::new());
+        prop_assert_eq!(world.served(&last, None), last.ports.iter().map(|port| port.port).collect::<BTreeSet<_>>());
+        world.assert_features(&last);
+        let used: BTreeSet<&str> = world.objects.servers.iter().map(|server| &*server.pool).collect();
+        for pool in world.objects.pools.iter().filter(|pool| used.contains(&*pool.marks.path)) {
+            prop_assert!(members::are_equal(&pool.members, &last.members), "{:?}", pool);
+        }
+        for server in &world.objects.servers {
+            let port = last.ports.iter().find(|port| Some(port.port) == server.marks.port).unwrap();
+            prop_assert_eq!(server.node_port, Some(port.node_port));
+        }
+        // Nothing refers to what a restart or an administrator left: a reading of everything finds it.
+        world.list();
+        let left = world.ensure(&last);
+        prop_assert!(left.iter().all(|word| word.starts_with("delete")), "{:?}", left);
+        world.delete_as(&last);
+        prop_assert!(world.objects.is_empty(), "{:?}", world.objects);
+    }
+}
+
+/// What happens between two syncs.
+#[derive(Clone, Debug)]
+enum Disturbance {
+    Restart,
+    /// The ids and tags of this program are gone, as if the Go program had made the objects.
+    Adoption,
+    OtherPort(usize),
+    OtherTag(usize, Option<Port>),
+    OtherTagOfPool(usize, Option<Port>),
+    SecondServer(usize),
+    SecondAddress(Option<u8>),
+    NoServer(usize),
+    NoList(usize),
+    NoAllocation,
+    OtherAddress(usize),
+}
+
+fn any_disturbance() -> impl Strategy<Value = Disturbance> {
+    let tag = || prop::option::of(any_port().prop_map(|(port, _)| port));
+    prop_oneof![
+        Just(Disturbance::Restart),
+        Just(Disturbance::Adoption),
+        (0usize..4).prop_map(Disturbance::OtherPort),
+        (0usize..4, tag()).prop_map(|(at, port)| Disturbance::OtherTag(at, port)),
+        (0usize..4, tag()).prop_map(|(at, port)| Disturbance::OtherTagOfPool(at, port)),
+        (0usize..4).prop_map(Disturbance::SecondServer),
+        prop::option::of(200u8..203).prop_map(Disturbance::SecondAddress),
+        (0usize..4).prop_map(Disturbance::NoServer),
+        (0usize..4).prop_map(Disturbance::NoList),
+        Just(Disturbance::NoAllocation),
+        (0usize..4).prop_map(Disturbance::OtherAddress),
+    ]
+}
+
+impl Disturbance {
+    fn happen(self, world: &mut World) {
+        match self {
+            Self::Restart => world.forget(),
+            Self::Adoption => world.adopt(),
+            Self::OtherPort(at) => {
+                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.number = Some(9000 + at as u16));
+            }
+            Self::OtherTag(at, port) => {
+                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.marks.port = port);
+            }
+            Self::OtherTagOfPool(at, port) => {
+                world.objects.pools.get_mut(at).into_iter().for_each(|pool| pool.marks.port = port);
+            }
+            Self::SecondServer(at) => {
+                let Some(mut second) = world.objects.servers.get(at).cloned() else { return };
+                second.marks = world.marks(Kind::VirtualServer, second.marks.port);
+                second.address = Some(ip(100 + world.made as u8));
+                world.objects.servers.push(second);
+            }
+            Self::SecondAddress(last) => {
+                let (marks, address) = (world.marks(Kind::Allocation, None), last.map(ip));
+                world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address });
+            }
+            Self::NoServer(at) if at < world.objects.servers.len() => drop(world.objects.servers.remove(at)),
+            Self::NoServer(_) => {}
+            Self::NoAllocation => world.objects.allocations.clear(),
+            Self::OtherAddress(at) => {
+                world.made += 1;
+                let address = Some(ip(100 + world.made as u8));
+                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.address = address);
+            }
+            Self::NoList(at) => {
+                world.objects.servers.get_mut(at).into_iter().for_each(|server| server.is_restricted = false);
+            }
+        }
+    }
+}
+
+impl World {
+    fn adopt(&mut self) {
+        let mut renamed = std::collections::BTreeMap::new();
+        for (kind, at) in [Kind::VirtualServer, Kind::Pool, Kind::Monitor]
+            .into_iter()
+            .flat_map(|kind| (0..9).map(move |at| (kind, at)))
+        {
+            let new = self.marks(kind, None);
+            let marks = match kind {
+                Kind::VirtualServer => self.objects.servers.get_mut(at).map(|one| &mut one.marks),
+                Kind::Pool => self.objects.pools.get_mut(at).map(|one| &mut one.marks),
+                _ => self.objects.monitors.get_mut(at).map(|one| &mut one.marks),
+            };
+            let Some(marks) = marks else { continue };
+            renamed.insert(marks.path.clone(), new.path.clone());
+            *marks = Marks { port: marks.port, cluster_uid: None, ..new };
+        }
+        for server in &mut self.objects.servers {
+            server.pool = renamed.get(&server.pool).cloned().unwrap_or_default();
+        }
+        for path in self.objects.pools.iter_mut().flat_map(|pool| &mut pool.monitors) {
+            *path = renamed.get(path).cloned().unwrap_or_default();
+        }
+    }
+
+    /// One of two load balancers is as it is to be.
+    fn assert_is(&self, second: Option<IpFamily>, wanted: &Wanted) {
+        let ours = self.objects.of(second);
+        if wanted.ports.is_empty() {
+            assert!(ours.is_empty(), "{ours:?}");
+            return;
+        }
+        let served: BTreeSet<Port> = ours.servers.iter().filter_map(|server| server.marks.port).collect();
+        assert_eq!(served, wanted.ports.iter().map(|port| port.port).collect());
+        assert_eq!((ours.pools.len(), ours.allocations.len()), (wanted.ports.len(), 1));
+        assert!(ours.pools.iter().all(|pool| members::are_equal(&pool.members, &wanted.members)));
+        for server in &ours.servers {
+            assert_eq!(server.address, ours.allocations[0].address);
+            assert!(ours.pools.iter().any(|pool| pool.marks.path == server.pool));
+        }
+        World { objects: ours, ..self.clone() }.assert_features(wanted);
+    }
+
+    /// Virtual servers of this program, and all with full adoption, follow what the Service asks for.
+    fn assert_features(&self, wanted: &Wanted) {
+        let Features { source_ranges, affinity, is_snat_disabled, .. } = &wanted.features;
+        let is_ours = |server: &&VirtualServer| wanted.adopts_fully || has_own_form(&server.marks.id);
+        for server in self.objects.servers.iter().filter(is_ours) {
+            let group = self.objects.groups.iter().find(|group| group.marks.path == server.group);
+            let networks = source_ranges.as_ref().map(|ranges| Some(ranges.networks().clone()));
+            assert_eq!(group.map(|group| group.ranges.clone()), networks);
+            assert_eq!(server.is_restricted, source_ranges.is_some());
+            let mut profiles = self.objects.persistence_profiles.iter();
+            let profile = profiles.find(|profile| profile.marks.path == server.persistence);
+            assert_eq!(profile.map(|profile| profile.timeout), affinity.map(Some));
+            let pool = self.objects.pools.iter().find(|pool| pool.marks.path == server.pool).unwrap();
+            assert_eq!(pool.is_snat_disabled, Some(*is_snat_disabled));
+        }
+    }
+}

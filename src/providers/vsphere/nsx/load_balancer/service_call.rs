@@ -1,0 +1,538 @@
+//! One call of the controller about one Service: what it sees, and how it makes one step.
+
+mod addresses;
+mod deletion;
+mod ensure;
+mod pools;
+mod realized;
+
+pub(super) use deletion::delete_lb_service;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::backend::{Change, Parts, Request};
+use super::contents::{Selection, Unusable};
+use super::families::Balancer;
+use super::inventory::{Busy, Inventory, Need};
+use super::layout::{Kind, Layout, Owner, Port};
+use super::objects::{Allocation, LbService, Objects, VirtualServer};
+use super::ownership::{Facts, Judged, judge};
+use super::plan::{self, Known, Step, Wanted};
+use super::{LoadBalancers, config_wrong, families, status, wanted};
+use crate::base::addresses::parse_ip;
+use crate::base::error_chain::chain;
+use crate::clients::nsx::realization::Reservation;
+use crate::cloud::{Error, Reason, UsableAddresses, WritePermit, node, service};
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::reason;
+
+/// When an address is read again that NSX does not give at the moment.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A step that is made so often in a row has no effect. Others that create the load balancer service may come first a few times.
+const MOST_IN_A_ROW: usize = 12;
+
+/// See the file's header.
+pub(super) struct ServiceCall<'a> {
+    pub(super) of: &'a LoadBalancers,
+    pub(super) permit: &'a WritePermit,
+    pub(super) service: &'a Service,
+    pub(super) layout: Layout,
+    /// Namespace and name.
+    pub(super) key: String,
+    /// The addresses that the Service reports.
+    pub(super) ingress: Vec<IpAddr>,
+    /// The addresses of all Nodes, where they decide.
+    nodes: BTreeSet<IpAddr>,
+    /// The paths of allocations that were read in vain: whether NSX says that they have no address.
+    without_address: BTreeMap<Box<str>, bool>,
+    /// The paths of groups and persistence profiles that this call has read or written, of allocations of the cluster that it
+    /// has read in vain, and of virtual servers whose address it has tried to reserve. Never locked over an await.
+    pub(super) read: Mutex<BTreeSet<Box<str>>>,
+    _busy: Option<Busy<'a>>,
+}
+
+/// The load balancers of a Service that are not as they are to be, and why.
+type Failed = Vec<(Option<IpFamily>, Error)>;
+
+/// What a call sees.
+pub(super) struct Seen {
+    pub(super) judged: Judged,
+    pub(super) lb_service: Result<Option<LbService>, Unusable>,
+    /// See [`ServiceCall::read`].
+    read: BTreeSet<Box<str>>,
+    /// See [`Known::elsewhere`].
+    pub(super) elsewhere: BTreeSet<IpAddr>,
+}
+
+/// One load balancer of the Service: it has one for each family.
+pub(super) struct Target {
+    pub(super) balancer: Balancer,
+    pub(super) layout: Layout,
+    pub(super) ours: Objects,
+    pub(super) wanted: Wanted,
+    /// What it is made of; none for one that is deleted.
+    pub(super) parts: Option<Parts>,
+}
+
+impl Target {
+    pub(super) fn known<'a>(&'a self, seen: &'a Seen) -> Known<'a> {
+        let Self { ours, layout, .. } = self;
+        let lb_service = seen.lb_service.as_ref().ok().and_then(Option::as_ref);
+        let Seen { judged: Judged { held, .. }, read, elsewhere, .. } = seen;
+        Known { ours, held, lb_service, layout, read, elsewhere }
+    }
+
+    /// The address that it has.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        plan::address(&self.wanted, &self.ours)
+    }
+}
+
+/// How long a call makes steps: the controller gives it a minute, and the last step may take half of that.
+const STEPS_LIMIT: Duration = Duration::from_secs(30);
+
+/// The steps that a call has made.
+pub(super) struct Steps {
+    began: Instant,
+    made: usize,
+    last: String,
+    in_a_row: usize,
+}
+
+impl Steps {
+    /// None yet.
+    pub(super) fn begin() -> Self {
+        Self { began: Instant::now(), made: 0, last: String::new(), in_a_row: 0 }
+    }
+
+    /// Whether there is time for another step. A load balancer with many ports takes several calls.
+    ///
+    /// # Errors
+    /// [`Error::Pending`], so that the next call goes on at once.
+    pub(super) fn check_time(&self) -> Result<(), Error> {
+        if self.made == 0 || self.began.elapsed() < STEPS_LIMIT {
+            return Ok(());
+        }
+        let message = format!("{} changes were made, and more are to be made", self.made);
+        Err(Error::Pending { message, after: Duration::from_millis(10) })
+    }
+
+    /// Notes a step. Whether it was made too often without another one between.
+    pub(super) fn repeats(&mut self, step: &Step<'_>) -> bool {
+        let step = step.to_string();
+        self.in_a_row = if step == self.last { self.in_a_row + 1 } else { 1 };
+        (self.made, self.last) = (self.made + 1, step);
+        self.in_a_row > MOST_IN_A_ROW
+    }
+}
+
+/// Whether a failed change shows that NSX may have other objects than the last reading: something that it rests on is gone, or
+/// something uses what is to be deleted.
+pub(super) fn shows_change(reason: Reason) -> bool {
+    [reason::NSXRefused, reason::NSXObjectMissing].contains(&reason)
+}
+
+/// The next step towards the load balancers of a Service.
+pub(super) fn next<'a>(
+    targets: impl IntoIterator<Item = &'a Target>,
+    seen: &'a Seen,
+) -> Option<(&'a Target, Step<'a>)> {
+    let targets: Vec<&Target> = targets.into_iter().collect();
+    let all: Vec<_> = targets.iter().map(|target| (&target.wanted, target.known(seen))).collect();
+    let (at, step) = plan::next(&all)?;
+    Some((targets.get(at)?, step))
+}
+
+/// Namespace and name of a Service, as tags give them.
+pub(super) fn key_of(service: &Service) -> String {
+    let metadata = &service.metadata;
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!("{}/{}", part(&metadata.namespace), part(&metadata.name))
+}
+
+/// The status of the load balancer of a Service; none if nothing of it is there.
+///
+/// # Errors
+/// [`Error::Pending`] without a reading, or why it failed.
+pub(super) fn status_of(
+    of: &LoadBalancers,
+    service: &Service,
+    layout: &Layout,
+) -> Result<Option<LoadBalancerStatus>, Error> {
+    let key = key_of(service);
+    of.inventory.check(&key, Need::Any)?;
+    let ingress = ingress_of(service);
+    let seen = observe(of, service, layout, &key, &ingress, &nodes_of(of, &ingress));
+    let ours = &seen.judged.ours;
+    if ours.is_empty() {
+        pools::check_absence(of, service, &key, &ingress, &BTreeSet::new())?;
+    }
+    let first_of = |second| plan::shown_address(&ours.of(second), has_unread(&seen, second));
+    let all = [None, Some(IpFamily::V4), Some(IpFamily::V6)].into_iter().filter_map(first_of);
+    Ok((!ours.is_empty()).then(|| status(families::in_order(&wanted::families_of(service), all))))
+}
+
+/// Whether an allocation that was not read may be of the first load balancer of a Service, or of the second one of this family.
+fn has_unread(seen: &Seen, second: Option<IpFamily>) -> bool {
+    seen.judged.unread.iter().any(|one| one.marks.second == second)
+}
+
+fn ingress_of(service: &Service) -> Vec<IpAddr> {
+    service::ingress(service).iter().filter_map(|ingress| ingress.ip.as_deref().and_then(parse_ip)).collect()
+}
+
+/// The addresses of all Nodes that count; they decide only where the Service reports no address.
+fn nodes_of(of: &LoadBalancers, ingress: &[IpAddr]) -> BTreeSet<IpAddr> {
+    if !ingress.is_empty() {
+        return BTreeSet::new();
+    }
+    let addresses = |node: &Node| -> Vec<IpAddr> {
+        let usable = of.node_addresses.of(node);
+        usable.of(node).filter(|one| one.is_confirmed).map(|one| one.ip).collect()
+    };
+    of.nodes.nodes().flat_map(|node| addresses(&node)).collect()
+}
+
+fn observe(
+    of: &LoadBalancers,
+    service: &Service,
+    layout: &Layout,
+    key: &str,
+    ingress: &[IpAddr],
+    nodes: &BTreeSet<IpAddr>,
+) -> Seen {
+    let lb_service = of.inventory.lb_service(of.selection(), layout.cluster_uid.as_deref());
+    let ports = wanted::ports_of(service).unwrap_or_default();
+    let ports: Vec<Port> = ports.into_iter().map(|(port, _)| port).collect();
+    let facts = Facts {
+        layout,
+        ports: &ports,
+        service_uid: service.metadata.uid.as_deref(),
+        ingress,
+        lb_service: lb_service.as_ref().ok().and_then(Option::as_ref).map(|lb_service| &*lb_service.path),
+        nodes,
+    };
+    let judged = judge(&of.inventory.of_service(key), &facts);
+    let own: Vec<VirtualServer> = judged.ours.servers.iter().chain(&judged.held.servers).cloned().collect();
+    let reserved = judged.ours.allocations.iter().filter_map(|allocation| allocation.address);
+    let elsewhere = reserved.filter(|address| of.inventory.other_server_on(*address, &own).is_some()).collect();
+    Seen { judged, lb_service, read: BTreeSet::new(), elsewhere }
+}
+
+/// The moment of the last answer about a Service is noted also when the call is given up.
+pub(super) struct Answer<'a> {
+    pub(super) inventory: &'a Inventory,
+    pub(super) key: &'a str,
+}
+
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        self.inventory.answered(self.key);
+    }
+}
+
+impl<'a> ServiceCall<'a> {
+    pub(super) fn new(of: &'a LoadBalancers, permit: &'a WritePermit, service: &'a Service, layout: Layout) -> Self {
+        let (key, ingress) = (key_of(service), ingress_of(service));
+        let nodes = nodes_of(of, &ingress);
+        let (without_address, read) = (BTreeMap::new(), Mutex::default());
+        Self { of, permit, service, layout, key, ingress, nodes, without_address, read, _busy: None }
+    }
+
+    /// The same, for a call that may change it.
+    ///
+    /// # Errors
+    /// [`Error::Pending`] while another call is about the Service.
+    pub(super) fn claimed(self) -> Result<Self, Error> {
+        let busy = self.of.inventory.claim(&self.key)?;
+        Ok(Self { _busy: Some(busy), ..self })
+    }
+
+    pub(super) fn inventory(&self) -> &'a Inventory {
+        &self.of.inventory
+    }
+
+    pub(super) fn check(&self, need: Need) -> Result<(), Error> {
+        self.of.inventory.check(&self.key, need)
+    }
+
+    /// What is there now. Held objects are reported, unless the configuration may be the reason why they are held.
+    pub(super) fn observe(&self) -> Seen {
+        let Self { of, service, layout, key, ingress, nodes, .. } = self;
+        let seen = observe(of, service, layout, key, ingress, nodes);
+        if self.check_lb_service(&seen).is_ok() {
+            of.inventory.report_held(key, &seen.judged.held);
+        }
+        Seen { read: self.read.lock().clone(), ..seen }
+    }
+
+    /// [`Self::observe`], for a call that writes.
+    ///
+    /// # Errors
+    /// [`Error::Pending`] while the owner of a virtual server depends on a Node whose machine is not known.
+    pub(super) fn observe_with_nodes(&self) -> Result<Seen, Error> {
+        let seen = self.observe();
+        self.check_nodes_are_known(&seen)?;
+        Ok(seen)
+    }
+
+    /// Whether the Service is on the load balancer service that the configuration names.
+    ///
+    /// # Errors
+    /// The configuration is wrong: which load balancer service it names, and which one the Service is on.
+    pub(super) fn check_lb_service(&self, seen: &Seen) -> Result<(), Error> {
+        let Some(server) = self.misplaced(seen) else {
+            return seen.lb_service.as_ref().map(drop).map_err(|unusable| config_wrong(unusable.to_string()));
+        };
+        let named = self.named_lb_service(seen);
+        let VirtualServer { marks, lb_service, .. } = server;
+        Err(config_wrong(format!(
+            "the virtual server {} has the address of the Service and is on the load balancer service {lb_service}, and the \
+             cloud config names {named}; expected lb-service-id or tier1-gateway-path of the load balancer service that the \
+             Service is on",
+            marks.path
+        )))
+    }
+
+    /// The load balancer service that the configuration names, for messages.
+    pub(super) fn named_lb_service(&self, seen: &Seen) -> String {
+        match (&seen.lb_service, self.of.selection()) {
+            (Ok(Some(lb_service)), _) => lb_service.path.to_string(),
+            (_, Selection::Existing { id, .. }) => id.to_owned(),
+            (_, Selection::Managed { tier1 }) => format!("one on {}, where there is none", tier1.unwrap_or_default()),
+        }
+    }
+
+    /// A virtual server with an address of the Service, which is held because it is on another load balancer service than the
+    /// one in use.
+    pub(super) fn misplaced<'s>(&self, seen: &'s Seen) -> Option<&'s VirtualServer> {
+        let Judged { ours, held, .. } = &seen.judged;
+        let is_reported =
+            |server: &&VirtualServer| server.address.is_some_and(|address| self.ingress.contains(&address));
+        let is_ours = |address| ours.servers.iter().any(|server| server.address == address);
+        held.servers.iter().filter(is_reported).find(|server| !is_ours(server.address))
+    }
+
+    /// Whether all virtual servers that are the Service's by the addresses of Nodes are known to be.
+    ///
+    /// # Errors
+    /// [`Error::Pending`] while one would be if the machines of Nodes, which are not known yet, had these addresses.
+    fn check_nodes_are_known(&self, seen: &Seen) -> Result<(), Error> {
+        if !self.ingress.is_empty() {
+            return Ok(());
+        }
+        let unconfirmed = |node: &Node| -> Vec<IpAddr> {
+            let usable = self.of.node_addresses.of(node);
+            usable.of(node).filter(|one| !one.is_confirmed).map(|one| one.ip).collect()
+        };
+        let nodes = || self.of.nodes.nodes();
+        let mut possible: BTreeSet<IpAddr> = nodes().flat_map(|node| unconfirmed(&node)).collect();
+        if possible.is_empty() {
+            return Ok(());
+        }
+        possible.extend(&self.nodes);
+        let Self { of, service, layout, key, ingress, .. } = self;
+        let if_confirmed = observe(of, service, layout, key, ingress, &possible).judged.ours;
+        if if_confirmed.servers.len() == seen.judged.ours.servers.len() {
+            return Ok(());
+        }
+        let is_member = |address: &IpAddr| if_confirmed.pools.iter().any(|pool| pool.members.contains(address));
+        let unknown = nodes().find(|node| unconfirmed(node).iter().any(is_member));
+        match unknown {
+            None => Ok(()),
+            Some(node) => {
+                let node = node::name(&node);
+                let what = format!(
+                    "the machine of node {node} is not known yet, and decides which virtual servers are the Service's"
+                );
+                Err(self.wait(&what, SOON))
+            }
+        }
+    }
+
+    /// Nothing is created without the members that it is to have, if they are known in a moment.
+    ///
+    /// # Errors
+    /// [`Error::Pending`] while the machine of a Node is looked up, for some seconds.
+    pub(super) fn check_nodes_are_looked_up(&self, step: &Step<'_>, nodes: &[Arc<Node>]) -> Result<(), Error> {
+        if !step.is_creation() {
+            return Ok(());
+        }
+        let is_pending = |node: &&Arc<Node>| self.of.node_addresses.of(node) == UsableAddresses::Pending;
+        match nodes.iter().find(is_pending).filter(|_| self.of.node_addresses.may_wait()) {
+            None => Ok(()),
+            Some(node) => {
+                let node = node::name(node);
+                Err(self.wait(&format!("the machine of node {node} is being looked up"), Duration::from_secs(1)))
+            }
+        }
+    }
+
+    pub(super) fn uid(&self) -> Option<&str> {
+        self.service.metadata.uid.as_deref()
+    }
+
+    /// How many steps are more than any load balancer needs.
+    pub(super) fn most_steps(&self) -> usize {
+        let ports = self.service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).map_or(0, Vec::len);
+        64 + 8 * (ports + self.of.inventory.of_service(&self.key).paths().count())
+    }
+
+    pub(super) async fn perform(&self, target: &Target, step: &Step<'_>) -> Result<(), Error> {
+        self.perform_in(&target.layout, target.parts.as_ref(), step).await
+    }
+
+    pub(super) fn request<'r>(&'r self, layout: &'r Layout, parts: Option<&'r Parts>) -> Request<'r> {
+        let (namespace, name) = self.key.split_once('/').unwrap_or_default();
+        let owner = Owner { namespace, name, uid: self.uid().unwrap_or_default() };
+        Request { permit: self.permit, layout, owner, parts }
+    }
+
+    async fn perform_in(&self, layout: &Layout, parts: Option<&Parts>, step: &Step<'_>) -> Result<(), Error> {
+        self.permit.check()?;
+        let request = self.request(layout, parts);
+        let writes = !matches!(step, Step::Read { .. });
+        let _answer = writes.then(|| Answer { inventory: self.inventory(), key: &self.key });
+        let is_referenced = AtomicBool::new(false);
+        let record = |change: Change| {
+            let path = match &change {
+                Change::Entered(Kind::Group | Kind::PersistenceProfile, object) => Some(object.path()),
+                Change::Gone(path) => Some(path.as_str()),
+                Change::Entered(..) | Change::Reserved { .. } | Change::Referenced(_) => None,
+            };
+            self.read.lock().extend(path.map(Into::into));
+            is_referenced.fetch_or(matches!(change, Change::Referenced(_)), Ordering::Relaxed);
+            self.note_effect(step, &change);
+            self.inventory().enter(&change, &self.layout);
+        };
+        let performed = self.of.backend.perform(&request, step, &record).await;
+        if !is_referenced.load(Ordering::Relaxed) {
+            return self.noted(performed);
+        }
+        let of_own = self.inventory().until_purge(&self.key);
+        match (performed, of_own.or_else(|| self.inventory().until_purge_of_former())) {
+            (Err(error), Some(after)) => {
+                // What refers to it may also be there, and missed by the last reading.
+                if of_own.is_none() {
+                    self.inventory().ask_after_refusal();
+                }
+                Err(self.wait(&format!("a deleted object may still refer to it: {}", chain(&error)), after))
+            }
+            (performed, _) => self.noted(performed),
+        }
+    }
+
+    /// A refusal may show that NSX has other objects than the last reading.
+    fn noted(&self, performed: Result<(), Error>) -> Result<(), Error> {
+        if performed.as_ref().is_err_and(|error| shows_change(error.reason())) {
+            self.inventory().ask_after_refusal();
+        }
+        performed
+    }
+
+    /// Notes what NSX has accepted, and what has to be seen in effect, or no longer in effect, before the sync ends.
+    fn note_effect(&self, step: &Step<'_>, change: &Change) {
+        match (step, change) {
+            (
+                Step::CreateLbService | Step::CreateServer { .. },
+                Change::Entered(Kind::LbService | Kind::VirtualServer, object),
+            ) => self.inventory().note_written(&self.key, object.path(), None),
+            (Step::ChangeServer { .. } | Step::SetAddress { .. }, Change::Entered(Kind::VirtualServer, object)) => {
+                self.inventory().note_written(&self.key, object.path(), object.revision())
+            }
+            (step, Change::Gone(path)) if step.is_deletion() => self.inventory().note_deleted(&self.key, path),
+            _ => {}
+        }
+    }
+
+    /// One of the load balancers, as it is to be deleted.
+    pub(super) fn deletion(&self, seen: &Seen, balancer: Balancer) -> Target {
+        let features = wanted::features_of(self.service, self.of.rules(), balancer.family).unwrap_or_default();
+        let wanted = Wanted {
+            ports: Vec::new(),
+            members: Vec::new(),
+            ingress: self.ingress.clone(),
+            cluster_uid: self.layout.cluster_uid.clone(),
+            service_uid: self.uid().map(str::to_owned),
+            features,
+            reported: None,
+            has_unread: has_unread(seen, balancer.second),
+            may_have_references: self.inventory().may_have_references(&self.key),
+            adopts_fully: false,
+        };
+        let (layout, ours) = (self.layout.of(balancer.second), seen.judged.ours.of(balancer.second));
+        Target { balancer, layout, ours, wanted, parts: None }
+    }
+
+    /// Whether the Service reports, or a virtual server of it has, an address that no known allocation has: one that was not
+    /// read may have it.
+    pub(super) fn lacks_address(&self, seen: &Seen) -> bool {
+        let Judged { ours, held, .. } = &seen.judged;
+        let known: BTreeSet<IpAddr> =
+            ours.allocations.iter().chain(&held.allocations).filter_map(|allocation| allocation.address).collect();
+        let servers = ours.servers.iter().chain(&held.servers).map(|server| server.address);
+        // Empty unless the Service is being deleted.
+        let released = self.inventory().released(&self.key);
+        let reported = self.ingress.iter().copied().map(Some).filter(|address| !released.contains(address));
+        let mut addresses = servers.chain(reported);
+        addresses.any(|address| address.is_none_or(|address| !known.contains(&address)))
+    }
+
+    /// Reads the address of an allocation that only its address can show to be ours. False if there is none to read.
+    ///
+    /// # Errors
+    /// All were read, one of them has no address at the moment, and `matters`: it may be the one that is looked for.
+    pub(super) async fn read_one(&mut self, unread: &[Allocation], matters: bool) -> Result<bool, Error> {
+        let Some(allocation) = unread.iter().find(|one| !self.without_address.contains_key(&*one.marks.path)) else {
+            let is_open = |one: &&Allocation| self.without_address.get(&*one.marks.path) == Some(&false);
+            return match unread.iter().find(is_open).filter(|_| matters) {
+                Some(allocation) => self.unless_gone(allocation).await.map(|()| true),
+                None => Ok(false),
+            };
+        };
+        let path = &allocation.marks.path;
+        let says_none = match self.of.backend.reservation(allocation).await? {
+            Reservation::Reserved(address) => {
+                let change = Change::Reserved { path: path.to_string(), address };
+                self.inventory().enter(&change, &self.layout);
+                return Ok(true);
+            }
+            Reservation::Pending => false,
+            Reservation::Failed { is_exhausted, .. } => is_exhausted,
+        };
+        self.without_address.insert(path.clone(), says_none);
+        Ok(true)
+    }
+
+    /// An allocation whose address NSX does not give now may be gone: it is read.
+    async fn unless_gone(&self, allocation: &Allocation) -> Result<(), Error> {
+        let path = &allocation.marks.path;
+        let step = Step::Read { kind: Kind::Allocation, path: path.to_string() };
+        self.perform_in(&self.layout, None, &step).await?;
+        let known = self.inventory().of_service(&self.key).allocations;
+        if !known.iter().any(|one| one.marks.path == *path && one.address.is_none()) {
+            return Ok(());
+        }
+        let message = format!("NSX does not give the address of {path}, which the Service {} may have", self.key);
+        Err(Error::Failed { reason: reason::NSXUnavailable, message, after: Some(SOON) })
+    }
+
+    /// Why a call ends that changes and changes.
+    pub(super) fn endless(&self, steps: &Steps) -> Error {
+        let message = format!(
+            "the load balancer of Service {} is not as it is to be after {} changes: another client changes it, too, or a \
+             change has no effect; the last one: {}",
+            self.key, steps.made, steps.last
+        );
+        Error::Failed { reason: reason::NSXRefused, message, after: None }
+    }
+}

@@ -1,0 +1,188 @@
+//! Which address is reserved for a load balancer, and which addresses are reported because another client has edited
+//! them or nothing reserves them.
+
+use std::net::IpAddr;
+
+use tracing::info;
+
+use super::ensure::{Progress, has_no_address};
+use super::{Seen, ServiceCall, Target};
+use crate::base::error_chain::chain;
+use crate::cloud::Error;
+use crate::providers::vsphere::nsx::load_balancer::address_unavailable;
+use crate::providers::vsphere::nsx::load_balancer::backend::Parts;
+use crate::providers::vsphere::nsx::load_balancer::inventory::Claimed;
+use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, VirtualServer};
+use crate::providers::vsphere::nsx::load_balancer::ownership::Judged;
+use crate::providers::vsphere::nsx::load_balancer::plan::{self, Step, Wish};
+use crate::providers::vsphere::reason;
+
+impl<'a> ServiceCall<'a> {
+    /// Reads the address of an allocation that may be the Service's, where it matters which one that is. False if there is none to
+    /// read.
+    pub(super) async fn read_next(&mut self, seen: &Seen) -> Result<bool, Error> {
+        let Judged { ours, unread, .. } = &seen.judged;
+        // Its address would be found in vain if it is one of these; and beside one that is ours, one of both is surplus.
+        let has_server = |one: &Allocation| ours.servers.iter().any(|server| server.marks.second == one.marks.second);
+        // An edited address says nothing of the reserved one.
+        let is_open = unread.iter().any(|one| !has_server(one) || plan::is_doubtful(&self.ingress, ours));
+        let matters = is_open && self.lacks_address(seen);
+        let is_read = is_open || !ours.allocations.is_empty();
+        Ok(is_read && self.read_one(unread, matters).await?)
+    }
+
+    /// Makes a step.
+    pub(super) async fn make(
+        &self,
+        target: &Target,
+        step: &Step<'_>,
+        progress: &mut Progress<'a>,
+    ) -> Result<(), Error> {
+        match step {
+            Step::Allocate { wish: Wish::Rather(address) } => self.allocate_rather(target, *address, progress).await,
+            Step::Reserve { server, address } => self.reserve(target, step, (server, *address), progress).await,
+            Step::SetAddress { server, address } => {
+                self.perform(target, step).await?;
+                self.remark_set_back(server, *address);
+                Ok(())
+            }
+            _ => self.perform(target, step).await,
+        }
+    }
+
+    /// Whether the address that the Service asks for can be reserved. If so, it is claimed.
+    pub(super) async fn check_address(&self, target: &Target) -> Result<Option<Claimed<'a>>, Error> {
+        let address = target.wanted.features.address.filter(|_| has_no_address(target));
+        let Some((address, parts)) = address.zip(target.parts.as_ref()) else { return Ok(None) };
+        if let Some(namespace) = self.inventory().reserved_for(&self.key, address) {
+            let why = format!(
+                "a Service of the namespace {namespace} released it less than 10 minutes ago, and until then only Services of \
+                 that namespace get it by spec.loadBalancerIP"
+            );
+            return Err(unavailable(&parts.address_pool, address, &why));
+        }
+        self.claim(target, parts, address).await.map(Some)
+    }
+
+    /// Claims an address that can be reserved.
+    async fn claim(&self, target: &Target, parts: &Parts, address: IpAddr) -> Result<Claimed<'a>, Error> {
+        let (request, pool) = (self.request(&target.layout, Some(parts)), parts.address_pool.as_str());
+        // Claimed before the look: once another claim ends, the look shows what was reserved.
+        let claim = self.inventory().claim_address(&self.key, pool, address).map_err(|other| {
+            let why = format!("the Service {other} asks for it, too; give one of them another spec.loadBalancerIP");
+            unavailable(pool, address, &why)
+        })?;
+        // NSX may give it a second time, and does not show the addresses of all allocations.
+        if let Some(other) = self.inventory().user_of(&self.key, address) {
+            return Err(unavailable(pool, address, &format!("it is in use by the Service {other}")));
+        }
+        self.of.backend.check_address(&request, pool, address).await?;
+        Ok(claim)
+    }
+
+    /// Reserves the address that the Service reports, so that its clients find it again, or another one if that is not possible.
+    async fn allocate_rather(
+        &self,
+        target: &Target,
+        address: IpAddr,
+        progress: &mut Progress<'a>,
+    ) -> Result<(), Error> {
+        match self.allocate_only(target, &Step::Allocate { wish: Wish::Only(address) }, address, progress).await {
+            Err(error) if is_denied(&error) => {
+                info!(service = self.key, "takes another address than {address}, which it reports: {}", chain(&error));
+                self.perform(target, &Step::Allocate { wish: Wish::Any }).await
+            }
+            other => other,
+        }
+    }
+
+    async fn allocate_only(
+        &self,
+        target: &Target,
+        step: &Step<'_>,
+        address: IpAddr,
+        progress: &mut Progress<'a>,
+    ) -> Result<(), Error> {
+        if let Some(parts) = &target.parts {
+            progress.claimed.push(self.claim(target, parts, address).await?);
+        }
+        self.perform(target, step).await
+    }
+
+    /// Reserves the address that a virtual server has. Where that is not possible, the Service is served all the same.
+    async fn reserve(
+        &self,
+        target: &Target,
+        step: &Step<'_>,
+        (server, address): (&VirtualServer, IpAddr),
+        progress: &mut Progress<'a>,
+    ) -> Result<(), Error> {
+        let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
+        // The allocation may be there.
+        let may_be_there = self.inventory().unread(|unread| unread == pool).is_some();
+        if !may_be_there {
+            self.check_twice()?;
+        }
+        self.read.lock().insert(server.marks.path.clone());
+        if may_be_there {
+            return Ok(());
+        }
+        match self.allocate_only(target, step, address, progress).await {
+            Err(error) if is_denied(&error) => {
+                progress.unreserved.push(format!(
+                    "the address {address} of the load balancer is not reserved in NSX, and cannot be: {}. NSX may give it to \
+                     another load balancer",
+                    chain(&error)
+                ));
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// What the owner of the Service has to know of its addresses.
+    pub(super) fn remark_addresses(&self, targets: &[Target], seen: &Seen, unreserved: &[String]) {
+        let unreserved = (!unreserved.is_empty()).then(|| unreserved.join("; "));
+        self.inventory().remark(&self.key, reason::AddressNotReserved, unreserved);
+        let mut edited = Vec::new();
+        for target in targets.iter().filter(|target| target.balancer.is_wanted) {
+            let Some(address) = target.address() else { continue };
+            for server in plan::edited(&target.wanted, &target.known(seen)) {
+                edited.push(format!("{} has {}, and {address} is reserved", server.marks.path, text_of(server)));
+            }
+        }
+        let message = (!edited.is_empty()).then(|| {
+            format!(
+                "the address of a virtual server was changed by another client: {}. The Service reports the reserved address. Set \
+                 ip_address back in NSX; for load balancers that the Go program made, --nsx-adopt=full does it",
+                edited.join("; ")
+            )
+        });
+        self.inventory().remark(&self.key, reason::LoadBalancerAddressEdited, message);
+    }
+
+    /// An edited virtual server has the reserved address again.
+    fn remark_set_back(&self, server: &VirtualServer, address: IpAddr) {
+        let message = format!(
+            "the address of the virtual server {} was changed to {} by another client, and is set back to {address}",
+            server.marks.path,
+            text_of(server)
+        );
+        self.inventory().remark_event(&self.key, reason::LoadBalancerAddressSetBack, message);
+    }
+}
+
+fn text_of(server: &VirtualServer) -> String {
+    server.address.map_or_else(|| "no address".to_owned(), |address| address.to_string())
+}
+
+/// Whether NSX, or what is known of it, denies an address, and another try soon would not help.
+fn is_denied(error: &Error) -> bool {
+    let denials =
+        [reason::AddressUnavailable, reason::NSXRefused, reason::NSXNoPermission, reason::LoadBalancerConfigWrong];
+    denials.contains(&error.reason())
+}
+
+fn unavailable(pool: &str, address: IpAddr, why: &str) -> Error {
+    address_unavailable(format!("reserve the address {address} of the pool {pool}: {why}"))
+}

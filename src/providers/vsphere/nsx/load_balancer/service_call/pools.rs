@@ -1,0 +1,118 @@
+//! Pools of addresses that this account may not list: only what depends on one waits, and nothing is taken for absent that may
+//! be in it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::Service;
+use tokio::time::Instant;
+
+use super::{Seen, ServiceCall, Target};
+use crate::base::error_chain::chain;
+use crate::cloud::Error;
+use crate::providers::vsphere::config::Pool;
+use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::nsx::load_balancer::inventory::Need;
+use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, Objects};
+use crate::providers::vsphere::nsx::load_balancer::ownership::Judged;
+use crate::providers::vsphere::nsx::load_balancer::{LoadBalancers, RECENT, wanted};
+
+/// The pools that objects of the Service name.
+fn named(Judged { ours, unread, .. }: &Judged) -> BTreeSet<Box<str>> {
+    let of_unread = unread.iter().map(|allocation| &*allocation.address_pool);
+    ours.address_pools().chain(of_unread).map(Into::into).collect()
+}
+
+/// Whether an allocation or virtual server of the Service has an address that it reports, or it reports none.
+fn has_reported(ours: &Objects, ingress: &[IpAddr]) -> bool {
+    let addresses = ours.servers.iter().map(|one| one.address).chain(ours.allocations.iter().map(|one| one.address));
+    ingress.is_empty() || addresses.flatten().any(|address| ingress.contains(&address))
+}
+
+/// The ids of the pools of the class of a Service, if it has any.
+fn of_class(of: &LoadBalancers, service: &Service) -> Option<Vec<String>> {
+    let class = wanted::class_of(service);
+    let mut ids = match of.config.class(class)?.pool {
+        Pool::Id(id) => vec![id.clone()],
+        Pool::Name(name) => of.inventory.names().pools.get(name).cloned()?,
+    };
+    ids.extend(of.config.ipv6_pools.get(class).cloned());
+    Some(ids)
+}
+
+/// Whether nothing of a Service may be in a pool that could not be listed. `named` are the pools that its objects name, or named
+/// before they were deleted; without any, the address that it reports may be in every pool.
+pub(super) fn check_absence(
+    of: &LoadBalancers,
+    service: &Service,
+    key: &str,
+    ingress: &[IpAddr],
+    named: &BTreeSet<Box<str>>,
+) -> Result<(), Error> {
+    let of_class = of_class(of, service);
+    let may_have = |pool: &str| match (named.is_empty(), ingress.is_empty()) {
+        (false, _) => named.contains(pool),
+        (true, false) => true,
+        (true, true) => of_class.as_ref().is_none_or(|ids| ids.iter().any(|id| id == pool)),
+    };
+    check(of, key, may_have)
+}
+
+fn check(of: &LoadBalancers, key: &str, may_have: impl Fn(&str) -> bool) -> Result<(), Error> {
+    let Some(unread) = of.inventory.unread(may_have) else { return Ok(()) };
+    let (reason, after) = (unread.reason(), unread.retry_after());
+    let message =
+        format!("an address of Service {key} may be in a pool of addresses that cannot be listed: {}", chain(&unread));
+    Err(unless_outdated(of, key, Error::Failed { reason, message, after }))
+}
+
+/// This failure, which a recent reading has shown; else another reading decides.
+pub(super) fn unless_outdated(of: &LoadBalancers, key: &str, error: Error) -> Error {
+    match Instant::now().checked_sub(RECENT) {
+        Some(moment) => of.inventory.check(key, Need::After(moment)).err().unwrap_or(error),
+        None => error,
+    }
+}
+
+impl ServiceCall<'_> {
+    /// Notes the pools that objects of the Service name: afterwards they are deleted.
+    pub(super) fn note_pools(&self, seen: &Seen) -> BTreeSet<Box<str>> {
+        let named = named(&seen.judged);
+        self.inventory().note_pools(&self.key, named.iter().map(AsRef::as_ref))
+    }
+
+    /// Notes the pools that objects of a load balancer name which is being deleted because the Service has another family.
+    pub(super) fn note_removed(&self, targets: &[Target]) {
+        for target in targets.iter().filter(|target| !target.balancer.is_wanted) {
+            self.inventory().note_pools(&self.key, target.ours.address_pools());
+        }
+    }
+
+    /// Whether nothing is left of the addresses that the Service reports beside those that it has.
+    pub(super) fn check_removed(&self, addresses: &[IpAddr]) -> Result<(), Error> {
+        let removed: Vec<IpAddr> =
+            self.ingress.iter().copied().filter(|address| !addresses.contains(address)).collect();
+        if removed.is_empty() {
+            return Ok(());
+        }
+        let named = self.inventory().note_pools(&self.key, std::iter::empty());
+        check_absence(self.of, self.service, &self.key, &removed, &named)
+    }
+
+    /// Whether an address may be chosen: what is created for a load balancer without virtual server could get a second one.
+    pub(super) fn check_choice(&self, seen: &Seen, target: &Target) -> Result<(), Error> {
+        let (ours, second, family) = (&target.ours, target.balancer.second, target.balancer.family);
+        if !ours.servers.is_empty() {
+            return Ok(());
+        }
+        let ingress: Vec<IpAddr> =
+            self.ingress.iter().copied().filter(|address| IpFamily::of(*address) == family).collect();
+        let is_its = |one: &&Allocation| one.marks.second == second;
+        let of_unread = seen.judged.unread.iter().filter(is_its).map(|allocation| &*allocation.address_pool);
+        let (named, has_reported) = (ours.address_pools().chain(of_unread), has_reported(ours, &ingress));
+        let named: BTreeSet<&str> = named.collect();
+        let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str());
+        let is_reserved_here = |id: &str| ours.allocations.is_empty() && pool == Some(id);
+        check(self.of, &self.key, |id| !has_reported || named.contains(id) || is_reserved_here(id))
+    }
+}

@@ -1,0 +1,277 @@
+//! The parts of the configuration that need NSX, as they are in force: one connection, which all of them share.
+
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{Facts, Gate, Leads, Source};
+use crate::clients::http;
+use crate::clients::nsx::{Client, Pace, Timeouts};
+use crate::cloud::login_ledger::LoginLedger;
+use crate::cloud::{ClusterEvents, ClusterReads, LiveReads};
+use crate::providers::vsphere::config::{Config, Nsx, NsxLogin, Part};
+use crate::providers::vsphere::nsx::load_balancer::orphans::Policy;
+use crate::providers::vsphere::nsx::load_balancer::{self, RequestedAddresses};
+use crate::providers::vsphere::nsx::load_balancer::{LoadBalancers, backend};
+use crate::providers::vsphere::nsx::routes::{Adoption, Routes};
+use crate::providers::vsphere::{BuildError, Task, UsableAddressesOf};
+
+/// How NSX is reached, and what it has to log in with. Implemented by `app`, which knows the files.
+pub trait ConnectNsx: Send + Sync {
+    /// The client of the manager. Nothing is sent.
+    ///
+    /// # Errors
+    /// Why the configuration cannot be used.
+    fn http(&self, nsx: &Nsx) -> Result<http::Client, String>;
+
+    /// What to log in with. Called again after each reload: the offers of the same manager are those of before.
+    ///
+    /// # Errors
+    /// Why the configuration cannot be used.
+    fn source(&self, nsx: &Nsx) -> Result<Source, String>;
+}
+
+/// What the parts need besides the configuration.
+pub struct Setup {
+    /// How NSX is reached.
+    pub connect: Arc<dyn ConnectNsx>,
+    /// Counts logins.
+    pub ledger: Arc<dyn LoginLedger>,
+    /// The cached Nodes.
+    pub nodes: Arc<dyn ClusterReads>,
+    /// Reads of the API server.
+    pub live: Arc<dyn LiveReads>,
+    /// Events about the cluster.
+    pub events: Arc<dyn ClusterEvents>,
+    /// Whether a controller that uses NSX may work here.
+    pub leads: Leads,
+    /// The most calls a second.
+    pub calls_per_second: u32,
+    /// What becomes of routes and load balancers that the Go program made.
+    pub adoption: Adoption,
+    /// What becomes of load balancers whose Services are gone.
+    pub orphans: Policy,
+    /// What becomes of the addresses that Services ask for.
+    pub requested_addresses: RequestedAddresses,
+    /// The name of the cluster.
+    pub cluster: String,
+    /// Whether several pools of load balancers are written with one call.
+    pub batches: bool,
+    /// Time limits of the calls.
+    pub timeouts: Timeouts,
+}
+
+/// The routes of the configuration in force.
+#[derive(Clone)]
+pub(in crate::providers::vsphere) enum RoutesPart {
+    /// The configuration has none.
+    Off,
+    /// Nothing is known of it, or it is refused.
+    Unavailable,
+    /// They can be served.
+    Served(Arc<Routes>),
+}
+
+/// The parts in force.
+pub struct Parts {
+    setup: Setup,
+    usable_addresses: UsableAddressesOf,
+    connected: Mutex<Option<Connected>>,
+    routes: watch::Sender<RoutesPart>,
+    balancers: watch::Sender<Option<Arc<LoadBalancers>>>,
+    stop: CancellationToken,
+}
+
+/// One connection.
+struct Connected {
+    config: Nsx,
+    client: Client,
+    gate: Arc<Gate>,
+    /// The router of the routes.
+    router: Option<String>,
+    /// The load balancers, and what ends their readings.
+    balancers: Option<(Arc<LoadBalancers>, CancellationToken)>,
+    stop: CancellationToken,
+}
+
+/// The state of the connection, for those who show it.
+#[derive(Clone, Debug)]
+pub struct NsxReport {
+    /// `host:port`.
+    pub server: String,
+    /// Whether this process may use NSX now.
+    pub leads: bool,
+    /// What the login has come to.
+    pub login: Facts,
+    /// What is known of load balancers, once they were read.
+    pub balancers: Option<load_balancer::Counts>,
+    /// What is wrong with the number of tags that are configured for load balancers, if they do not fit.
+    pub too_many_tags: Option<String>,
+}
+
+impl Parts {
+    /// Nothing is configured. Everything ends with `stop`.
+    pub fn new(setup: Setup, usable_addresses: UsableAddressesOf, stop: &CancellationToken) -> Self {
+        let (routes, balancers) = (watch::Sender::new(RoutesPart::Unavailable), watch::Sender::new(None));
+        Self { setup, usable_addresses, connected: Mutex::default(), routes, balancers, stop: stop.clone() }
+    }
+
+    /// Works by this configuration from now on. A connection that is configured as before keeps its login; another one is
+    /// made anew, and the one of before logs out.
+    ///
+    /// # Errors
+    /// Why the connection cannot be used. Nothing is changed then.
+    pub fn apply(&self, config: &Config) -> Result<Vec<Task>, BuildError> {
+        let wrong = |problem| BuildError { key: "NSX".to_owned(), problem };
+        let mut connected = self.connected.lock();
+        let mut tasks = Vec::new();
+        match &config.nsx {
+            Part::Used(nsx) => {
+                let source = self.setup.connect.source(nsx).map_err(wrong)?;
+                match connected.as_mut().filter(|connected| connected.serves(nsx)) {
+                    Some(connected) => connected.config = nsx.clone(),
+                    None => {
+                        let (new, task) = self.connect(nsx, source).map_err(wrong)?;
+                        tasks.push(task);
+                        if let Some(before) = connected.replace(new) {
+                            before.stop.cancel();
+                        }
+                    }
+                }
+            }
+            Part::Absent | Part::Refused => {
+                if let Some(before) = connected.take() {
+                    before.stop.cancel();
+                }
+            }
+        }
+        self.apply_routes(config, connected.as_mut());
+        tasks.extend(self.apply_load_balancers(config, connected.as_mut()));
+        Ok(tasks)
+    }
+
+    fn apply_load_balancers(&self, config: &Config, mut connected: Option<&mut Connected>) -> Option<Task> {
+        let (Some(wanted), Some(connected)) = (config.load_balancers.used(), connected.as_deref_mut()) else {
+            // Neither readings nor deletions go on.
+            if let Some((_, before)) = connected.and_then(|connected| connected.balancers.take()) {
+                before.cancel();
+            }
+            self.balancers.send_replace(None);
+            return None;
+        };
+        if connected.balancers.as_ref().is_some_and(|(balancers, _)| balancers.is_configured_as(wanted)) {
+            return None;
+        }
+        let Setup { cluster, batches, nodes, live, events, leads, .. } = &self.setup;
+        let Setup { adoption, orphans, requested_addresses, .. } = self.setup;
+        let settings = load_balancer::Settings { adoption, orphans, requested_addresses };
+        let backend = Arc::new(backend::Nsx::new(connected.client.clone(), *batches));
+        let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
+        let (config, cluster, leads) = (wanted.clone(), cluster.as_str(), leads.clone());
+        let balancers = LoadBalancers::new(config, cluster, settings, backend, nodes, live, leads);
+        let balancers = balancers.with_usable_addresses(Arc::clone(&self.usable_addresses));
+        let balancers = Arc::new(balancers.with_events(Arc::clone(events)));
+        let stop = connected.stop.child_token();
+        if let Some((_, before)) = connected.balancers.replace((Arc::clone(&balancers), stop.clone())) {
+            before.cancel();
+        }
+        self.balancers.send_replace(Some(Arc::clone(&balancers)));
+        let until = stop.clone();
+        let run = Box::pin(async move { balancers.run(&until).await });
+        Some(Task { name: "load-balancers".to_owned(), stop, run })
+    }
+
+    fn apply_routes(&self, config: &Config, connected: Option<&mut Connected>) {
+        let part = match (&config.routes, connected) {
+            (Part::Absent, connected) => {
+                if let Some(connected) = connected {
+                    connected.router = None;
+                }
+                RoutesPart::Off
+            }
+            (Part::Used(routes), Some(connected)) => {
+                let router = routes.router.path();
+                if connected.router.as_ref() == Some(&router) {
+                    return;
+                }
+                connected.router = Some(router.clone());
+                let Setup { adoption, nodes, live, .. } = &self.setup;
+                let (client, nodes, live) = (connected.client.clone(), Arc::clone(nodes), Arc::clone(live));
+                let routes = Routes::new(client, router, *adoption, nodes, live);
+                RoutesPart::Served(Arc::new(routes.with_usable_addresses(Arc::clone(&self.usable_addresses))))
+            }
+            (Part::Used(_) | Part::Refused, _) => RoutesPart::Unavailable,
+        };
+        self.routes.send_replace(part);
+    }
+
+    fn connect(&self, nsx: &Nsx, source: Source) -> Result<(Connected, Task), String> {
+        let Setup { connect, ledger, leads, calls_per_second, timeouts, .. } = &self.setup;
+        let http = connect.http(nsx)?;
+        let gate = Arc::new(Gate::new(http.endpoint(), source, Arc::clone(ledger), leads.clone()));
+        let pace = Arc::new(Pace::new(*calls_per_second));
+        let client = Client::new(http, &nsx.path_prefix, pace, Arc::clone(&gate) as _, *timeouts);
+        let stop = self.stop.child_token();
+        let (runs, logs_in, until) = (Arc::clone(&gate), client.clone(), stop.clone());
+        let run = Box::pin(async move { runs.run(&logs_in, until).await });
+        let task = Task { name: "nsx".to_owned(), stop: stop.clone(), run };
+        Ok((Connected { config: nsx.clone(), client, gate, router: None, balancers: None, stop }, task))
+    }
+
+    /// The routes as they are now.
+    pub(in crate::providers::vsphere) fn routes(&self) -> RoutesPart {
+        self.routes.borrow().clone()
+    }
+
+    /// The load balancers as they are now.
+    pub(in crate::providers::vsphere) fn load_balancers(&self) -> Option<Arc<LoadBalancers>> {
+        self.balancers.borrow().clone()
+    }
+
+    /// Announces that routes or load balancers have changed.
+    pub(in crate::providers::vsphere) fn changes(&self) -> BoxStream<'static, ()> {
+        let changes = (self.routes.subscribe(), self.balancers.subscribe());
+        let next = async |(mut routes, mut balancers): (watch::Receiver<_>, watch::Receiver<_>)| {
+            let changed = tokio::select! {
+                changed = routes.changed() => changed,
+                changed = balancers.changed() => changed,
+            };
+            changed.ok().map(|()| ((), (routes, balancers)))
+        };
+        Box::pin(futures::stream::unfold(changes, next))
+    }
+
+    /// The state of the connection, if there is one.
+    pub fn report(&self) -> Option<NsxReport> {
+        let connected = self.connected.lock();
+        let Connected { client, gate, balancers, .. } = connected.as_ref()?;
+        let balancers = balancers.as_ref().map(|(balancers, _)| balancers);
+        let too_many_tags = balancers.and_then(|balancers| balancers.too_many_tags());
+        let balancers = balancers.and_then(|balancers| balancers.counts());
+        let (server, leads) = (client.endpoint().to_owned(), self.setup.leads.is_so());
+        Some(NsxReport { server, leads, login: gate.facts(), balancers, too_many_tags })
+    }
+}
+
+impl Connected {
+    /// Whether this connection serves `nsx`, too. User and password, where they are from, and tokens are offered to it.
+    fn serves(&self, nsx: &Nsx) -> bool {
+        let own = &self.config;
+        let is_same_login = match (&own.login, &nsx.login) {
+            (
+                NsxLogin::Secret { .. } | NsxLogin::Password { .. },
+                NsxLogin::Secret { .. } | NsxLogin::Password { .. },
+            )
+            | (NsxLogin::VmcToken { .. }, NsxLogin::VmcToken { .. }) => true,
+            (one, other) => one == other,
+        };
+        own.host == nsx.host
+            && own.port == nsx.port
+            && own.path_prefix == nsx.path_prefix
+            && own.remote_auth == nsx.remote_auth
+            && is_same_login
+    }
+}

@@ -1,0 +1,718 @@
+//! The login to NSX: made when a call needs one, renewed, changed beside the one in use, ended. Nothing else logs in there.
+//!
+//! One task does all of it, so that a call that is given up abandons no login half-way. Every login with a password is
+//! claimed in the ledger before it is made, so that all replicas together do not lock the account. While this process does
+//! not lead there is no login.
+
+mod login;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::OptionFuture;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use secrecy::SecretString;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::leads::Leads;
+use crate::base::backoff::Failures;
+use crate::base::error_chain::chain;
+use crate::clients::http;
+use crate::clients::nsx::{AccessToken, Client, Kind, LogIn, Login, NoLogin, Scheme};
+use crate::cloud::login_ledger::{LoginLedger, Outcome};
+use crate::providers::vsphere::NSX_LOGIN_POLICY;
+use crate::providers::vsphere::login::credentials::{Credential, Offer, Offers};
+use crate::providers::vsphere::login::retry::PASSING;
+use crate::providers::vsphere::login::schedule::{Better, Interface, Moment, Pairs};
+use login::HARMLESS;
+
+/// How long a call waits for a login. A login takes at most twice 30 s, with the claim before it.
+const WAIT: Duration = Duration::from_secs(50);
+
+/// How long a login that was replaced is kept for the calls that are under way: no call takes longer.
+const USE: Duration = Duration::from_secs(30);
+
+/// How long a login that is under way at the end, and then all logouts, may take.
+const END: Duration = Duration::from_secs(3);
+
+/// A session that is over sooner has served no more than a few calls.
+const SHORT_LIFE: Duration = Duration::from_secs(5);
+
+/// How many such sessions in a row are taken for managers that do not know each other's sessions.
+const SHORT_LIVES: u32 = 2;
+
+/// The pause between two logins that are made because a page came in place of an answer. Something before NSX may answer the
+/// login, too, and each such login counts in the ledger.
+const DOUBTS: Duration = NSX_LOGIN_POLICY.window;
+
+/// The part of its lifetime after which a token is renewed.
+const RENEWAL: f64 = 0.85;
+
+/// The pause between two reviews while a login waits; up to a quarter is added by chance.
+const REVIEW: Duration = Duration::from_secs(30);
+
+/// What to log in with.
+pub enum Source {
+    /// The client certificate of the TLS settings.
+    Certificate,
+    /// A token of VMware Cloud. It changes with the file.
+    Token(watch::Receiver<Arc<Token>>),
+    /// User and password, as they are offered.
+    Pairs {
+        /// They change with the file and the Secret.
+        offers: Offers,
+        /// Whose account it is.
+        scheme: Scheme,
+    },
+}
+
+/// Where access tokens are from.
+pub struct Token {
+    /// The token service.
+    pub service: http::Client,
+    /// The path of the exchange.
+    pub path: String,
+    /// What is exchanged.
+    pub refresh: SecretString,
+}
+
+/// What the login has come to, for those who show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Whether there is a login.
+    pub is_logged_in: bool,
+    /// Why what is offered now is not used although there is a login.
+    pub refused_offer: Option<String>,
+    /// Why there is no login, since the last try.
+    pub failure: Option<String>,
+}
+
+/// The one that logs in to one manager.
+pub struct Gate {
+    /// `host:port`.
+    server: String,
+    source: Source,
+    ledger: Arc<dyn LoginLedger>,
+    leads: Leads,
+    began: Instant,
+    wanted: Notify,
+    /// A request was refused for its password.
+    refused: Notify,
+    /// A page came in place of an answer.
+    doubted: Notify,
+    /// Counts the tries, with what came of the last.
+    tries: watch::Sender<(u64, Option<NoLogin>)>,
+    state: Mutex<State>,
+}
+
+/// Whether sessions serve, as far as this term of leadership has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sessions {
+    /// They do, or nothing has shown that they do not.
+    Serve,
+    /// They end at once: user and password are to be tried with a request.
+    End,
+    /// Each request has user and password in their place.
+    Replaced,
+    /// They end at once, and user and password are refused with a request. Each new one has to wait.
+    Required,
+}
+
+/// Never locked over an await.
+struct State {
+    pairs: Pairs,
+    in_use: Option<Arc<Credential>>,
+    /// The login made with it, and when it was made. A session that is over is taken out.
+    adopted: Option<(Login, Instant)>,
+    /// How many sessions, or tokens, in a row were over at once.
+    short_lived: u32,
+    sessions: Sessions,
+    /// When a page came in place of an answer, and the session was to be replaced.
+    doubted: Option<Instant>,
+    /// What the access token in use was got for.
+    exchanged: Option<Arc<Token>>,
+    /// When the token is renewed.
+    renewal: Option<Instant>,
+    /// When a login beside the one in use may be tried again.
+    not_before: Option<Instant>,
+    failures: Failures,
+    /// When the next login may be made after one that failed without a rejection of user and password, or the next exchange
+    /// of tokens, and why the last one failed.
+    retry: Option<(Instant, NoLogin)>,
+    /// How many logins failed in that way, one after the other.
+    login_failures: Failures,
+    /// Credentials that requests were refused for, which the ledger does not know yet.
+    uncounted: Vec<Arc<Credential>>,
+    /// Logins that were replaced.
+    leaving: Vec<Leaving>,
+    /// Whether nothing logs in any more.
+    has_ended: bool,
+    facts: Facts,
+}
+
+/// A login that was replaced by another one.
+struct Leaving {
+    /// When it is ended.
+    due: Instant,
+    login: Login,
+    /// What it was made with.
+    credential: Option<Arc<Credential>>,
+}
+
+impl State {
+    /// The login of a call was refused. The refusal may be late: the next login may serve already.
+    fn note_refusal(&mut self, client: &Client, why: &str) {
+        if client.login().is_none() {
+            (self.facts.is_logged_in, self.facts.failure) = (false, Some(why.to_owned()));
+        }
+    }
+}
+
+impl Gate {
+    /// Nothing is sent before a call needs a login, and nothing while `leads` is false.
+    pub fn new(server: impl Into<String>, source: Source, ledger: Arc<dyn LoginLedger>, leads: Leads) -> Self {
+        let server = server.into();
+        if matches!(source, Source::Pairs { .. }) {
+            ledger.know(NSX_LOGIN_POLICY, &server);
+        }
+        let state = State {
+            pairs: Pairs::new(NSX_LOGIN_POLICY),
+            in_use: None,
+            adopted: None,
+            short_lived: 0,
+            sessions: Sessions::Serve,
+            doubted: None,
+            exchanged: None,
+            renewal: None,
+            not_before: None,
+            failures: Failures::default(),
+            retry: None,
+            login_failures: Failures::default(),
+            uncounted: Vec::new(),
+            leaving: Vec::new(),
+            has_ended: false,
+            facts: Facts::default(),
+        };
+        let (wanted, refused, doubted, tries) = (Notify::new(), Notify::new(), Notify::new(), watch::Sender::default());
+        let (began, state) = (Instant::now(), Mutex::new(state));
+        Self { server, source, ledger, leads, began, wanted, refused, doubted, tries, state }
+    }
+
+    /// What the login has come to.
+    pub fn facts(&self) -> Facts {
+        self.state.lock().facts.clone()
+    }
+
+    /// Logs `client` in whenever that is needed, until `stop`, and out at the end.
+    pub async fn run(&self, client: &Client, stop: CancellationToken) {
+        let mut leads = self.leads.clone();
+        let mut tokens = match &self.source {
+            Source::Token(tokens) => Some(tokens.clone()),
+            Source::Certificate | Source::Pairs { .. } => None,
+        };
+        let mut review = next_review();
+        loop {
+            let (leaving, renewal) = {
+                let state = self.state.lock();
+                (state.leaving.iter().map(|leaving| leaving.due).min(), state.renewal)
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = leads.changed() => {
+                    if !leads.is_so() {
+                        self.end_all(client).await;
+                    }
+                }
+                () = self.refused.notified() => self.count_refusals().await,
+                () = self.doubted.notified() => self.finish(&stop, self.replace(client)).await,
+                () = self.wanted.notified() => self.finish(&stop, self.make(client)).await,
+                Some(()) = OptionFuture::from(renewal.map(sleep_until)) => self.finish(&stop, self.renew(client)).await,
+                Some(()) = OptionFuture::from(leaving.map(sleep_until)) => self.end_replaced(client).await,
+                () = another_token(&mut tokens) => {
+                    self.state.lock().retry = None;
+                    self.finish(&stop, self.renew(client)).await;
+                }
+                () = self.offered_better() => self.finish(&stop, self.rotate(client)).await,
+                () = sleep_until(review) => {
+                    self.review().await;
+                    review = next_review();
+                }
+            }
+        }
+        // Calls fail from now on, and do not wait for a login: none is made from now on.
+        self.state.lock().has_ended = true;
+        self.tries.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), Some(ended())));
+        self.end_all(client).await;
+    }
+
+    /// Lets a login that is under way end after the signal to stop, so that its session can be ended.
+    async fn finish(&self, stop: &CancellationToken, login: impl Future<Output = ()>) {
+        let late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(END).await;
+        };
+        tokio::select! {
+            () = login => {}
+            () = late => warn!(nsx = self.server, "a login was given up: it did not end within {END:?}"),
+        }
+    }
+
+    /// Logs in unless there is a login, and tells those that wait.
+    async fn make(&self, client: &Client) {
+        let result = match client.login() {
+            Some(_) => Ok(()),
+            None if !self.leads.is_so() => Err(not_leading()),
+            None => self.log_in(client).await,
+        };
+        {
+            let facts = &mut self.state.lock().facts;
+            facts.is_logged_in = result.is_ok();
+            facts.failure = result.as_ref().err().map(|failure| failure.why.clone());
+        }
+        self.tries.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), result.err()));
+    }
+
+    async fn log_in(&self, client: &Client) -> Result<(), NoLogin> {
+        match &self.source {
+            Source::Certificate => drop(client.adopt(Login::with_certificate())),
+            Source::Token(tokens) => self.exchange(client, tokens).await?,
+            Source::Pairs { offers, scheme } => {
+                self.may_log_in()?;
+                let (login, credential) = self.log_in_with(client, offers, *scheme).await?;
+                info!(nsx = self.server, from = %credential.origin, "logged in to NSX with a {login:?}");
+                self.adopt(client, login, credential);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the next login, or the next exchange of tokens, has to wait, if it has to.
+    fn may_log_in(&self) -> Result<(), NoLogin> {
+        let retry = self.state.lock().retry.clone();
+        let Some((until, failure)) = retry.filter(|(until, _)| *until > Instant::now()) else { return Ok(()) };
+        let seconds = until.saturating_duration_since(Instant::now()).as_secs();
+        Err(NoLogin { why: format!("the next login is in {seconds} s; {}", failure.why), ..failure })
+    }
+
+    fn adopt(&self, client: &Client, login: Login, credential: Arc<Credential>) {
+        let before = client.adopt(login.clone());
+        let mut state = self.state.lock();
+        let used = state.in_use.replace(credential);
+        let replaced = state.adopted.replace((login, Instant::now()));
+        if replaced.is_some_and(|(_, made)| made.elapsed() >= SHORT_LIFE) {
+            state.short_lived = 0;
+        }
+        (state.retry, state.login_failures) = (None, Failures::default());
+        state.facts = Facts { is_logged_in: true, ..Facts::default() };
+        let leaving = |login| Leaving { due: Instant::now() + USE, login, credential: used };
+        state.leaving.extend(before.map(leaving));
+    }
+
+    /// Gets an access token, unless the last try was a moment ago: for what is offered, or, if that is rejected, for what was
+    /// accepted before.
+    async fn exchange(&self, client: &Client, tokens: &watch::Receiver<Arc<Token>>) -> Result<(), NoLogin> {
+        self.may_log_in()?;
+        let (offered, before) = (Arc::clone(&tokens.borrow()), self.state.lock().exchanged.clone());
+        let exchange =
+            async |token: &Token| AccessToken::exchange(&token.service, &token.path, &token.refresh, USE).await;
+        let (mut token, mut result, mut refused) = (Arc::clone(&offered), exchange(&offered).await, None);
+        if let (Err(error), Some(before)) = (&result, before.filter(|before| !Arc::ptr_eq(before, &offered)))
+            && error.kind == Kind::Rejected
+        {
+            refused = Some(chain(error));
+            (result, token) = (exchange(&before).await, before);
+        }
+        match result {
+            // The lead was lost meanwhile.
+            Ok(_) if !self.leads.is_so() => Err(not_leading()),
+            Ok(access) => {
+                drop(client.adopt(Login::with_token(&access)));
+                let mut state = self.state.lock();
+                (state.failures, state.retry) = (Failures::default(), None);
+                state.renewal = Some(Instant::now() + access.lifetime.mul_f64(RENEWAL));
+                state.exchanged = Some(token);
+                if let Some(why) = &refused {
+                    warn!(nsx = self.server, "the new token is not used, and the one of before is: {why}");
+                }
+                state.facts = Facts { is_logged_in: true, refused_offer: refused, failure: None };
+                Ok(())
+            }
+            Err(error) => {
+                let why = format!("no token of VMware Cloud: {}", chain(&error));
+                let failure = NoLogin { kind: error.kind.clone(), why };
+                let mut state = self.state.lock();
+                let pause = state.failures.next_pause(&PASSING, fastrand::f64());
+                state.retry = Some((Instant::now() + pause, failure.clone()));
+                Err(failure)
+            }
+        }
+    }
+
+    /// NSX does not take the certificate. There is nothing that a login could make better.
+    fn refuse_certificate(&self, client: &Client) -> NoLogin {
+        let why = "NSX does not accept the client certificate: it has to be that of a principal identity".to_owned();
+        self.state.lock().note_refusal(client, &why);
+        NoLogin { kind: Kind::Rejected, why }
+    }
+
+    /// NSX does not take a token that was exchanged for the call. The next exchange waits.
+    fn refuse_token(&self, client: &Client) -> NoLogin {
+        let why = "NSX does not accept a fresh token of VMware Cloud".to_owned();
+        let mut state = self.state.lock();
+        state.note_refusal(client, &why);
+        let failure = NoLogin { kind: Kind::Rejected, why };
+        // Calls come by the hundred.
+        if state.retry.as_ref().is_none_or(|(until, _)| *until <= Instant::now()) {
+            state.short_lived = state.short_lived.saturating_add(1);
+            let pause = PASSING.pause(state.short_lived, fastrand::f64());
+            state.retry = Some((Instant::now() + pause, failure.clone()));
+        }
+        failure
+    }
+
+    /// Renews the token beside the one in use, which stays if that fails.
+    async fn renew(&self, client: &Client) {
+        self.state.lock().renewal = None;
+        let Source::Token(tokens) = &self.source else { return };
+        if client.login().is_none() {
+            return;
+        }
+        match self.exchange(client, tokens).await {
+            // The one of before has served.
+            Ok(()) => self.state.lock().short_lived = 0,
+            Err(NoLogin { why, .. }) => {
+                warn!(nsx = self.server, "the token was not renewed: {why}");
+                let mut state = self.state.lock();
+                state.renewal = state.retry.as_ref().map(|(until, _)| *until);
+                state.facts.refused_offer = Some(why);
+            }
+        }
+    }
+
+    /// Completes when something better is offered than what the login in use was made with, and may be tried.
+    async fn offered_better(&self) {
+        let Source::Pairs { offers, .. } = &self.source else { return std::future::pending().await };
+        let mut changes = offers.clone();
+        loop {
+            changes.mark_unchanged();
+            let (better, hold) = {
+                let mut state = self.state.lock();
+                let offered = offered(offers);
+                // Who is not logged in tries what is offered with the next call, and a standby makes none.
+                let in_use = state.in_use.clone().filter(|_| state.facts.is_logged_in);
+                let better = match in_use {
+                    Some(in_use) => state.pairs.better(&offered, &in_use, self.began.elapsed()),
+                    None => Better::Nothing,
+                };
+                (better, state.not_before.filter(|until| *until > Instant::now()))
+            };
+            let until = match better {
+                Better::Nothing => None,
+                Better::Same(credential) => {
+                    self.state.lock().in_use = Some(credential);
+                    None
+                }
+                Better::NotBefore(moment) => Some(self.began + moment),
+                Better::Try(_) => match hold {
+                    Some(until) => Some(until),
+                    None => return,
+                },
+            };
+            tokio::select! {
+                changed = changes.changed() => {
+                    if changed.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                }
+                Some(()) = OptionFuture::from(until.map(sleep_until)) => {}
+            }
+        }
+    }
+
+    /// Tries what is offered beside the login in use, which stays if that is refused.
+    async fn rotate(&self, client: &Client) {
+        let Source::Pairs { offers, scheme } = &self.source else { return };
+        let credential = {
+            let mut state = self.state.lock();
+            let Some(in_use) = state.in_use.clone() else { return };
+            match state.pairs.better(&offered(offers), &in_use, self.began.elapsed()) {
+                Better::Try(credential) => credential,
+                Better::Nothing | Better::Same(_) | Better::NotBefore(_) => return,
+            }
+        };
+        match self.enter(client, &credential, *scheme).await {
+            // Also when a call has found meanwhile that the login of before is over.
+            Ok(login) if self.leads.is_so() => {
+                info!(nsx = self.server, from = %credential.origin, "the login to NSX is made with other credentials now");
+                self.adopt(client, login, credential);
+                self.state.lock().failures = Failures::default();
+            }
+            // The lead was lost meanwhile.
+            Ok(login) => self.end(client, login).await,
+            Err(NoLogin { why, .. }) => {
+                warn!(nsx = self.server, "new credentials are not used, and the login stays: {why}");
+                let mut state = self.state.lock();
+                let pause = state.failures.next_pause(&PASSING, fastrand::f64());
+                state.not_before = Some(Instant::now() + pause);
+                state.facts.refused_offer = Some(why);
+            }
+        }
+    }
+
+    /// Logs in beside a session that may have ended, and uses the new login if it is accepted.
+    async fn replace(&self, client: &Client) {
+        let in_use = self.state.lock().in_use.clone();
+        if let (Source::Pairs { scheme, .. }, Some(credential)) = (&self.source, in_use) {
+            match self.enter(client, &credential, *scheme).await {
+                Ok(login) if self.leads.is_so() => {
+                    info!(nsx = self.server, "a page came in place of an answer, and the session is replaced");
+                    self.adopt(client, login, credential);
+                }
+                // The lead was lost meanwhile.
+                Ok(login) => self.end(client, login).await,
+                Err(NoLogin { why, .. }) => {
+                    warn!(nsx = self.server, "a page came in place of an answer, and the session stays: {why}");
+                }
+            }
+        }
+        self.tries.send_modify(|(count, _)| *count = count.wrapping_add(1));
+    }
+
+    /// Sessions that are over at once, one after the other, are no reason for a login with each call: user and password go
+    /// with each request then, or, where those are refused, a new session waits.
+    fn note_over(&self, over: &Login) {
+        let mut state = self.state.lock();
+        let Some((login, made)) = state.adopted.take_if(|(adopted, _)| adopted.is(over)) else { return };
+        if !login.is_session() {
+            return;
+        }
+        if made.elapsed() >= SHORT_LIFE {
+            state.short_lived = 0;
+            return;
+        }
+        state.short_lived = state.short_lived.saturating_add(1);
+        if state.short_lived < SHORT_LIVES {
+            return;
+        }
+        let why = format!(
+            "the last {} sessions were over within {} s each: the load balancer before the NSX Managers has no session \
+             affinity; it has to send all requests of a client to the same manager",
+            state.short_lived,
+            SHORT_LIFE.as_secs()
+        );
+        if state.sessions == Sessions::Serve {
+            warn!(nsx = self.server, "user and password are sent with each request from now on: {why}");
+            state.sessions = Sessions::End;
+        }
+        if state.sessions == Sessions::Required {
+            let pause = HARMLESS.pause(state.short_lived - SHORT_LIVES + 1, fastrand::f64());
+            state.retry = Some((Instant::now() + pause, NoLogin { kind: Kind::Unavailable, why }));
+        }
+    }
+
+    /// Ends the wait of logins that the ledger does not ask for any more.
+    async fn review(&self) {
+        let paused = self.state.lock().pairs.paused(self.began.elapsed());
+        for pause in paused {
+            let attempt = self.state.lock().pairs.attempt(&pause.credential, &self.server);
+            if self.ledger.may_retry(&attempt, pause.is_of_rejection).await {
+                info!(
+                    nsx = self.server,
+                    "a paused login may be tried again: the failed logins were deleted, or another replica logged in"
+                );
+                self.state.lock().pairs.release(&pause.credential, Interface::Primary);
+            }
+        }
+    }
+
+    /// Tells the ledger of requests that were refused for their password: each was a login that the account counts.
+    async fn count_refusals(&self) {
+        let uncounted = std::mem::take(&mut self.state.lock().uncounted);
+        for credential in uncounted {
+            let attempt = self.state.lock().pairs.attempt(&credential, &self.server);
+            // Refused: as many are counted as count.
+            if let Ok(claim) = self.ledger.claim(&attempt).await {
+                self.ledger.settle(claim, Outcome::Rejected).await;
+            }
+        }
+    }
+
+    async fn end_replaced(&self, client: &Client) {
+        let now = Instant::now();
+        let due: Vec<Login> = {
+            let mut state = self.state.lock();
+            let (due, later) = std::mem::take(&mut state.leaving).into_iter().partition(|leaving| leaving.due <= now);
+            state.leaving = later;
+            let due: Vec<Leaving> = due;
+            due.into_iter().map(|leaving| leaving.login).collect()
+        };
+        for login in due {
+            self.end(client, login).await;
+        }
+    }
+
+    /// Ends every login, in at most 3 s.
+    async fn end_all(&self, client: &Client) {
+        let logins: Vec<Login> = {
+            let mut state = self.state.lock();
+            state.renewal = None;
+            // The next term finds out again whether sessions serve.
+            (state.sessions, state.short_lived) = (Sessions::Serve, 0);
+            state.facts.is_logged_in = false;
+            let leaving = std::mem::take(&mut state.leaving);
+            leaving.into_iter().map(|leaving| leaving.login).chain(client.leave()).collect()
+        };
+        futures::future::join_all(logins.into_iter().map(|login| self.end(client, login))).await;
+    }
+
+    async fn end(&self, client: &Client, login: Login) {
+        match timeout(END, client.end(login)).await {
+            Ok(Ok(())) => debug!(nsx = self.server, "logged out of NSX"),
+            Ok(Err(error)) => warn!(nsx = self.server, error = chain(&error), "the session could not be ended"),
+            Err(_) => warn!(nsx = self.server, "the session could not be ended within {END:?}"),
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment { since_start: self.began.elapsed(), wall: Timestamp::now() }
+    }
+}
+
+#[async_trait]
+impl LogIn for Gate {
+    async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin> {
+        if over.is_some() && matches!(self.source, Source::Certificate) {
+            return Err(self.refuse_certificate(client));
+        }
+        if let Some(over) = over {
+            self.note_over(over);
+        }
+        let mut tries = self.tries.subscribe();
+        let before = tries.borrow_and_update().0;
+        if self.state.lock().has_ended {
+            return Err(ended());
+        }
+        self.wanted.notify_one();
+        let tried = tries.wait_for(|(count, _)| *count != before);
+        match timeout(WAIT, tried).await {
+            // The login may have been made, and been ended with the lead.
+            Ok(Ok(_)) if client.login().is_none() && !self.leads.is_so() => Err(not_leading()),
+            Ok(Ok(tried)) if client.login().is_none() => {
+                let unknown = || NoLogin { kind: Kind::Unavailable, why: "the login was ended".to_owned() };
+                Err(tried.1.clone().unwrap_or_else(unknown))
+            }
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(ended()),
+            Err(_) => {
+                let why = format!("no login within {} s", WAIT.as_secs());
+                Err(NoLogin { kind: Kind::Unavailable, why })
+            }
+        }
+    }
+
+    async fn log_in_otherwise(&self, client: &Client, over: &Login) -> Result<(), NoLogin> {
+        match &self.source {
+            Source::Certificate => Err(self.refuse_certificate(client)),
+            Source::Token(_) => Err(self.refuse_token(client)),
+            Source::Pairs { .. } => {
+                self.note_over(over);
+                match self.state.lock().sessions {
+                    Sessions::End | Sessions::Replaced => {}
+                    // The login was accepted, so that this is no rejection. The next call may log in again.
+                    Sessions::Serve | Sessions::Required => {
+                        let why = "NSX accepts the login and refuses the requests after it".to_owned();
+                        return Err(NoLogin { kind: Kind::SessionOver, why });
+                    }
+                }
+                LogIn::log_in(self, client, None).await
+            }
+        }
+    }
+
+    async fn log_in_beside(&self, client: &Client, doubted: &Login) -> bool {
+        let has_another = || client.login().is_some_and(|current| !current.is(doubted));
+        if has_another() {
+            return true;
+        }
+        let mut tries = self.tries.subscribe();
+        let before = tries.borrow_and_update().0;
+        {
+            let mut state = self.state.lock();
+            let is_of_age = |(login, made): &(Login, Instant)| login.is(doubted) && made.elapsed() >= SHORT_LIFE;
+            let is_due = state.doubted.is_none_or(|at| at.elapsed() >= DOUBTS);
+            if state.has_ended || !is_due || !state.adopted.as_ref().is_some_and(is_of_age) {
+                return false;
+            }
+            state.doubted = Some(Instant::now());
+        }
+        self.doubted.notify_one();
+        // Without a new login in time the session stays in use.
+        drop(timeout(WAIT, tries.wait_for(|(count, _)| *count != before)).await);
+        has_another()
+    }
+
+    /// A rejection of a password that was accepted before counts against the account, too. It may come late, for a password
+    /// that was replaced meanwhile.
+    fn rejected(&self, login: &Login) {
+        let mut state = self.state.lock();
+        let is_adopted = state.adopted.as_ref().is_some_and(|(adopted, _)| adopted.is(login));
+        let replaced = state.leaving.iter().find(|leaving| leaving.login.is(login));
+        let replaced = replaced.and_then(|leaving| leaving.credential.clone());
+        let Some(presented) = replaced.or_else(|| state.in_use.clone().filter(|_| is_adopted)) else { return };
+        let why = "NSX refused user and password with a request".to_owned();
+        warn!(nsx = self.server, "{why}");
+        let rejection = self.rejection(why, Duration::ZERO);
+        state.pairs.rejected(&presented, Interface::Primary, rejection, fastrand::f64());
+        if is_adopted {
+            state.facts.is_logged_in = false;
+            if state.sessions == Sessions::Replaced {
+                // Where requests with the password have served, sessions did not: with another password both are tried again.
+                let has_served = state.adopted.as_ref().is_some_and(|(_, made)| made.elapsed() >= SHORT_LIFE);
+                (state.sessions, state.short_lived) =
+                    if has_served { (Sessions::Serve, 0) } else { (Sessions::Required, state.short_lived) };
+            }
+        }
+        state.uncounted.push(presented);
+        drop(state);
+        self.refused.notify_one();
+    }
+}
+
+/// Why a standby has no login.
+fn not_leading() -> NoLogin {
+    NoLogin { kind: Kind::NotPermitted, why: "this process is not the leader".to_owned() }
+}
+
+/// Why there is no login after the end.
+fn ended() -> NoLogin {
+    NoLogin { kind: Kind::Unavailable, why: "this connection to NSX has ended".to_owned() }
+}
+
+fn next_review() -> Instant {
+    Instant::now() + REVIEW.mul_f64(1.0 + fastrand::f64() / 4.0)
+}
+
+/// Completes when another token is offered.
+async fn another_token(tokens: &mut Option<watch::Receiver<Arc<Token>>>) {
+    if let Some(offered) = tokens
+        && offered.changed().await.is_ok()
+    {
+        return;
+    }
+    // The offers have ended.
+    *tokens = None;
+    std::future::pending().await
+}
+
+/// What is offered now.
+fn offered(offers: &Offers) -> Vec<Arc<Credential>> {
+    match &**offers.borrow() {
+        Offer::Ready(credentials) => credentials.clone(),
+        Offer::Pending { .. } | Offer::Missing { .. } => Vec::new(),
+    }
+}

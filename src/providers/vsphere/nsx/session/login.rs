@@ -1,0 +1,233 @@
+//! One login with user and password: claimed, made, settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use tokio::time::Instant;
+
+use tracing::warn;
+
+use super::{Gate, Sessions};
+use crate::base::backoff::Backoff;
+use crate::base::error_chain::chain;
+use crate::clients::nsx::{Client, Error, Kind, Login, NoLogin, Scheme};
+use crate::cloud::login_ledger::{Claim, Outcome};
+use crate::providers::vsphere::NSX_LOGIN_POLICY;
+use crate::providers::vsphere::login::credentials::{self, Credential, Offer, Offers, Origin};
+use crate::providers::vsphere::login::schedule::{Held, Interface, Pairs, Rejection, account, place};
+
+/// After a login that a manager in trouble refused: calls come by the hundred, and each would be one more.
+pub(super) const HARMLESS: Backoff =
+    Backoff::doubling(Duration::from_secs(1), Duration::from_secs(10)).shortened_by(0.5);
+
+/// After a login whose answer was lost. It may have been rejected, so that the ledger takes only a few of them in 15 minutes;
+/// they have to last for a trouble of a minute.
+const UNANSWERED: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(60)).shortened_by(0.5);
+
+impl Gate {
+    /// Tries what is offered, in order, until one is accepted or there is trouble of another kind.
+    pub(super) async fn log_in_with(
+        &self,
+        client: &Client,
+        offers: &Offers,
+        scheme: Scheme,
+    ) -> Result<(Login, Arc<Credential>), NoLogin> {
+        let (offered, nothing) = match &**offers.borrow() {
+            Offer::Ready(credentials) => (credentials.clone(), None),
+            Offer::Pending { why } | Offer::Missing { why } => (Vec::new(), Some(why.clone())),
+        };
+        let in_use = {
+            let mut state = self.state.lock();
+            let in_use = state.in_use.clone();
+            state.pairs.forget_others(&offered, in_use.as_ref());
+            in_use
+        };
+        let mut last = None;
+        for credential in Pairs::candidates(&offered, in_use.as_ref()) {
+            if !self.state.lock().pairs.may_be_tried(&credential, &offered) {
+                break;
+            }
+            match self.enter(client, &credential, scheme).await {
+                Ok(login) => return Ok((login, credential)),
+                Err(failure) if failure.kind == Kind::Rejected => last = last.or(Some(failure)),
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(last.unwrap_or_else(|| NoLogin {
+            kind: Kind::Unavailable,
+            why: nothing.unwrap_or_else(|| "there are no credentials for NSX".to_owned()),
+        }))
+    }
+
+    /// Logs in beside whatever is in use, unless that has to wait.
+    pub(super) async fn enter(
+        &self,
+        client: &Client,
+        credential: &Arc<Credential>,
+        scheme: Scheme,
+    ) -> Result<Login, NoLogin> {
+        let credentials::Login::Password { user, password } = &credential.login else {
+            let why = "expected a user name and a password for NSX, found a certificate or a URL".to_owned();
+            return Err(NoLogin { kind: Kind::Unavailable, why });
+        };
+        let claim = match self.claim(credential).await {
+            Ok(claim) => claim,
+            Err(held) => {
+                let why = format!("{}: {}", held.what(&self.login_of(credential)), self.why_held(credential, &held));
+                let was_rejected = self.state.lock().pairs.was_rejected(credential);
+                let kind = if was_rejected { Kind::Rejected } else { Kind::Unavailable };
+                return Err(NoLogin { kind, why });
+            }
+        };
+        let sessions = self.state.lock().sessions;
+        match present(client, sessions, (scheme, user, password)).await {
+            Ok(login) => {
+                self.accepted(credential, sessions);
+                self.ledger.settle(claim, Outcome::Accepted).await;
+                Ok(login)
+            }
+            Err(error) if sessions == Sessions::End && error.kind == Kind::Rejected && self.is_in_use(credential) => {
+                // NSX has just opened a session with the same password, so it refuses Basic authentication, not the password.
+                // The ledger keeps the request as unanswered until NSX accepts the next login.
+                self.ledger.settle(claim, Outcome::Unanswered).await;
+                Err(self.require_sessions(&error))
+            }
+            Err(error) => Err(self.settle_failed(claim, credential, &error).await),
+        }
+    }
+
+    fn accepted(&self, credential: &Arc<Credential>, sessions: Sessions) {
+        let mut state = self.state.lock();
+        state.pairs.accepted(credential, Interface::Primary);
+        match sessions {
+            Sessions::End => state.sessions = Sessions::Replaced,
+            // What was refused was another password.
+            Sessions::Required if state.in_use.as_ref().is_some_and(|in_use| in_use.login != credential.login) => {
+                (state.sessions, state.short_lived) = (Sessions::Serve, 0);
+            }
+            _ => {}
+        }
+    }
+
+    /// A login that failed: counted, and the next one waits.
+    async fn settle_failed(&self, claim: Claim, credential: &Arc<Credential>, error: &Error) -> NoLogin {
+        let outcome = outcome(error);
+        self.account_for(&claim, credential, outcome, chain(error));
+        self.ledger.settle(claim, outcome).await;
+        let why = match outcome {
+            Outcome::Rejected => format!(
+                "login rejected by {}: wrong user or password, or the account is locked, disabled or expired: {}",
+                self.login_of(credential),
+                chain(error)
+            ),
+            _ => format!("failed to log in to {}: {}", self.login_of(credential), chain(error)),
+        };
+        let failure = NoLogin { kind: error.kind.clone(), why };
+        if outcome != Outcome::Rejected {
+            let mut state = self.state.lock();
+            let backoff = if outcome == Outcome::Unanswered { &UNANSWERED } else { &HARMLESS };
+            let pause = state.login_failures.next_pause(backoff, fastrand::f64());
+            let pause = pause.max(error.retry_after().unwrap_or_default());
+            state.retry = Some((Instant::now() + pause, failure.clone()));
+        }
+        failure
+    }
+
+    fn is_in_use(&self, credential: &Credential) -> bool {
+        self.state.lock().in_use.as_ref().is_some_and(|in_use| in_use.login == credential.login)
+    }
+
+    /// Sessions end at once, and NSX does not take user and password with a request: the next session waits.
+    fn require_sessions(&self, refused: &Error) -> NoLogin {
+        let why = format!(
+            "sessions were over at once, and NSX does not accept user and password with each request: a load balancer before \
+             the NSX Managers has to send all requests of a client to the same manager: {}",
+            chain(refused)
+        );
+        warn!(nsx = self.server, "{why}");
+        let failure = NoLogin { kind: Kind::Unavailable, why };
+        let mut state = self.state.lock();
+        state.sessions = Sessions::Required;
+        state.retry = Some((Instant::now() + HARMLESS.pause(1, fastrand::f64()), failure.clone()));
+        failure
+    }
+
+    /// The permission of this process's own schedule, then that of the ledger.
+    async fn claim(&self, credential: &Arc<Credential>) -> Result<Claim, Held> {
+        let attempt = {
+            let state = self.state.lock();
+            if let Some(held) = state.pairs.held(credential, Interface::Primary, self.began.elapsed()) {
+                return Err(held);
+            }
+            state.pairs.attempt(credential, &self.server)
+        };
+        self.ledger.claim(&attempt).await.map_err(|refused| {
+            let held = match refused.is_lockout {
+                true => self.now().lockout(refused.pause, refused.why),
+                false => self.now().wait(refused.pause, refused.why),
+            };
+            self.state.lock().pairs.hold(credential, Interface::Primary, held.clone());
+            held
+        })
+    }
+
+    fn account_for(&self, claim: &Claim, credential: &Arc<Credential>, outcome: Outcome, why: String) {
+        let mut state = self.state.lock();
+        match outcome {
+            Outcome::Rejected => {
+                let rejection = self.rejection(why, claim.pause_if_rejected);
+                state.pairs.rejected(credential, Interface::Primary, rejection, fastrand::f64());
+            }
+            Outcome::Unanswered => state.pairs.unanswered(credential),
+            Outcome::Accepted | Outcome::Harmless => {}
+        }
+    }
+
+    pub(super) fn rejection(&self, why: String, least: Duration) -> Rejection {
+        Rejection { moment: self.now(), why, least }
+    }
+
+    /// The manager and the account of a login, and where its credentials are from.
+    fn login_of(&self, credential: &Credential) -> String {
+        let place = place(&credential.origin, || "[NSXT] in the cloud config".to_owned());
+        format!("NSX {} as {:?} (credentials from {place})", self.server, account(&credential.login))
+    }
+
+    /// Why a login waits, and how the wait can be ended.
+    fn why_held(&self, credential: &Credential, held: &Held) -> String {
+        let reset = self.ledger.reset_command(NSX_LOGIN_POLICY, &self.server, account(&credential.login));
+        held.why(NSX_LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
+    }
+}
+
+/// A manager whose sessions do not serve, or that has none, takes user and password with each request.
+async fn present(
+    client: &Client,
+    sessions: Sessions,
+    (scheme, user, password): (Scheme, &str, &SecretString),
+) -> Result<Login, Error> {
+    if matches!(sessions, Sessions::Serve | Sessions::Required)
+        && let Some(login) = client.open_session(scheme, user, password).await?
+    {
+        return Ok(login);
+    }
+    client.try_basic(scheme, user, password).await
+}
+
+/// What the manager may have counted: a rejection, or an answer that was lost. A gateway that waits for its server no longer
+/// does not know what became of the login.
+fn outcome(error: &Error) -> Outcome {
+    match error.kind {
+        Kind::Rejected => Outcome::Rejected,
+        Kind::Unknown => Outcome::Unanswered,
+        Kind::Unavailable if error.http_error().is_none() && error.status().is_none_or(is_of_gateway) => {
+            Outcome::Unanswered
+        }
+        _ => Outcome::Harmless,
+    }
+}
+
+fn is_of_gateway(status: u16) -> bool {
+    matches!(status, 408 | 502 | 504)
+}

@@ -1,0 +1,457 @@
+//! One vCenter: its session, its snapshot, and the searches others ask for.
+
+mod datacenters;
+mod power;
+pub mod reads;
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use self::reads::READ_PRIVILEGE;
+use super::fence::Fence;
+use super::outage::{Outage, cause_of};
+use super::publisher::Publisher;
+use super::session::{Failure, Link, Pause, Rotation, Session, Use, text_of_read};
+use super::snapshot::{Freshness, Snapshot, Trouble};
+use super::subscription::{Prepared, Subscription, clear_leftovers};
+use super::tags::{Settings, TagReader, TagRetry};
+use crate::base::backoff::Failures;
+use crate::base::error_chain::chain;
+use crate::base::go_duration::whole_seconds;
+use crate::clients::vim;
+use crate::providers::vsphere::login::retry::PASSING;
+
+/// How each line about a vCenter that cannot be used ends.
+const KEPT: &str = "what is known is kept";
+/// How long vCenter may take to say whether all is as known. A client that waits for an answer that never comes gives it
+/// up within a part of this.
+const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
+/// How long it may take until a snapshot is applied to all nodes.
+const APPLY_LIMIT: Duration = Duration::from_secs(2);
+/// After how long the same cause of a failed read is logged again, if reads were answered in between.
+const READ_TOLD_AGAIN: Duration = Duration::from_secs(600);
+/// The pause after which the same cause is logged again although no read was answered.
+const READ_TOLD_ANYWAY: Duration = Duration::from_secs(24 * 3600);
+/// How long vCenter may take to say what the account may read.
+const RIGHTS_LIMIT: Duration = Duration::from_secs(5);
+
+/// One vCenter. Shared by its actor ([`Vcenter::run`]) and by those who search and read.
+pub struct Vcenter {
+    settings: watch::Sender<Arc<Settings>>,
+    session: Session,
+    publisher: Publisher,
+    tag_retry: TagRetry,
+    fence: Fence,
+    /// Whether vCenter has answered what the account may read.
+    has_answered_rights: AtomicBool,
+    /// The configured datacenters that some may be missing of; empty while there is no suspicion.
+    suspected: watch::Sender<Vec<String>>,
+    /// Which failures of reads were logged.
+    read_failures: ReadFailureLog,
+}
+
+impl Vcenter {
+    /// A vCenter that nobody has connected to yet.
+    pub fn new(settings: Settings, session: Session) -> Arc<Self> {
+        Arc::new(Self {
+            settings: watch::Sender::new(Arc::new(settings)),
+            session,
+            publisher: Publisher::default(),
+            tag_retry: TagRetry::default(),
+            fence: Fence::default(),
+            has_answered_rights: AtomicBool::new(false),
+            suspected: watch::Sender::default(),
+            read_failures: ReadFailureLog::default(),
+        })
+    }
+
+    /// Its settings now.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.borrow().clone()
+    }
+
+    /// Changes the settings. They are in force at once; the session and what is known stay.
+    pub fn reconfigure(&self, settings: Settings) {
+        let settings = Arc::new(settings);
+        self.settings.send_if_modified(|now| {
+            let is_other = **now != *settings;
+            *now = settings;
+            is_other
+        });
+    }
+
+    /// Its host and port.
+    pub fn server(&self) -> &str {
+        &self.session.names().server
+    }
+
+    /// Its session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// What is known of it now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.publisher.snapshot()
+    }
+
+    /// When it last sent an update of its inventory, which the snapshot may not have yet: an answer in several parts is
+    /// published when it is whole.
+    pub fn last_report(&self) -> Option<Instant> {
+        self.publisher.with(|state| state.reported)
+    }
+
+    /// Tells when [`Vcenter::snapshot`] gives another answer.
+    pub fn changes(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.publisher.subscribe()
+    }
+
+    /// Asks vCenter whether its inventory is as known, tags apart, since a wait for updates that was lost on its way looks
+    /// like one with nothing to tell. When this returns, the snapshot is live and has everything until now, or is not live.
+    /// Takes 3 s at most.
+    pub async fn confirm(&self) {
+        let mut changes = self.changes();
+        if changes.borrow_and_update().freshness != Freshness::Live {
+            return;
+        }
+        let request = self.fence.request_sync();
+        let answered = async {
+            tokio::select! {
+                () = self.fence.wait(request) => {}
+                _ = changes.wait_for(|now| now.freshness != Freshness::Live) => {}
+            }
+        };
+        let is_late = timeout(CONFIRM_LIMIT, answered).await.is_err();
+        if is_late && !self.fence.is_synced(request) {
+            let why = format!("it did not say within {} s whether its inventory is as known", CONFIRM_LIMIT.as_secs());
+            warn!(vcenter = self.server(), reason = why, "{}; {KEPT}", Outage::NoAnswer.headline());
+            self.publisher.mark_stale(Trouble::unavailable(why));
+            // The answer may come this very moment: another one takes it back.
+            self.fence.request_sync();
+        }
+    }
+
+    /// All that is answered from the snapshots has taken account of this one.
+    pub fn mark_applied(&self, snapshot: u64) {
+        self.fence.applied(snapshot);
+    }
+
+    /// Completes when the snapshot of now is applied: see [`Vcenter::mark_applied`]. Takes 2 s at most.
+    pub async fn wait_applied(&self) {
+        if timeout(APPLY_LIMIT, self.fence.wait_applied(self.snapshot().number)).await.is_err() {
+            let (vcenter, seconds) = (self.server(), APPLY_LIMIT.as_secs());
+            warn!(
+                vcenter,
+                "the newest snapshot is not applied to all nodes after {seconds} s; nodes may be handled with older data"
+            );
+        }
+    }
+
+    /// Watches these virtual machines too; one that vCenter did not know before is tried again. Additions are gathered
+    /// into few calls.
+    pub fn want(&self, ids: impl IntoIterator<Item = Arc<str>>) {
+        if self.publisher.with(|state| state.members.want(ids)) {
+            self.publisher.members_changed.notify_one();
+        }
+    }
+
+    /// Puts virtual machines into the view once more that are in it, and were never reported, or may be gone without a
+    /// word: vCenter says whether it knows them.
+    pub fn rewatch(&self, ids: &[Arc<str>]) {
+        self.publisher.with(|state| state.members.renew(ids));
+        self.publisher.members_changed.notify_one();
+    }
+
+    /// Stops watching a virtual machine.
+    pub fn unwant(&self, id: &str) {
+        if self.publisher.with(|state| state.members.unwant(id)) {
+            self.publisher.members_changed.notify_one();
+        }
+    }
+
+    /// Keeps a session and the snapshot true until `stop`, then logs out. Never ends before.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        {
+            let mut keeping = pin!(self.keep());
+            let mut tending = pin!(self.session.tend());
+            let mut reviewing = pin!(self.session.review());
+            let mut probing = pin!(self.session.probe());
+            let mut checking = pin!(self.check_datacenters());
+            tokio::select! {
+                () = stop.cancelled() => {}
+                never = &mut keeping => match never {},
+                never = &mut tending => match never {},
+                never = &mut reviewing => match never {},
+                never = &mut probing => match never {},
+                never = &mut checking => match never {},
+            }
+            self.session.logins().give_up(keeping).await;
+        }
+        self.session.log_out().await;
+    }
+
+    async fn keep(&self) -> Infallible {
+        let mut retry = Failures::default();
+        loop {
+            // From before the offer is looked at, so that no change is missed.
+            let (offer_changed, released) = (self.session.offer_changed(), self.session.released());
+            let returned = self.session.returned();
+            let failure = self.serve(&mut retry).await;
+            if failure.pause != Pause::Backoff {
+                // It answers, and has to be logged in to later.
+                self.session.mark_reachable();
+            }
+            let pause = match failure.pause {
+                Pause::Backoff => Some(retry.next_pause(&PASSING, fastrand::f64())),
+                Pause::For(pause) => Some(pause),
+                Pause::UntilOffered => None,
+            };
+            self.mark_down(&failure, pause);
+            let over = async {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => {}
+                () = offer_changed => {}
+                () = released => {}
+                () = returned, if failure.pause == Pause::Backoff => {
+                    retry.reset();
+                    // A login that has to wait still does.
+                    self.tag_retry.reset();
+                }
+            }
+        }
+    }
+
+    /// One connection: from the first call to the first failure.
+    async fn serve(&self, retry: &mut Failures) -> Failure {
+        // Every call below has a limit of its own.
+        let mut subscription = match self.open().await {
+            Ok(subscription) => subscription,
+            Err(failure) => return failure,
+        };
+        let Self { settings, session, publisher, tag_retry, .. } = self;
+        let reader = TagReader { session, publisher, settings, retry: tag_retry };
+        let mut tags = pin!(reader.run());
+        let mut rotation = Box::pin(self.rotate());
+        let failure = loop {
+            let failure = tokio::select! {
+                failure = subscription.follow(retry) => failure,
+                failure = subscription.keep_view() => failure,
+                never = &mut tags => match never {},
+                (link, prepared) = &mut rotation => {
+                    // The old subscription ends with its session; the new one tells everything anew.
+                    self.session.adopt(link);
+                    subscription = prepared.begin();
+                    rotation.set(self.rotate());
+                    continue;
+                }
+            };
+            break failure;
+        };
+        self.session.logins().give_up(futures::future::join(tags, rotation)).await;
+        if !failure.source.is_not_authenticated() {
+            subscription.clear().await;
+        }
+        failure
+    }
+
+    /// Connects, logs in and sets the subscription up.
+    async fn open(&self) -> Result<Subscription<'_>, Failure> {
+        self.session.mark_unreachable();
+        self.session.open().await?;
+        let prepared = self.session.persist(|| self.prepare(self.session.soap())).await;
+        clear_leftovers(&self.session.soap(), self.server()).await;
+        if prepared.is_ok() {
+            self.tell_rights().await;
+        }
+        prepared.map(Prepared::begin)
+    }
+
+    /// Logs once if the account may not see every folder. Without an answer, the next connection asks again.
+    async fn tell_rights(&self) {
+        if self.has_answered_rights.load(Ordering::Relaxed) {
+            return;
+        }
+        let (vcenter, soap) = (self.server(), self.session.soap());
+        let answer = timeout(RIGHTS_LIMIT, soap.has_privilege_on_root(READ_PRIVILEGE)).await;
+        self.has_answered_rights.store(matches!(answer, Ok(Ok(_))), Ordering::Relaxed);
+        match answer {
+            Ok(Ok(Some(false))) => info!(
+                vcenter,
+                "the account has no System.Read on the root folder, so it may not see every folder. If a VM is registered again in \
+                 a folder that the account cannot see, it looks destroyed, and its Node is deleted once the Node is Ready=Unknown. \
+                 Keep the VMs of Nodes in folders that the account can read, or grant it the role Read-only on the root folder, \
+                 with propagation"
+            ),
+            Ok(Ok(Some(true) | None)) => {}
+            Err(_) => debug!(vcenter, "what the account may read is not known: no answer in time"),
+            Ok(Err(error)) => debug!(vcenter, "what the account may read is not known: {}", chain(&error)),
+        }
+    }
+
+    fn prepare(&self, soap: Use<vim::Client>) -> impl Future<Output = Result<Prepared<'_>, Failure>> {
+        Subscription::prepare(&self.session, &self.publisher, &self.fence, soap)
+    }
+
+    /// Waits for a session with other credentials and subscribes on it, while the old one is still followed. What is
+    /// refused is told, and changes nothing.
+    async fn rotate(&self) -> (Arc<Link>, Prepared<'_>) {
+        let mut retry = Failures::default();
+        loop {
+            let is_told = self.snapshot().offer_trouble.is_some();
+            match self.session.rotated(&mut retry, is_told).await {
+                Rotation::Refused(reason) => self.tell_offer_trouble(Some(reason)),
+                Rotation::Settled => self.tell_offer_trouble(None),
+                Rotation::Accepted(link) => match self.prepare_on(&link).await {
+                    Some(prepared) => {
+                        self.tell_offer_trouble(None);
+                        return (link, prepared);
+                    }
+                    None => self.session.discard(&link),
+                },
+            }
+        }
+    }
+
+    /// Subscribes on a session that is not in use yet; none where it ended, or its credentials are not offered any more.
+    async fn prepare_on(&self, link: &Arc<Link>) -> Option<Prepared<'_>> {
+        let mut retry = Failures::default();
+        loop {
+            let failure = match self.prepare(link.soap()).await {
+                Ok(prepared) => return Some(prepared),
+                Err(failure) if failure.source.is_not_authenticated() => return None,
+                Err(failure) => failure,
+            };
+            clear_leftovers(&link.soap(), self.server()).await;
+            self.tell_offer_trouble(Some(chain(&failure)));
+            let pause = retry.next_pause(&PASSING, fastrand::f64());
+            if timeout(pause, self.session.withdrawn(link)).await.is_ok() {
+                return None;
+            }
+        }
+    }
+
+    fn tell_offer_trouble(&self, trouble: Option<String>) {
+        if self.snapshot().offer_trouble == trouble {
+            return;
+        }
+        if let Some(reason) = &trouble {
+            let vcenter = self.server();
+            error!(
+                vcenter,
+                reason, "the new credentials are not used; the current session, with the previous ones, stays"
+            );
+        }
+        self.publisher.publish(|state| state.next.offer_trouble = trouble);
+    }
+
+    /// A read failed. Where Nodes refer to the log for it, it has a line, which the subscription does not write while its
+    /// connection lives.
+    fn tell_failed_read(&self, error: &vim::Error) {
+        let outage = Outage::of_soap(error);
+        if !outage.is_told_by_log() {
+            return;
+        }
+        if self.read_failures.is_news(&cause_of(error)) {
+            let (vcenter, reason) = (self.server(), text_of_read(error, &self.session.spelling()));
+            warn!(vcenter, reason, "{}; {KEPT}", outage.headline());
+        }
+    }
+
+    /// vCenter is not connected any more. Logged when the reason changes.
+    fn mark_down(&self, failure: &Failure, pause: Option<Duration>) {
+        let trouble = failure.trouble(&self.session.spelling());
+        let reason = trouble.why.as_str();
+        if self.snapshot().freshness.trouble() == Some(reason) {
+            return;
+        }
+        let (vcenter, outage) = (self.server(), failure.source.outage());
+        let (headline, next_try) = (outage.headline(), next_try(pause));
+        match outage {
+            Outage::LoginRejected => error!(vcenter, reason, next_try, "{headline}; {KEPT}"),
+            _ => warn!(vcenter, reason, next_try, "{headline}; {KEPT}"),
+        }
+        self.publisher.mark_stale(trouble);
+    }
+}
+
+/// Why a read failed that has a line in the log, so that it does not get a second one.
+#[derive(Default)]
+struct ReadFailureLog(Mutex<Option<LoggedCause>>);
+
+struct LoggedCause {
+    cause: String,
+    at: Instant,
+    /// Whether a read was answered since.
+    is_over: bool,
+}
+
+impl ReadFailureLog {
+    /// A read was answered.
+    fn answered(&self) {
+        if let Some(logged) = &mut *self.0.lock() {
+            logged.is_over = true;
+        }
+    }
+
+    /// Whether this cause is to be logged. One that was logged last is logged again only if reads were answered since, and
+    /// after a while: some connections may work while new ones fail.
+    fn is_news(&self, cause: &str) -> bool {
+        let mut last = self.0.lock();
+        let is_known = |last: &LoggedCause| {
+            let until = if last.is_over { READ_TOLD_AGAIN } else { READ_TOLD_ANYWAY };
+            last.cause == cause && last.at.elapsed() < until
+        };
+        if last.as_ref().is_some_and(is_known) {
+            return false;
+        }
+        *last = Some(LoggedCause { cause: cause.to_owned(), at: Instant::now(), is_over: false });
+        true
+    }
+}
+
+/// When vCenter is tried again, as the log shows it.
+fn next_try(pause: Option<Duration>) -> String {
+    pause.map_or_else(|| "when the credentials change".to_owned(), whole_seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_read_is_logged_once_for_each_cause_and_again_when_reads_answered_in_between() {
+        let log = ReadFailureLog::default();
+        assert_eq!([log.is_news("a"), log.is_news("a"), log.is_news("b")], [true, false, true]);
+        tokio::time::advance(READ_TOLD_AGAIN * 3).await;
+        assert!(!log.is_news("b"), "the cause is the same");
+        tokio::time::advance(READ_TOLD_ANYWAY).await;
+        assert_eq!([log.is_news("b"), log.is_news("b")], [true, false], "after a day");
+        tokio::time::advance(READ_TOLD_AGAIN).await;
+        log.answered();
+        assert_eq!([log.is_news("b"), log.is_news("b")], [true, false], "it was gone");
+        log.answered();
+        assert!(!log.is_news("b"), "some reads answer and some fail: not with each of them");
+        tokio::time::advance(READ_TOLD_AGAIN).await;
+        assert_eq!([log.is_news("b"), log.is_news("b")], [true, false], "it answered since the last line");
+    }
+
+    #[test]
+    fn the_next_attempt_is_shown_in_seconds_or_by_what_it_waits_for() {
+        assert_eq!(next_try(Some(Duration::from_millis(71_557))), "72s");
+        assert_eq!(next_try(None), "when the credentials change");
+    }
+}

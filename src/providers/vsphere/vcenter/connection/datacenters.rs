@@ -1,0 +1,134 @@
+//! Says once which of the configured datacenters vCenter does not have, after the VM of a Node was found outside of them.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use super::Vcenter;
+use crate::base::error_chain::chain;
+use crate::providers::vsphere::vcenter::scope;
+use crate::providers::vsphere::vcenter::snapshot::Datacenter;
+
+/// How long vCenter may take to list its datacenters.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
+/// The pause before they are listed again where that failed.
+const PAUSE: Duration = Duration::from_secs(60);
+/// How many names of a kind the message has; the number of the others follows.
+const MOST_NAMED: usize = 10;
+
+impl Vcenter {
+    /// The VM of a Node is outside of these datacenters, which are those of the configuration. Asks vCenter once for
+    /// each set of them which datacenters it has; what is said of Nodes does not depend on it.
+    pub fn suspect_datacenters(&self, configured: &[String]) {
+        self.suspected.send_if_modified(|known| {
+            let is_news = *known != *configured;
+            if is_news {
+                *known = configured.to_vec();
+            }
+            is_news
+        });
+    }
+
+    /// Lists the datacenters when they are suspected, and warns of those that are not there. Never ends itself.
+    pub(super) async fn check_datacenters(&self) -> Infallible {
+        let mut suspected = self.suspected.subscribe();
+        loop {
+            let configured = suspected.borrow_and_update().clone();
+            if !configured.is_empty() && !self.tell_missing(&configured).await {
+                sleep(PAUSE).await;
+                // Whoever finds such a VM next asks for the list again.
+                self.suspected.send_if_modified(|known| {
+                    if *known == configured {
+                        known.clear();
+                    }
+                    false
+                });
+            }
+            // The sender is here.
+            let _ = suspected.changed().await;
+        }
+    }
+
+    /// Warns of the datacenters that vCenter does not have. Returns whether vCenter has answered.
+    async fn tell_missing(&self, configured: &[String]) -> bool {
+        let (vcenter, soap) = (self.server(), self.session().soap());
+        let objects = match timeout(LIST_LIMIT, soap.retrieve_datacenters()).await {
+            Ok(Ok(Some(objects))) => objects,
+            Ok(Ok(None)) => return true,
+            Ok(Err(error)) => {
+                debug!(vcenter, "the datacenters of vCenter are not known: {}", chain(&error));
+                return false;
+            }
+            Err(_) => {
+                debug!(vcenter, "the datacenters of vCenter are not known: no answer in time");
+                return false;
+            }
+        };
+        let present = scope::datacenters(&objects);
+        if let Some(text) = missing(configured, &present) {
+            warn!(vcenter, "{text} (`datacenters` in {})", self.session().spelling().place());
+        }
+        true
+    }
+}
+
+/// What is told of the configured datacenters that are not among those that are present; nothing where all are.
+fn missing(configured: &[String], present: &[Datacenter]) -> Option<String> {
+    let missing: Vec<String> =
+        scope::without_datacenter(configured, present).into_iter().map(|item| format!("{item:?}")).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = present.iter().map(|datacenter| format!("{:?}", datacenter.path.join("/"))).collect();
+    let has = if names.is_empty() { "none that this account may see".to_owned() } else { listed(&names) };
+    Some(format!("vCenter has no datacenter {}, or this account may not see it; it has: {has}", listed(&missing)))
+}
+
+fn listed(names: &[String]) -> String {
+    match names.get(MOST_NAMED..) {
+        None | Some([]) => names.join(", "),
+        Some(others) => format!("{} and {} more", names.get(..MOST_NAMED).unwrap_or_default().join(", "), others.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datacenter_that_vcenter_does_not_have_is_told_with_those_that_it_has() {
+        let datacenter = |id: &str, path: &[&str]| Datacenter {
+            id: id.to_owned(),
+            path: path.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let present = [datacenter("datacenter-2", &["dc-1"]), datacenter("datacenter-7", &["F0", "dc-2"])];
+        let of = |configured: &[&str], present: &[Datacenter]| {
+            let configured: Vec<String> = configured.iter().map(|item| (*item).to_owned()).collect();
+            missing(&configured, present)
+        };
+        for right in [vec![], vec!["dc-1"], vec!["dc-*"], vec!["/F0/dc-2", " dc-1 "], vec!["datacenter-7"], vec![""]] {
+            assert_eq!(of(&right, &present), None, "{right:?}");
+        }
+        for (wrong, expected) in [
+            (
+                vec!["dc1"],
+                "vCenter has no datacenter \"dc1\", or this account may not see it; it has: \"dc-1\", \"F0/dc-2\"",
+            ),
+            (
+                vec!["dc-1", "DC-2", "/dc-2"],
+                "vCenter has no datacenter \"DC-2\", \"/dc-2\", or this account may not see it; it has: \"dc-1\", \"F0/dc-2\"",
+            ),
+        ] {
+            assert_eq!(of(&wrong, &present).as_deref(), Some(expected), "{wrong:?}");
+        }
+        let told = of(&["dc"], &[datacenter("datacenter-9", &["east, west"]), datacenter("datacenter-8", &["dc 8"])]);
+        assert!(told.unwrap().ends_with("it has: \"east, west\", \"dc 8\""), "each name is in quotes");
+        let none = of(&["dc"], &[]).unwrap();
+        assert!(none.ends_with("it has: none that this account may see"), "{none}");
+        let many: Vec<_> = (0..30).map(|number| datacenter("x", &[&format!("d{number}")])).collect();
+        let told = of(&["dc"], &many).unwrap();
+        assert!(told.ends_with("\"d8\", \"d9\" and 20 more"), "{told}");
+    }
+}

@@ -1,0 +1,69 @@
+//! A fresh read of whether a machine runs, for what must not rest on the snapshot.
+
+use super::Vcenter;
+use super::reads::{CONNECTION_STATE, Denial, Read, denial};
+use crate::clients::vim::{MoRef, ObjectContent, Value};
+use crate::cloud::Unknown;
+use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, PowerState};
+
+/// What is read of the machine.
+const MACHINE_PATHS: [&str; 3] = [POWER, CONNECTION_STATE, HOST];
+const POWER: &str = "runtime.powerState";
+const HOST: &str = "runtime.host";
+
+impl Vcenter {
+    /// The power state of this machine now, where machine and host are connected.
+    ///
+    /// # Errors
+    /// Why it is not proven: nobody says, the account may not read it, or vCenter does not hear from machine or host.
+    pub async fn read_power(&self, id: &str) -> Result<PowerState, Unknown> {
+        let vm = MoRef::new("VirtualMachine", id);
+        let content = found(&vm, self.read(&vm, &MACHINE_PATHS).await)?;
+        check_connected(&content)?;
+        let host = content.property(HOST).and_then(Value::as_ref).ok_or_else(|| unsaid(&content, HOST))?;
+        check_connected(&found(host, self.read(host, &[CONNECTION_STATE]).await)?)?;
+        let state = content.property(POWER).and_then(Value::as_str).and_then(PowerState::parse);
+        state.ok_or_else(|| unsaid(&content, POWER))
+    }
+}
+
+fn found(object: &MoRef, read: Read<ObjectContent>) -> Result<ObjectContent, Unknown> {
+    match read {
+        Read::Found(content) => Ok(content),
+        Read::Gone => {
+            let message = format!("vCenter says that {object} does not exist");
+            Err(Unknown::new(reason::PowerStateUnknown, message))
+        }
+        Read::Denied(denial) => Err(denied(object, &denial)),
+        Read::Silent(trouble) => Err(Unknown::new(trouble.reason, format!("reading {object}: {trouble}"))),
+    }
+}
+
+fn check_connected(content: &ObjectContent) -> Result<(), Unknown> {
+    match content.property(CONNECTION_STATE).and_then(Value::as_str) {
+        Some(CONNECTED) => Ok(()),
+        Some(state) => {
+            let message = format!("vCenter does not hear from {}: its connection state is {state}", content.object);
+            Err(Unknown::new(reason::PowerStateUnknown, message))
+        }
+        None => Err(unsaid(content, CONNECTION_STATE)),
+    }
+}
+
+/// A property that is not in the answer.
+fn unsaid(content: &ObjectContent, path: &str) -> Unknown {
+    let missing = content.missing.iter().find(|missing| missing.path == path);
+    match missing.and_then(|missing| denial(&missing.fault, Some(&content.object))) {
+        Some(denial) => denied(&content.object, &denial),
+        None => {
+            let message = format!("vCenter does not say {path} of {}", content.object);
+            Unknown::new(reason::PowerStateUnknown, message)
+        }
+    }
+}
+
+fn denied(object: &MoRef, denial: &Denial) -> Unknown {
+    let message = format!("reading the power state of {object}: {denial}; give the account the role Read-only there");
+    Unknown::new(reason::NoPermission, message)
+}

@@ -1,0 +1,378 @@
+//! Fresh reads by id and fresh searches: evidence, where the snapshot is inventory.
+//!
+//! Only one answer says that an object is gone: the fault `ManagedObjectNotFound` that names exactly this object. A
+//! vCenter that may not tell, or tells nothing, is another answer each.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::Vcenter;
+use crate::clients::vim::{self, Fault, FaultKind, FilterSpec, MoRef, ObjectContent, Value, decode_name};
+use crate::providers::provider_id::BiosUuid;
+use crate::providers::vsphere::vcenter::outage::trouble_of;
+use crate::providers::vsphere::vcenter::snapshot::Trouble;
+
+/// How long one read or search may take.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a read needs, where vCenter does not say.
+pub(super) const READ_PRIVILEGE: &str = "System.Read";
+
+/// The paths that say which machine an id names. Two carry the same UUID.
+const IDENTITY_PATHS: [&str; 3] = ["name", "config.uuid", "summary.config.uuid"];
+
+/// Whether vCenter hears from a machine or a host.
+pub(super) const CONNECTION_STATE: &str = "runtime.connectionState";
+
+/// What vCenter answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Read<T> {
+    /// It is there.
+    Found(T),
+    /// vCenter says that exactly this object does not exist.
+    Gone,
+    /// The account may not read it. That proves nothing.
+    Denied(Denial),
+    /// Nothing can be concluded: no answer, or another fault.
+    Silent(Trouble),
+}
+
+impl<T> Read<T> {
+    /// What `judge` makes of what was found. The other answers stay.
+    fn and_then<U>(self, judge: impl FnOnce(T) -> Read<U>) -> Read<U> {
+        match self {
+            Read::Found(found) => judge(found),
+            Read::Gone => Read::Gone,
+            Read::Denied(denial) => Read::Denied(denial),
+            Read::Silent(trouble) => Read::Silent(trouble),
+        }
+    }
+}
+
+/// What the account may not read, and which privilege is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The object as vCenter names it, for example `Folder:group-v3`.
+    pub object: String,
+    /// The missing privileges, joined by commas.
+    pub privilege: String,
+    /// Whether vCenter says so. It may also return nothing at all for what the account may not read.
+    pub is_told: bool,
+}
+
+impl std::fmt::Display for Denial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { object, privilege, is_told } = self;
+        if *is_told {
+            return write!(f, "NoPermission on {object}: privilege {privilege} is missing");
+        }
+        write!(
+            f,
+            "vCenter returned nothing for {object}; the account probably lacks {privilege} there: grant it the role \
+             Read-only with propagation"
+        )
+    }
+}
+
+/// What an id names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VmIdentity {
+    /// The name in vCenter, decoded; empty where it may not be read.
+    pub name: String,
+    /// The BIOS UUID; none where it is unset or may not be read.
+    pub bios_uuid: Option<BiosUuid>,
+}
+
+/// The answer to a read of a virtual machine.
+pub type VmRead = Read<VmIdentity>;
+
+/// The answer to a read of a host: its `runtime.connectionState`, as vCenter spells it.
+pub type HostRead = Read<String>;
+
+/// The answer to a read of any other object.
+pub type ObjectRead = Read<()>;
+
+/// The answer to a search: the ids that match, possibly none. It is never [`Read::Gone`].
+pub type SearchRead = Read<Vec<Arc<str>>>;
+
+impl Vcenter {
+    /// Reads which machine this id names, now.
+    pub async fn read_vm(&self, id: &str) -> VmRead {
+        let read = self.read(&MoRef::new("VirtualMachine", id), &IDENTITY_PATHS).await;
+        read.and_then(|content| Read::Found(identity(&content)))
+    }
+
+    /// Reads whether this host is there, now, and whether vCenter hears from it. A host whose state vCenter does not say
+    /// is denied or silent.
+    pub async fn read_host(&self, host: &MoRef) -> HostRead {
+        self.read(host, &["name", CONNECTION_STATE]).await.and_then(connection_state)
+    }
+
+    /// Reads whether this object is there, now.
+    pub async fn read_object(&self, object: &MoRef) -> ObjectRead {
+        self.read(object, &["name"]).await.and_then(|_| Read::Found(()))
+    }
+
+    /// Searches the whole vCenter for machines with this BIOS UUID, in the byte order given.
+    pub async fn search_by_uuid(&self, uuid: &BiosUuid) -> SearchRead {
+        self.search(self.session.soap().find_all_by_uuid(&uuid.to_string())).await
+    }
+
+    /// Searches the whole vCenter for machines whose guest has this host name, or this address if it is one.
+    pub async fn search_by_name(&self, name: &str) -> SearchRead {
+        if name.parse::<IpAddr>().is_ok() {
+            return self.search(self.session.soap().find_all_by_ip(name)).await;
+        }
+        self.search(self.session.soap().find_all_by_dns_name(name)).await
+    }
+
+    async fn search(&self, call: impl Future<Output = Result<Vec<MoRef>, vim::Error>>) -> SearchRead {
+        match self.ask(call).await {
+            Ok(found) => Read::Found(found.into_iter().map(|object| object.id().into()).collect()),
+            Err(refusal) => refusal.without_object(),
+        }
+    }
+
+    pub(super) async fn read(&self, object: &MoRef, paths: &[&str]) -> Read<ObjectContent> {
+        let spec = FilterSpec::of_object(object, paths);
+        match self.ask(self.session.soap().retrieve_properties(&spec)).await {
+            Ok(objects) => judge_content(object, objects),
+            Err(refusal) => refusal.of_object(object),
+        }
+    }
+
+    /// Asks within the limit, and only a vCenter that answers and is whom it was before.
+    async fn ask<T>(&self, call: impl Future<Output = Result<T, vim::Error>>) -> Result<T, Refusal> {
+        let before = self.snapshot();
+        before.freshness.check().map_err(Refusal::Silent)?;
+        let answer = match timeout(READ_LIMIT, call).await {
+            Ok(Ok(answer)) => {
+                self.read_failures.answered();
+                answer
+            }
+            Ok(Err(error)) => {
+                self.tell_failed_read(&error);
+                return Err(Refusal::Failed(error));
+            }
+            Err(_) => {
+                let why = format!("no answer within {} s", READ_LIMIT.as_secs());
+                return Err(Refusal::Silent(Trouble::unavailable(why)));
+            }
+        };
+        let after = self.snapshot();
+        after.freshness.check().map_err(Refusal::Silent)?;
+        if after.instance_uuid != before.instance_uuid {
+            return Err(Refusal::Silent(Trouble::unavailable("another vCenter answers at its address by now")));
+        }
+        Ok(answer)
+    }
+}
+
+/// Why there is no answer.
+enum Refusal {
+    Silent(Trouble),
+    Failed(vim::Error),
+}
+
+impl Refusal {
+    /// What it means for this object.
+    fn of_object<T>(self, object: &MoRef) -> Read<T> {
+        match self {
+            Refusal::Failed(error) if error.is_managed_object_not_found(object) => Read::Gone,
+            other => other.without_object(),
+        }
+    }
+
+    /// What it means where no object was asked for by its id.
+    fn without_object<T>(self) -> Read<T> {
+        match self {
+            Refusal::Silent(trouble) => Read::Silent(trouble),
+            Refusal::Failed(error) => match error.fault().and_then(|fault| denial(fault, None)) {
+                Some(denial) => Read::Denied(denial),
+                None => Read::Silent(trouble_of(&error)),
+            },
+        }
+    }
+}
+
+/// What a permission fault names; none if it is another fault.
+pub(super) fn denial(fault: &Fault, asked: Option<&MoRef>) -> Option<Denial> {
+    if fault.kind != FaultKind::NoPermission {
+        return None;
+    }
+    let object = fault.object.as_ref().or(asked);
+    let privilege = match fault.privileges.as_slice() {
+        [] => READ_PRIVILEGE.to_string(),
+        privileges => privileges.join(", "),
+    };
+    let object = object.map_or_else(|| "an object it does not name".to_string(), MoRef::to_string);
+    Some(Denial { object, privilege, is_told: true })
+}
+
+/// What an answer without a fault says of the object. One readable property is enough: it is there.
+fn judge_content(object: &MoRef, objects: Vec<ObjectContent>) -> Read<ObjectContent> {
+    let untold = || Denial { object: object.to_string(), privilege: READ_PRIVILEGE.to_string(), is_told: false };
+    let Some(content) = objects.into_iter().find(|content| content.object == *object) else {
+        return Read::Denied(untold());
+    };
+    if !content.properties.is_empty() {
+        return Read::Found(content);
+    }
+    match content.missing.first() {
+        None => Read::Denied(untold()),
+        Some(missing) => {
+            let denied = content.missing.iter().find_map(|missing| denial(&missing.fault, Some(object)));
+            let why = || format!("the answer to a read of {object} holds no property: {}", missing.fault);
+            denied.map_or_else(|| Read::Silent(Trouble::unavailable(why())), Read::Denied)
+        }
+    }
+}
+
+fn connection_state(content: ObjectContent) -> HostRead {
+    let ObjectContent { object, missing, .. } = &content;
+    if let Some(state) = content.property(CONNECTION_STATE).and_then(Value::as_str) {
+        return Read::Found(state.to_owned());
+    }
+    let untold = missing.iter().find(|missing| missing.path == CONNECTION_STATE);
+    match untold.and_then(|missing| denial(&missing.fault, Some(object))) {
+        Some(denial) => Read::Denied(denial),
+        None => Read::Silent(Trouble::unavailable(format!("vCenter does not say {CONNECTION_STATE} of {object}"))),
+    }
+}
+
+fn identity(content: &ObjectContent) -> VmIdentity {
+    let text = |path: &str| content.property(path).and_then(Value::as_str);
+    let uuid = |path: &str| text(path).and_then(|text| text.parse().ok());
+    VmIdentity {
+        name: text("name").map(decode_name).unwrap_or_default(),
+        bios_uuid: uuid("config.uuid").or_else(|| uuid("summary.config.uuid")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::http::FailedRequest;
+    use crate::clients::vim::MissingProperty;
+
+    fn vm() -> MoRef {
+        MoRef::new("VirtualMachine", "vm-3")
+    }
+
+    fn fault(kind: FaultKind, object: Option<MoRef>, privileges: &[&str]) -> Fault {
+        Fault {
+            kind,
+            name: kind.as_str().to_string(),
+            message: String::new(),
+            object,
+            privileges: privileges.iter().map(|&privilege| privilege.to_string()).collect(),
+            subject: None,
+        }
+    }
+
+    fn failed(fault: Fault) -> Refusal {
+        let request = FailedRequest { endpoint: "vc:443".into(), operation: "RetrievePropertiesEx" };
+        Refusal::Failed(vim::Error::Fault(request, Box::new(fault)))
+    }
+
+    #[test]
+    fn only_the_fault_that_names_this_object_says_that_it_is_gone() {
+        let gone = FaultKind::ManagedObjectNotFound;
+        for (case, refusal, is_gone) in [
+            ("itself", failed(fault(gone, Some(vm()), &[])), true),
+            ("another machine", failed(fault(gone, Some(MoRef::new("VirtualMachine", "vm-4")), &[])), false),
+            ("same id, another class", failed(fault(gone, Some(MoRef::new("Folder", "vm-3")), &[])), false),
+            ("a collector", failed(fault(gone, Some(MoRef::new("PropertyCollector", "c")), &[])), false),
+            ("a filter", failed(fault(gone, Some(MoRef::new("PropertyFilter", "f")), &[])), false),
+            ("a view", failed(fault(gone, Some(MoRef::new("ListView", "v")), &[])), false),
+            ("nobody", failed(fault(gone, None, &[])), false),
+            ("NotFound", failed(fault(FaultKind::NotFound, Some(vm()), &[])), false),
+            ("NoPermission", failed(fault(FaultKind::NoPermission, Some(vm()), &[])), false),
+            ("NotAuthenticated", failed(fault(FaultKind::NotAuthenticated, Some(vm()), &[])), false),
+            ("SystemError", failed(fault(FaultKind::SystemError, Some(vm()), &[])), false),
+            ("no answer", Refusal::Silent(Trouble::unavailable("down")), false),
+        ] {
+            let read: ObjectRead = refusal.of_object(&vm());
+            assert_eq!(read == Read::Gone, is_gone, "{case}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn a_denial_names_object_and_privileges_as_far_as_vcenter_does() {
+        let folder = MoRef::new("Folder", "group-v3");
+        for (case, fault, expected) in [
+            (
+                "old form",
+                fault(FaultKind::NoPermission, Some(vm()), &["System.Read"]),
+                "NoPermission on VirtualMachine:vm-3: privilege System.Read is missing",
+            ),
+            (
+                "several privileges, since 7.0.3.2",
+                fault(FaultKind::NoPermission, Some(folder), &["System.View", "System.Read"]),
+                "NoPermission on Folder:group-v3: privilege System.View, System.Read is missing",
+            ),
+            (
+                "nothing named",
+                fault(FaultKind::NoPermission, None, &[]),
+                "NoPermission on an object it does not name: privilege System.Read is missing",
+            ),
+        ] {
+            match failed(fault).of_object::<()>(&vm()) {
+                Read::Denied(denial) => assert_eq!(denial.to_string(), expected, "{case}"),
+                other => panic!("{case}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_without_fault_is_found_denied_or_silent() {
+        let content = |object: MoRef, properties: &[(&str, &str)], missing: Option<FaultKind>| ObjectContent {
+            object,
+            properties: properties
+                .iter()
+                .map(|(path, value)| ((*path).to_string(), Value::Text((*value).to_string())))
+                .collect(),
+            missing: missing
+                .map(|kind| MissingProperty { path: "config.uuid".into(), fault: fault(kind, None, &[]) })
+                .into_iter()
+                .collect(),
+        };
+        let named = [("name", "n")];
+        for (case, objects, expected) in [
+            ("readable", vec![content(vm(), &named, None)], "found"),
+            ("one path denied", vec![content(vm(), &named, Some(FaultKind::NoPermission))], "found"),
+            ("all denied", vec![content(vm(), &[], Some(FaultKind::NoPermission))], "denied"),
+            ("gone beside a property", vec![content(vm(), &[], Some(FaultKind::ManagedObjectNotFound))], "silent"),
+            ("nothing of it", vec![content(vm(), &[], None)], "untold"),
+            ("another object", vec![content(MoRef::new("VirtualMachine", "vm-4"), &named, None)], "untold"),
+            ("no object", vec![], "untold"),
+        ] {
+            let read = judge_content(&vm(), objects);
+            let is = match &read {
+                Read::Found(_) => "found",
+                Read::Gone => "gone",
+                Read::Denied(denial) if denial.is_told => "denied",
+                Read::Denied(_) => "untold",
+                Read::Silent(_) => "silent",
+            };
+            assert_eq!(is, expected, "{case}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn the_uuid_is_read_from_either_path() {
+        let uuid = "422e4956-ad22-1139-6d72-59cc8f26bc90";
+        for (path, value, expected) in [
+            ("config.uuid", uuid.to_uppercase(), Some(uuid)),
+            ("summary.config.uuid", uuid.to_string(), Some(uuid)),
+            ("config.uuid", "rubbish".to_string(), None),
+        ] {
+            let content =
+                ObjectContent { object: vm(), properties: vec![(path.into(), Value::Text(value))], missing: vec![] };
+            assert_eq!(identity(&content).bios_uuid.map(|uuid| uuid.to_string()).as_deref(), expected, "{path}");
+        }
+    }
+}

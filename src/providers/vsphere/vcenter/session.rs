@@ -1,0 +1,517 @@
+//! The session with one vCenter: logging in, changing credentials while it is used, logging out. Nothing else of the
+//! inventory logs in.
+//!
+//! One caller logs in while others wait. Every login is claimed in the ledger before it is made, so that all replicas
+//! together do not lock the account. A new pair is tried beside the session that is in use, which is ended only when
+//! the new one has taken over and the calls under way are over.
+
+mod enter;
+mod failure;
+mod link;
+mod reach;
+mod review;
+mod under_way;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::{Instant, timeout};
+use tracing::{debug, info, warn};
+
+use self::reach::Reach;
+use crate::base::backoff::Failures;
+use crate::base::error_chain::chain;
+use crate::clients::{http, vapi, vim};
+use crate::cloud::login_ledger::LoginLedger;
+use crate::providers::vsphere::LOGIN_POLICY;
+use crate::providers::vsphere::config::Spelling;
+use crate::providers::vsphere::login::credentials::{Credential, Offer, Offers};
+use crate::providers::vsphere::login::retry::PASSING;
+use crate::providers::vsphere::login::schedule::{Better, Interface, Moment, Pairs, place};
+pub(super) use failure::{Cause, Failure, Pause, RestFailure, failed, text_of_read};
+pub(super) use link::Link;
+pub use link::Use;
+pub use reach::PROBES;
+pub(super) use under_way::Logins;
+
+/// How long a new source of credentials may take before the log says that it offers none: it has not been read at first.
+const FIRST_READ_LIMIT: Duration = Duration::from_secs(5);
+/// How long logging out may take.
+const LOGOUT_LIMIT: Duration = Duration::from_secs(3);
+/// How long the calls under way may hold up the end of a session that was replaced. No call takes longer.
+const USE_LIMIT: Duration = Duration::from_secs(120);
+/// From this version of the API on a SOAP session is a REST session, too.
+const ONE_SESSION: [u32; 4] = [8, 0, 3, 0];
+
+/// What one vCenter is called in messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The configuration's name for it.
+    pub key: String,
+    /// Host and port.
+    pub server: String,
+}
+
+/// Time limits of the calls of both protocols.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timeouts {
+    /// SOAP.
+    pub soap: vim::Timeouts,
+    /// REST.
+    pub rest: vapi::Timeouts,
+}
+
+/// What a session has come to, for metrics and tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// When the session in use was made.
+    pub since: Option<Instant>,
+    /// Logins over SOAP that were accepted.
+    pub soap_logins: u64,
+    /// Logins over REST that were accepted.
+    pub rest_logins: u64,
+    /// Logins that were rejected, over either.
+    pub rejections: u64,
+    /// Logins nobody knows the end of.
+    pub unanswered: u64,
+}
+
+/// The session with one vCenter.
+pub struct Session {
+    names: Names,
+    /// How its entry in the configuration is written, which may change while the session stays.
+    spelling: Mutex<Spelling>,
+    http: http::Client,
+    timeouts: Timeouts,
+    offers: Offers,
+    ledger: Arc<dyn LoginLedger>,
+    began: Instant,
+    /// Held by whoever logs in over SOAP.
+    turn: Semaphore,
+    /// Held by whoever looks after the REST session.
+    rest_turn: Semaphore,
+    logins: Logins,
+    state: Mutex<State>,
+    /// There is a session to end.
+    leaving: Notify,
+    /// A login has to wait.
+    pauses: Notify,
+    /// Counts the logins that need not wait any more.
+    released: watch::Sender<u64>,
+    reach: Reach,
+}
+
+/// Never locked over an await.
+struct State {
+    current: Arc<Link>,
+    /// Logged in with better credentials, and not in use yet.
+    coming: Option<Arc<Link>>,
+    /// To be ended when nobody uses them any more.
+    leaving: Vec<Arc<Link>>,
+    pairs: Pairs,
+    /// The version that did not take a SOAP session over REST although it should.
+    refuses_loans: Option<String>,
+    facts: Facts,
+}
+
+/// What came of an offer while there is a session.
+pub(super) enum Rotation {
+    /// A session with the new credentials, to be adopted.
+    Accepted(Arc<Link>),
+    /// The session in use stays, for this reason.
+    Refused(String),
+    /// What is in use is what is offered.
+    Settled,
+}
+
+impl Session {
+    /// A session that nobody has made yet; nothing is sent.
+    pub fn new(
+        http: http::Client,
+        offers: Offers,
+        ledger: Arc<dyn LoginLedger>,
+        names: Names,
+        timeouts: Timeouts,
+    ) -> Self {
+        ledger.know(LOGIN_POLICY, &names.server);
+        let state = State {
+            current: link(&http, timeouts),
+            coming: None,
+            leaving: Vec::new(),
+            pairs: Pairs::new(LOGIN_POLICY),
+            refuses_loans: None,
+            facts: Facts::default(),
+        };
+        Self {
+            names,
+            spelling: Mutex::default(),
+            http,
+            timeouts,
+            offers,
+            ledger,
+            began: Instant::now(),
+            turn: Semaphore::new(1),
+            rest_turn: Semaphore::new(1),
+            logins: Logins::default(),
+            state: Mutex::new(state),
+            leaving: Notify::new(),
+            pauses: Notify::new(),
+            released: watch::Sender::default(),
+            reach: Reach::default(),
+        }
+    }
+
+    /// What it is called.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// How its entry in the configuration is written now.
+    pub fn spelling(&self) -> Spelling {
+        self.spelling.lock().clone()
+    }
+
+    /// Takes over how its entry in the configuration is written.
+    pub fn respell(&self, spelling: Spelling) {
+        *self.spelling.lock() = spelling;
+    }
+
+    /// What it has come to.
+    pub fn facts(&self) -> Facts {
+        self.state.lock().facts
+    }
+
+    /// The client of the session in use. Ask anew for every call: it changes with the credentials.
+    pub fn soap(&self) -> Use<vim::Client> {
+        self.current().soap()
+    }
+
+    /// The logins under way.
+    pub(super) fn logins(&self) -> &Logins {
+        &self.logins
+    }
+
+    fn now(&self) -> Moment {
+        Moment { since_start: self.began.elapsed(), wall: Timestamp::now() }
+    }
+
+    fn current(&self) -> Arc<Link> {
+        Arc::clone(&self.state.lock().current)
+    }
+
+    /// What is offered now; an offer that is pending or missing offers nothing, and says why.
+    fn offered(&self) -> (Vec<Arc<Credential>>, Option<String>) {
+        match &**self.offers.borrow() {
+            Offer::Ready(credentials) => (credentials.clone(), None),
+            Offer::Pending { why } | Offer::Missing { why } => (Vec::new(), Some(why.clone())),
+        }
+    }
+
+    /// Why nothing was tried.
+    fn nothing_offered(&self) -> Cause {
+        match &**self.offers.borrow() {
+            Offer::Ready(_) => Cause::NoCredentials("there are no credentials".to_owned()),
+            Offer::Missing { why } => Cause::NoCredentials(why.clone()),
+            Offer::Pending { why } => Cause::CredentialsUnread(why.clone()),
+        }
+    }
+
+    /// Completes when other credentials are offered than at the time of the call.
+    pub(super) fn offer_changed(&self) -> impl Future<Output = ()> + use<> {
+        let mut offers = self.offers.clone();
+        offers.mark_unchanged();
+        next_change(offers)
+    }
+
+    /// Connects, and logs in unless the session of an earlier connection is still good. One caller does so while others
+    /// wait.
+    pub(super) async fn open(&self) -> Result<vim::ServiceContent, Failure> {
+        let _turn = self.turn.acquire().await;
+        let coming = self.state.lock().coming.take();
+        if let Some(link) = coming {
+            self.adopt(link);
+        }
+        let link = self.current();
+        let content = self.persist(|| self.connect(&link)).await?;
+        if link.soap.session_secret().is_some() {
+            // A failed look is no reason for a new login: the old session may live and would be left behind.
+            let doing = format!("looking whether the session with vCenter {} lives", self.names.server);
+            if self.persist(|| link.soap.is_logged_in()).await.map_err(failed(&doing))? {
+                return Ok(content);
+            }
+        }
+        self.log_in(&link).await.map(|()| content)
+    }
+
+    async fn connect(&self, link: &Link) -> Result<vim::ServiceContent, Failure> {
+        let doing = format!(
+            "connecting to vCenter {}; expected is a vCenter Server at the server and port of {}",
+            self.names.server,
+            self.spelling().place()
+        );
+        let content = link.soap.connect().await.map_err(failed(&doing))?;
+        link.set_about(content.about.clone());
+        Ok(content)
+    }
+
+    /// Tries what is offered, in order, until one is accepted or there is trouble of another kind.
+    async fn log_in(&self, link: &Arc<Link>) -> Result<(), Failure> {
+        let in_use = link.credential();
+        let (offered, _) = self.offered();
+        self.state.lock().pairs.forget_others(&offered, in_use.as_ref());
+        let mut last: Option<Failure> = None;
+        for credential in Pairs::candidates(&offered, in_use.as_ref()) {
+            if !self.state.lock().pairs.may_be_tried(&credential, &offered) {
+                break;
+            }
+            let failure = match self.enter(link, &credential).await {
+                Ok(()) => {
+                    self.logged_in(link, credential).await;
+                    return Ok(());
+                }
+                Err(failure) if failure.pause == Pause::Backoff => return Err(failure),
+                Err(failure) => failure,
+            };
+            last = Some(match last {
+                Some(before) => soonest(before, failure),
+                None => failure,
+            });
+        }
+        Err(last.unwrap_or_else(|| Failure {
+            during: format!("logging in to vCenter {}", self.names.server),
+            source: self.nothing_offered(),
+            pause: Pause::UntilOffered,
+        }))
+    }
+
+    async fn logged_in(&self, link: &Arc<Link>, credential: Arc<Credential>) {
+        let was_other = link.credential().is_some_and(|before| before.login != credential.login);
+        link.set_credential(credential);
+        if link.is_borrowing() || was_other {
+            // It went with the old session, or is of other credentials and is ended, best effort.
+            link.set_borrowing(false);
+            let ended = link.rest.logout().await;
+            debug!(
+                vcenter = self.names.server,
+                error = ended.as_ref().err().map(|error| chain(error)),
+                "REST gets another session"
+            );
+        }
+        self.state.lock().facts.since = Some(Instant::now());
+    }
+
+    /// Waits for other credentials, and logs in with them beside the session in use. Ends with every news; `is_told`
+    /// says that the last one was a refusal.
+    pub(super) async fn rotated(&self, retry: &mut Failures, is_told: bool) -> Rotation {
+        loop {
+            let (changed, released) = (self.offer_changed(), self.released());
+            let (offered, nothing) = self.offered();
+            let in_use = self.current().credential();
+            let Some(in_use) = in_use else {
+                changed.await;
+                continue;
+            };
+            let better = self.state.lock().pairs.better(&offered, &in_use, self.began.elapsed());
+            match (better, nothing) {
+                (Better::Nothing, Some(why)) if !is_told => {
+                    if timeout(FIRST_READ_LIMIT, changed).await.is_err() {
+                        return Rotation::Refused(why);
+                    }
+                }
+                (Better::Nothing, None) if is_told => return Rotation::Settled,
+                (Better::Nothing, _) => changed.await,
+                (Better::Same(credential), _) => {
+                    self.current().set_credential(credential);
+                    return Rotation::Settled;
+                }
+                (Better::NotBefore(moment), _) => {
+                    let pause = moment.saturating_sub(self.began.elapsed());
+                    tokio::select! {
+                        () = changed => {}
+                        () = released => {}
+                        () = tokio::time::sleep(pause) => {}
+                    }
+                }
+                (Better::Try(credential), _) => match self.log_in_beside(&credential).await {
+                    Ok(link) => return Rotation::Accepted(link),
+                    Err(failure) => {
+                        let why = chain(&failure);
+                        if failure.pause == Pause::Backoff {
+                            let pause = retry.next_pause(&PASSING, fastrand::f64());
+                            let held = self.now().wait(pause, why.clone());
+                            self.state.lock().pairs.hold(&credential, Interface::Primary, held);
+                        }
+                        return Rotation::Refused(why);
+                    }
+                },
+            }
+        }
+    }
+
+    async fn log_in_beside(&self, credential: &Arc<Credential>) -> Result<Arc<Link>, Failure> {
+        let _turn = self.turn.acquire().await;
+        let link = link(&self.http, self.timeouts);
+        self.connect(&link).await?;
+        self.enter(&link, credential).await?;
+        link.set_credential(Arc::clone(credential));
+        let before = self.state.lock().coming.replace(Arc::clone(&link));
+        self.leave(before);
+        Ok(link)
+    }
+
+    /// Makes a link that [`Session::rotated`] has told the one in use; the old one is ended when nobody uses it.
+    pub(super) fn adopt(&self, link: Arc<Link>) {
+        let place =
+            link.credential().map(|credential| place(&credential.origin, || self.spelling().credentials_place()));
+        let before = {
+            let mut state = self.state.lock();
+            state.coming = None;
+            state.facts.since = Some(Instant::now());
+            std::mem::replace(&mut state.current, link)
+        };
+        self.leave(Some(before));
+        info!(vcenter = self.names.server, from = place, "the session is made with other credentials now");
+    }
+
+    /// A link that was accepted is of no use after all: its session has ended.
+    pub(super) fn discard(&self, link: &Arc<Link>) {
+        let coming = self.state.lock().coming.take_if(|coming| Arc::ptr_eq(coming, link));
+        self.leave(coming);
+    }
+
+    /// Completes when other credentials are offered in place of those of this link.
+    pub(super) async fn withdrawn(&self, link: &Link) {
+        let credential = link.credential();
+        let is_its = |offered: &Arc<Credential>| credential.as_ref().is_some_and(|own| own.login == offered.login);
+        let is_other = |offer: &Arc<Offer>| matches!(&**offer, Offer::Ready(all) if !all.iter().any(is_its));
+        if self.offers.clone().wait_for(is_other).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn leave(&self, link: Option<Arc<Link>>) {
+        if let Some(link) = link {
+            self.state.lock().leaving.push(link);
+            self.leaving.notify_one();
+        }
+    }
+
+    /// Ends sessions that were replaced, when the calls on them are over. Never ends itself.
+    pub(super) async fn tend(&self) -> Infallible {
+        loop {
+            let next = self.state.lock().leaving.first().cloned();
+            let Some(link) = next else {
+                self.leaving.notified().await;
+                continue;
+            };
+            let _ = timeout(USE_LIMIT, link.unused()).await;
+            self.end(&link).await;
+            self.state.lock().leaving.retain(|other| !Arc::ptr_eq(other, &link));
+        }
+    }
+
+    /// A client with a REST session: the SOAP session itself where the server takes it, else one of its own, made only
+    /// with credentials that SOAP has accepted.
+    pub(super) async fn rest(&self) -> Result<Use<vapi::Client>, RestFailure> {
+        let _turn = self.rest_turn.acquire().await;
+        let link = self.current();
+        if link.rest.has_session() {
+            return Ok(link.rest());
+        }
+        let (Some(credential), Some(secret)) = (link.credential(), link.soap.session_secret()) else {
+            return Err(RestFailure::NoSession);
+        };
+        let about = link.about();
+        let refuses = self.state.lock().refuses_loans.as_ref() == Some(&about.full_name);
+        if enter::is_shared(&credential) || about.is_api_at_least(ONE_SESSION) && !refuses {
+            link.rest.borrow_session(secret);
+            link.set_borrowing(true);
+            return Ok(link.rest());
+        }
+        self.enter_rest(&link, &credential).await?;
+        Ok(link.rest())
+    }
+
+    /// The server did not take the REST session of this client: the next [`Session::rest`] makes another.
+    pub(super) async fn rest_refused(&self, refused: &Use<vapi::Client>) {
+        let _turn = self.rest_turn.acquire().await;
+        let link = &refused.link;
+        if !link.is_borrowing() {
+            // A server may refuse a session that still lives; it is ended, so that refusals do not add up. Best effort.
+            let ended = link.rest.logout().await;
+            debug!(
+                vcenter = self.names.server,
+                error = ended.as_ref().err().map(|error| chain(error)),
+                "a REST session is made anew"
+            );
+            return;
+        }
+        link.rest.forget_session();
+        link.set_borrowing(false);
+        let is_ours = link.credential().is_some_and(|credential| !enter::is_shared(&credential));
+        // Only while the session lives does the refusal say something about loans.
+        if is_ours && matches!(link.soap.is_logged_in().await, Ok(true)) {
+            let version = link.about().full_name;
+            debug!(vcenter = self.names.server, version, "REST does not take the SOAP session, and gets its own");
+            self.state.lock().refuses_loans = Some(version);
+        }
+    }
+
+    /// Ends every session, in at most 3 s.
+    pub(super) async fn log_out(&self) {
+        let links: Vec<Arc<Link>> = {
+            let mut state = self.state.lock();
+            let leaving = std::mem::take(&mut state.leaving);
+            leaving.into_iter().chain(state.coming.take()).chain([Arc::clone(&state.current)]).collect()
+        };
+        futures::future::join_all(links.iter().map(|link| self.end(link))).await;
+    }
+
+    async fn end(&self, link: &Link) {
+        let both = async {
+            let rest = link.rest.logout();
+            let soap = async {
+                match link.soap.session_secret() {
+                    Some(_) => link.soap.logout().await,
+                    None => Ok(()),
+                }
+            };
+            let (rest, soap) = tokio::join!(rest, soap);
+            if let Err(error) = soap {
+                warn!(vcenter = self.names.server, error = chain(&error), "the session could not be ended");
+            }
+            if let Err(error) = rest {
+                warn!(vcenter = self.names.server, error = chain(&error), "the REST session could not be ended");
+            }
+        };
+        if timeout(LOGOUT_LIMIT, both).await.is_err() {
+            warn!(vcenter = self.names.server, "the session could not be ended within {LOGOUT_LIMIT:?}");
+        }
+    }
+}
+
+/// Completes with the next change. Never, if the sender is gone.
+async fn next_change<T>(mut watched: watch::Receiver<T>) {
+    if watched.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn link(http: &http::Client, timeouts: Timeouts) -> Arc<Link> {
+    let soap = vim::Client::with_timeouts(http.clone(), timeouts.soap);
+    Link::new(soap, vapi::Client::with_timeouts(http.clone(), timeouts.rest))
+}
+
+/// The failure that says more, with the shorter pause of the two.
+fn soonest(before: Failure, after: Failure) -> Failure {
+    let pause = match (before.pause, after.pause) {
+        (Pause::For(before), Pause::For(after)) => Pause::For(before.min(after)),
+        (Pause::For(pause), _) | (_, Pause::For(pause)) => Pause::For(pause),
+        (pause, _) => pause,
+    };
+    Failure { pause, ..if after.source.is_invalid_login() { after } else { before } }
+}

@@ -1,0 +1,371 @@
+//! The tags of zones and regions: read in batches for objects that are new, refreshed by a poll whose cost grows with
+//! the tagged objects and not with the nodes.
+//!
+//! There is no push for tags. An answer that suddenly holds no attachment at all may mean a lost permission (vCenter
+//! answers with empty lists, not with errors), so it never takes away what is known.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{info, warn};
+
+use super::publisher::Publisher;
+use super::session::{RestFailure, Session, Use};
+use super::snapshot::Tags;
+use crate::base::backoff::Failures;
+use crate::base::error_chain::chain;
+use crate::clients::vapi;
+use crate::clients::vim::MoRef;
+use crate::providers::vsphere::login::retry::PASSING;
+use crate::providers::vsphere::nodes::metadata::zones::{ObjectTags, Tag, ZoneCategories};
+
+/// How the tags of one vCenter are read. May change while they are: see
+/// [`Vcenter::reconfigure`](super::Vcenter::reconfigure).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The tag categories of zone and region, where zones are on.
+    pub categories: Option<ZoneCategories>,
+    /// How often tags are polled.
+    pub tag_poll: Duration,
+}
+
+/// Pause in which new objects are gathered into one read.
+const GATHER: Duration = Duration::from_millis(50);
+/// Polls after which the names of tags and categories are read again: a renamed tag keeps its id.
+const POLLS_PER_NAME_READ: u32 = 10;
+/// Refusals in a row that are met with another session: the loan of the SOAP session, then a session that has ended.
+const REFUSALS: u32 = 2;
+
+/// The first suspect when tags are not visible: vCenter leaves what the account may not read out of its lists, without an
+/// error.
+const GLOBAL_PERMISSION: &str = "check first that the account has a global permission with the role Read-only (inventory \
+                                 permissions do not apply to tags)";
+
+/// What a poll found: the tags of the two categories, and what they are attached to.
+#[derive(Default)]
+struct Known {
+    /// Tag id → tag.
+    tags: HashMap<String, Tag>,
+    /// Object → ids of the tags it carries.
+    attached: HashMap<MoRef, BTreeSet<String>>,
+    /// The ids of the two configured categories, and their names.
+    categories: BTreeMap<String, String>,
+    polls: u32,
+}
+
+impl Known {
+    /// Why zones cannot be found if a configured category is not visible.
+    fn missing_category(&self, categories: &ZoneCategories) -> Option<String> {
+        let is_missing = |wanted: &&String| !self.categories.values().any(|name| name == *wanted);
+        let missing: Vec<&str> =
+            [&categories.region, &categories.zone].into_iter().filter(is_missing).map(String::as_str).collect();
+        (!missing.is_empty()).then(|| {
+            format!(
+                "tag category {} is not visible: {GLOBAL_PERMISSION}, then that the category exists",
+                missing.join(" and ")
+            )
+        })
+    }
+
+    /// Why zones cannot be found if no tag of a category is attached, be it any more.
+    fn unattached_category(
+        &self,
+        lost: &BTreeSet<String>,
+        attached: &HashMap<MoRef, BTreeSet<String>>,
+    ) -> Option<String> {
+        if !lost.is_empty() {
+            let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
+            return Some(format!(
+                "no tag of {} is visible on any object any more; the account may have lost its global permission",
+                lost.join(" and ")
+            ));
+        }
+        let seen: BTreeSet<&str> =
+            attached.values().flatten().filter_map(|id| self.tags.get(id)).map(|tag| tag.category.as_str()).collect();
+        let has_none = |category: &&str| !seen.contains(category);
+        let bare: Vec<&str> = self.categories.values().map(String::as_str).filter(has_none).collect();
+        (!bare.is_empty()).then(|| {
+            format!(
+                "no tag of category {} is visible on any object: {GLOBAL_PERMISSION}, then that tags are attached",
+                bare.join(" and ")
+            )
+        })
+    }
+}
+
+/// When tags may be read again after a failure. Not forgotten with the connection: a subscription that breaks often must
+/// not ask more often. Never locked over an await.
+#[derive(Default)]
+pub(super) struct TagRetry {
+    state: Mutex<(Failures, Option<Instant>)>,
+}
+
+impl TagRetry {
+    fn failed(&self, failure: &RestFailure) {
+        let (failures, not_before) = &mut *self.state.lock();
+        let pause = match failure {
+            RestFailure::Held { pause, .. } => *pause,
+            _ => failures.next_pause(&PASSING, fastrand::f64()),
+        };
+        *not_before = Some(Instant::now() + pause);
+    }
+
+    /// Tags may be read at once.
+    pub(super) fn reset(&self) {
+        *self.state.lock() = Default::default();
+    }
+}
+
+/// Reads the tags over one connection.
+pub(super) struct TagReader<'a> {
+    pub(super) session: &'a Session,
+    pub(super) publisher: &'a Publisher,
+    pub(super) settings: &'a watch::Sender<Arc<Settings>>,
+    pub(super) retry: &'a TagRetry,
+}
+
+impl TagReader<'_> {
+    /// Keeps the tags in the snapshot true, by the settings in force. Failures are told and retried; they never end the
+    /// subscription.
+    pub(super) async fn run(&self) -> Infallible {
+        let mut changes = self.settings.subscribe();
+        loop {
+            let settings = changes.borrow_and_update().clone();
+            let is_other =
+                |now: &Arc<Settings>| (&now.categories, now.tag_poll) != (&settings.categories, settings.tag_poll);
+            let mut following = pin!(self.follow_categories(&settings));
+            tokio::select! {
+                never = &mut following => match never {},
+                // The sender is here, so this waits for nothing else.
+                _ = changes.wait_for(is_other) => {}
+            }
+            self.session.logins().give_up(following).await;
+        }
+    }
+
+    async fn follow_categories(&self, settings: &Settings) -> Infallible {
+        let Some(categories) = &settings.categories else {
+            self.forget_tags();
+            return std::future::pending().await;
+        };
+        loop {
+            let (_, not_before) = *self.retry.state.lock();
+            if let Some(moment) = not_before {
+                tokio::select! {
+                    () = sleep_until(moment) => {}
+                    () = self.session.released() => {}
+                    () = self.session.returned() => {}
+                }
+            }
+            let failure = match self.keep_tags(categories, settings.tag_poll).await {
+                Ok(never) => match never {},
+                Err(failure) => failure,
+            };
+            self.retry.failed(&failure);
+            self.tell_trouble(Some(format!("tags cannot be read: {}", chain(&failure))));
+        }
+    }
+
+    async fn keep_tags(&self, categories: &ZoneCategories, tag_poll: Duration) -> Result<Infallible, RestFailure> {
+        let mut known = Known::default();
+        let mut refused_in_row = 0;
+        let mut next_poll = Instant::now();
+        loop {
+            let rest = self.session.rest().await?;
+            let read = async {
+                if Instant::now() >= next_poll {
+                    self.poll(&rest, categories, &mut known).await?;
+                    self.retry.state.lock().0.reset();
+                    refused_in_row = 0;
+                    // Jitter keeps replicas and vCenters apart.
+                    next_poll = Instant::now() + tag_poll.mul_f64(0.9 + fastrand::f64() / 10.0);
+                }
+                self.read_new_objects(&rest, &known).await
+            };
+            match read.await.map_err(RestFailure::Rest) {
+                Ok(()) => refused_in_row = 0,
+                // The session has ended, or REST does not accept it: get another one and repeat the read.
+                Err(failure) if failure.is_unauthenticated() && refused_in_row < REFUSALS => {
+                    refused_in_row += 1;
+                    self.session.rest_refused(&rest).await;
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            }
+            drop(rest);
+            tokio::select! {
+                () = sleep_until(next_poll) => {}
+                () = self.publisher.objects_changed.notified() => sleep(GATHER).await,
+            }
+        }
+    }
+
+    /// Zones are off: what was known of tags is no answer any more.
+    fn forget_tags(&self) {
+        if *self.tags() != Tags::default() {
+            self.publisher.change_tags(|tags| *tags = Tags::default());
+        }
+    }
+
+    /// Reads what the tags of the two categories are attached to, and again the tags of every object where that
+    /// differs from what is known.
+    async fn poll(
+        &self,
+        rest: &Use<vapi::Client>,
+        categories: &ZoneCategories,
+        known: &mut Known,
+    ) -> Result<(), vapi::Error> {
+        if known.polls.is_multiple_of(POLLS_PER_NAME_READ) {
+            known.categories = self.fetch_categories(rest, categories).await?;
+            known.tags.clear();
+        }
+        self.fetch_tags(rest, known).await?;
+        let ids: Vec<String> = known.tags.keys().cloned().collect();
+        let mut attached: HashMap<MoRef, BTreeSet<String>> = HashMap::new();
+        for found in rest.list_attached_objects_on_tags(&ids).await? {
+            for object in found.objects {
+                attached.entry(object).or_default().insert(found.tag_id.clone());
+            }
+        }
+        let lost = self.lost_categories(categories, &known.tags, &attached);
+        let trouble = known.missing_category(categories).or_else(|| known.unattached_category(&lost, &attached));
+        self.tell_trouble(trouble);
+        if lost.is_empty() {
+            known.attached = attached;
+            self.forget_changed(known);
+        }
+        known.polls = known.polls.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Fetches the names of the tags of both categories that are not known.
+    async fn fetch_tags(&self, rest: &Use<vapi::Client>, known: &mut Known) -> Result<(), vapi::Error> {
+        let mut names = HashMap::new();
+        for (category_id, category) in &known.categories {
+            // A category or tag may disappear between the calls.
+            for tag_id in rest.list_tags_of_category(category_id).await?.unwrap_or_default() {
+                let tag = match known.tags.remove(&tag_id) {
+                    Some(tag) => Some(tag),
+                    None => {
+                        let tag = rest.fetch_tag(&tag_id).await?;
+                        tag.map(|tag| Tag { name: tag.name, category: category.clone() })
+                    }
+                };
+                names.extend(tag.map(|tag| (tag_id, tag)));
+            }
+        }
+        known.tags = names;
+        Ok(())
+    }
+
+    /// The categories of which the snapshot holds a tag, while vCenter says now that none is attached anywhere.
+    fn lost_categories(
+        &self,
+        categories: &ZoneCategories,
+        tags: &HashMap<String, Tag>,
+        attached: &HashMap<MoRef, BTreeSet<String>>,
+    ) -> BTreeSet<String> {
+        let held = self.tags();
+        let held = held.of.values().flat_map(|tags| match tags {
+            ObjectTags::Read(tags) => tags.as_slice(),
+            ObjectTags::Unreadable(_) => &[],
+        });
+        // Tags may be held of a category that was configured before.
+        let is_of_interest = |category: &&String| **category == categories.zone || **category == categories.region;
+        let mut lost: BTreeSet<String> = held.map(|tag| &tag.category).filter(is_of_interest).cloned().collect();
+        for tag in attached.values().flatten().filter_map(|id| tags.get(id)) {
+            lost.remove(&tag.category);
+        }
+        lost
+    }
+
+    /// The ids of the two configured categories. There is no look-up by name.
+    async fn fetch_categories(
+        &self,
+        rest: &Use<vapi::Client>,
+        categories: &ZoneCategories,
+    ) -> Result<BTreeMap<String, String>, vapi::Error> {
+        let mut found = BTreeMap::new();
+        for id in rest.list_categories().await? {
+            let Some(category) = rest.fetch_category(&id).await? else { continue };
+            if category.name == categories.zone || category.name == categories.region {
+                found.insert(id, category.name);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Marks the objects whose tags differ from what the snapshot holds as not read.
+    fn forget_changed(&self, known: &Known) {
+        let tags = self.tags();
+        let is_same = |object: &MoRef, held: &ObjectTags| {
+            let ObjectTags::Read(held) = held else { return false };
+            let none = BTreeSet::new();
+            let now: Vec<&Tag> =
+                known.attached.get(object).unwrap_or(&none).iter().filter_map(|id| known.tags.get(id)).collect();
+            now.len() == held.len() && now.iter().all(|tag| held.contains(tag))
+        };
+        if tags.of.iter().all(|(object, held)| is_same(object, held)) {
+            return;
+        }
+        self.publisher.change_tags(|tags| tags.of.retain(|object, held| is_same(object, held)));
+    }
+
+    /// Reads the tags of objects that were not asked about yet.
+    async fn read_new_objects(&self, rest: &Use<vapi::Client>, known: &Known) -> Result<(), vapi::Error> {
+        let (new, gone) = self.publisher.with(|state| {
+            let vms = state.vms().map(|(id, _)| MoRef::new("VirtualMachine", id));
+            let objects: BTreeSet<MoRef> = vms.chain(state.mirror.entities.keys().cloned()).collect();
+            let new: Vec<MoRef> =
+                objects.iter().filter(|object| !state.next.tags.of.contains_key(object)).cloned().collect();
+            let gone: Vec<MoRef> =
+                state.next.tags.of.keys().filter(|object| !objects.contains(object)).cloned().collect();
+            (new, gone)
+        });
+        if new.is_empty() && gone.is_empty() {
+            return Ok(());
+        }
+        let answer = rest.list_attached_tags_on_objects(&new).await?;
+        // An object without tags is left out of the answer.
+        let mut read: HashMap<MoRef, ObjectTags> =
+            new.into_iter().map(|object| (object, ObjectTags::Read(Vec::new()))).collect();
+        for found in answer {
+            let tags: Vec<Tag> = found.tag_ids.iter().filter_map(|id| known.tags.get(id).cloned()).collect();
+            // An object is read when it is new or its tags changed, so that this is told once.
+            let settings = self.settings.borrow().clone();
+            let oddities = settings.categories.iter().flat_map(|known| known.oddities(&found.object, &tags));
+            for oddity in oddities {
+                warn!(vcenter = self.session.names().server, "{oddity}");
+            }
+            read.insert(found.object, ObjectTags::Read(tags));
+        }
+        self.publisher.change_tags(|tags| {
+            tags.of.retain(|object, _| !gone.contains(object));
+            tags.of.extend(read);
+        });
+        Ok(())
+    }
+
+    fn tags(&self) -> Arc<Tags> {
+        self.publisher.with(|state| Arc::clone(&state.next.tags))
+    }
+
+    /// Says once why zones cannot be found, and once that they can again.
+    fn tell_trouble(&self, trouble: Option<String>) {
+        if self.tags().trouble == trouble {
+            return;
+        }
+        let vcenter = &self.session.names().server;
+        match &trouble {
+            Some(reason) => warn!(vcenter, reason, "zones and regions stay as they are known"),
+            None => info!(vcenter, "tags can be read again"),
+        }
+        self.publisher.change_tags(|tags| tags.trouble = trouble);
+    }
+}

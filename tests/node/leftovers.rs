@@ -57,16 +57,22 @@ fn end_a_run(test: &str, end: impl FnOnce(u32, &Path)) {
     runtime.block_on(async {
         let before = DEFAULT_FOLDERS.map(|folder| Path::new(folder).exists());
         let files = tempfile::tempdir().unwrap();
+        // It says that a test has failed: not among the lines of this program.
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let append = || fs::File::options().append(true).open(log.path()).unwrap();
         let mut run = tokio::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--test-threads=2", "--nocapture"])
             .envs([(INTERRUPTED, Path::new("1")), ("TMPDIR", files.path())])
             .process_group(0)
+            .stdout(append())
+            .stderr(append())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
         let folder = eventually("a pod is ready", 2 * LIMIT, async || {
             let folders = fs::read_dir(files.path()).unwrap().map(|entry| entry.unwrap().path());
-            folders.into_iter().find(|folder| folder.join(READY).exists()).ok_or("no run is ready")
+            let ready = folders.into_iter().find(|folder| folder.join(READY).exists());
+            ready.ok_or_else(|| fs::read_to_string(log.path()).unwrap())
         })
         .await;
         let name = folder.file_name().unwrap().to_str().unwrap();

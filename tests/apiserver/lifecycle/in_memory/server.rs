@@ -9,9 +9,14 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tower::BoxError;
+
+/// Between two bookmarks of a watch without changes, as those of kube-apiserver (`cacher.go`): without them the client takes
+/// the watch for a silent one, and opens it again after a pause.
+const BOOKMARKS: Duration = Duration::from_secs(60);
 
 /// What becomes of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,10 +264,7 @@ impl Server {
         let mut first: Vec<Value> = Vec::new();
         let from = if is_list {
             first.extend(state.nodes.values().map(|node| json!({"type": "ADDED", "object": node})));
-            let annotations = json!({"k8s.io/initial-events-end": "true"});
-            let metadata = json!({"resourceVersion": state.changes.len().to_string(), "annotations": annotations});
-            first.push(json!({"type": "BOOKMARK", "object":
-                {"apiVersion": "v1", "kind": "Node", "metadata": metadata}}));
+            first.push(bookmark(state.changes.len(), &json!({"k8s.io/initial-events-end": "true"})));
             state.changes.len()
         } else {
             version.and_then(|version| version.parse().ok()).expect("a version to watch from")
@@ -270,7 +272,10 @@ impl Server {
         drop(state);
         let rest = futures::stream::unfold((self.clone(), from), |(server, at)| async move {
             let mut shown = server.shown.subscribe();
-            shown.wait_for(|shown| *shown > at).await.ok()?;
+            match timeout(BOOKMARKS, shown.wait_for(|shown| *shown > at)).await {
+                Ok(is_shown) => drop(is_shown.ok()?),
+                Err(_) => return Some((bookmark(at, &json!({})), (server, at))),
+            }
             let change = server.lock().changes.get(at).cloned()?;
             Some((change, (server, at + 1)))
         });
@@ -278,6 +283,11 @@ impl Server {
         let lines = futures::StreamExt::map(all, |change| Ok(Frame::data(Bytes::from(format!("{change}\n")))));
         Response::new(StreamBody::new(lines).boxed_unsync())
     }
+}
+
+fn bookmark(version: usize, annotations: &Value) -> Value {
+    let metadata = json!({"resourceVersion": version.to_string(), "annotations": annotations});
+    json!({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Node", "metadata": metadata}})
 }
 
 fn text(value: &Value, pointer: &str) -> String {

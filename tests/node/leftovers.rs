@@ -60,7 +60,10 @@ fn end_a_run(test: &str, end: impl FnOnce(u32, &Path)) {
         // It says that a test has failed: not among the lines of this program.
         let log = tempfile::NamedTempFile::new().unwrap();
         let append = || fs::File::options().append(true).open(log.path()).unwrap();
-        let mut run = tokio::process::Command::new(std::env::current_exe().unwrap())
+        // Below a shell's job in the background, SIGINT is ignored.
+        let mut run = tokio::process::Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(std::env::current_exe().unwrap())
             .args(["--exact", test, "--test-threads=2", "--nocapture"])
             .envs([(INTERRUPTED, Path::new("1")), ("TMPDIR", files.path())])
             .process_group(0)

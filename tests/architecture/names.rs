@@ -101,14 +101,14 @@ pub fn twice(folder: &str, types: &[Declared]) -> BTreeMap<String, String> {
     found.map(|(name, all)| (format!("{folder}: {name}"), line(all))).collect()
 }
 
-/// A type whose name is one word, and that a past participle or a verb.
+/// Whether the name of a type is one word that is a past participle or a verb.
 pub fn is_no_noun(name: &str) -> bool {
     let word = name.to_lowercase();
     let is_one_word = name.chars().filter(|char| char.is_uppercase()).count() == 1;
     is_one_word && (is_participle(&word) || VERBS.contains(&word.as_str()))
 }
 
-/// A module or file whose name begins with a verb or a preposition, or is a past participle.
+/// Whether the name of a module or file begins with a verb or a preposition, or is a past participle.
 pub fn is_no_name_of_a_module(name: &str) -> bool {
     let first = name.split('_').next().unwrap_or_default();
     let is_verb = VERBS.contains(&first) && !STEPS.contains(&name);

@@ -1,7 +1,7 @@
 //! The memory of a pod as the manifests limit it: with many Nodes, and with Nodes and Services as large as the API server
 //! takes them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition, Service};
@@ -11,6 +11,8 @@ use serde_json::json;
 use support::fake_nsx::{FakeNsx, Model};
 use support::nodes::NodeView;
 use support::process::Usage;
+use support::real_node::{KubeletSettings, add_pod_network};
+use support::sandbox::Sandbox;
 use support::{KubeletNode, Vm, eventually, sandbox};
 
 use crate::cluster::{Cluster, LIMIT, TEST_LIMIT};
@@ -22,6 +24,9 @@ const MEMORY_LIMIT: u64 = 512 << 20;
 
 /// A peak far enough from the limit, and more than twice what 5,000 Nodes take.
 const WELL_BELOW: u64 = MEMORY_LIMIT / 4;
+
+/// The limit of a wait behind many objects: the simulator answers a search by UUID slowly when it has 1,000 VMs.
+const MANY_LIMIT: Duration = LIMIT.saturating_mul(4);
 
 /// How many requests are under way.
 const AT_ONCE: usize = 8;
@@ -46,20 +51,26 @@ struct Counts {
 #[test]
 fn large_nodes_and_services_leave_the_process_far_below_its_limit() {
     let counts = Counts { nodes: 100, large_nodes: 12, large_services: 40 };
-    sandbox::run(TEST_LIMIT, async |sandbox| measure(Cluster::start(sandbox).await, &counts).await);
+    sandbox::run(TEST_LIMIT, async |sandbox| measure(start(sandbox).await, &counts).await);
 }
 
 mod nightly {
-    use std::time::Duration;
-
-    use super::{Cluster, Counts, measure, sandbox};
+    use super::{Counts, Duration, measure, sandbox, start};
 
     #[test]
-    fn a_thousand_nodes_and_a_thousand_large_services_leave_the_process_far_below_its_limit() {
-        let (limit, counts) =
-            (Duration::from_secs(3600), Counts { nodes: 1000, large_nodes: 50, large_services: 1000 });
-        sandbox::run(limit, async |sandbox| measure(Cluster::start(sandbox).await, &counts).await);
+    fn a_thousand_nodes_and_hundreds_of_large_services_leave_the_process_far_below_its_limit() {
+        let (limit, counts) = (Duration::from_secs(3600), Counts { nodes: 1000, large_nodes: 12, large_services: 300 });
+        sandbox::run(limit, async |sandbox| measure(start(sandbox).await, &counts).await);
     }
+}
+
+/// Starts a cluster in which no Node becomes `Unknown`: most have no kubelet, and kube-controller-manager would write a large one
+/// again and again.
+async fn start(sandbox: Sandbox) -> Cluster {
+    let mut cluster = Cluster::with_grace(sandbox, Duration::from_secs(3600)).await;
+    add_pod_network();
+    cluster.start_kubelet(&KubeletSettings::default()).await;
+    cluster
 }
 
 /// Measures a pod while they are created, and its successor, which finds them all at its start.
@@ -98,7 +109,7 @@ async fn install(cluster: &Cluster, client: &Client) -> FakeNsx {
     cluster.configure();
     let sections = format!(
         "nsxt:\n  host: {}\n  caFile: /etc/cloud/nsx-ca.pem\n  secretName: vsphere-nsx-secret\n  \
-         secretNamespace: kube-system\nloadBalancer:\n  size: SMALL\n  tier1GatewayPath: /infra/tier-1s/t1\n  ipPoolId: p1\n  \
+         secretNamespace: kube-system\nloadBalancer:\n  size: LARGE\n  tier1GatewayPath: /infra/tier-1s/t1\n  ipPoolId: p1\n  \
          tcpAppProfileName: default-tcp-lb-app-profile\n  udpAppProfileName: default-udp-lb-app-profile\n",
         nsx.address()
     );
@@ -135,7 +146,7 @@ impl MeasuredCluster {
         for_each(count, async |number| self.create_node(&names[number], Vec::new()).await).await;
         let nodes = Api::<Node>::all(self.client.clone());
         for name in &names {
-            eventually("the Node is initialised", LIMIT, async || {
+            eventually("the Node is initialised", MANY_LIMIT, async || {
                 let view = NodeView::of(&nodes.get(name).await.unwrap());
                 if view.uninitialized { Err(format!("{view:?}\n{}", self.state())) } else { Ok(()) }
             })
@@ -174,7 +185,7 @@ impl MeasuredCluster {
         let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
         let service = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap();
         self.services.create(&PostParams::default(), &service).await.unwrap();
-        eventually("the Service has an address", LIMIT, async || {
+        eventually("the Service has an address", MANY_LIMIT, async || {
             let status = self.services.get(name).await.unwrap().status;
             let ingress = status.and_then(|status| status.load_balancer?.ingress);
             if ingress.is_some() { Ok(()) } else { Err(self.state()) }

@@ -21,7 +21,7 @@ use crate::cloud::CloudProvider;
 use crate::controllers::Unsupported;
 use crate::kubernetes::client::SettingsError;
 use crate::kubernetes::leader_election::InvalidLease;
-use crate::providers::vsphere::BuildError;
+use crate::providers::BuildError;
 use crate::providers::vsphere::config::Environment;
 use crate::runtime::admin::CertificateError;
 use crate::runtime::core_dumps;

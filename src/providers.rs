@@ -2,3 +2,26 @@
 
 pub mod provider_id;
 pub mod vsphere;
+
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+/// Work that runs until `stop` is cancelled, then ends in order.
+pub struct Task {
+    /// Its name, for logs.
+    pub name: String,
+    /// Cancelled when the work is to end: with the provider, or when its vCenter is not configured any more. An end
+    /// before that is a mistake in this program.
+    pub stop: CancellationToken,
+    /// The work.
+    pub run: BoxFuture<'static, ()>,
+}
+
+/// A configuration that names something this program cannot use.
+#[derive(Debug, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct BuildError {
+    /// The entry of the configuration.
+    key: String,
+    problem: String,
+}

@@ -12,7 +12,6 @@ pub mod login;
 pub mod nodes;
 pub mod nsx;
 pub mod reason;
-pub mod report;
 pub mod vcenter;
 
 use std::collections::BTreeMap;
@@ -20,9 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -35,24 +32,16 @@ use self::nodes::lookup::board::Board;
 use self::nodes::lookup::slots::{Setup, Source};
 use self::nodes::metadata::Rules;
 use self::nodes::metadata::topology::TopologyLabels;
+use self::nsx::UsableAddressesOf;
 use self::nsx::services::{self, RoutesPart};
-use self::vcenter::session::{PROBES, Timeouts};
+use self::vcenter::session::{Facts, PROBES, Timeouts};
+use self::vcenter::snapshot::Freshness;
 use self::vcenter::{Names, Session, Settings, Vcenter, VcenterId};
 use crate::base::addresses::host_and_port;
 use crate::clients::http;
-use crate::cloud::login_ledger::{LoginLedger, LoginPolicy};
-use crate::cloud::{
-    CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, LoadBalancerFleet, Routes, UsableAddresses,
-};
-use crate::providers::provider_id;
-
-/// vCenter's single sign-on locks an account after about five rejections in three minutes.
-pub const LOGIN_POLICY: LoginPolicy =
-    LoginPolicy { scope: "", window: Duration::from_secs(200), budget: 3, budget_alone: 1 };
-
-/// By default NSX locks an account for 15 minutes after five rejections in a row, and an attempt during that time prolongs it.
-pub const NSX_LOGIN_POLICY: LoginPolicy =
-    LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 3, budget_alone: 1 };
+use crate::cloud::login_ledger::LoginLedger;
+use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, LoadBalancerFleet, Routes};
+use crate::providers::{BuildError, Task, provider_id};
 
 /// What the provider takes besides `vsphere.conf`.
 #[derive(Clone, Debug)]
@@ -115,27 +104,22 @@ struct Entry {
     stop: CancellationToken,
 }
 
-/// Which addresses in the status of a Node traffic may be sent to.
-pub type UsableAddressesOf = Arc<dyn Fn(&Node) -> UsableAddresses + Send + Sync>;
-
-/// Work that runs until `stop` is cancelled, then ends in order.
-pub struct Task {
-    /// Its name, for logs.
-    pub name: String,
-    /// Cancelled when the work is to end: with the provider, or when its vCenter is not configured any more. An end
-    /// before that is a mistake in this program.
-    pub stop: CancellationToken,
-    /// The work.
-    pub run: BoxFuture<'static, ()>,
-}
-
-/// A configuration that names something this program cannot use.
-#[derive(Debug, thiserror::Error)]
-#[error("{key}: {problem}")]
-pub struct BuildError {
-    /// The entry of the configuration.
-    key: String,
-    problem: String,
+/// One vCenter at this moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Host and port.
+    pub server: String,
+    /// How long ago what is known was last true: nothing when changes arrive as they happen; none if nothing was ever
+    /// read.
+    pub lag: Option<Duration>,
+    /// Why credentials that are offered now are not the ones in use, if vCenter refused them.
+    pub refused_offer: Option<String>,
+    /// Virtual machines that back nodes, or may.
+    pub virtual_machines: usize,
+    /// Hosts, clusters, pools, folders and datacenters above them.
+    pub ancestors: usize,
+    /// The session in use, and its logins.
+    pub session: Facts,
 }
 
 impl Provider {
@@ -163,6 +147,12 @@ impl Provider {
         let usable_addresses: UsableAddressesOf = Arc::new(move |node| instances.usable_addresses(node));
         let nsx = Some(services::Parts::new(setup, usable_addresses, &self.stop));
         Self { nsx, ..self }
+    }
+
+    /// A report of each vCenter that is configured, in the order of the configuration.
+    pub fn reports(&self) -> Vec<Report> {
+        let setup = Arc::clone(&self.setup.borrow());
+        setup.sources.values().map(|source| report(&source.vcenter)).collect()
     }
 
     /// The state of the connection to NSX, if one is configured.
@@ -318,6 +308,23 @@ impl CloudProvider for Provider {
             Some(nsx) => nsx.changes(),
             None => Box::pin(futures::stream::pending()),
         }
+    }
+}
+
+fn report(vcenter: &Vcenter) -> Report {
+    let snapshot = vcenter.snapshot();
+    let lag = match &snapshot.freshness {
+        Freshness::Live => Some(Duration::ZERO),
+        Freshness::Stale { since, .. } => Some(since.elapsed()),
+        Freshness::Never | Freshness::Unreachable(_) => None,
+    };
+    Report {
+        server: vcenter.server().to_owned(),
+        lag,
+        refused_offer: snapshot.offer_trouble.clone(),
+        virtual_machines: snapshot.vms.len(),
+        ancestors: snapshot.entities.len(),
+        session: vcenter.session().facts(),
     }
 }
 

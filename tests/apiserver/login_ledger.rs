@@ -6,7 +6,7 @@ use std::time::Duration;
 use ccm::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, SecretVersion};
 use ccm::kubernetes::client::{self, purpose};
 use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
-use ccm::providers::vsphere::LOGIN_POLICY;
+use ccm::providers::vsphere::login::policy::LOGIN_POLICY;
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ccm::cloud::login_ledger::{Attempt, LoginLedger, Outcome};
 use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
-use ccm::providers::vsphere::LOGIN_POLICY;
+use ccm::providers::vsphere::login::policy::LOGIN_POLICY;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};

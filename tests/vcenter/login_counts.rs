@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::login::credentials::{Credential, Login, Offer, Origin, SessionToken};
-use ccm::providers::vsphere::nodes::metadata::zones::ZoneCategories;
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
+use ccm::providers::vsphere::vcenter::zone_tags::ZoneCategories;
 use ccm::providers::vsphere::vcenter::{Names, Session, Settings, Vcenter};
 use doubles::login_store::MemoryStore;
 use memory::{Interface, MemoryVcenter};

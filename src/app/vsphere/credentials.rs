@@ -210,7 +210,7 @@ impl Keeper {
     fn follow_what_is_asked_for(&mut self) {
         let asked = {
             let mut known = self.shared.known.lock();
-            let vcenters = known.entries.values().map(|entry| &entry.config);
+            let vcenters = known.entries.values().map(|entry| entry.config.entry_credentials());
             let nsx = known.nsx.values().map(|entry| &entry.sources);
             let asked = followed(vcenters, nsx, &self.shared.default_directory);
             let is_read = |place: &Place, layout| asked.get(place).is_some_and(|layouts| layouts.contains(&layout));
@@ -304,7 +304,7 @@ impl Server {
 impl Entry {
     /// Offers what the sources have for this entry, if that is something else than before.
     fn publish(&mut self, sources: &BTreeMap<Place, Source>, default_directory: &Path) {
-        let (key, offer) = (&self.config.key, offer(&self.config, default_directory, sources));
+        let (key, offer) = (&self.config.key, offer(self.config.entry_credentials(), default_directory, sources));
         let trusted = trusted_managers(&offer);
         for (manager, origin) in trusted.iter().filter(|(manager, _)| !self.trusted.contains(*manager)) {
             tracing::warn!(

@@ -1,6 +1,6 @@
 //! The series about vCenter that the provider knows: its sessions, its logins, the age and size of its inventory.
 
-use crate::providers::vsphere::report::Report;
+use crate::providers::vsphere::Report;
 use crate::runtime::metrics::Registry;
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};

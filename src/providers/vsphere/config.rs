@@ -3,6 +3,7 @@
 //! Parsing takes text, not a path, and reports every mistake in one go. Mirrors `pkg/common/config` and
 //! `pkg/cloudprovider/vsphere/config`.
 
+pub(in crate::providers::vsphere) mod address_rules;
 mod distinct;
 mod environment;
 mod fields;
@@ -22,15 +23,14 @@ mod traps;
 mod values;
 mod yaml;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use secrecy::{ExposeSecret as _, SecretString};
-
-use super::login::credentials::source::Place;
-pub use super::nodes::metadata::addresses::{AddressRule, AddressRules, IpFamily};
-pub use super::nodes::metadata::zones::ZoneCategories;
+pub use self::address_rules::{AddressRule, AddressRules, IpFamily};
+pub use super::login::credentials::Credentials;
+use super::login::credentials::offer::EntryCredentials;
+pub use super::vcenter::zone_tags::ZoneCategories;
 use crate::base::yaml::MAX_TEXT;
+pub use crate::providers::vsphere::vcenter::spelling::Spelling;
 pub use distinct::distinct_vcenters;
 pub use environment::Environment;
 pub use load_balancers::{Class, CompleteClass, DEFAULT_CLASS, LoadBalancers, MOST_TAGS_BESIDE, Pool, Profile, Size};
@@ -39,9 +39,8 @@ pub use parts::{Part, PartName};
 pub use problems::{ConfigErrors, ConfigProblem, FilePlaces};
 pub use routes::{Router, RouterKind, Routes};
 pub use sources::DEFAULT_DIRECTORY;
-pub use spelling::Spelling;
 
-use fields::{Dialect, RawFile};
+use fields::{Dialect, RawFile, dialect_of};
 use problems::{Findings, Report};
 
 /// A configuration, and what is odd about its file without being a mistake: keys and sections that nobody reads,
@@ -110,7 +109,7 @@ pub fn parse_within(
         report.mistake(Some(line), expected);
         return Err(report.into_errors());
     }
-    let dialect = Dialect::of(text);
+    let dialect = dialect_of(text);
     let mut raw = match dialect {
         Dialect::Yaml => yaml::read(text, &mut report),
         _ => ini::read(text, &mut report),
@@ -203,44 +202,11 @@ pub struct Vcenter {
     pub fallback_credentials: Option<Credentials>,
 }
 
-/// Where user and password come from. Prints without secrets.
-#[derive(Clone)]
-pub enum Credentials {
-    /// They are in the file.
-    Inline {
-        /// The user name, or a PEM certificate.
-        user: String,
-        /// The password, or a PEM private key.
-        password: SecretString,
-    },
-    /// They are in a Secret, under keys that begin with the server, or in files of a directory. Whether it exists is not
-    /// checked here.
-    Stored(Place),
-}
-
-/// Not in constant time: both sides are configurations of this process, so timing discloses nothing.
-impl PartialEq for Credentials {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Inline { user, password }, Self::Inline { user: other_user, password: other_password }) => {
-                user == other_user && password.expose_secret() == other_password.expose_secret()
-            }
-            (Self::Stored(place), Self::Stored(other)) => place == other,
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // It may be the private key, if somebody swapped the two.
-            Self::Inline { user, .. } if user.contains("-----BEGIN") => {
-                formatter.debug_struct("Inline").finish_non_exhaustive()
-            }
-            Self::Inline { user, .. } => formatter.debug_struct("Inline").field("user", user).finish_non_exhaustive(),
-            Self::Stored(place) => place.fmt(formatter),
-        }
+impl Vcenter {
+    /// What the entry says about its credentials.
+    pub fn entry_credentials(&self) -> EntryCredentials<'_> {
+        let (credentials, fallback) = (&self.credentials, self.fallback_credentials.as_ref());
+        EntryCredentials { server: &self.server, credentials, fallback }
     }
 }
 

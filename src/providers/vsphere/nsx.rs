@@ -13,13 +13,18 @@ pub mod tags;
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Node;
+
 use crate::clients::http::Permit;
-use crate::cloud::WritePermit;
+use crate::cloud::{UsableAddresses, WritePermit};
 use async_trait::async_trait;
 
 pub(in crate::providers::vsphere) use failure::failed;
 pub use leads::Leads;
 pub use session::{Facts, Gate, Source, Token};
+
+/// Which addresses in the status of a Node traffic may be sent to.
+pub type UsableAddressesOf = Arc<dyn Fn(&Node) -> UsableAddresses + Send + Sync>;
 
 /// The permit of a call of a controller, as requests carry it.
 pub(in crate::providers::vsphere) fn permit(permit: &WritePermit) -> Arc<dyn Permit> {

@@ -9,15 +9,15 @@ use proptest::prelude::*;
 
 use super::nodes::lookup::facts::NodeFacts;
 use super::nodes::lookup::resolve::{Answer, Asked, By, Decision, Question, resolve};
-use super::nodes::metadata::zones::{ObjectTags, Tag, ZoneCategories};
 use super::nodes::metadata::{Beside, Rules, describe};
 use super::vcenter::VmKey;
 use super::vcenter::mirror::{Mirror, Touched};
 use super::vcenter::snapshot::{Freshness, PowerState, Snapshot, Tags};
+use super::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategories};
 use crate::clients::vim::tests::{mutated, read_updates, updates};
 use crate::clients::vim::{MoRef, decode_name};
 use crate::cloud::{InstanceMetadata, Unknown};
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 const SWAPPED: &str = "56492e42-22ad-3911-6d72-59cc8f26bc90";

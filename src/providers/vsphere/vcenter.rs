@@ -15,9 +15,11 @@ pub mod scope;
 pub mod session;
 pub mod shared_map;
 pub mod snapshot;
+pub mod spelling;
 mod subscription;
 mod tags;
 mod vcenter_id;
+pub mod zone_tags;
 
 pub use connection::{Vcenter, reads};
 pub use session::{Names, Session};

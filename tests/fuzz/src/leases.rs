@@ -9,7 +9,7 @@ use ccm::cloud::login_ledger::{Attempt, LoginLedger, Outcome};
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
 use ccm::kubernetes::login_ledger::record::{MOST_ENTRIES, Record};
 use ccm::kubernetes::login_ledger::{Ledger, Reading, Store, StoreError, Stored};
-use ccm::providers::vsphere::{LOGIN_POLICY, NSX_LOGIN_POLICY};
+use ccm::providers::vsphere::login::policy::{LOGIN_POLICY, NSX_LOGIN_POLICY};
 use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::laws::is_in_proportion;

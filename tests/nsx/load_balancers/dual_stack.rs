@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ccm::cloud::{Handling, LoadBalancerFleet as _};
-use ccm::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use ccm::providers::vsphere::config::IpFamily;
 use ccm::providers::vsphere::nsx::load_balancer::layout::{Layout, Owner};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ use ccm::cloud::{
 };
 use ccm::controllers::route::plan::{Changes, Verdict, plan};
 use ccm::controllers::route::pod_networks::Refused;
-use ccm::providers::vsphere::UsableAddressesOf;
+use ccm::providers::vsphere::nsx::UsableAddressesOf;
 use ccm::providers::vsphere::nsx::routes::{Adoption, Routes};
 use futures::StreamExt as _;
 use futures::future::join_all;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ccm::clients::vim::MoRef;
-use ccm::providers::vsphere::nodes::metadata::zones::{ObjectTags, ZoneCategories};
 use ccm::providers::vsphere::vcenter::Settings;
 use ccm::providers::vsphere::vcenter::snapshot::Snapshot;
+use ccm::providers::vsphere::vcenter::zone_tags::{ObjectTags, ZoneCategories};
 use futures::future::join_all;
 use support::{Model, Trouble};
 

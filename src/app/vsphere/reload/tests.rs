@@ -4,7 +4,7 @@ use super::{Background, GRACE, watch};
 use crate::app::files::{Files, SystemFiles};
 use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
 use crate::base::error_chain::chain;
-use crate::providers::vsphere::Task;
+use crate::providers::Task;
 use crate::providers::vsphere::config::Environment;
 use std::io;
 use std::path::Path;

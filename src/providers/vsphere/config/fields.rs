@@ -3,32 +3,20 @@
 use zeroize::Zeroizing;
 
 use super::parts::PartName;
-use crate::providers::vsphere::nodes::metadata::addresses::equal_fold;
+use crate::providers::vsphere::config::address_rules::equal_fold;
+pub(super) use crate::providers::vsphere::vcenter::spelling::Dialect;
 
-/// How a file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
-    /// `[Section]` and `kebab-case = value`.
-    Ini,
-    /// `section:` and `camelCase: value`.
-    Yaml,
-    /// No file: variables, each with a name of its own.
-    Environment,
-}
-
-impl Dialect {
-    /// The dialect a text is evidently written in.
-    ///
-    /// The Go program tries YAML and then INI. Valid INI begins with a header, and no text that begins with `[` is YAML
-    /// with a mapping at the top; so the first character that counts decides the same, and the mistakes that are told
-    /// are those of the dialect the text is in. A first line with `=` and no `:` is INI without its header.
-    pub fn of(text: &str) -> Self {
-        let first = text.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with(['#', ';']));
-        let Some(line) = first.map(|line| line.trim_start_matches('\u{feff}')) else { return Self::Ini };
-        let is_variable = line.starts_with(char::is_alphanumeric) && line.contains('=') && !line.contains(':');
-        let is_ini = line.starts_with('[') || is_variable;
-        if is_ini { Self::Ini } else { Self::Yaml }
-    }
+/// The dialect a text is evidently written in.
+///
+/// The Go program tries YAML and then INI. Valid INI begins with a header, and no text that begins with `[` is YAML
+/// with a mapping at the top; so the first character that counts decides the same, and the mistakes that are told
+/// are those of the dialect the text is in. A first line with `=` and no `:` is INI without its header.
+pub fn dialect_of(text: &str) -> Dialect {
+    let first = text.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with(['#', ';']));
+    let Some(line) = first.map(|line| line.trim_start_matches('\u{feff}')) else { return Dialect::Ini };
+    let is_variable = line.starts_with(char::is_alphanumeric) && line.contains('=') && !line.contains(':');
+    let is_ini = line.starts_with('[') || is_variable;
+    if is_ini { Dialect::Ini } else { Dialect::Yaml }
 }
 
 /// `insecure-flag` becomes `insecureFlag`.

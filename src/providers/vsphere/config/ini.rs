@@ -6,7 +6,7 @@ use super::fields::{Dialect, Key, Kind, Named, Plain, RawField, RawFile, RawSect
 use super::gcfg::{self, End, Item};
 use super::problems::Report;
 use super::traps;
-use crate::providers::vsphere::nodes::metadata::addresses::equal_fold;
+use crate::providers::vsphere::config::address_rules::equal_fold;
 
 /// Reads the whole text. Mistakes go into the report; what is right is in the result all the same.
 pub(super) fn read(text: &str, report: &mut Report) -> RawFile {

@@ -10,13 +10,14 @@ use super::parts::PartName;
 use super::problems::Report;
 use super::sizes::Total;
 use super::sources::{Defined, Sources};
+use super::spelling::spelling_of;
 use super::values::{
     checked_datacenters, checked_families, checked_networks, checked_port, checked_server, parse_thumbprints,
     tell_thumbprint,
 };
-use super::{Config, Credentials, FileChecks, Spelling, Vcenter, load_balancers, nsx, routes};
-use crate::providers::vsphere::nodes::metadata::addresses::{AddressRule, AddressRules, IpFamily, name_parts};
-use crate::providers::vsphere::nodes::metadata::zones::ZoneCategories;
+use super::{Config, Credentials, FileChecks, Vcenter, load_balancers, nsx, routes};
+use crate::providers::vsphere::config::address_rules::{AddressRule, AddressRules, IpFamily, name_parts};
+use crate::providers::vsphere::vcenter::zone_tags::ZoneCategories;
 
 const DEFAULT_PORT: u16 = 443;
 
@@ -258,7 +259,7 @@ fn vcenter(
     }
     Vcenter {
         key: key.to_owned(),
-        spelling: Spelling::of(section),
+        spelling: spelling_of(section),
         server,
         port: port.unwrap_or(DEFAULT_PORT),
         insecure,

@@ -1,76 +1,19 @@
-//! Pure: how messages name an entry of a vCenter and what is to be written there, in the form that defines the entry.
-
-use std::fmt;
+//! Pure: how a section spells the entry of its vCenter.
 
 use super::fields::{Dialect, RawSection};
+use crate::providers::vsphere::vcenter::spelling::Spelling;
 
-/// How the entry of a vCenter is written. It is no setting: files that mean the same may differ in it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Spelling {
-    dialect: Dialect,
-    /// The section, or the variable that defines the entry.
-    section: String,
-    /// The key for thumbprints, or the variable.
-    thumbprint: String,
-}
-
-impl Spelling {
-    /// That of this section.
-    pub(super) fn of(section: &RawSection) -> Self {
-        let variable = || {
-            let own = section.variables.iter().find(|(key, _)| *key == "thumbprint");
-            own.map_or("VSPHERE_THUMBPRINT", |(_, variable)| variable).to_owned()
-        };
-        let thumbprint = match section.dialect {
-            Dialect::Ini | Dialect::Yaml => "thumbprint".to_owned(),
-            Dialect::Environment => variable(),
-        };
-        Self { dialect: section.dialect, section: section.shown.clone(), thumbprint }
-    }
-
-    /// Where the settings of the entry are, for example `vcenter.east of the cloud config`.
-    pub fn place(&self) -> String {
-        match self.dialect {
-            Dialect::Ini | Dialect::Yaml => format!("{} of the cloud config", self.section),
-            Dialect::Environment => format!("the variable {} and those beside it", self.section),
-        }
-    }
-
-    /// Where the entry's user and password are, which it may inherit.
-    pub fn credentials_place(&self) -> String {
-        let global = match self.dialect {
-            Dialect::Ini => "[Global]",
-            Dialect::Yaml => "global",
-            Dialect::Environment => return self.place(),
-        };
-        if self.section == global { self.place() } else { format!("{} or {global} of the cloud config", self.section) }
-    }
-
-    /// The line that makes a certificate with this thumbprint accepted, and where it belongs. Without double quotes, which
-    /// the log would escape.
-    pub fn thumbprint_line(&self, thumbprint: impl fmt::Display) -> String {
-        let Self { dialect, section, thumbprint: key } = self;
-        match dialect {
-            Dialect::Ini => format!("this line in {section} of the cloud config: {key} = {thumbprint}"),
-            // Without quotes YAML may take digits with colons for a number.
-            Dialect::Yaml => format!("this line in {section} of the cloud config: {key}: '{thumbprint}'"),
-            Dialect::Environment => format!("this variable: {key}={thumbprint}"),
-        }
-    }
-}
-
-/// An entry of an INI file, for those who have none.
-impl Default for Spelling {
-    fn default() -> Self {
-        Self { dialect: Dialect::Ini, section: "[VirtualCenter]".to_owned(), thumbprint: "thumbprint".to_owned() }
-    }
-}
-
-/// Nothing of it, so that configurations that mean the same look the same.
-impl fmt::Debug for Spelling {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Spelling")
-    }
+/// How the entry of a vCenter in this section is written.
+pub(super) fn spelling_of(section: &RawSection) -> Spelling {
+    let variable = || {
+        let own = section.variables.iter().find(|(key, _)| *key == "thumbprint");
+        own.map_or("VSPHERE_THUMBPRINT", |(_, variable)| variable).to_owned()
+    };
+    let thumbprint = match section.dialect {
+        Dialect::Ini | Dialect::Yaml => "thumbprint".to_owned(),
+        Dialect::Environment => variable(),
+    };
+    Spelling { dialect: section.dialect, section: section.shown.clone(), thumbprint }
 }
 
 #[cfg(test)]

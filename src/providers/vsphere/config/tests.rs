@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
 
 use super::*;
+use crate::providers::vsphere::login::credentials::source::Place;
 
 fn config(id: &str, text: &str) -> Config {
     match parse(text, "vsphere.conf") {

@@ -6,7 +6,7 @@ use super::fields::RawSection;
 use super::problems::Report;
 use crate::base::addresses::parse_ip;
 use crate::base::glob;
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 
 pub(super) fn checked_server(section: &RawSection, report: &mut Report) -> Option<String> {
     let (key, server) = match section.text("server") {

@@ -15,7 +15,49 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use secrecy::{ExposeSecret, SecretString};
 
+use self::source::Place;
 use crate::cloud::login_ledger::SecretVersion;
+
+/// Where user and password come from. Prints without secrets.
+#[derive(Clone)]
+pub enum Credentials {
+    /// They are in the file.
+    Inline {
+        /// The user name, or a PEM certificate.
+        user: String,
+        /// The password, or a PEM private key.
+        password: SecretString,
+    },
+    /// They are in a Secret, under keys that begin with the server, or in files of a directory. Whether it exists is not
+    /// checked here.
+    Stored(Place),
+}
+
+/// Not in constant time: both sides are configurations of this process, so timing discloses nothing.
+impl PartialEq for Credentials {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Inline { user, password }, Self::Inline { user: other_user, password: other_password }) => {
+                user == other_user && password.expose_secret() == other_password.expose_secret()
+            }
+            (Self::Stored(place), Self::Stored(other)) => place == other,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // It may be the private key, if somebody swapped the two.
+            Self::Inline { user, .. } if user.contains("-----BEGIN") => {
+                formatter.debug_struct("Inline").finish_non_exhaustive()
+            }
+            Self::Inline { user, .. } => formatter.debug_struct("Inline").field("user", user).finish_non_exhaustive(),
+            Self::Stored(place) => place.fmt(formatter),
+        }
+    }
+}
 
 /// What is presented to a server. Prints without secrets.
 #[derive(Clone)]

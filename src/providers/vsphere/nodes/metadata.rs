@@ -17,17 +17,16 @@ use crate::base::error_chain::chain;
 use crate::clients::vim::{GuestNic, MoRef};
 use crate::cloud::zones::Zone;
 use crate::cloud::{InstanceMetadata, Reason, Unknown};
+use crate::providers::vsphere::config::address_rules::{AddressRules, IpFamily};
 use crate::providers::vsphere::nodes::metadata::addresses::{
-    AddressError, AddressRules, Awaited, IpFamily, Preferences, awaited, build_addresses, missing_family,
-    with_guest_interfaces,
+    AddressError, Awaited, Preferences, awaited, build_addresses, missing_family, with_guest_interfaces,
 };
 use crate::providers::vsphere::nodes::metadata::guest_metadata::parse_static_order;
 use crate::providers::vsphere::nodes::metadata::instance_type::build_instance_type;
 use crate::providers::vsphere::nodes::metadata::topology::TopologyLabels;
-use crate::providers::vsphere::nodes::metadata::zones::{
-    Chain, Chains, NOT_READ_YET, ObjectTags, ZoneCategories, ZoneProblem, resolve_zone,
-};
+use crate::providers::vsphere::nodes::metadata::zones::{Chain, Chains, NOT_READ_YET, ZoneProblem, resolve_zone};
 use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, PowerState, Snapshot, VmRecord};
+use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, ZoneCategories};
 
 use super::lookup::facts::NodeFacts;
 use crate::providers::vsphere::reason;

@@ -55,9 +55,9 @@ use crate::cloud::{
     ClusterEvents, ClusterReads, Error, Handling, LiveReads, LoadBalancer, LoadBalancerFleet, NO_NODES, Reason,
     ServiceEvent, UsableAddresses, WritePermit,
 };
-use crate::providers::vsphere::UsableAddressesOf;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::config::{self, Class, Pool, Profile};
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::reason;
 
 /// What does not work without the UID of the cluster.

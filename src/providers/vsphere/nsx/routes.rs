@@ -27,7 +27,7 @@ use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::{self, Client, Kind, Object, Priority, Write};
 use crate::cloud::node::{self, addresses};
 use crate::cloud::{ClusterReads, Error, LiveReads, Route, UsableAddresses, WritePermit};
-use crate::providers::vsphere::UsableAddressesOf;
+use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::nsx::cluster_uid::ClusterUid;
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 use crate::providers::vsphere::nsx::{failed, permit as permit_of};

@@ -13,11 +13,12 @@ use crate::clients::nsx::{Client, Pace, Timeouts};
 use crate::cloud::login_ledger::LoginLedger;
 use crate::cloud::{ClusterEvents, ClusterReads, LiveReads};
 use crate::providers::vsphere::config::{Config, Nsx, NsxLogin, Part};
+use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::nsx::load_balancer::orphans::Policy;
 use crate::providers::vsphere::nsx::load_balancer::{self, RequestedAddresses};
 use crate::providers::vsphere::nsx::load_balancer::{LoadBalancers, backend};
 use crate::providers::vsphere::nsx::routes::{Adoption, Routes};
-use crate::providers::vsphere::{BuildError, Task, UsableAddressesOf};
+use crate::providers::{BuildError, Task};
 
 /// How NSX is reached, and what it has to log in with. Implemented by `app`, which knows the files.
 pub trait ConnectNsx: Send + Sync {

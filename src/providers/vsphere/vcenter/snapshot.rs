@@ -8,8 +8,8 @@ use super::shared_map::SharedMap;
 use crate::clients::vim::{GuestNic, MoRef};
 use crate::cloud::{self, Reason};
 use crate::providers::provider_id::BiosUuid;
-use crate::providers::vsphere::nodes::metadata::zones::ObjectTags;
 use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::zone_tags::ObjectTags;
 
 /// The longest way from an object to the root folder that is followed. Real inventories stay below 20.
 const MAX_DEPTH: usize = 64;

@@ -23,7 +23,7 @@ use crate::base::error_chain::chain;
 use crate::clients::vapi;
 use crate::clients::vim::MoRef;
 use crate::providers::vsphere::login::retry::PASSING;
-use crate::providers::vsphere::nodes::metadata::zones::{ObjectTags, Tag, ZoneCategories};
+use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategories};
 
 /// How the tags of one vCenter are read. May change while they are: see
 /// [`Vcenter::reconfigure`](super::Vcenter::reconfigure).

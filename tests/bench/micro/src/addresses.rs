@@ -3,9 +3,8 @@
 use std::hint::black_box;
 
 use ccm::clients::vim::GuestNic;
-use ccm::providers::vsphere::nodes::metadata::addresses::{
-    AddressRule, AddressRules, IpFamily, Preferences, build_addresses,
-};
+use ccm::providers::vsphere::config::{AddressRule, AddressRules, IpFamily};
+use ccm::providers::vsphere::nodes::metadata::addresses::{Preferences, build_addresses};
 use criterion::Criterion;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;

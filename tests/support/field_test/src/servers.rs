@@ -219,14 +219,14 @@ fn nsx_server(nsx: &Nsx, config: &CloudConfig, proxy: &ProxySettings) -> NsxServ
 fn vcenter_login(entry: &Vcenter) -> Result<Login, String> {
     let default = Path::new(DEFAULT_DIRECTORY);
     let mut sources = BTreeMap::new();
-    for place in places(entry, default) {
+    for place in places(entry.entry_credentials(), default) {
         if let Place::Directory(path) = &place {
             let mut source = Source::default();
             source.take(read_directory(path));
             sources.insert(place, source);
         }
     }
-    match offer(entry, default, &sources) {
+    match offer(entry.entry_credentials(), default, &sources) {
         Offer::Ready(credentials) => {
             credentials.first().map(|credential| credential.login.clone()).ok_or_else(|| NO_SECRET.to_owned())
         }

@@ -2,7 +2,7 @@
 
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::super::fields::{Dialect, RawValue};
+use super::super::fields::{Dialect, RawValue, dialect_of};
 use super::super::gcfg::{self, Item};
 use super::super::{ini, yaml};
 use super::*;
@@ -51,7 +51,7 @@ fn raw_values_are_wiped_in_both_dialects() {
         assert_eq!(raw.global.text("password"), Some("hunter2"));
     }
     assert!(report.finish().is_ok());
-    assert_eq!(Dialect::of(INI), Dialect::Ini);
+    assert_eq!(dialect_of(INI), Dialect::Ini);
 }
 
 #[test]

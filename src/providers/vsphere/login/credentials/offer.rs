@@ -8,8 +8,18 @@ use secrecy::ExposeSecret;
 
 use super::layout::{self, ANY_SERVER, Layout};
 use super::source::{Answer, Place, SecretPlace, Source};
-use super::{Credential, Login, Offer, Origin};
-use crate::providers::vsphere::config::{Credentials, Vcenter};
+use super::{Credential, Credentials, Login, Offer, Origin};
+
+/// What the entry of a vCenter says about its credentials.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryCredentials<'a> {
+    /// The server, as the entry writes it.
+    pub server: &'a str,
+    /// The credentials to try first.
+    pub credentials: &'a Credentials,
+    /// The credentials to try when the first are rejected.
+    pub fallback: Option<&'a Credentials>,
+}
 
 /// The sources of the credentials of an NSX Manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +34,7 @@ pub struct NsxSources {
 
 /// The sources to follow, each once however many entries use it, and the layouts in which each is read.
 pub fn followed<'a>(
-    vcenters: impl IntoIterator<Item = &'a Vcenter>,
+    vcenters: impl IntoIterator<Item = EntryCredentials<'a>>,
     nsx: impl IntoIterator<Item = &'a NsxSources>,
     default_directory: &Path,
 ) -> BTreeMap<Place, BTreeSet<Layout>> {
@@ -60,7 +70,7 @@ pub fn nsx_offer(sources: &NsxSources, secrets: &BTreeMap<SecretPlace, Source>) 
 
 /// The sources that an entry asks for, most important first. An entry without a pair of its own also looks into
 /// `default_directory`, where its other sources have nothing.
-pub fn places(entry: &Vcenter, default_directory: &Path) -> Vec<Place> {
+pub fn places(entry: EntryCredentials<'_>, default_directory: &Path) -> Vec<Place> {
     let mut places: Vec<_> = stored(entry).cloned().collect();
     let default = Place::Directory(default_directory.to_owned());
     if inline(entry).is_none() && !places.contains(&default) {
@@ -71,7 +81,7 @@ pub fn places(entry: &Vcenter, default_directory: &Path) -> Vec<Place> {
 
 /// What an entry has to log in with. The pair of the file first, as in `connectionmanager.go:Connect`; nothing before
 /// every source that counts was looked at.
-pub fn offer(entry: &Vcenter, default_directory: &Path, sources: &BTreeMap<Place, Source>) -> Offer {
+pub fn offer(entry: EntryCredentials<'_>, default_directory: &Path, sources: &BTreeMap<Place, Source>) -> Offer {
     let mut ready: Vec<Arc<Credential>> = Vec::new();
     let mut missing = Vec::new();
     let mut failing = Vec::new();
@@ -88,7 +98,7 @@ pub fn offer(entry: &Vcenter, default_directory: &Path, sources: &BTreeMap<Place
         if is_default && !ready.is_empty() {
             break;
         }
-        let answer = sources.get(&place).map_or(Answer::Unread, |source| source.find(&entry.server, &place));
+        let answer = sources.get(&place).map_or(Answer::Unread, |source| source.find(entry.server, &place));
         match answer {
             Answer::Unread => return Offer::Pending { why: format!("{place} has not been read yet") },
             Answer::Found(credential) if ready.iter().any(|other| other.login == credential.login) => {}
@@ -106,18 +116,18 @@ pub fn offer(entry: &Vcenter, default_directory: &Path, sources: &BTreeMap<Place
     }
 }
 
-fn configured(entry: &Vcenter) -> impl Iterator<Item = &Credentials> {
-    [Some(&entry.credentials), entry.fallback_credentials.as_ref()].into_iter().flatten()
+fn configured(entry: EntryCredentials<'_>) -> impl Iterator<Item = &Credentials> {
+    [Some(entry.credentials), entry.fallback].into_iter().flatten()
 }
 
-fn stored(entry: &Vcenter) -> impl Iterator<Item = &Place> {
+fn stored(entry: EntryCredentials<'_>) -> impl Iterator<Item = &Place> {
     configured(entry).filter_map(|credentials| match credentials {
         Credentials::Inline { .. } => None,
         Credentials::Stored(place) => Some(place),
     })
 }
 
-fn inline(entry: &Vcenter) -> Option<Result<Login, String>> {
+fn inline(entry: EntryCredentials<'_>) -> Option<Result<Login, String>> {
     configured(entry).find_map(|credentials| match credentials {
         Credentials::Inline { user, password } => Some(layout::pair(user, password.expose_secret())),
         Credentials::Stored(_) => None,

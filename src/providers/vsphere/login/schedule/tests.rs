@@ -5,7 +5,7 @@
 use secrecy::SecretString;
 
 use super::*;
-use crate::providers::vsphere::LOGIN_POLICY;
+use crate::providers::vsphere::login::policy::LOGIN_POLICY;
 
 fn pair(password: &str, origin: Origin) -> Arc<Credential> {
     let login = Login::Password { user: "ccm@vsphere.local".to_owned(), password: SecretString::from(password) };

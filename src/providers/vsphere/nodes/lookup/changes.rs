@@ -61,8 +61,8 @@ pub fn changes(before: &Snapshot, after: &Snapshot) -> Option<HashSet<Arc<str>>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::vsphere::nodes::metadata::zones::{ObjectTags, Tag};
     use crate::providers::vsphere::vcenter::snapshot::{Entity, Freshness, Tags, Trouble};
+    use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag};
     use std::collections::HashMap;
 
     fn object(kind: &str, id: &str) -> MoRef {

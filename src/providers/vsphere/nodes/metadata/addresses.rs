@@ -7,9 +7,7 @@ mod refusals;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::net::IpAddr;
-use std::str::FromStr;
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;
@@ -20,107 +18,20 @@ use crate::base::addresses::parse_ip;
 use crate::clients::vim::GuestNic;
 use crate::cloud::Reason;
 use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
+use crate::providers::vsphere::config::address_rules::{AddressRule, AddressRules, IpFamily, equal_fold, name_parts};
 use crate::providers::vsphere::reason;
 
-/// A family of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum IpFamily {
-    /// IPv4, also when written as an IPv4-mapped IPv6 address.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl IpFamily {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
-
-    /// That of an address.
-    pub fn of(address: IpAddr) -> Self {
-        if address.is_ipv4() { Self::V4 } else { Self::V6 }
-    }
-
-    /// As Kubernetes writes it: `IPv4` or `IPv6`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        }
-    }
-
-    /// From the text of Kubernetes.
-    pub fn of_text(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|family| family.as_str() == text)
-    }
-}
-
-/// The text names no family of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected ipv4 or ipv6")]
-pub struct InvalidIpFamily;
-
-impl FromStr for IpFamily {
-    type Err = InvalidIpFamily;
-
-    /// Blanks around the word and its case do not matter.
-    fn from_str(text: &str) -> Result<Self, InvalidIpFamily> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "ipv4" => Ok(Self::V4),
-            "ipv6" => Ok(Self::V6),
-            _ => Err(InvalidIpFamily),
-        }
-    }
-}
-
-impl fmt::Display for IpFamily {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V4 => "ipv4",
-            Self::V6 => "ipv6",
-        })
-    }
-}
-
-/// How one type of address (internal or external) is chosen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AddressRule {
-    /// The networks to choose from, in order of preference; host bits do not matter.
-    pub networks: Vec<IpNet>,
-    /// The port group or network to choose from when no address is in `networks`; never empty text. Where no interface is
-    /// on a network of this name, its parts between commas are names, in order of preference.
-    pub network_name: Option<String>,
-    /// Networks never chosen from.
-    pub excluded: Vec<IpNet>,
-}
-
-impl AddressRule {
-    /// What the name of the network means for a guest with these interfaces: the whole text, or its parts.
-    fn network_names(&self, nics: &[GuestNic]) -> Vec<&str> {
-        let Some(name) = self.network_name.as_deref() else { return Vec::new() };
-        let parts = name_parts(name);
-        let is_whole = || networks(nics).any(|network| equal_fold(network, name));
-        if parts.is_empty() || is_whole() { vec![name] } else { parts }
-    }
-}
-
-/// The names in a text with commas; none in one without.
-pub(in crate::providers::vsphere) fn name_parts(text: &str) -> Vec<&str> {
-    let parts = text.contains(',').then(|| text.split(',').map(str::trim).filter(|part| !part.is_empty()));
-    parts.into_iter().flatten().collect()
+/// What the name of the network in a rule means for a guest with these interfaces: the whole text, or its parts.
+fn network_names<'a>(rule: &'a AddressRule, nics: &[GuestNic]) -> Vec<&'a str> {
+    let Some(name) = rule.network_name.as_deref() else { return Vec::new() };
+    let parts = name_parts(name);
+    let is_whole = || networks(nics).any(|network| equal_fold(network, name));
+    if parts.is_empty() || is_whole() { vec![name] } else { parts }
 }
 
 /// The networks of the interfaces that count.
 fn networks(nics: &[GuestNic]) -> impl Iterator<Item = &str> {
     nics.iter().filter(|nic| has_virtual_nic(nic)).filter_map(|nic| nic.network.as_deref())
-}
-
-/// The rules of the section `Nodes`; they hold for all vCenters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AddressRules {
-    /// For `InternalIP`.
-    pub internal: AddressRule,
-    /// For `ExternalIP`.
-    pub external: AddressRule,
 }
 
 /// Why a node gets no addresses. The messages name every candidate and what refused it, up to a bound.
@@ -341,7 +252,7 @@ fn check_network_names(nics: &[GuestNic], rules: &AddressRules, refusals: &Refus
     let (Some(internal), Some(external)) = (&rules.internal.network_name, &rules.external.network_name) else {
         return Ok(());
     };
-    let names = [&rules.internal, &rules.external].map(|rule| rule.network_names(nics)).concat();
+    let names = [&rules.internal, &rules.external].map(|rule| network_names(rule, nics)).concat();
     if networks(nics).any(|network| names.iter().any(|name| equal_fold(network, name))) {
         return Ok(());
     }
@@ -422,7 +333,7 @@ impl<'a> Picker<'a, '_> {
         if !in_networks.is_empty() {
             return in_networks;
         }
-        let names = rule.network_names(self.nics);
+        let names = network_names(rule, self.nics);
         allowed.iter().filter(|c| names.iter().any(|name| c.is_on(name))).copied().collect()
     }
 
@@ -442,7 +353,7 @@ impl<'a> Picker<'a, '_> {
             .filter(|address| address.type_ == type_)
             .map(|address| (parse_ip(&address.address), address.address.as_str()))
             .collect();
-        let names = rule.network_names(self.nics);
+        let names = network_names(rule, self.nics);
         let best = |demoted: &HashSet<IpAddr>| {
             pool.iter().min_by_key(|candidate| {
                 let held_at = held.iter().position(|(ip, _)| *ip == Some(candidate.ip)).unwrap_or(usize::MAX);
@@ -498,21 +409,6 @@ impl<'a> Picker<'a, '_> {
 
 fn is_of(ip: IpAddr, family: IpFamily) -> bool {
     ip.is_ipv4() == (family == IpFamily::V4)
-}
-
-/// Compares without case, character by character, as Go's `strings.EqualFold`: `ß` is not `SS`.
-pub(in crate::providers::vsphere) fn equal_fold(one: &str, other: &str) -> bool {
-    one.chars().map(fold).eq(other.chars().map(fold))
-}
-
-fn fold(c: char) -> char {
-    let upper = single(c.to_uppercase()).unwrap_or(c);
-    single(upper.to_lowercase()).unwrap_or(upper)
-}
-
-fn single(mut chars: impl Iterator<Item = char>) -> Option<char> {
-    let first = chars.next();
-    if chars.next().is_none() { first } else { None }
 }
 
 fn node_address(type_: &str, address: &str) -> NodeAddress {

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use super::*;
 use crate::clients::vim::GuestNic;
 use crate::providers::vsphere::nodes::absence::location::Location;
-use crate::providers::vsphere::nodes::metadata::zones::Tag;
 use crate::providers::vsphere::vcenter::snapshot::{Entity, Freshness, PowerState as VmPower, Tags};
+use crate::providers::vsphere::vcenter::zone_tags::Tag;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 

@@ -2,7 +2,6 @@
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/zones.go` and `pkg/common/connectionmanager/zones.go:LookupZoneByMoref`.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::base::names::is_label_value;
@@ -10,85 +9,13 @@ use crate::clients::vim::MoRef;
 use crate::cloud::Reason;
 use crate::cloud::zones::Zone;
 use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategories};
 
 /// Why an object's tags are not known when nobody has asked for them yet.
 pub const NOT_READ_YET: &str = "not read yet";
 
 /// How many tags of one object a message names.
 const MOST_TAGS: usize = 5;
-
-/// The tag categories that hold the zone and the region; never empty text. Compared with case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneCategories {
-    /// The name of the category whose tag gives the zone.
-    pub zone: String,
-    /// The name of the category whose tag gives the region.
-    pub region: String,
-}
-
-impl ZoneCategories {
-    /// The zones among `tags`, the first by name first. With one category for both, every tag counts as zone, as in
-    /// the Go program.
-    fn zones<'a>(&self, tags: &'a [Tag]) -> impl Iterator<Item = &'a str> + use<'a> {
-        names_of(&self.zone, tags)
-    }
-
-    /// The regions among `tags`, the first by name first.
-    fn regions<'a>(&self, tags: &'a [Tag]) -> impl Iterator<Item = &'a str> + use<'a> {
-        let tags = if self.region == self.zone { &[] } else { tags };
-        names_of(&self.region, tags)
-    }
-
-    /// The tags of either category, each once, by name.
-    fn among(&self, tags: &[Tag]) -> Vec<Tag> {
-        let of = |category: &String| {
-            let tag = |name: &str| Tag { name: name.to_owned(), category: category.clone() };
-            names_of(category, tags).map(tag).collect::<Vec<_>>()
-        };
-        let regions = if self.region == self.zone { Vec::new() } else { of(&self.region) };
-        of(&self.zone).into_iter().chain(regions).collect()
-    }
-
-    /// What is wrong with the tags of one object: several of one category, of which only the first by name counts.
-    pub fn oddities(&self, object: &MoRef, tags: &[Tag]) -> Vec<String> {
-        let told = |category: &str, mut names: Box<dyn Iterator<Item = &str> + '_>| {
-            let first = names.next()?;
-            let others: Vec<String> = names.map(|name| format!("{name:?}")).collect();
-            (!others.is_empty()).then(|| {
-                format!(
-                    "{object} has several tags of category {category:?}: {first:?}, {}; {first:?} is taken, the first \
-                     by name; detach the others",
-                    others.join(", ")
-                )
-            })
-        };
-        let zones = told(&self.zone, Box::new(self.zones(tags)));
-        zones.into_iter().chain(told(&self.region, Box::new(self.regions(tags)))).collect()
-    }
-}
-
-fn names_of<'a>(category: &str, tags: &'a [Tag]) -> impl Iterator<Item = &'a str> + use<'a> {
-    let of_category = tags.iter().filter(|tag| tag.category == category);
-    of_category.map(|tag| tag.name.as_str()).collect::<BTreeSet<_>>().into_iter()
-}
-
-/// A tag as attached to an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tag {
-    /// The name of the tag; becomes the label value.
-    pub name: String,
-    /// The name of its category.
-    pub category: String,
-}
-
-/// What is known of the tags of one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ObjectTags {
-    /// All tags; may be none. Their order has no meaning.
-    Read(Vec<Tag>),
-    /// They could not be read, and why, for people.
-    Unreadable(String),
-}
 
 /// One way up: an object and its ancestors, the object first.
 #[derive(Clone, Debug, PartialEq, Eq)]

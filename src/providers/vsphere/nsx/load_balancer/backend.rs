@@ -18,7 +18,7 @@ use super::plan::Step;
 use crate::clients::nsx::Object;
 use crate::clients::nsx::realization::{Reservation, RevisionStatus};
 use crate::cloud::{Error, WritePermit};
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 
 pub use nsx::Nsx;
 

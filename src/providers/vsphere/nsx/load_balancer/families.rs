@@ -8,7 +8,8 @@ use std::net::IpAddr;
 
 use super::layout::has_own_form;
 use super::objects::{Marks, Objects};
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily::{self, V4, V6};
+use crate::providers::vsphere::config::address_rules::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily::{V4, V6};
 
 /// The family of second load balancers.
 pub const SECOND: IpFamily = V6;

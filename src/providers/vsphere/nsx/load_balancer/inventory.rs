@@ -36,7 +36,7 @@ use super::objects::{LbService, Objects, VirtualServer};
 use super::realized::{Rollout, Teardown};
 use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason, ServiceEvent, WritePermit};
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::Leads;
 
 /// A sync that waits for a reading is repeated after this time at the latest.

@@ -15,7 +15,7 @@ use crate::base::addresses::parse_ip;
 use crate::clients::nsx::Object;
 use crate::cloud::UsableAddresses;
 use crate::cloud::node::{self, addresses};
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
 
 /// A node behind a load balancer.

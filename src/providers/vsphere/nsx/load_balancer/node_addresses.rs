@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::members::{self, Member};
 use crate::cloud::{UsableAddresses, WritePermit, node};
-use crate::providers::vsphere::UsableAddressesOf;
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
+use crate::providers::vsphere::nsx::UsableAddressesOf;
 
 /// How long creations wait for the machines of Nodes that are being looked up.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use super::service_call::{Answer, ServiceCall, shows_change};
 use super::wanted::families_of;
 use super::{LoadBalancers, members, repeated};
 use crate::cloud::{Error, WritePermit};
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 
 /// The nodes by the family of their addresses.
 struct Wanted {

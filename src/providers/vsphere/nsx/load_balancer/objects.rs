@@ -13,7 +13,7 @@ use super::layout::{
 use super::members;
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::Object;
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 
 /// What says whose an object is.

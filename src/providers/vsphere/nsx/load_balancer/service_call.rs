@@ -31,7 +31,7 @@ use crate::base::addresses::parse_ip;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::{Error, Reason, UsableAddresses, WritePermit, node, service};
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::reason;
 
 /// When an address is read again that NSX does not give at the moment.

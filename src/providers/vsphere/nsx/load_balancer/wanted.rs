@@ -12,8 +12,8 @@ use super::layout::{Port, Protocol};
 use crate::base::addresses::parse_ip;
 use crate::base::quoted::quoted;
 use crate::cloud::{Error, service as facts};
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::config::{DEFAULT_CLASS, LoadBalancers};
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
 use crate::providers::vsphere::reason;
 
 /// The annotation that names the class.

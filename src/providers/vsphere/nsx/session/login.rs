@@ -13,8 +13,8 @@ use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::{Client, Error, Kind, Login, NoLogin, Scheme};
 use crate::cloud::login_ledger::{Claim, Outcome};
-use crate::providers::vsphere::NSX_LOGIN_POLICY;
 use crate::providers::vsphere::login::credentials::{self, Credential, Offer, Offers, Origin};
+use crate::providers::vsphere::login::policy::NSX_LOGIN_POLICY;
 use crate::providers::vsphere::login::schedule::{Held, Interface, Pairs, Rejection, account, place};
 
 /// After a login that a manager in trouble refused: calls come by the hundred, and each would be one more.

@@ -12,8 +12,8 @@ use super::link::Link;
 use crate::base::error_chain::chain;
 use crate::clients::{http, session_manager, sts, vapi, vim};
 use crate::cloud::login_ledger::{Claim, Outcome};
-use crate::providers::vsphere::LOGIN_POLICY;
 use crate::providers::vsphere::login::credentials::{Credential, Login, Origin};
+use crate::providers::vsphere::login::policy::LOGIN_POLICY;
 use crate::providers::vsphere::login::schedule::{Held, Interface, Rejection, account, place};
 
 /// How long reading a token from a file may take.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::base::error_chain::chain;
 use crate::clients::{http, session_manager, sts, vapi, vim};
-use crate::providers::vsphere::config::Spelling;
 use crate::providers::vsphere::vcenter::outage::Outage;
 use crate::providers::vsphere::vcenter::snapshot::Trouble;
+use crate::providers::vsphere::vcenter::spelling::Spelling;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use super::super::layout::Stored;
 use super::super::source::Reading;
 use super::super::{Login, ReadToken};
 use super::*;
-use crate::providers::vsphere::config;
+use crate::providers::vsphere::config::{self, Vcenter};
 use crate::providers::vsphere::login::credentials::layout::SessionManagers;
 
 const DEFAULT: &str = "/default";
@@ -156,7 +156,7 @@ fn the_pair_of_the_file_goes_first_and_nothing_is_offered_before_every_source_wa
         ),
         ("a directory", in_directory(), vec![(directory("/dir"), read())], "directory /dir"),
     ] {
-        let offer = offer(&entry, Path::new(DEFAULT), &sources(&known));
+        let offer = offer(entry.entry_credentials(), Path::new(DEFAULT), &sources(&known));
         assert_eq!(shown(&offer), expected, "{case}");
     }
 }
@@ -166,7 +166,7 @@ fn a_pair_that_stands_in_both_places_is_offered_once() {
     let mut source = Source::default();
     source.take(Reading::Read { stored: stored("inline"), origin: Origin::Config });
     let known = BTreeMap::from([(secret(), source)]);
-    assert_eq!(shown(&offer(&with_pair(), Path::new(DEFAULT), &known)), "inline");
+    assert_eq!(shown(&offer(with_pair().entry_credentials(), Path::new(DEFAULT), &known)), "inline");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_certificate_in_the_file_is_a_login_by_certificate_and_half_of_one_is_none()
     let with_user = |user: &str| {
         let mut entry = entry("[VirtualCenter \"vc\"]\nuser = u\npassword = k\n");
         entry.credentials = Credentials::Inline { user: user.into(), password: "k".into() };
-        shown(&offer(&entry, Path::new(DEFAULT), &BTreeMap::new()))
+        shown(&offer(entry.entry_credentials(), Path::new(DEFAULT), &BTreeMap::new()))
     };
     assert_eq!(with_user("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"), "certificate");
     let expected = "missing: the pair of the cloud config: its user name begins like a PEM certificate and is none";
@@ -183,7 +183,7 @@ fn a_certificate_in_the_file_is_a_login_by_certificate_and_half_of_one_is_none()
 
 #[test]
 fn an_entry_asks_for_its_own_sources_and_only_without_a_pair_for_the_default_one() {
-    let places = |entry: &Vcenter| places(entry, Path::new(DEFAULT));
+    let places = |entry: &Vcenter| places(entry.entry_credentials(), Path::new(DEFAULT));
     assert_eq!(places(&with_secret()), [secret(), directory(DEFAULT)]);
     assert_eq!(places(&with_pair()), [secret()]);
     let own = entry(&format!("[Global]\nsecrets-directory = {DEFAULT}\n[VirtualCenter \"vc\"]\n"));
@@ -232,7 +232,7 @@ fn nsx_has_the_credentials_of_its_secret_and_those_of_the_file_until_the_secret_
 #[test]
 fn a_secret_of_vcenters_and_nsx_is_followed_once_and_read_in_both_layouts() {
     let (one, other) = (with_secret(), with_pair());
-    let vcenters = [&one, &other];
+    let vcenters = [one.entry_credentials(), other.entry_credentials()];
     let [of_nsx, elsewhere] = ["n", "m"].map(|name| SecretPlace { name: name.into(), ..nsx_secret() });
     let both = || BTreeSet::from([Layout::Vcenter, Layout::BasicAuth]);
     let own = || BTreeSet::from([Layout::Vcenter]);

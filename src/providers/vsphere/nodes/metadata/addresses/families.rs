@@ -6,7 +6,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{IpFamily, is_of};
+use super::is_of;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 
 /// A family that a node waits for before it is initialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

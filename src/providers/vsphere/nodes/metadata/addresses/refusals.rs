@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{AddressRules, IpFamily, has_virtual_nic, is_of};
+use super::{has_virtual_nic, is_of};
 use crate::base::addresses::parse_ip;
 use crate::clients::vim::GuestNic;
+use crate::providers::vsphere::config::address_rules::{AddressRules, IpFamily};
 
 /// How many interfaces and how many addresses of each a message names; a guest may report hundreds.
 const MAX_DESCRIBED: usize = 8;

@@ -363,7 +363,7 @@ fn h1_the_family_of_an_address() {
     for (text, want) in [("192.168.1.1", Some(true)), ("fd00:1::1", Some(false)), ("garbage", None)] {
         assert_eq!(parse_ip(text).map(|ip| ip.is_ipv4()), want, "{text}");
     }
-    assert_eq!("ipv7".parse::<IpFamily>(), Err(InvalidIpFamily));
+    assert_eq!("ipv7".parse::<IpFamily>(), Err(crate::providers::vsphere::config::address_rules::InvalidIpFamily));
 }
 
 // vectors: H2

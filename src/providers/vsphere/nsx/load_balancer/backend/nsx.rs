@@ -23,7 +23,7 @@ use crate::clients::http::Permit;
 use crate::clients::nsx::realization::{Reservation, RevisionStatus};
 use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
 use crate::cloud::{Error, WritePermit};
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::layout::{
     GROUP_TYPE, GROUPS, IDS, Kind, LB_SERVICES, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, SERVERS,
     ServerFacts,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::layout::{GROUPS, MonitorType, Owner, PERSISTENCE_PROFILES};
 use super::*;
 use crate::clients::nsx::Tag;
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::tags::Tags;
 
 fn layout() -> Layout {

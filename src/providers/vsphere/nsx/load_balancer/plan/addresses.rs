@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::rows::{self, Row, Rows};
 use super::{Known, Step, Wanted};
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::objects::{Objects, VirtualServer};
 
 /// Which address of a pool is to be reserved.

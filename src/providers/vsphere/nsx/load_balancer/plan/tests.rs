@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::super::layout::{GROUPS, MonitorType, PERSISTENCE_PROFILES, Protocol, has_own_form};
 use super::*;
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 
 const UID: &str = "u-1";
 const CLUSTER: &str = "k";

@@ -11,7 +11,7 @@ use super::{Seen, ServiceCall, Target};
 use crate::base::error_chain::chain;
 use crate::cloud::Error;
 use crate::providers::vsphere::config::Pool;
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::inventory::Need;
 use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, Objects};
 use crate::providers::vsphere::nsx::load_balancer::ownership::Judged;

@@ -12,7 +12,7 @@ use super::{Failed, ServiceCall, Target};
 use crate::base::error_chain::chain;
 use crate::clients::nsx::realization::RevisionStatus;
 use crate::cloud::Error;
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::layout::{Kind, SERVERS};
 use crate::providers::vsphere::nsx::load_balancer::plan::Step;
 use crate::providers::vsphere::nsx::load_balancer::realized::{Due, Effect};

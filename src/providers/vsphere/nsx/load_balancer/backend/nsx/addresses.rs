@@ -10,7 +10,7 @@ use super::{ADDRESS_POOLS, New, Nsx, PAGE, Record, Request, Target, is_of_anothe
 use crate::clients::nsx::Object;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::Error;
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::address_unavailable;
 use crate::providers::vsphere::nsx::load_balancer::backend::{Backend as _, Change};
 use crate::providers::vsphere::nsx::load_balancer::layout::{IDS, Kind};

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::ADDRESS_POOLS;
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
 use crate::clients::nsx::Object;
-use crate::providers::vsphere::nodes::metadata::addresses::IpFamily;
+use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::backend::Usage;
 
 /// How full a load balancer service is. Some versions give one for each place where the service runs.

@@ -1,0 +1,108 @@
+//! Pure: what the configuration says about the addresses of nodes.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IpFamily {
+    /// IPv4, also when written as an IPv4-mapped IPv6 address.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl IpFamily {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// That of an address.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// As Kubernetes writes it: `IPv4` or `IPv6`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
+    /// From the text of Kubernetes.
+    pub fn of_text(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.as_str() == text)
+    }
+}
+
+/// The text names no family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected ipv4 or ipv6")]
+pub struct InvalidIpFamily;
+
+impl FromStr for IpFamily {
+    type Err = InvalidIpFamily;
+
+    /// Blanks around the word and its case do not matter.
+    fn from_str(text: &str) -> Result<Self, InvalidIpFamily> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "ipv4" => Ok(Self::V4),
+            "ipv6" => Ok(Self::V6),
+            _ => Err(InvalidIpFamily),
+        }
+    }
+}
+
+impl fmt::Display for IpFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "ipv4",
+            Self::V6 => "ipv6",
+        })
+    }
+}
+
+/// How one type of address (internal or external) is chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressRule {
+    /// The networks to choose from, in order of preference; host bits do not matter.
+    pub networks: Vec<IpNet>,
+    /// The port group or network to choose from when no address is in `networks`; never empty text. Where no interface is
+    /// on a network of this name, its parts between commas are names, in order of preference.
+    pub network_name: Option<String>,
+    /// Networks never chosen from.
+    pub excluded: Vec<IpNet>,
+}
+
+/// The rules of the section `Nodes`; they hold for all vCenters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressRules {
+    /// For `InternalIP`.
+    pub internal: AddressRule,
+    /// For `ExternalIP`.
+    pub external: AddressRule,
+}
+
+/// The names in a text with commas; none in one without.
+pub(in crate::providers::vsphere) fn name_parts(text: &str) -> Vec<&str> {
+    let parts = text.contains(',').then(|| text.split(',').map(str::trim).filter(|part| !part.is_empty()));
+    parts.into_iter().flatten().collect()
+}
+
+/// Compares without case, character by character, as Go's `strings.EqualFold`: `ß` is not `SS`.
+pub(in crate::providers::vsphere) fn equal_fold(one: &str, other: &str) -> bool {
+    one.chars().map(fold).eq(other.chars().map(fold))
+}
+
+fn fold(c: char) -> char {
+    let upper = single(c.to_uppercase()).unwrap_or(c);
+    single(upper.to_lowercase()).unwrap_or(upper)
+}
+
+fn single(mut chars: impl Iterator<Item = char>) -> Option<char> {
+    let first = chars.next();
+    if chars.next().is_none() { first } else { None }
+}

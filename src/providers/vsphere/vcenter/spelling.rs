@@ -1,0 +1,70 @@
+//! Pure: how messages name an entry of a vCenter and what is to be written there, in the form that defines the entry.
+
+use std::fmt;
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::providers::vsphere) enum Dialect {
+    /// `[Section]` and `kebab-case = value`.
+    Ini,
+    /// `section:` and `camelCase: value`.
+    Yaml,
+    /// No file: variables, each with a name of its own.
+    Environment,
+}
+
+/// How the entry of a vCenter is written. It is no setting: files that mean the same may differ in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Spelling {
+    pub(in crate::providers::vsphere) dialect: Dialect,
+    /// The section, or the variable that defines the entry.
+    pub(in crate::providers::vsphere) section: String,
+    /// The key for thumbprints, or the variable.
+    pub(in crate::providers::vsphere) thumbprint: String,
+}
+
+impl Spelling {
+    /// Where the settings of the entry are, for example `vcenter.east of the cloud config`.
+    pub fn place(&self) -> String {
+        match self.dialect {
+            Dialect::Ini | Dialect::Yaml => format!("{} of the cloud config", self.section),
+            Dialect::Environment => format!("the variable {} and those beside it", self.section),
+        }
+    }
+
+    /// Where the entry's user and password are, which it may inherit.
+    pub fn credentials_place(&self) -> String {
+        let global = match self.dialect {
+            Dialect::Ini => "[Global]",
+            Dialect::Yaml => "global",
+            Dialect::Environment => return self.place(),
+        };
+        if self.section == global { self.place() } else { format!("{} or {global} of the cloud config", self.section) }
+    }
+
+    /// The line that makes a certificate with this thumbprint accepted, and where it belongs. Without double quotes, which
+    /// the log would escape.
+    pub fn thumbprint_line(&self, thumbprint: impl fmt::Display) -> String {
+        let Self { dialect, section, thumbprint: key } = self;
+        match dialect {
+            Dialect::Ini => format!("this line in {section} of the cloud config: {key} = {thumbprint}"),
+            // Without quotes YAML may take digits with colons for a number.
+            Dialect::Yaml => format!("this line in {section} of the cloud config: {key}: '{thumbprint}'"),
+            Dialect::Environment => format!("this variable: {key}={thumbprint}"),
+        }
+    }
+}
+
+/// An entry of an INI file, for those who have none.
+impl Default for Spelling {
+    fn default() -> Self {
+        Self { dialect: Dialect::Ini, section: "[VirtualCenter]".to_owned(), thumbprint: "thumbprint".to_owned() }
+    }
+}
+
+/// Nothing of it, so that configurations that mean the same look the same.
+impl fmt::Debug for Spelling {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Spelling")
+    }
+}

@@ -158,6 +158,23 @@ fn a_sibling_is_noticed() {
 }
 
 #[test]
+fn the_wings_of_the_vsphere_provider_use_those_below_them() {
+    hold(&["src"], rules::wings);
+    notices(
+        rules::wings,
+        &[
+            ("src/providers/vsphere/vcenter/tags.rs", "use crate::providers::vsphere::nodes::metadata;", true),
+            ("src/providers/vsphere/nodes/lookup.rs", "use crate::providers::vsphere::{Task, vcenter};", true),
+            ("src/providers/vsphere/nodes/lookup.rs", "use crate::providers::vsphere::{reason, vcenter};", false),
+            ("src/providers/vsphere/nodes/lookup.rs", "use super::super::nsx;", true),
+            ("src/providers/vsphere/login/schedule.rs", "pub(in crate::providers::vsphere) fn f() {}", false),
+            ("src/providers/vsphere/newcomer.rs", "", true),
+            ("src/providers/vsphere.rs", "use self::nsx::session;", false),
+        ],
+    );
+}
+
+#[test]
 fn tasks_start_only_where_they_get_a_name() {
     hold(&["src"], rules::spawns);
 }

@@ -116,6 +116,30 @@ pub fn siblings(source: &Source, all: &[Source]) -> Vec<String> {
         .collect()
 }
 
+/// What the provider for vSphere is made of, from the ground up; `src/providers/vsphere.rs` is above all.
+const WINGS: &[&str] = &["reason", "login", "vcenter", "config", "nodes", "nsx"];
+
+/// Each wing of the provider for vSphere uses only those below it.
+pub fn wings(source: &Source) -> Vec<String> {
+    let module = source.module();
+    let floor = |wing: &str| WINGS.iter().position(|name| *name == wing);
+    let [parent, provider, wing, ..] = module.as_slice() else { return Vec::new() };
+    if parent != "providers" || provider != "vsphere" || wing == "tests" {
+        return Vec::new();
+    }
+    let Some(own) = floor(wing) else { return vec![told(source, 1, format!("{wing} is not in the table of wings"))] };
+    let paths = source.paths();
+    let above = paths.iter().filter(|named| !named.is_test).filter(|named| match named.segments.as_slice() {
+        [first, second, third, name, ..] if first == "crate" && second == "providers" && third == "vsphere" => {
+            floor(name).is_none_or(|other| other > own)
+        }
+        _ => false,
+    });
+    above
+        .map(|named| told(source, named.line, format!("{wing} must not use {}", named.segments[1..].join("::"))))
+        .collect()
+}
+
 /// Tasks start in `runtime::tasks` only, where they get a name and somebody holds the handle.
 pub fn spawns(source: &Source) -> Vec<String> {
     if source.path == "src/runtime/tasks.rs" {

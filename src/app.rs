@@ -2,7 +2,6 @@
 
 mod access;
 mod admin;
-mod announcement;
 pub mod catalogue;
 mod controller_health;
 mod controllers;
@@ -10,15 +9,16 @@ mod election;
 pub mod files;
 pub mod options;
 mod pages;
-mod parts;
 mod selection;
 pub mod settings;
-mod stages;
+mod shared_services;
+mod shutdown_order;
+mod startup_log;
 pub mod subcommands;
 mod vsphere;
 
 use crate::cloud::CloudProvider;
-use crate::controllers::Unsupported;
+use crate::controllers::UnsupportedController;
 use crate::kubernetes::client::SettingsError;
 use crate::kubernetes::leader_election::InvalidLease;
 use crate::providers::BuildError;
@@ -30,9 +30,9 @@ use crate::runtime::shutdown::{self, SecondSignal};
 use crate::runtime::tasks::TaskEnded;
 use files::SystemFiles;
 use options::{Options, PROGRAM};
-use parts::Parts;
 use settings::{Mistakes, ProviderSettings, Settings};
-use stages::Stages;
+use shared_services::Parts;
+use shutdown_order::Stages;
 use std::sync::Arc;
 use tokio::net::TcpSocket;
 use tokio_util::sync::CancellationToken;
@@ -83,7 +83,7 @@ pub enum Error {
     Vcenters(Vec<BuildError>),
     /// The provider cannot do what a controller needs.
     #[error("cannot start a controller")]
-    Controller(#[from] Unsupported),
+    Controller(#[from] UnsupportedController),
     /// Two series of one name: a mistake in this program.
     #[error("cannot register the metrics")]
     Metrics(#[from] prometheus::Error),
@@ -148,7 +148,7 @@ async fn serve(
     stop: CancellationToken,
 ) -> Result<(), Error> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "{PROGRAM} starts");
-    announcement::announce(&settings);
+    startup_log::announce(&settings);
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
     if let Err(error) = start(&settings, socket, verbosity, &mut stages).await {

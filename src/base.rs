@@ -9,6 +9,6 @@ pub mod go_flags;
 pub mod limited_read;
 pub mod names;
 pub mod pem;
-pub mod quoted;
+pub mod quoting;
 pub mod x509;
 pub mod yaml;

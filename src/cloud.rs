@@ -27,7 +27,7 @@ pub use instances::{
 };
 pub use load_balancer::{Handling, LoadBalancer, LoadBalancerFleet, NO_NODES, ServiceEvent};
 pub use node::usable_addresses::UsableAddresses;
-pub use permit::WritePermit;
+pub use permit::LeaderToken;
 pub use presence::{AbsenceProof, Presence, Unknown};
 pub use reason::Reason;
 pub use routes::{Route, Routes};

@@ -10,10 +10,10 @@ pub mod instances;
 pub mod node;
 pub mod node_lifecycle;
 pub mod reason;
-mod reasons;
+mod reason_tracker;
 pub mod retry;
 pub mod route;
-mod running;
+mod running_gauge;
 pub mod service;
 
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct Context {
 /// A controller cannot run with this provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cloud provider {provider} does not support {capability}")]
-pub struct Unsupported {
+pub struct UnsupportedController {
     /// The provider's name.
     pub provider: &'static str,
     /// What the controller needs, in the words of `cloud.go`.

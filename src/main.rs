@@ -1,6 +1,6 @@
 //! Reads flags, starts logging, calls `app::run`, turns its outcome into an exit code.
 
-use ccm::app::options::{self, Asked};
+use ccm::app::options::{self, Invocation};
 use ccm::app::{self, settings, subcommands};
 use ccm::base::error_chain::chain;
 use ccm::runtime::logging;
@@ -21,8 +21,8 @@ fn main() -> ExitCode {
         return outcome.exit_code.into();
     }
     let options = match options::parse(arguments) {
-        Ok(Asked::Run(options)) => options,
-        Ok(Asked::Print(text)) => {
+        Ok(Invocation::Run(options)) => options,
+        Ok(Invocation::Print(text)) => {
             print(std::io::stdout(), &text);
             return ExitCode::SUCCESS;
         }

@@ -137,7 +137,7 @@ fn a_sibling_is_noticed() {
     let all = [
         "src/controllers/node/plan.rs",
         "src/controllers/route/plan.rs",
-        "src/controllers/reasons.rs",
+        "src/controllers/reason_tracker.rs",
         "src/providers/memory.rs",
         "src/providers/provider_id.rs",
         "src/providers/vsphere.rs",

@@ -3,11 +3,12 @@
 mod bundle;
 
 use super::Error;
-use super::parts::Parts;
 use super::settings::Settings;
-use super::stages::{Stage, Stages};
+use super::shared_services::Parts;
+use super::shutdown_order::{ShutdownStage, Stages};
 use crate::kubernetes::access::{
-    Authentication, Delegated, Look, Metrics, Permissions, TokenReviews, Trust, follow_published,
+    Authentication, ClientTrust, DelegatedAuthenticator, LookupResult, Metrics, Permissions, TokenReviews,
+    follow_published,
 };
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::client;
@@ -40,12 +41,12 @@ pub async fn prepare(settings: &Settings, parts: &Parts, stages: &mut Stages) ->
     let metrics = Metrics::default();
     metrics.register(parts.metrics.registry())?;
     let asked = client_of(settings.authentication.kubeconfig.as_ref(), parts).await?;
-    let trust = Trust::default();
+    let trust = ClientTrust::default();
     believe(&settings.authentication, &trust, asked.clone(), stages).await?;
     let tokens = TokenReviews::new(asked, settings.authentication.cache, &metrics);
     let asked = client_of(settings.authorization.kubeconfig.as_ref(), parts).await?;
     let permissions = Permissions::new(asked, &settings.authorization, metrics.clone());
-    Ok((Arc::new(Delegated::new(trust, tokens, metrics)), Arc::new(permissions)))
+    Ok((Arc::new(DelegatedAuthenticator::new(trust, tokens, metrics)), Arc::new(permissions)))
 }
 
 /// Without a kubeconfig of its own, the API server of the process.
@@ -56,21 +57,26 @@ async fn client_of(kubeconfig: Option<&PathBuf>, parts: &Parts) -> Result<Client
 }
 
 /// Takes the CAs of clients from the file that the flag names, without one from the API server.
-async fn believe(settings: &Authentication, trust: &Trust, client: Client, stages: &mut Stages) -> Result<(), Error> {
+async fn believe(
+    settings: &Authentication,
+    trust: &ClientTrust,
+    client: Client,
+    stages: &mut Stages,
+) -> Result<(), Error> {
     if let Some(path) = &settings.client_ca {
         let trust = trust.clone();
         let bundle = Bundle::read(path, move |pem| trust.believe_clients(pem)).await;
-        stages.spawn_until_stop(Stage::Services, "client-ca-file", bundle.follow());
+        stages.spawn_until_stop(ShutdownStage::Services, "client-ca-file", bundle.follow());
         return Ok(());
     }
     if settings.skips_lookup {
         return Ok(());
     }
     let (mut looks, following) = follow_published(client, trust.clone());
-    stages.spawn_until_stop(Stage::Services, "client-ca-lookup", async move { match following.await {} });
-    let first = tokio::time::timeout(FIRST_LOOK, looks.wait_for(|look| !matches!(look, Look::Pending))).await;
+    stages.spawn_until_stop(ShutdownStage::Services, "client-ca-lookup", async move { match following.await {} });
+    let first = tokio::time::timeout(FIRST_LOOK, looks.wait_for(|look| !matches!(look, LookupResult::Pending))).await;
     match first.ok().and_then(Result::ok).as_deref() {
-        Some(Look::Forbidden(error)) if !settings.tolerates_lookup_failure => {
+        Some(LookupResult::Forbidden(error)) if !settings.tolerates_lookup_failure => {
             Err(LookupForbidden(Arc::clone(error)).into())
         }
         _ => Ok(()),

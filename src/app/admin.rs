@@ -2,9 +2,9 @@
 
 mod version;
 
-use super::parts::Parts;
 use super::settings::{Mistake, SecurePort, Settings};
-use super::stages::{Stage, Stages};
+use super::shared_services::Parts;
+use super::shutdown_order::{ShutdownStage, Stages};
 use super::{Error, access, pages};
 use crate::runtime::admin::{self, Admin, Certificates, KeyKind, listen, serve, server_config};
 use crate::runtime::logging::Verbosity;
@@ -54,10 +54,10 @@ pub async fn start(
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "serving probes and metrics");
     }
-    stages.spawn(Stage::Services, "certificates", keeper.run(stages.stop_signal(Stage::Services)));
-    let stop = stages.stop_signal(Stage::Services);
+    stages.spawn(ShutdownStage::Services, "certificates", keeper.run(stages.stop_signal(ShutdownStage::Services)));
+    let stop = stages.stop_signal(ShutdownStage::Services);
     let served = serve(listener, tls, Arc::new(admin), serving.streams, stop);
-    stages.spawn(Stage::Services, "admin-server", served);
+    stages.spawn(ShutdownStage::Services, "admin-server", served);
     Ok(())
 }
 

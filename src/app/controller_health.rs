@@ -60,7 +60,7 @@ fn of_task(silence: Option<Duration>) -> Health {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::{CloudProvider, Error, Route, Routes, WritePermit};
+    use crate::cloud::{CloudProvider, Error, LeaderToken, Route, Routes};
     use crate::kubernetes::stores::Change;
     use futures::stream::BoxStream;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,11 +92,11 @@ mod tests {
             Ok(Vec::new())
         }
 
-        async fn create_route(&self, _: &WritePermit, _: &str, _: &str, _: &Route) -> Result<(), Error> {
+        async fn create_route(&self, _: &LeaderToken, _: &str, _: &str, _: &Route) -> Result<(), Error> {
             Err(Error::NotImplemented)
         }
 
-        async fn delete_route(&self, _: &WritePermit, _: &str, _: &Route) -> Result<(), Error> {
+        async fn delete_route(&self, _: &LeaderToken, _: &str, _: &Route) -> Result<(), Error> {
             Err(Error::NotImplemented)
         }
     }

@@ -1,16 +1,16 @@
 //! Builds the controllers that are turned on, and starts them one after the other.
 
-use super::announcement::deletion_mode;
 use super::catalogue::ControllerKind;
-use super::parts::Parts;
 use super::settings::Settings;
-use super::stages::{Stage, Stages};
+use super::shared_services::Parts;
+use super::shutdown_order::{ShutdownStage, Stages};
+use super::startup_log::deletion_mode;
 use super::{Error, controller_health};
 use crate::cloud::{CloudProvider, node};
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Cache, Controller, Reconciler};
 use crate::controllers::route::Off;
-use crate::controllers::service::not_configured::NotConfigured;
+use crate::controllers::service::no_load_balancers::NotConfigured;
 use crate::controllers::{Context, node as node_controller, node_lifecycle, route, service};
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::Services;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// A controller at work, until its signal to stop.
-type Work = BoxFuture<'static, Result<(), BoxError>>;
+type ControllerFuture = BoxFuture<'static, Result<(), BoxError>>;
 
 /// A controller that is ready to run.
 struct Runnable {
@@ -30,7 +30,7 @@ struct Runnable {
     caches: Vec<Arc<dyn Cache>>,
     /// What it needs of the provider.
     capability: Option<Capability>,
-    run: Box<dyn FnOnce(CancellationToken) -> Work>,
+    run: Box<dyn FnOnce(CancellationToken) -> ControllerFuture>,
 }
 
 impl Runnable {
@@ -68,10 +68,10 @@ pub fn start(
             },
         };
         let pulse = controller_health::watch(&parts.checks, controller.name, caches, capability);
-        let stop = stages.stop_signal(Stage::Controllers);
+        let stop = stages.stop_signal(ShutdownStage::Controllers);
         let run = run(stop.clone());
         let work = async move { pulse.beating(run).await }.boxed();
-        stages.spawn(Stage::Controllers, controller.name, delayed(work, delay, leadership, stop));
+        stages.spawn(ShutdownStage::Controllers, controller.name, delayed(work, delay, leadership, stop));
         delay += pause(settings.generic.controller_start_interval, fastrand::f64());
     }
     Ok(())
@@ -110,14 +110,14 @@ fn build_route(
     let nodes = parts.nodes.clone();
     let Some(routes) = settings.routes.clone() else {
         tracing::info!("no routes are made: --configure-cloud-routes=false");
-        stages.spawn_until_stop(Stage::Controllers, "withdraw-route-conditions", async {
+        stages.spawn_until_stop(ShutdownStage::Controllers, "withdraw-route-conditions", async {
             match route::withdraw_conditions(context, nodes, Off::ByFlag).await {}
         });
         return Ok(None);
     };
     check_networks(&routes, context.provider.routes().is_some())?;
     let (for_off, nodes_for_off) = (context.clone(), nodes.clone());
-    stages.spawn_until_stop(Stage::Controllers, "withdraw-route-conditions", async {
+    stages.spawn_until_stop(ShutdownStage::Controllers, "withdraw-route-conditions", async {
         match route::withdraw_conditions(for_off, nodes_for_off, Off::ByConfiguration).await {}
     });
     Runnable::new(route::controller(context, nodes, routes), parts).map(Some)
@@ -138,7 +138,7 @@ fn build_service(
 ) -> Result<Runnable, Error> {
     let not_configured = NotConfigured::new(&context, services.clone());
     not_configured.register(parts.metrics.registry())?;
-    stages.spawn_until_stop(Stage::Controllers, "load-balancer-not-configured", async {
+    stages.spawn_until_stop(ShutdownStage::Controllers, "load-balancer-not-configured", async {
         not_configured.run().await;
         Ok(())
     });
@@ -152,7 +152,12 @@ fn pause(interval: Duration, chance: f64) -> Duration {
 
 /// Begins the work when this process has led for `delay`. Without a delay the work waits for its leadership by itself; in
 /// later terms all controllers begin at once.
-async fn delayed(work: Work, delay: Duration, leadership: Leadership, stop: CancellationToken) -> Result<(), BoxError> {
+async fn delayed(
+    work: ControllerFuture,
+    delay: Duration,
+    leadership: Leadership,
+    stop: CancellationToken,
+) -> Result<(), BoxError> {
     if !delay.is_zero() {
         let wait = async {
             leadership.wait_until_leader().await;

@@ -4,7 +4,7 @@ use super::Error;
 use super::catalogue::{CONTROLLERS, Controller};
 use super::settings::Settings;
 use super::settings::leader_migration::{LeaderMigration, Placement};
-use super::stages::{Stage, Stages};
+use super::shutdown_order::{ShutdownStage, Stages};
 use crate::kubernetes::client::{self, purpose};
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::leader_election::{LeaderElector, LeaseConfig, RenewalCheck, identity};
@@ -84,12 +84,12 @@ impl Candidates {
         checks.add_health("leaderElection", move || {
             renewals.iter().find_map(RenewalCheck::failure).map_or(Health::Ok, Health::Failed)
         });
-        let stop = stages.stop_signal(Stage::Election);
+        let stop = stages.stop_signal(ShutdownStage::Election);
         if let Some(second) = self.second {
             let second = second.with_recorder(recorder.clone());
-            stages.spawn(Stage::Election, "leader-migration", second.run_under(self.leadership, stop.clone()));
+            stages.spawn(ShutdownStage::Election, "leader-migration", second.run_under(self.leadership, stop.clone()));
         }
-        stages.spawn(Stage::Election, "leader-election", self.main.with_recorder(recorder.clone()).run(stop));
+        stages.spawn(ShutdownStage::Election, "leader-election", self.main.with_recorder(recorder.clone()).run(stop));
     }
 }
 

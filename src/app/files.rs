@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// What the settings ask of the file system; in tests, one that is made up.
-pub trait Files {
+pub trait FileSystem {
     /// The content of a file; it may be a password, so the buffer is wiped when it is dropped.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ pub trait Files {
 #[derive(Clone, Copy, Debug)]
 pub struct SystemFiles;
 
-impl Files for SystemFiles {
+impl FileSystem for SystemFiles {
     fn read(&self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
         let file = File::open(path)?;
         let expected = file.metadata().map_or(0, |about| usize::try_from(about.len()).unwrap_or(MAX_FILE));
@@ -40,20 +40,20 @@ impl Files for SystemFiles {
 
 /// What was found at each path. Contents are kept as hashes.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Noted {
+pub struct FileFingerprints {
     files: BTreeMap<PathBuf, Result<u64, io::ErrorKind>>,
     directories: BTreeMap<PathBuf, bool>,
 }
 
-/// Reads from other [`Files`] and notes what is found.
+/// Reads from other [`FileSystem`] and notes what is found.
 pub struct Noting<'a> {
-    files: &'a dyn Files,
-    noted: Mutex<Noted>,
+    files: &'a dyn FileSystem,
+    noted: Mutex<FileFingerprints>,
 }
 
-impl Noted {
+impl FileFingerprints {
     /// Whether anything of it is different in `files`. Reads all of it, so not where waiting is forbidden.
-    pub fn differs(&self, files: &dyn Files) -> bool {
+    pub fn differs(&self, files: &dyn FileSystem) -> bool {
         self.directories.iter().any(|(path, known)| files.is_directory(path) != *known)
             || self.files.iter().any(|(path, known)| trace(&files.read(path)) != *known)
     }
@@ -61,17 +61,17 @@ impl Noted {
 
 impl<'a> Noting<'a> {
     /// Nothing is noted yet.
-    pub fn new(files: &'a dyn Files) -> Self {
+    pub fn new(files: &'a dyn FileSystem) -> Self {
         Self { files, noted: Mutex::default() }
     }
 
     /// What was noted so far.
-    pub fn noted(&self) -> Noted {
+    pub fn noted(&self) -> FileFingerprints {
         self.noted.lock().clone()
     }
 }
 
-impl Files for Noting<'_> {
+impl FileSystem for Noting<'_> {
     fn read(&self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
         let read = self.files.read(path);
         let mut noted = self.noted.lock();

@@ -35,7 +35,7 @@ pub struct Options {
 
 /// What the command line asks for.
 #[derive(Debug)]
-pub enum Asked {
+pub enum Invocation {
     /// The daemon with these flags.
     Run(Box<Options>),
     /// A text on standard output, then success.
@@ -45,7 +45,7 @@ pub enum Asked {
 /// Why the command line was not understood; what is told ends with how to get help.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}\nfor all flags: {PROGRAM} --help")]
-pub struct Misspelled(String);
+pub struct UsageError(String);
 
 /// All flags, by name.
 pub fn flags() -> Vec<Flag> {
@@ -73,10 +73,10 @@ pub fn command() -> Command {
 ///
 /// # Errors
 /// A command line that is not only known flags. Values are not looked at.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Misspelled> {
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, UsageError> {
     let arguments = as_dashes(arguments);
     if let Some((place, argument)) = arguments.iter().enumerate().find(|(_, argument)| argument.to_str().is_none()) {
-        return Err(Misspelled(format!("argument {place} is not text in UTF-8: {:?}", argument.to_string_lossy())));
+        return Err(UsageError(format!("argument {place} is not text in UTF-8: {:?}", argument.to_string_lossy())));
     }
     match without_empty_variables(command())?.try_get_matches_from(arguments) {
         Ok(matches) => {
@@ -86,12 +86,12 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Mis
                 unknown_variables: unknown_variables(),
             };
             Ok(match printed_version(options.text("version"))? {
-                None => Asked::Run(Box::new(options)),
-                Some(version) => Asked::Print(format!("{PROGRAM} {version}\n")),
+                None => Invocation::Run(Box::new(options)),
+                Some(version) => Invocation::Print(format!("{PROGRAM} {version}\n")),
             })
         }
         Err(error) if error.kind() == ErrorKind::DisplayHelp => {
-            Ok(Asked::Print(self::command().render_help().to_string()))
+            Ok(Invocation::Print(self::command().render_help().to_string()))
         }
         Err(error) => Err(misspelled(&error)),
     }
@@ -103,7 +103,7 @@ pub fn unknown_variables() -> Vec<String> {
 }
 
 /// A manifest may name every variable and leave some empty.
-fn without_empty_variables(command: Command) -> Result<Command, Misspelled> {
+fn without_empty_variables(command: Command) -> Result<Command, UsageError> {
     let mut wrong = None;
     let command = command.mut_args(|flag| {
         let variable = flag.get_env().map(OsStr::to_owned);
@@ -119,21 +119,21 @@ fn without_empty_variables(command: Command) -> Result<Command, Misspelled> {
     match wrong {
         Some(variable) => {
             let name = variable.to_string_lossy();
-            Err(Misspelled(format!("the environment variable {name} is not text in UTF-8")))
+            Err(UsageError(format!("the environment variable {name} is not text in UTF-8")))
         }
         None => Ok(command),
     }
 }
 
 /// What `--version` prints, if it asks for that: the version of this program, or the one it is told to report.
-fn printed_version(asked: &str) -> Result<Option<&str>, Misspelled> {
+fn printed_version(asked: &str) -> Result<Option<&str>, UsageError> {
     match (parse_bool(asked), asked) {
         (Some(false), _) => Ok(None),
         (Some(true), _) | (None, "raw") => Ok(Some(env!("CARGO_PKG_VERSION"))),
         _ if asked.strip_prefix('v').is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_digit())) => {
             Ok(Some(asked))
         }
-        _ => Err(Misspelled(format!("--version={asked}: expected true, false, raw or a version such as v1.2.3"))),
+        _ => Err(UsageError(format!("--version={asked}: expected true, false, raw or a version such as v1.2.3"))),
     }
 }
 
@@ -171,9 +171,9 @@ impl Options {
     }
 }
 
-fn misspelled(error: &clap::Error) -> Misspelled {
+fn misspelled(error: &clap::Error) -> UsageError {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else {
-        return Misspelled(first_line(error));
+        return UsageError(first_line(error));
     };
     let what = match error.kind() {
         ErrorKind::UnknownArgument if typed.starts_with('-') => {
@@ -187,7 +187,7 @@ fn misspelled(error: &clap::Error) -> Misspelled {
         }
         _ => first_line(error),
     };
-    Misspelled(what)
+    UsageError(what)
 }
 
 fn first_line(error: &clap::Error) -> String {

@@ -14,7 +14,7 @@ mod serving;
 pub mod vsphere;
 
 use super::catalogue::{self, Controller};
-use super::files::{Files, SystemFiles};
+use super::files::{FileSystem, SystemFiles};
 use super::options::values::without_credentials;
 use super::options::{Options, Origin, Value};
 use crate::base::go_duration;
@@ -77,7 +77,7 @@ pub struct Settings {
 ///
 /// # Errors
 /// All mistakes, each with where it is, what was written and what is expected.
-pub fn settle(options: &Options, files: &dyn Files, environment: &Environment) -> Result<Settings, Mistakes> {
+pub fn settle(options: &Options, files: &dyn FileSystem, environment: &Environment) -> Result<Settings, Mistakes> {
     let warnings = options.unknown_variables.clone();
     let mut check = Check { options, files, environment, mistakes: Vec::new(), warnings };
     match (check.settings(), check.mistakes) {
@@ -141,7 +141,7 @@ impl fmt::Display for Mistakes {
 /// The flags, and what has been found wrong so far.
 struct Check<'a> {
     options: &'a Options,
-    files: &'a dyn Files,
+    files: &'a dyn FileSystem,
     environment: &'a Environment,
     mistakes: Vec<Mistake>,
     /// What is odd about the files.

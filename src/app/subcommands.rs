@@ -8,7 +8,7 @@ use std::ffi::OsString;
 
 /// What a subcommand prints, and how the process ends.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CommandOutput {
     /// For standard output.
     pub output: String,
     /// For standard error.
@@ -18,19 +18,19 @@ pub struct Outcome {
 }
 
 /// A subcommand, given the arguments behind its name.
-type Subcommand = fn(&[OsString]) -> Outcome;
+type Subcommand = fn(&[OsString]) -> CommandOutput;
 
 /// All subcommands. `config-lint` is in no help text yet.
 const SUBCOMMANDS: &[(&str, Subcommand)] = &[("completion", completion::run), ("config-lint", config_lint::run)];
 
 /// Runs the subcommand that a command line names, the program's name first; `None` if it names none.
-pub fn run(arguments: &[OsString]) -> Option<Outcome> {
+pub fn run(arguments: &[OsString]) -> Option<CommandOutput> {
     let (name, rest) = arguments.get(1..)?.split_first()?;
     let (_, subcommand) = SUBCOMMANDS.iter().find(|(word, _)| name == word)?;
     Some(subcommand(rest))
 }
 
-impl Outcome {
+impl CommandOutput {
     fn success(output: String) -> Self {
         Self { output, ..Self::default() }
     }

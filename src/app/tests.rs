@@ -1,8 +1,8 @@
 //! What the whole process shows of itself, held against `docs/metrics.md`.
 
 use super::files::SystemFiles;
-use super::options::{self, Asked, PROGRAM};
-use super::parts::Parts;
+use super::options::{self, Invocation, PROGRAM};
+use super::shared_services::Parts;
 use super::{Stages, access, build_provider, controllers, settings};
 use crate::providers::vsphere::config::Environment;
 use crate::runtime::metrics::Series;
@@ -55,7 +55,7 @@ async fn registered() -> Vec<Series> {
         format!("--authentication-kubeconfig={kubeconfig}"),
         format!("--authorization-kubeconfig={kubeconfig}"),
     ];
-    let Ok(Asked::Run(options)) = options::parse(flags.map(OsString::from)) else { panic!("flags") };
+    let Ok(Invocation::Run(options)) = options::parse(flags.map(OsString::from)) else { panic!("flags") };
     let settings = settings::settle(&options, &SystemFiles, &Environment::default()).unwrap();
     let mut stages = Stages::default();
     let mut parts = Parts::prepare(&settings, &mut stages).await.unwrap();

@@ -8,10 +8,10 @@ mod sessions;
 
 use super::Error;
 use super::election::hostname;
-use super::parts::Parts;
 use super::settings::vsphere::CloudConfig;
 use super::settings::{Settings, Vsphere};
-use super::stages::{Stage, Stages};
+use super::shared_services::Parts;
+use super::shutdown_order::{ShutdownStage, Stages};
 use crate::base::error_chain::chain;
 use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings};
 use crate::clients::vim;
@@ -20,10 +20,10 @@ use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::Cluster;
 use crate::kubernetes::leader_election::{LeaseEvents, LeaseObject};
 use crate::kubernetes::login_ledger::{LeaseStore, Ledger};
-use crate::providers::vsphere::Report;
-use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, Vcenter};
+use crate::providers::vsphere::VcenterReport;
+use crate::providers::vsphere::config::{DEFAULT_DIRECTORY, VcenterConfig};
 use crate::providers::vsphere::login::credentials::Offers;
-use crate::providers::vsphere::nsx::Facts;
+use crate::providers::vsphere::nsx::NsxSessionStatus;
 use crate::providers::vsphere::nsx::services::NsxReport;
 use crate::providers::vsphere::{Connect, Options, Provider};
 use crate::runtime::admin::{Checks, Health};
@@ -56,7 +56,7 @@ pub fn build(
     let current = watch::Sender::new(Arc::clone(&vsphere.cloud_config));
     let connections = Arc::new(Connections::new(vsphere, &current, parts, stages)?);
     let cluster = Arc::new(Cluster::new(parts.nodes.clone(), parts.services.clone()));
-    let stop = stages.stop_signal(Stage::Provider);
+    let stop = stages.stop_signal(ShutdownStage::Provider);
     let connect = Arc::clone(&connections) as Arc<dyn Connect>;
     let ledger = Arc::new(ledger(settings, parts));
     let options = Options { api_server: parts.api_server.clone(), ..vsphere.options.clone() };
@@ -86,8 +86,8 @@ pub fn build(
     };
     reload.apply().map_err(Error::Vcenters)?;
     let (changes, watching) = reload::watch(vsphere);
-    stages.spawn_until_stop(Stage::Provider, "watch-cloud-config", watching);
-    stages.spawn(Stage::Provider, "vcenters", reload.run(changes, stop));
+    stages.spawn_until_stop(ShutdownStage::Provider, "watch-cloud-config", watching);
+    stages.spawn(ShutdownStage::Provider, "vcenters", reload.run(changes, stop));
     let reports = Arc::downgrade(&provider);
     let reports = move || reports.upgrade().map(|provider| provider.reports()).unwrap_or_default();
     Sessions::register(registry, reports)?;
@@ -118,13 +118,13 @@ fn ledger(settings: &Settings, parts: &Parts) -> Ledger {
 fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option<&'static str>) {
     let provider = Arc::clone(provider);
     checks.add_readiness_group(move || {
-        let show = |report: Report| {
+        let show = |report: VcenterReport| {
             let health = match report {
-                Report { lag: Some(Duration::ZERO), refused_offer: None, .. } => Health::Ok,
-                Report { lag: Some(Duration::ZERO), .. } => {
+                VcenterReport { lag: Some(Duration::ZERO), refused_offer: None, .. } => Health::Ok,
+                VcenterReport { lag: Some(Duration::ZERO), .. } => {
                     Health::Note("answers; new credentials were refused".into())
                 }
-                Report { .. } => Health::Note("unavailable".into()),
+                VcenterReport { .. } => Health::Note("unavailable".into()),
             };
             (format!("vcenter {}", report.server), health)
         };
@@ -136,8 +136,8 @@ fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option
         let nsx = report.map(|report| {
             let health = match report {
                 NsxReport { leads: false, .. } => Health::Note("used by the leader only".into()),
-                NsxReport { login: Facts { failure: Some(_), .. }, .. } => Health::Note("no login".into()),
-                NsxReport { login: Facts { refused_offer: Some(_), .. }, .. } => {
+                NsxReport { login: NsxSessionStatus { failure: Some(_), .. }, .. } => Health::Note("no login".into()),
+                NsxReport { login: NsxSessionStatus { refused_offer: Some(_), .. }, .. } => {
                     Health::Note("answers; new credentials were refused".into())
                 }
                 NsxReport { .. } => Health::Ok,
@@ -181,7 +181,7 @@ impl Connections {
         let directory = PathBuf::from(DEFAULT_DIRECTORY);
         let (credentials, keeping) =
             Credentials::new(parts.clients.watch.clone(), current.subscribe(), hosts, token, directory);
-        stages.spawn_until_stop(Stage::Services, "credentials", async move {
+        stages.spawn_until_stop(ShutdownStage::Services, "credentials", async move {
             keeping.await;
             Ok(())
         });
@@ -215,7 +215,7 @@ impl Connections {
 }
 
 impl Connect for Connections {
-    fn http(&self, entry: &Vcenter) -> Result<http::Client, String> {
+    fn http(&self, entry: &VcenterConfig) -> Result<http::Client, String> {
         let known = self.tls.lock().get(&entry.key).cloned();
         let tls = known.unwrap_or_default();
         let mut connection = http::Settings::new(&entry.server, entry.port, tls.clone(), vim::user_agent(COMMIT));
@@ -228,7 +228,7 @@ impl Connect for Connections {
         Ok(http)
     }
 
-    fn offers(&self, entry: &Vcenter) -> Offers {
+    fn offers(&self, entry: &VcenterConfig) -> Offers {
         self.credentials.offers(entry)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Why a text is not a duration that a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum InvalidDuration {
     /// Not numbers with units, such as `10` or `5 minutes`.
     #[error("it is not a duration such as 1h2m3s, 1.5h or 100ms")]
     Form,
@@ -31,8 +31,8 @@ const UNITS: &[(&str, u128)] = &[
 /// Reads a duration. A sign may stand before it; `0` needs no unit.
 ///
 /// # Errors
-/// See [`Refused`].
-pub fn parse_duration(text: &str) -> Result<Duration, Refused> {
+/// See [`InvalidDuration`].
+pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
     let (is_negative, unsigned) = match (text.strip_prefix('-'), text.strip_prefix('+')) {
         (Some(rest), _) => (true, rest),
         (_, Some(rest)) => (false, rest),
@@ -40,23 +40,23 @@ pub fn parse_duration(text: &str) -> Result<Duration, Refused> {
     };
     let nanoseconds = match unsigned {
         "0" => 0,
-        "" => return Err(Refused::Form),
+        "" => return Err(InvalidDuration::Form),
         _ => parse_terms(unsigned)?,
     };
     if is_negative && nanoseconds > 0 {
-        return Err(Refused::Negative);
+        return Err(InvalidDuration::Negative);
     }
-    let nanoseconds = i64::try_from(nanoseconds).map_err(|_| Refused::TooLong)?;
+    let nanoseconds = i64::try_from(nanoseconds).map_err(|_| InvalidDuration::TooLong)?;
     Ok(Duration::from_nanos(nanoseconds.unsigned_abs()))
 }
 
-fn parse_terms(mut rest: &str) -> Result<u128, Refused> {
+fn parse_terms(mut rest: &str) -> Result<u128, InvalidDuration> {
     let mut total = 0_u128;
     while !rest.is_empty() {
         let (number, after) = split_at_first(rest, |char| !char.is_ascii_digit() && char != '.');
         let (unit, after) = split_at_first(after, |char| char.is_ascii_digit() || char == '.');
-        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(Refused::Form)?;
-        total = total.checked_add(parse_number(number, *scale)?).ok_or(Refused::TooLong)?;
+        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(InvalidDuration::Form)?;
+        total = total.checked_add(parse_number(number, *scale)?).ok_or(InvalidDuration::TooLong)?;
         rest = after;
     }
     Ok(total)
@@ -67,24 +67,25 @@ fn split_at_first(text: &str, is_end: impl Fn(char) -> bool) -> (&str, &str) {
 }
 
 /// `1`, `1.`, `.5` or `1.5` of a unit of `scale` nanoseconds; what is below a nanosecond is dropped, as in Go.
-fn parse_number(text: &str, scale: u128) -> Result<u128, Refused> {
+fn parse_number(text: &str, scale: u128) -> Result<u128, InvalidDuration> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-        return Err(Refused::Form);
+        return Err(InvalidDuration::Form);
     }
     let digits = |text: &str| text.bytes().map(|digit| u128::from(digit - b'0')).collect::<Vec<_>>();
     let mut nanoseconds = 0_u128;
     for digit in digits(whole) {
-        nanoseconds = nanoseconds.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(Refused::TooLong)?;
+        nanoseconds =
+            nanoseconds.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(InvalidDuration::TooLong)?;
     }
-    nanoseconds = nanoseconds.checked_mul(scale).ok_or(Refused::TooLong)?;
+    nanoseconds = nanoseconds.checked_mul(scale).ok_or(InvalidDuration::TooLong)?;
     // 18 digits are more than any unit can show.
     let (mut part, mut place) = (0_u128, 1_u128);
     for digit in digits(fraction).into_iter().take(18) {
         part = part * 10 + digit;
         place *= 10;
     }
-    nanoseconds.checked_add(part * scale / place).ok_or(Refused::TooLong)
+    nanoseconds.checked_add(part * scale / place).ok_or(InvalidDuration::TooLong)
 }
 
 /// A duration as Go prints it: `5m0s`, `1h0m0s`, `1.5s`, `100ms`.
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_go_reads_them() {
-        let cases: &[(&str, Result<u64, Refused>)] = &[
+        let cases: &[(&str, Result<u64, InvalidDuration>)] = &[
             ("1h2m3s", Ok(3_723_000_000_000)),
             ("1.5h", Ok(5_400_000_000_000)),
             ("100ms", Ok(100_000_000)),
@@ -155,19 +156,19 @@ mod tests {
             ("0.9ns", Ok(0)),
             ("3s1h", Ok(3_603_000_000_000)),
             ("9223372036854775807ns", Ok(9_223_372_036_854_775_807)),
-            ("9223372036854775808ns", Err(Refused::TooLong)),
-            ("99999999999999999999999999999999999999999s", Err(Refused::TooLong)),
-            ("-5s", Err(Refused::Negative)),
-            ("", Err(Refused::Form)),
-            ("-", Err(Refused::Form)),
-            ("10", Err(Refused::Form)),
-            (".s", Err(Refused::Form)),
-            ("1.2.3s", Err(Refused::Form)),
-            ("5 s", Err(Refused::Form)),
-            ("5d", Err(Refused::Form)),
-            ("s", Err(Refused::Form)),
-            ("1h 2m", Err(Refused::Form)),
-            ("\u{666}s", Err(Refused::Form)),
+            ("9223372036854775808ns", Err(InvalidDuration::TooLong)),
+            ("99999999999999999999999999999999999999999s", Err(InvalidDuration::TooLong)),
+            ("-5s", Err(InvalidDuration::Negative)),
+            ("", Err(InvalidDuration::Form)),
+            ("-", Err(InvalidDuration::Form)),
+            ("10", Err(InvalidDuration::Form)),
+            (".s", Err(InvalidDuration::Form)),
+            ("1.2.3s", Err(InvalidDuration::Form)),
+            ("5 s", Err(InvalidDuration::Form)),
+            ("5d", Err(InvalidDuration::Form)),
+            ("s", Err(InvalidDuration::Form)),
+            ("1h 2m", Err(InvalidDuration::Form)),
+            ("\u{666}s", Err(InvalidDuration::Form)),
         ];
         for (text, expected) in cases {
             assert_eq!(parse_duration(text), expected.map(Duration::from_nanos), "{text:?}");

@@ -44,7 +44,7 @@ pub use thumbprint::Thumbprint;
 pub use tls::{TlsSettings, TlsTrust};
 pub use transport::{Failure, Transport};
 
-use certificate::Seen;
+use certificate::PeerCertificate;
 use transport::Network;
 
 /// Told of every call, for metrics. Must be quick: it runs on the caller's task.
@@ -101,7 +101,7 @@ struct Inner {
     endpoint: Endpoint,
     /// As given; `tls` is that of the start.
     settings: Settings,
-    seen: Arc<Seen>,
+    seen: Arc<PeerCertificate>,
     current: Mutex<Current>,
 }
 
@@ -122,7 +122,7 @@ impl Client {
     }
 
     fn to(endpoint: Endpoint, settings: Settings) -> Result<Self, Error> {
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(PeerCertificate::default());
         let current = Current::new(&settings, &endpoint, settings.tls.clone(), &seen)?;
         Ok(Self { inner: Arc::new(Inner { endpoint, settings, seen, current: Mutex::new(current) }) })
     }
@@ -310,7 +310,12 @@ impl CertificateSource {
 
 impl Current {
     /// With a transport of the caller's the trust is only kept: it is that transport's to use.
-    fn new(settings: &Settings, endpoint: &Endpoint, tls: TlsSettings, seen: &Arc<Seen>) -> Result<Self, Error> {
+    fn new(
+        settings: &Settings,
+        endpoint: &Endpoint,
+        tls: TlsSettings,
+        seen: &Arc<PeerCertificate>,
+    ) -> Result<Self, Error> {
         let transport = match &settings.transport {
             Some(given) => Arc::clone(given),
             None => Arc::new(Network::new(settings, endpoint, &tls, Arc::clone(seen))?) as Arc<dyn Transport>,

@@ -23,10 +23,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-pub use call::Write;
-pub use error::{Error, Kind, Refused};
+pub use call::WriteCall;
+pub use error::{Error, ErrorAnswer, Kind};
 pub use list::{Listing, Pages};
-pub use object::{Object, Tag};
+pub use object::{Object, ObjectTag};
 pub use pace::{Pace, Priority};
 pub use proof::{LogIn, Login, NoLogin, Scheme};
 pub use token::AccessToken;

@@ -116,7 +116,7 @@ fn path_of(url: &str) -> String {
 
 /// The manager's answer; whatever else is in it does not matter.
 #[derive(Deserialize)]
-struct Answer {
+struct TicketAnswer {
     #[serde(default)]
     token: String,
 }
@@ -128,7 +128,7 @@ fn read(endpoint: &str, response: Response) -> Result<SecretString, Error> {
         return Err(Error::Refused(endpoint(), response.status));
     }
     // The library's own message may quote what it found.
-    let answer: Answer = serde_json::from_slice(&body).map_err(|_| Error::Malformed(endpoint()))?;
+    let answer: TicketAnswer = serde_json::from_slice(&body).map_err(|_| Error::Malformed(endpoint()))?;
     if answer.token.is_empty() {
         return Err(Error::NoTicket(endpoint()));
     }

@@ -14,7 +14,7 @@ use secrecy::SecretString;
 use zeroize::Zeroizing;
 
 use super::http::{self, BodyWriter, Method};
-use super::token::signature::{Ids, Proof, RSA_SHA256, Signed, sign, time};
+use super::token::signature::{Ids, Proof, RSA_SHA256, SignedParts, sign, time};
 use super::token::{HolderKey, Token};
 pub use error::Error;
 
@@ -68,7 +68,7 @@ fn request(key: &HolderKey, now: Timestamp, ids: &Ids) -> Result<http::Body, Err
         time(expires),
         ids.signature
     );
-    let Signed { security, body } = sign(&Proof::Certificate(key), &content, now, ids)?;
+    let SignedParts { security, body } = sign(&Proof::Certificate(key), &content, now, ids)?;
     let mut document = BodyWriter::with_capacity(HEAD.len() + security.len() + body.len() + 100);
     document.push_str(HEAD);
     document.push_str("<soapenv:Header>");
@@ -92,8 +92,8 @@ fn judge(http: &http::Client, mut response: http::Response, key: HolderKey) -> R
         Err(_) => Err("it is no UTF-8".to_owned()),
     };
     match read {
-        Ok(answer::Answer::Fault { code, text }) => Err(Error::Fault(http.failed(ISSUE), code, text)),
-        Ok(answer::Answer::Token { id, assertion }) if is_success => Ok(Token::new(id, assertion, Arc::new(key))),
+        Ok(answer::TokenAnswer::Fault { code, text }) => Err(Error::Fault(http.failed(ISSUE), code, text)),
+        Ok(answer::TokenAnswer::Token { id, assertion }) if is_success => Ok(Token::new(id, assertion, Arc::new(key))),
         Err(message) if is_success => Err(Error::Malformed(endpoint(), message)),
         _ => Err(http.status_error(ISSUE, &response).into()),
     }

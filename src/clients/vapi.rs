@@ -6,7 +6,7 @@
 mod error;
 mod exchange;
 mod session;
-mod signed;
+mod signing;
 pub mod tagging;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! what a fault means for a node: that is the caller's.
 
 mod call;
-mod decode;
+mod decoder;
 mod envelope;
 mod error;
 mod fault;
@@ -23,7 +23,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use secrecy::SecretString;
 
-pub use decode::DecodeError;
+pub use decoder::DecodeError;
 pub use error::Error;
 pub use fault::{Fault, FaultKind};
 pub use filter::{FilterSpec, ObjectSpec, PropertySpec, Selection};
@@ -78,11 +78,11 @@ struct Inner {
     /// Begins every operation id, so that vCenter's logs tell processes apart.
     prefix: String,
     calls: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
 }
 
 /// What a connection learns. Never locked over an await.
-struct State {
+struct ConnectionState {
     cookie: Option<SecretString>,
     /// `UserSession.key` of the session that this client began.
     session_key: Option<SecretString>,
@@ -98,7 +98,7 @@ impl Client {
 
     /// As [`Client::new`], with other time limits.
     pub fn with_timeouts(http: http::Client, timeouts: Timeouts) -> Self {
-        let state = State {
+        let state = ConnectionState {
             cookie: None,
             session_key: None,
             version: version::PREFERRED.to_owned(),

@@ -11,7 +11,7 @@ use super::reason::Reason;
 
 /// Reads of the cluster, implemented over the shared caches and handed to the provider by `app`.
 ///
-/// Cached Nodes lack what nobody reads of them: [`node::cached`](super::node::cached) lists it.
+/// Cached Nodes lack what nobody reads of them: [`node::cache_filter`](super::node::cache_filter) lists it.
 pub trait ClusterReads: Send + Sync {
     /// The nodes this process looks after, from the cache; empty until the cache has filled.
     fn nodes(&self) -> Box<dyn Iterator<Item = Arc<Node>> + Send + '_>;

@@ -46,7 +46,7 @@ pub struct InstanceMetadata {
     pub notes: Vec<String>,
     /// Why this may not be so any more, for example a cloud that does not answer now. Nothing of it is written to a node
     /// then: whoever led before may have heard more.
-    pub doubt: Option<Unknown>,
+    pub stale: Option<Unknown>,
 }
 
 /// What spoke for a machine when it was taken for a node's.
@@ -114,7 +114,7 @@ pub trait InstancesV2: Send + Sync {
     /// Makes sure that nobody takes for live what the provider has not heard for a while: it asks whether all is as it
     /// knows it, and what it gets no answer about is in doubt when this returns, which is within a few seconds. Called
     /// when a term begins, since another process has written until now what it had heard. Ours.
-    async fn confirm(&self) {}
+    async fn refresh(&self) {}
 }
 
 /// Changes of instances, so that nobody has to poll. Ours; `cloud.go` has no counterpart.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::error::Error;
 use super::node::usable_addresses::UsableAddresses;
-use super::permit::WritePermit;
+use super::permit::LeaderToken;
 use super::reason::Reason;
 
 /// `LoadBalancer` of `cloud.go`. Services and nodes are read-only for the provider. What writes gets a
@@ -27,7 +27,7 @@ pub trait LoadBalancer: Send + Sync {
     /// Creates or updates; called again with the same arguments it changes nothing.
     async fn ensure_load_balancer(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         service: &Service,
         nodes: &[Arc<Node>],
@@ -36,7 +36,7 @@ pub trait LoadBalancer: Send + Sync {
     /// Only the set of backend nodes changed.
     async fn update_load_balancer(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         service: &Service,
         nodes: &[Arc<Node>],
@@ -45,7 +45,7 @@ pub trait LoadBalancer: Send + Sync {
     /// Deletes; succeeds when nothing is left.
     async fn ensure_load_balancer_deleted(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         service: &Service,
     ) -> Result<(), Error>;
@@ -67,7 +67,7 @@ pub trait LoadBalancerFleet: LoadBalancer {
     /// a provider can write what the load balancers share once.
     async fn update_nodes(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         services: &[Arc<Service>],
         nodes: &[Arc<Node>],
@@ -80,7 +80,7 @@ pub trait LoadBalancerFleet: LoadBalancer {
     }
 
     /// How the annotations begin that a load balancer depends on. A change of any other annotation is no reason to ensure a
-    /// load balancer again. The default is every annotation that the cache keeps ([`ANNOTATIONS`](super::service::cached::ANNOTATIONS)).
+    /// load balancer again. The default is every annotation that the cache keeps ([`ANNOTATIONS`](super::service::cache_filter::ANNOTATIONS)).
     fn annotation_prefixes(&self) -> &[&str] {
         &[""]
     }

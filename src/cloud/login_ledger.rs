@@ -50,7 +50,7 @@ pub struct Attempt {
 
 /// The permission to make one login. It counts until it is settled.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct LoginAttempt {
     /// As in the attempt.
     pub attempt: Attempt,
     /// Names it in the record.
@@ -62,7 +62,7 @@ pub struct Claim {
 /// The login must wait.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
-pub struct Refused {
+pub struct LoginRefusal {
     /// For how long, jitter included.
     pub pause: Duration,
     /// What was counted.
@@ -87,13 +87,13 @@ pub enum Outcome {
 
 /// Counts logins. Every method returns within seconds, also when what it counts in is out of reach.
 #[async_trait]
-pub trait LoginLedger: Send + Sync {
+pub trait LoginThrottle: Send + Sync {
     /// There is a server of this name (`host:port`): what is rejected there counts for accounts of the same name at all other
     /// servers, also those with another policy.
     fn know(&self, policy: LoginPolicy, server: &str);
 
     /// Asks for the permission to make one login, before it is made.
-    async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused>;
+    async fn claim(&self, attempt: &Attempt) -> Result<LoginAttempt, LoginRefusal>;
 
     /// Whether an attempt that was refused may be made now after all, by what all replicas have counted; not, while that
     /// is out of reach. `was_rejected` says that it waits because the server rejected this process: then the rejection must
@@ -105,5 +105,5 @@ pub trait LoginLedger: Send + Sync {
     fn reset_command(&self, policy: LoginPolicy, server: &str, user: &str) -> Option<String>;
 
     /// Tells how the login ended. A claim that is never settled counts as unanswered.
-    async fn settle(&self, claim: Claim, outcome: Outcome);
+    async fn settle(&self, claim: LoginAttempt, outcome: Outcome);
 }

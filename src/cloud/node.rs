@@ -1,7 +1,7 @@
 //! Pure facts about nodes that both sides of the contract need: taints, readiness, labels and annotations.
 
 pub mod addresses;
-pub mod cached;
+pub mod cache_filter;
 pub mod usable_addresses;
 
 #[cfg(test)]

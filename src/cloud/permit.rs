@@ -13,12 +13,12 @@ use super::error::Error;
 /// A provider checks it before each write that it sends, also between the writes of one call: the next leader may write
 /// already.
 #[derive(Clone)]
-pub struct WritePermit {
+pub struct LeaderToken {
     is_valid: Arc<dyn Fn() -> bool + Send + Sync>,
     ended: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
 }
 
-impl WritePermit {
+impl LeaderToken {
     /// `is_valid` never becomes true again once it was false; the future of `ended` completes when it is false.
     pub fn new(
         is_valid: impl Fn() -> bool + Send + Sync + 'static,
@@ -39,7 +39,7 @@ impl WritePermit {
     }
 }
 
-impl fmt::Debug for WritePermit {
+impl fmt::Debug for LeaderToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if (self.is_valid)() { "valid" } else { "ended" })
     }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::NodeAddress;
 
 use super::error::Error;
-use super::permit::WritePermit;
+use super::permit::LeaderToken;
 
 /// One route of the cluster's pod network; `Route` of `cloud.go`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,14 +32,14 @@ pub trait Routes: Send + Sync {
     /// Creates `route`; `name_hint` is the node's UID.
     async fn create_route(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         name_hint: &str,
         route: &Route,
     ) -> Result<(), Error>;
 
     /// Deletes `route`, exactly as it was listed.
-    async fn delete_route(&self, permit: &WritePermit, cluster_name: &str, route: &Route) -> Result<(), Error>;
+    async fn delete_route(&self, permit: &LeaderToken, cluster_name: &str, route: &Route) -> Result<(), Error>;
 
     /// Whether [`Routes::create_route`] makes a route lead to other addresses without an interruption, so that the old one
     /// must not be deleted first. Ours; the Go program deletes and creates.

@@ -1,7 +1,7 @@
 //! Pure facts about Services that both sides of the contract need: who wants a load balancer, the finalizer, source ranges,
 //! health checks. Mirrors `service/helpers/helper.go` of `kubernetes/cloud-provider`.
 
-pub mod cached;
+pub mod cache_filter;
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use ipnet::{IpNet, Ipv4Net};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 
 use crate::base::addresses::parse_network_sloppy;
-use crate::base::quoted::quoted;
+use crate::base::quoting::quoted;
 
 /// Keeps a deleted Service until its load balancer is gone.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";

@@ -22,14 +22,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::capability::Capability;
 use super::instances::Instances;
-use super::running::{self, Works};
+use super::running_gauge::{self, RunningGauge};
 use crate::base::backoff::Backoff;
 use crate::cloud::InstanceEvent;
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::{Change, Nodes, Services};
 use crate::runtime::metrics::Registry;
 use crate::runtime::queue::{Priority, Queue, QueueMetrics};
-use crate::runtime::tasks::{BoxError, Panicked, contain};
+use crate::runtime::tasks::{BoxError, PanicError, contain};
 
 /// A key that fails is reconciled again after this, twice this, and so on up to a minute.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
@@ -54,7 +54,7 @@ struct Queues {
 }
 
 impl Queues {
-    fn of(&self, term: &dyn Term, key: &str) -> &Queue<String> {
+    fn of(&self, term: &dyn ErasedReconciler, key: &str) -> &Queue<String> {
         self.side.as_ref().filter(|_| term.is_aside(key)).unwrap_or(&self.main)
     }
 }
@@ -116,7 +116,7 @@ pub trait Reconciler: Send + Sync + 'static {
     fn conclude(
         self: &Arc<Self>,
         key: &str,
-        outcome: Result<Self::Outcome, Panicked>,
+        outcome: Result<Self::Outcome, PanicError>,
     ) -> impl Future<Output = Next> + Send;
 
     /// The leadership is lost, and all workers have stopped. A reconcile may outlive them for a moment.
@@ -223,7 +223,7 @@ impl<R: Reconciler> Controller<R> {
     /// `begin_term` is called at the beginning of each term.
     pub fn new(spec: Spec, begin_term: impl Fn() -> R + Send + Sync + 'static) -> Self {
         let (queue, side_queue) = (QueueMetrics::new(spec.queue), spec.side_queue.map(QueueMetrics::new));
-        let running = running::series(spec.name);
+        let running = running_gauge::series(spec.name);
         Self { spec, begin_term: Box::new(begin_term), queue, side_queue, running }
     }
 
@@ -244,13 +244,13 @@ impl<R: Reconciler> Controller<R> {
     /// Works whenever this process leads, until `stop`.
     pub async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
         let Self { spec, begin_term, queue, side_queue, running } = self;
-        let begin_term = Box::new(move || Arc::new(begin_term()) as Arc<dyn Term>);
+        let begin_term = Box::new(move || Arc::new(begin_term()) as Arc<dyn ErasedReconciler>);
         Driver { spec, begin_term, queue, side_queue, running }.run(stop).await
     }
 }
 
 /// A term without its type, so that the driver is in the binary once and not for each controller.
-trait Term: Send + Sync {
+trait ErasedReconciler: Send + Sync {
     fn keys_of(&self, event: Event) -> Vec<String>;
     fn priority(&self, key: &str) -> Priority;
     fn is_aside(&self, key: &str) -> bool;
@@ -260,7 +260,7 @@ trait Term: Send + Sync {
     fn end(&self);
 }
 
-impl<R: Reconciler> Term for R {
+impl<R: Reconciler> ErasedReconciler for R {
     fn keys_of(&self, event: Event) -> Vec<String> {
         Reconciler::keys_of(self, event)
     }
@@ -293,7 +293,7 @@ impl<R: Reconciler> Term for R {
 /// A controller at work.
 struct Driver {
     spec: Spec,
-    begin_term: Box<dyn Fn() -> Arc<dyn Term> + Send + Sync>,
+    begin_term: Box<dyn Fn() -> Arc<dyn ErasedReconciler> + Send + Sync>,
     queue: QueueMetrics,
     side_queue: Option<QueueMetrics>,
     running: IntGauge,
@@ -351,8 +351,8 @@ impl Driver {
     }
 
     /// Works until `stop`, then finishes what is in hand.
-    async fn lead(&self, term: &Arc<dyn Term>, stop: &CancellationToken) {
-        let _works = Works::begin(&self.running);
+    async fn lead(&self, term: &Arc<dyn ErasedReconciler>, stop: &CancellationToken) {
+        let _works = RunningGauge::begin(&self.running);
         let queue = |metrics| Queue::new(BACKOFF, metrics);
         let queues = Queues { main: queue(&self.queue), side: self.side_queue.as_ref().map(queue) };
         let of_main = (0..self.spec.workers).map(|_| work(term, &queues.main));
@@ -362,7 +362,7 @@ impl Driver {
                 () = stop.cancelled() => {}
                 () = async {
                     if let Some(instances) = &self.spec.instances {
-                        instances.confirm().await;
+                        instances.refresh().await;
                     }
                     self.feed(&**term, &queues).await;
                 } => {}
@@ -374,7 +374,7 @@ impl Driver {
     }
 
     /// Turns events and the period into keys. Never ends.
-    async fn feed(&self, term: &dyn Term, queues: &Queues) {
+    async fn feed(&self, term: &dyn ErasedReconciler, queues: &Queues) {
         let add = |key: String| {
             let priority = term.priority(&key);
             queues.of(term, &key).add_with_priority(key, priority);
@@ -419,7 +419,7 @@ fn instance_events(instances: &Instances) -> Option<BoxStream<'static, Event>> {
 }
 
 /// Reconciles one key after the other until the queue is closed.
-async fn work(term: &Arc<dyn Term>, queue: &Queue<String>) {
+async fn work(term: &Arc<dyn ErasedReconciler>, queue: &Queue<String>) {
     while let Some(key) = queue.next().await {
         let next = Arc::clone(term).work(key.clone()).await;
         match next {

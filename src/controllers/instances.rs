@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::Unsupported;
+use super::UnsupportedController;
 use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, adapter, node};
 use crate::controllers::reason;
 use crate::runtime::tasks::contain;
@@ -26,9 +26,9 @@ pub struct Instances {
 
 impl Instances {
     /// Fails when the provider has no instances.
-    pub fn of(provider: Arc<dyn CloudProvider>) -> Result<Self, Unsupported> {
+    pub fn of(provider: Arc<dyn CloudProvider>) -> Result<Self, UnsupportedController> {
         let v2 = adapter::instances_v2_of(&*provider)
-            .ok_or_else(|| Unsupported { provider: provider.provider_name(), capability: "instances" })?;
+            .ok_or_else(|| UnsupportedController { provider: provider.provider_name(), capability: "instances" })?;
         Ok(Self { provider, v2 })
     }
 
@@ -65,9 +65,9 @@ impl Instances {
     /// At the beginning of a term: has the provider ask whether all is as it knows it, before anything is written. What
     /// this process knows may be older than what the leader before it wrote. Never longer than the limit: what is not
     /// confirmed is in doubt.
-    pub(super) async fn confirm(&self) {
+    pub(super) async fn refresh(&self) {
         let v2 = Arc::clone(&self.v2);
-        let confirmed = contain(async move { v2.confirm().await });
+        let confirmed = contain(async move { v2.refresh().await });
         match tokio::time::timeout(CONFIRM_LIMIT, confirmed).await {
             Ok(Ok(())) => {}
             Ok(Err(panic)) => tracing::error!("asking the cloud whether all is as known failed: {panic}"),

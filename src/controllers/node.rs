@@ -3,13 +3,13 @@
 //! A standby remembers nothing: whoever becomes the leader looks at every node.
 
 pub mod apply;
-mod census;
+mod memory;
 mod metrics;
+mod node_counts;
 pub mod observe;
 pub mod plan;
 pub mod reason;
-mod remembered;
-mod sync;
+mod reconciler;
 mod turns;
 
 #[cfg(test)]
@@ -26,17 +26,17 @@ use kube::Api;
 use crate::cloud::node;
 use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use crate::controllers::instances::Instances;
-use crate::controllers::reasons::Reasons;
-use crate::controllers::{Context, Unsupported};
+use crate::controllers::reason_tracker::ReasonTracker;
+use crate::controllers::{Context, UnsupportedController};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::queue::Priority;
-use crate::runtime::tasks::{Panicked, contain};
-use census::Census;
-use metrics::Metrics;
-use plan::{Held, Outcome};
-use remembered::Remembered;
-use sync::Sync;
+use crate::runtime::tasks::{PanicError, contain};
+use memory::NodeMemory;
+use metrics::NodeMetrics;
+use node_counts::Census;
+use plan::{NextStep, NodeBlocked};
+use reconciler::NodeReconciler;
 use turns::Turns;
 
 /// What the flags say about this controller.
@@ -109,9 +109,13 @@ pub enum LabelMode {
 }
 
 /// The controller. Fails when the provider has no instances.
-pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Result<Controller<Sync>, Unsupported> {
+pub fn controller(
+    context: Context,
+    nodes: Nodes,
+    settings: Settings,
+) -> Result<Controller<NodeReconciler>, UnsupportedController> {
     let instances = Instances::of(context.provider)?;
-    let metrics = Metrics::new();
+    let metrics = NodeMetrics::new();
     let mut series = metrics.series();
     series.push(Box::new(Census::new(nodes.clone())));
     let spec = Spec {
@@ -126,9 +130,9 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Result<
         instances: Some(instances.clone()),
         series,
     };
-    let reasons = Arc::new(Reasons::new(metrics.held.clone()));
+    let reasons = Arc::new(ReasonTracker::new(metrics.held.clone()));
     let (api, recorder) = (Api::all(context.write), context.recorder.for_component("cloud-node-controller"));
-    Ok(Controller::new(spec, move || Sync {
+    Ok(Controller::new(spec, move || NodeReconciler {
         store: nodes.clone(),
         api: api.clone(),
         recorder: recorder.clone(),
@@ -136,15 +140,15 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Result<
         policy: settings.policy.clone(),
         metrics: metrics.clone(),
         reasons: Arc::clone(&reasons),
-        remembered: Remembered::new(metrics.differing.clone()),
+        remembered: NodeMemory::new(metrics.differing.clone()),
         moves: Turns::of_moves(),
         labelling: Turns::of_labels(),
         are_lacks_told: AtomicBool::new(false),
     }))
 }
 
-impl Reconciler for Sync {
-    type Outcome = Result<Outcome, CallError>;
+impl Reconciler for NodeReconciler {
+    type Outcome = Result<NextStep, CallError>;
 
     fn keys_of(&self, event: Event) -> Vec<String> {
         match event {
@@ -181,13 +185,13 @@ impl Reconciler for Sync {
         self.sync(&name).await
     }
 
-    async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, Panicked>) -> Next {
+    async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Next {
         match outcome {
             Ok(outcome) => next(self, name, outcome),
             Err(panic) => {
                 self.metrics.panics.inc();
                 let message = format!("looking at the node failed: {panic}");
-                let held = Outcome::Held(Held::new(reason::Panic, message.clone(), Next::Backoff));
+                let held = NextStep::Held(NodeBlocked::new(reason::Panic, message.clone(), Next::Backoff));
                 let (sync, owned) = (Arc::clone(self), name.to_owned());
                 let told = contain(async move { sync.panicked(&owned, message).await }).await;
                 next(self, name, told.unwrap_or(Ok(held)))
@@ -202,21 +206,21 @@ impl Reconciler for Sync {
 }
 
 /// What comes next for a node: the one place that decides between waiting, retrying and being done.
-fn next(sync: &Sync, name: &str, outcome: Result<Outcome, CallError>) -> Next {
+fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>) -> Next {
     let held = match outcome {
-        Ok(Outcome::Settled) => {
+        Ok(NextStep::Settled) => {
             sync.metrics.synced(None);
             sync.reasons.clear(name);
             return Next::Period;
         }
         // The end of the term ends this worker.
-        Err(_) | Ok(Outcome::Superseded) => return Next::Wait(None),
-        Ok(Outcome::Held(held)) => held,
+        Err(_) | Ok(NextStep::Superseded) => return Next::Wait(None),
+        Ok(NextStep::Held(held)) => held,
     };
     sync.metrics.synced(Some(held.reason));
     let node = sync.store.get(name);
     let is_uninitialized = node.as_ref().is_some_and(|node| node::is_uninitialized(node));
-    let is_news = sync.reasons.set(name, held.reason, Some(Metrics::initialized(!is_uninitialized)));
+    let is_news = sync.reasons.set(name, held.reason, Some(NodeMetrics::initialized(!is_uninitialized)));
     match held.reason {
         _ if !is_news || held.is_quiet => {}
         reason::Panic => tracing::error!(node = %name, "{}", held.message),

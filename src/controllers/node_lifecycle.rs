@@ -4,11 +4,11 @@
 //! A Ready node without a taint of ours costs nothing: a kubelet that reports is the best proof.
 
 pub mod apply;
-pub mod guard;
-mod look;
+pub mod deletion_policy;
 mod metrics;
 pub mod plan;
 pub mod reason;
+mod reconciler;
 pub mod retries;
 pub mod unreachable;
 
@@ -19,13 +19,13 @@ use kube::Api;
 
 use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use crate::controllers::instances::Instances;
-use crate::controllers::reasons::Reasons;
-use crate::controllers::{Context, Unsupported};
+use crate::controllers::reason_tracker::ReasonTracker;
+use crate::controllers::{Context, UnsupportedController};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::stores::Nodes;
-use crate::runtime::tasks::Panicked;
-use look::{Looks, Outcome, Term};
-use metrics::Metrics;
+use crate::runtime::tasks::PanicError;
+use metrics::NodeLifecycleMetrics;
+use reconciler::{LeaderState, LifecycleOutcome, NodeLifecycleReconciler};
 
 /// Nodes looked at at the same time.
 const WORKERS: usize = 8;
@@ -36,7 +36,7 @@ pub struct Settings {
     /// `--node-monitor-period`: pause between two looks at every node that is not Ready, beside the events.
     pub period: Duration,
     /// `--node-deletion`
-    pub deletion: Deletion,
+    pub deletion: DeletionMode,
     /// `--node-deletion-grace`: how long a node has to be Ready=Unknown and proved absent before its Node is deleted.
     pub grace: Duration,
     /// `--node-deletion-limit`
@@ -49,7 +49,7 @@ pub struct Settings {
 
 /// Whether Nodes are deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deletion {
+pub enum DeletionMode {
     /// They are.
     Enforce,
     /// It is said what would be deleted, and nothing is.
@@ -73,9 +73,13 @@ pub struct Limit {
 }
 
 /// The controller. Fails when the provider has no instances.
-pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Result<Controller<Term>, Unsupported> {
+pub fn controller(
+    context: Context,
+    nodes: Nodes,
+    settings: Settings,
+) -> Result<Controller<LeaderState>, UnsupportedController> {
     let instances = Instances::of(context.provider)?;
-    let metrics = Metrics::new();
+    let metrics = NodeLifecycleMetrics::new();
     let spec = Spec {
         name: "cloud-node-lifecycle",
         queue: "NodeLifecycle",
@@ -89,27 +93,27 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Result<
         instances: Some(instances.clone()),
         series: metrics.series(),
     };
-    let looks = Arc::new(Looks {
+    let looks = Arc::new(NodeLifecycleReconciler {
         store: nodes,
         api: Api::all(context.write),
         recorder: context.recorder.for_component("cloud-node-lifecycle-controller"),
         instances,
         settings,
-        reasons: Reasons::new(metrics.held.clone()),
+        reasons: ReasonTracker::new(metrics.held.clone()),
         metrics,
     });
     Ok(Controller::new(spec, move || {
-        if let Deletion::Off { because } = looks.settings.deletion {
+        if let DeletionMode::Off { because } = looks.settings.deletion {
             tracing::info!("no Node is deleted, whatever becomes of its machine: {because}");
         }
-        let term = Term::new(Arc::clone(&looks));
+        let term = LeaderState::new(Arc::clone(&looks));
         looks.show(&term);
         term
     }))
 }
 
-impl Reconciler for Term {
-    type Outcome = Result<Outcome, CallError>;
+impl Reconciler for LeaderState {
+    type Outcome = Result<LifecycleOutcome, CallError>;
 
     fn keys_of(&self, event: Event) -> Vec<String> {
         let looks = &self.looks;
@@ -137,21 +141,21 @@ impl Reconciler for Term {
     }
 
     async fn reconcile(self: Arc<Self>, name: String) -> Self::Outcome {
-        self.looks.look(&self, &name).await
+        self.looks.reconcile(&self, &name).await
     }
 
     /// The one place that decides between waiting, retrying and being done.
-    async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, Panicked>) -> Next {
+    async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Next {
         let looks = &self.looks;
         looks.show(self);
         let outcome = match outcome {
             Ok(Ok(outcome)) => outcome,
             // The end of the term ends this worker.
             Ok(Err(error)) if error.is_not_leader() => return Next::Wait(None),
-            Ok(Err(error)) => Outcome::failed(&error),
+            Ok(Err(error)) => LifecycleOutcome::failed(&error),
             Err(panic) => {
                 looks.metrics.panics.inc();
-                Outcome::panicked(&panic)
+                LifecycleOutcome::panicked(&panic)
             }
         };
         match &outcome.held {

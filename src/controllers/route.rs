@@ -13,8 +13,8 @@ mod metrics;
 pub mod plan;
 pub mod pod_networks;
 pub mod reason;
+mod reconciler;
 mod schedule;
-mod term;
 mod tracked_nodes;
 mod withdrawal;
 
@@ -29,20 +29,20 @@ use tokio::sync::Notify;
 use crate::controllers::Context;
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
-use crate::controllers::reasons::Reasons;
+use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::retry::Retry;
 use crate::kubernetes::cluster::LiveApi;
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::queue::Priority;
-use crate::runtime::tasks::Panicked;
+use crate::runtime::tasks::PanicError;
 use apply::Cloud;
-use failure::Failure;
+use failure::RouteFailure;
 use key::Key;
-use metrics::Metrics;
+use metrics::RouteMetrics;
 pub use pod_networks::PodNetworks;
+use reconciler::{Progress, RouteOutcome, RouteReconciler};
 use schedule::Schedule;
 pub use schedule::Trigger;
-use term::{Outcome, Progress, Term};
 pub use withdrawal::{Off, withdraw_conditions};
 
 /// How many calls to the cloud, and writes of conditions, are made at the same time. The Go program makes 200.
@@ -67,8 +67,8 @@ pub struct Settings {
 }
 
 /// The controller. It idles while the provider has no routes.
-pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Controller<Term> {
-    let metrics = Metrics::new();
+pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Controller<RouteReconciler> {
+    let metrics = RouteMetrics::new();
     let spec = Spec {
         name: "route",
         queue: "Routes",
@@ -82,8 +82,8 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Control
         series: metrics.series(),
     };
     let recorder = context.recorder.for_component("route_controller");
-    let reasons = Arc::new(Reasons::new(metrics.routes.clone()));
-    Controller::new(spec, move || Term {
+    let reasons = Arc::new(ReasonTracker::new(metrics.routes.clone()));
+    Controller::new(spec, move || RouteReconciler {
         cloud: Cloud {
             provider: Arc::clone(&context.provider),
             permit: context.leadership.permit(),
@@ -103,8 +103,8 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Control
     })
 }
 
-impl Reconciler for Term {
-    type Outcome = Outcome;
+impl Reconciler for RouteReconciler {
+    type Outcome = RouteOutcome;
 
     /// Gives no keys: the schedule decides when changes of Nodes become a pass.
     fn keys_of(&self, event: Event) -> Vec<String> {
@@ -128,29 +128,31 @@ impl Reconciler for Term {
         self.next_due().await.to_string()
     }
 
-    async fn reconcile(self: Arc<Self>, key: String) -> Outcome {
+    async fn reconcile(self: Arc<Self>, key: String) -> RouteOutcome {
         match Key::parse(&key) {
-            Some(Key::Pass) => Outcome::Pass(self.pass().await),
-            Some(Key::Destination(network)) => Outcome::Destination(network, self.reconcile_destination(network).await),
+            Some(Key::Pass) => RouteOutcome::Pass(self.pass().await),
+            Some(Key::Destination(network)) => {
+                RouteOutcome::Destination(network, self.reconcile_destination(network).await)
+            }
             Some(Key::Condition(node)) => {
                 let written = self.reconcile_condition(&node).await;
-                Outcome::Condition(node, written)
+                RouteOutcome::Condition(node, written)
             }
-            None => Outcome::Nothing,
+            None => RouteOutcome::Nothing,
         }
     }
 
     /// The one place that decides between waiting, retrying and being done.
-    async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<Outcome, Panicked>) -> Next {
+    async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<RouteOutcome, PanicError>) -> Next {
         match outcome {
-            Ok(Outcome::Pass(Ok(pass))) => self.conclude_pass(pass),
-            Ok(Outcome::Pass(Err(failure))) => self.conclude_failed_pass(&failure),
-            Ok(Outcome::Destination(network, applied)) => return self.conclude_destination(network, applied),
-            Ok(Outcome::Condition(node, written)) => return self.conclude_condition(&node, written),
-            Ok(Outcome::Nothing) => {}
+            Ok(RouteOutcome::Pass(Ok(pass))) => self.conclude_pass(pass),
+            Ok(RouteOutcome::Pass(Err(failure))) => self.conclude_failed_pass(&failure),
+            Ok(RouteOutcome::Destination(network, applied)) => return self.conclude_destination(network, applied),
+            Ok(RouteOutcome::Condition(node, written)) => return self.conclude_condition(&node, written),
+            Ok(RouteOutcome::Nothing) => {}
             Err(panic) => {
                 let message = format!("work on {key} failed: {panic}");
-                let failure = Failure { reason: reason::Panic, message, retry: Some(Retry::Backoff) };
+                let failure = RouteFailure { reason: reason::Panic, message, retry: Some(Retry::Backoff) };
                 return self.conclude_panic(Key::parse(key), failure);
             }
         }

@@ -3,21 +3,21 @@
 //! A sync of one Service ensures or deletes its load balancer. Changed Nodes are sent to the provider in rounds, one call for all
 //! Services. The records of a term of leadership begin empty: the first sync of each Service calls the provider.
 
-mod announcements;
 mod api;
 mod damping;
 mod failure;
 pub mod fleet;
 pub mod inputs;
 mod metrics;
+pub mod no_load_balancers;
 pub mod node_set;
-pub mod not_configured;
+mod node_sync;
 mod outcome;
 pub mod plan;
+mod provider_resyncs;
 pub mod reason;
+mod reconciler;
 mod records;
-mod rounds;
-mod sync;
 mod targets;
 
 use std::num::NonZeroUsize;
@@ -29,18 +29,18 @@ use crate::controllers::Context;
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use crate::controllers::instances::Instances;
-use crate::controllers::reasons::Reasons;
+use crate::controllers::reason_tracker::ReasonTracker;
 use crate::controllers::retry::Retry;
 use crate::kubernetes::stores::{Nodes, Services};
 use crate::runtime::queue::Priority;
-use crate::runtime::tasks::Panicked;
-use announcements::{ANNOUNCEMENTS, Announcements};
+use crate::runtime::tasks::PanicError;
 use api::ServiceApi;
-use failure::Held;
-use metrics::Metrics;
-use outcome::Outcome;
-use rounds::Rounds;
-use sync::Sync;
+use failure::ServiceBlocked;
+use metrics::ServiceMetrics;
+use node_sync::NodeSyncSchedule;
+use outcome::ServiceOutcome;
+use provider_resyncs::{ANNOUNCEMENTS, ProviderResyncs};
+use reconciler::ServiceReconciler;
 use targets::{TargetChange, Targets};
 
 /// Every Service is synced at least this often; nothing is called for one that did not change.
@@ -68,8 +68,13 @@ pub struct Settings {
 }
 
 /// The controller. It idles while the provider has no load balancers.
-pub fn controller(context: Context, services: Services, nodes: Nodes, settings: Settings) -> Controller<Sync> {
-    let metrics = Metrics::new();
+pub fn controller(
+    context: Context,
+    services: Services,
+    nodes: Nodes,
+    settings: Settings,
+) -> Controller<ServiceReconciler> {
+    let metrics = ServiceMetrics::new();
     let Context { write, recorder, provider, leadership } = context;
     let spec = Spec {
         name: "service",
@@ -83,15 +88,15 @@ pub fn controller(context: Context, services: Services, nodes: Nodes, settings: 
         caches: vec![
             Arc::new(services.clone()),
             Arc::new(nodes.clone()),
-            Arc::new(Announcements::of(Arc::clone(&provider))),
+            Arc::new(ProviderResyncs::of(Arc::clone(&provider))),
         ],
         // Without instances the addresses in the status of Nodes count.
         instances: Instances::of(Arc::clone(&provider)).ok(),
         series: metrics.series(),
     };
-    let reasons = Arc::new(Reasons::new(metrics.held.clone()));
+    let reasons = Arc::new(ReasonTracker::new(metrics.held.clone()));
     let recorder = recorder.for_component("service-controller");
-    Controller::new(spec, move || Sync {
+    Controller::new(spec, move || ServiceReconciler {
         services: services.clone(),
         targets: Targets::new(nodes.clone(), Arc::clone(&provider)),
         api: ServiceApi::new(write.clone(), settings.selector.clone()),
@@ -102,12 +107,12 @@ pub fn controller(context: Context, services: Services, nodes: Nodes, settings: 
         metrics: metrics.clone(),
         reasons: Arc::clone(&reasons),
         records: Arc::default(),
-        rounds: Rounds::default(),
+        rounds: NodeSyncSchedule::default(),
     })
 }
 
-impl Reconciler for Sync {
-    type Outcome = Outcome;
+impl Reconciler for ServiceReconciler {
+    type Outcome = ServiceOutcome;
 
     fn keys_of(&self, event: Event) -> Vec<String> {
         match event {
@@ -179,32 +184,32 @@ impl Reconciler for Sync {
         self.rounds.next().await.unwrap_or_else(|| ROUND.to_owned())
     }
 
-    async fn reconcile(self: Arc<Self>, key: String) -> Outcome {
+    async fn reconcile(self: Arc<Self>, key: String) -> ServiceOutcome {
         match key.as_str() {
             ROUND => self.update_nodes().await,
             key => self.sync(key).await,
         }
     }
 
-    async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<Outcome, Panicked>) -> Next {
+    async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<ServiceOutcome, PanicError>) -> Next {
         let held = match outcome {
-            Ok(Outcome::Nothing) => return Next::Period,
+            Ok(ServiceOutcome::Nothing) => return Next::Period,
             // The end of the term ends this worker.
-            Ok(Outcome::NotLeader) => return Next::Wait(None),
-            Ok(Outcome::Wait(delay)) => return Next::Wait(Some(delay)),
-            Ok(Outcome::Round(round)) => {
+            Ok(ServiceOutcome::NotLeader) => return Next::Wait(None),
+            Ok(ServiceOutcome::Wait(delay)) => return Next::Wait(Some(delay)),
+            Ok(ServiceOutcome::Round(round)) => {
                 self.conclude_round(&round);
                 return Next::Period;
             }
-            Ok(Outcome::Settled) => None,
-            Ok(Outcome::Held(held)) => Some(held),
+            Ok(ServiceOutcome::Settled) => None,
+            Ok(ServiceOutcome::Held(held)) => Some(held),
             Err(panic) => {
                 self.metrics.panics.inc();
                 tracing::error!(key, "syncing load balancers failed: {panic}");
                 if key == ROUND {
                     return Next::Backoff;
                 }
-                Some(Held::new(reason::Panic, format!("syncing the Service failed: {panic}"), Retry::Backoff))
+                Some(ServiceBlocked::new(reason::Panic, format!("syncing the Service failed: {panic}"), Retry::Backoff))
             }
         };
         let pause = self.records.synced(key, held.as_ref());

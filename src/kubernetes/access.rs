@@ -8,17 +8,17 @@ mod lookup;
 mod metrics;
 mod open_paths;
 mod permissions;
-mod questions;
+mod review_client;
 #[cfg(test)]
-mod scripted;
+mod scripted_server;
 mod token_reviews;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use authenticator::Delegated;
-pub use certificates::{BadBundle, Trust, check_bundle};
-pub use lookup::{Look, follow_published};
+pub use authenticator::DelegatedAuthenticator;
+pub use certificates::{BadBundle, ClientTrust, check_bundle};
+pub use lookup::{LookupResult, follow_published};
 pub use metrics::Metrics;
 pub use open_paths::{BadPattern, OpenPaths};
 pub use permissions::Permissions;

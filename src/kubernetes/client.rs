@@ -35,7 +35,7 @@ pub use files::ReadFile;
 pub use kubeconfig::{KubeconfigProblem, check_kubeconfig};
 pub(super) use limits::Bucket;
 pub use limits::Rate;
-use metrics::Measured;
+use metrics::MetricsService;
 pub use pod::PodError;
 use rotating::Rotating;
 use transport::Transport;
@@ -170,13 +170,13 @@ pub fn unguarded(config: &Config, purpose: &str) -> Result<Client, SettingsError
     Ok(single(config, purpose)?.build())
 }
 
-fn single(config: &Config, purpose: &str) -> Result<ClientBuilder<Measured<Transport>>, SettingsError> {
+fn single(config: &Config, purpose: &str) -> Result<ClientBuilder<MetricsService<Transport>>, SettingsError> {
     let mut config = prepared(config, purpose);
     config.default_retry = false;
     builder(config)
 }
 
-fn builder(config: Config) -> Result<ClientBuilder<Measured<Transport>>, SettingsError> {
+fn builder(config: Config) -> Result<ClientBuilder<MetricsService<Transport>>, SettingsError> {
     let server = config.cluster_url.clone();
     let measure = metrics::layer(host(&config));
     metrics::show_expiry(&config);

@@ -22,7 +22,7 @@ use super::call::{CallError, limited};
 use crate::base::error_chain::chain;
 use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
-use correlator::{Correlator, Fact, Write};
+use correlator::{Correlator, EventWrite, Fact};
 
 /// Events waiting to be written; further ones are dropped. When 5,000 nodes join at once, all of theirs wait here for a
 /// moment: some 2 MB, and with messages as long as they may be 15 MB.
@@ -144,7 +144,7 @@ impl EventWriter {
     }
 
     /// Decides what becomes of each Event, in the order in which they were recorded, and hands it to its lane.
-    async fn feed(mut self, lanes: Vec<mpsc::Sender<(Fact, Write)>>, stop: &CancellationToken) {
+    async fn feed(mut self, lanes: Vec<mpsc::Sender<(Fact, EventWrite)>>, stop: &CancellationToken) {
         loop {
             let fact = tokio::select! {
                 biased;
@@ -182,13 +182,13 @@ struct Lane {
 
 impl Lane {
     /// Until no more will come.
-    async fn run(&self, mut queue: mpsc::Receiver<(Fact, Write)>) {
+    async fn run(&self, mut queue: mpsc::Receiver<(Fact, EventWrite)>) {
         while let Some((fact, write)) = queue.recv().await {
             self.write(&fact, &write).await;
         }
     }
 
-    async fn write(&self, fact: &Fact, write: &Write) {
+    async fn write(&self, fact: &Fact, write: &EventWrite) {
         for attempt in 1..=ATTEMPTS {
             match self.attempt(fact, write).await {
                 Ok(()) => return,
@@ -209,7 +209,7 @@ impl Lane {
         }
     }
 
-    async fn attempt(&self, fact: &Fact, write: &Write) -> Result<(), CallError> {
+    async fn attempt(&self, fact: &Fact, write: &EventWrite) -> Result<(), CallError> {
         let namespace = fact.object.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or("default");
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         if write.count > 1 {
@@ -234,7 +234,7 @@ impl Lane {
     }
 }
 
-fn new_event(fact: &Fact, write: &Write, namespace: &str) -> Event {
+fn new_event(fact: &Fact, write: &EventWrite, namespace: &str) -> Event {
     Event {
         metadata: ObjectMeta {
             name: Some(write.name.clone()),

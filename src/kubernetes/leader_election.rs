@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{CallError, limited};
 use super::events::{EventType, Recorder};
-use super::leadership::{Holder, Leadership, Sent, WallClock};
+use super::leadership::{Holder, Leadership, SendTime, WallClock};
 use crate::base::error_chain::chain;
 use crate::cloud::{ClusterEvents, Reason};
 use crate::runtime::metrics::Registry;
@@ -30,8 +30,8 @@ use crate::runtime::tasks::BoxError;
 use config::ACQUIRE_JITTER;
 pub use config::{InvalidLease, LeaseConfig, identity};
 pub use health::RenewalCheck;
-use record::{Decision, Observation};
-use standby::{Heard, ReleaseWatch};
+use record::{LeaseDecision, Observation};
+use standby::{LeaseObservation, ReleaseWatch};
 
 /// How long giving the Lease up may take.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
@@ -59,7 +59,7 @@ pub struct LeaderElector {
 /// What an attempt came to.
 enum Attempt {
     /// The Lease is ours by a write sent then.
-    Ours(Sent),
+    Ours(SendTime),
     /// Another holds it, until then at least.
     HeldBy { holder: String, until: Instant },
 }
@@ -182,7 +182,7 @@ impl LeaderElector {
 
     /// Tries until the Lease is ours, or nothing when told to stop. An attempt under way is not broken off, since it
     /// may succeed.
-    async fn acquire(&mut self, release: &mut ReleaseWatch, stop: &CancellationToken) -> Option<Sent> {
+    async fn acquire(&mut self, release: &mut ReleaseWatch, stop: &CancellationToken) -> Option<SendTime> {
         loop {
             if stop.is_cancelled() {
                 return None;
@@ -217,8 +217,8 @@ impl LeaderElector {
                 () = tokio::time::sleep_until(next) => return true,
                 heard = release.next(version) => match heard {
                     // Its duration counts from now, not from the next attempt, which would see it only then.
-                    Heard::Written(lease) => self.observe(*lease),
-                    Heard::GivenUp => {
+                    LeaseObservation::Written(lease) => self.observe(*lease),
+                    LeaseObservation::GivenUp => {
                         tracing::debug!("the lease was given up");
                         return true;
                     }
@@ -239,7 +239,7 @@ impl LeaderElector {
         observed
     }
 
-    fn decide(&self, observed: &Observation) -> Decision {
+    fn decide(&self, observed: &Observation) -> LeaseDecision {
         let candidate = record::Candidate {
             identity: &self.config.identity,
             lease_duration: self.config.lease_duration,
@@ -288,7 +288,7 @@ impl LeaderElector {
                 // Somebody has deleted it: whoever held it last may lead for as long as it would have lasted.
                 let deleted = self.observed.is_some().then(|| self.see(&LeaseSpec::default()));
                 return match deleted.map(|observed| self.decide(&observed)) {
-                    Some(Decision::HeldBy { holder, until }) => {
+                    Some(LeaseDecision::HeldBy { holder, until }) => {
                         Ok(Attempt::HeldBy { holder, until: self.began + until })
                     }
                     _ => self.create(deadline).await,
@@ -299,11 +299,11 @@ impl LeaderElector {
         let observed = self.see(&lease.spec.clone().unwrap_or_default());
         self.last = Some(lease.clone());
         match self.decide(&observed) {
-            Decision::HeldBy { holder, until } => {
+            LeaseDecision::HeldBy { holder, until } => {
                 self.may_hold = false;
                 Ok(Attempt::HeldBy { holder, until: self.began + until })
             }
-            Decision::Renew(spec) | Decision::TakeOver(spec) => {
+            LeaseDecision::Renew(spec) | LeaseDecision::TakeOver(spec) => {
                 let sent = self.replace(lease, spec, deadline).await?;
                 Ok(self.succeeded(sent))
             }
@@ -311,13 +311,13 @@ impl LeaderElector {
     }
 
     /// While leading, the record last written is enough to renew: one call instead of two. Nothing when it was refused.
-    async fn renew_from_memory(&mut self, deadline: Instant) -> Option<Sent> {
+    async fn renew_from_memory(&mut self, deadline: Instant) -> Option<SendTime> {
         if !self.holder.is_held() {
             return None;
         }
         let (lease, observed) = (self.last.clone()?, self.observed.clone()?);
         match self.decide(&observed) {
-            Decision::Renew(spec) => match self.replace(lease, spec, deadline).await {
+            LeaseDecision::Renew(spec) => match self.replace(lease, spec, deadline).await {
                 Ok(sent) => Some(sent),
                 Err(error) => {
                     tracing::debug!("{}; reading it first", chain(&error));
@@ -344,7 +344,7 @@ impl LeaderElector {
         Ok(self.succeeded(sent))
     }
 
-    async fn replace(&mut self, mut lease: Lease, spec: LeaseSpec, deadline: Instant) -> Result<Sent, CallError> {
+    async fn replace(&mut self, mut lease: Lease, spec: LeaseSpec, deadline: Instant) -> Result<SendTime, CallError> {
         lease.spec = Some(spec);
         let what = format!("update lease {}", self.config.name);
         let sent = self.about_to_write();
@@ -355,7 +355,7 @@ impl LeaderElector {
         Ok(sent)
     }
 
-    fn about_to_write(&mut self) -> Sent {
+    fn about_to_write(&mut self) -> SendTime {
         self.may_hold = true;
         self.holder.sends_now()
     }
@@ -379,7 +379,7 @@ impl LeaderElector {
         }
     }
 
-    fn succeeded(&mut self, sent: Sent) -> Attempt {
+    fn succeeded(&mut self, sent: SendTime) -> Attempt {
         if self.failures > 0 {
             tracing::info!(failures = self.failures, "the lease can be written again");
         }

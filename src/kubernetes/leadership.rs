@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::cloud::WritePermit;
+use crate::cloud::LeaderToken;
 
 /// How often a waiting task looks at the wall clock. The monotonic clock stands still while a machine is suspended.
 const WALL_CLOCK_LOOK: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub(in crate::kubernetes) struct Holder {
 }
 
 impl Term {
-    fn starting(number: u64, sent: Sent, lasts: Duration) -> Self {
+    fn starting(number: u64, sent: SendTime, lasts: Duration) -> Self {
         let (ends, ends_by_wall_clock) = (sent.monotonic + lasts, sent.wall_clock + lasts);
         Self { number, renewed: sent.monotonic, ends, ends_by_wall_clock }
     }
@@ -85,13 +85,13 @@ impl Leadership {
     }
 
     /// The permission to write to the cloud during the term that runs when this is called, renewals included.
-    pub fn permit(&self) -> WritePermit {
+    pub fn permit(&self) -> LeaderToken {
         let (leadership, term) = (self.clone(), self.current().map(|term| term.number));
         let is_valid = {
             let leadership = leadership.clone();
             move || leadership.term.is_none() || leadership.current().is_some_and(|now| Some(now.number) == term)
         };
-        WritePermit::new(is_valid, move || leadership.wait_until_over(term).boxed())
+        LeaderToken::new(is_valid, move || leadership.wait_until_over(term).boxed())
     }
 
     /// Completes as soon as this process leads.
@@ -165,12 +165,12 @@ impl Holder {
     }
 
     /// The moment before something is sent, by the clocks that decide about the term.
-    pub(in crate::kubernetes) fn sends_now(&self) -> Sent {
-        Sent { monotonic: Instant::now(), wall_clock: self.wall_clock.now() }
+    pub(in crate::kubernetes) fn sends_now(&self) -> SendTime {
+        SendTime { monotonic: Instant::now(), wall_clock: self.wall_clock.now() }
     }
 
     /// A term begins.
-    pub(in crate::kubernetes) fn begin(&mut self, sent: Sent, lasts: Duration) {
+    pub(in crate::kubernetes) fn begin(&mut self, sent: SendTime, lasts: Duration) {
         self.terms += 1;
         self.term.send_replace(Some(Term::starting(self.terms, sent, lasts)));
         self.flag.send_replace(true);
@@ -178,7 +178,7 @@ impl Holder {
 
     /// A renewal sent at `sent` succeeded. False when the term was over before the answer came: then it stays over.
     #[must_use]
-    pub(in crate::kubernetes) fn extend(&mut self, sent: Sent, lasts: Duration) -> bool {
+    pub(in crate::kubernetes) fn extend(&mut self, sent: SendTime, lasts: Duration) -> bool {
         if !self.is_held() {
             return false;
         }
@@ -212,12 +212,12 @@ impl Drop for Holder {
 
 /// The moment before a request was sent, on both clocks.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::kubernetes) struct Sent {
+pub(in crate::kubernetes) struct SendTime {
     monotonic: Instant,
     wall_clock: SystemTime,
 }
 
-impl Sent {
+impl SendTime {
     /// Now, by the machine's clocks.
     #[cfg(test)]
     pub(in crate::kubernetes) fn now() -> Self {
@@ -266,7 +266,7 @@ mod tests {
     async fn a_term_ends_at_the_deadline_counted_from_before_the_renewal_was_sent() {
         let (mut holder, leadership) = Holder::new();
         assert_eq!(leadership.check(), Err(NotLeader));
-        let sent = Sent::now();
+        let sent = SendTime::now();
         tokio::time::advance(Duration::from_secs(3)).await;
         holder.begin(sent, LASTS);
         assert_eq!(leadership.check(), Ok(sent.monotonic + LASTS));
@@ -278,18 +278,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn renewals_move_the_end_but_never_revive_a_term() {
         let (mut holder, leadership) = Holder::new();
-        holder.begin(Sent::now(), LASTS);
+        holder.begin(SendTime::now(), LASTS);
         let lost = leadership.wait_until_lost();
         tokio::pin!(lost);
         tokio::time::advance(Duration::from_secs(8)).await;
-        assert!(holder.extend(Sent::now(), LASTS));
+        assert!(holder.extend(SendTime::now(), LASTS));
         tokio::time::advance(Duration::from_secs(8)).await;
         assert!(futures::poll!(&mut lost).is_pending());
         assert!(leadership.is_leader());
         tokio::time::advance(Duration::from_secs(3)).await;
-        assert!(!holder.extend(Sent::now(), LASTS), "too late");
+        assert!(!holder.extend(SendTime::now(), LASTS), "too late");
         assert!(!leadership.is_leader());
-        holder.begin(Sent::now(), LASTS);
+        holder.begin(SendTime::now(), LASTS);
         lost.await;
         assert!(leadership.is_leader(), "a new term; the old one's writes are over all the same");
     }
@@ -298,18 +298,18 @@ mod tests {
     async fn a_permit_lasts_as_long_as_its_term_and_never_into_another() {
         let (mut holder, leadership) = Holder::new();
         let too_early = leadership.permit();
-        holder.begin(Sent::now(), LASTS);
+        holder.begin(SendTime::now(), LASTS);
         let permit = leadership.permit();
-        let is_over = |permit: &crate::cloud::WritePermit| permit.ended().now_or_never().is_some();
+        let is_over = |permit: &crate::cloud::LeaderToken| permit.ended().now_or_never().is_some();
         assert!(!is_over(&permit) && is_over(&too_early));
         tokio::time::advance(Duration::from_secs(8)).await;
-        assert!(holder.extend(Sent::now(), LASTS));
+        assert!(holder.extend(SendTime::now(), LASTS));
         tokio::time::advance(Duration::from_secs(8)).await;
         assert!(permit.check().is_ok(), "renewed");
         assert!(matches!(too_early.check(), Err(Error::NotLeader)));
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(matches!(permit.check(), Err(Error::NotLeader)), "the deadline is over");
-        holder.begin(Sent::now(), LASTS);
+        holder.begin(SendTime::now(), LASTS);
         assert!(matches!(permit.check(), Err(Error::NotLeader)), "another term");
         assert!(is_over(&permit) && !is_over(&leadership.permit()) && !is_over(&Leadership::always().permit()));
         assert!(leadership.permit().check().is_ok() && Leadership::always().permit().check().is_ok());
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn either_clock_ends_a_term() {
-        let sent = Sent { monotonic: Instant::now(), wall_clock: SystemTime::now() };
+        let sent = SendTime { monotonic: Instant::now(), wall_clock: SystemTime::now() };
         let term = Term::starting(1, sent, LASTS);
         let second = Duration::from_secs(1);
         let cases = [
@@ -337,7 +337,7 @@ mod tests {
     async fn who_waits_for_the_end_sees_soon_that_it_passed_while_the_machine_was_suspended() {
         let wall_clock = WallClock::default();
         let (mut holder, leadership) = Holder::with_clock(wall_clock.clone());
-        holder.begin(Sent::now(), LASTS);
+        holder.begin(SendTime::now(), LASTS);
         let lost = leadership.wait_until_lost();
         tokio::pin!(lost);
         assert!(futures::poll!(&mut lost).is_pending());
@@ -353,7 +353,7 @@ mod tests {
         let waiting = leadership.wait_until_leader();
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
-        holder.begin(Sent::now(), LASTS);
+        holder.begin(SendTime::now(), LASTS);
         waiting.await;
         let flag = leadership.watch();
         assert!(*flag.borrow());

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::local::{Local, ObservedEntry, Process, Settlement};
-use self::record::{Aged, Endpoint, Entry, Evidence, KEPT_FOR, Record, State, UNDER_WAY, decide};
+use self::record::{Aged, Endpoint, Entry, Evidence, KEPT_FOR, LoginState, Record, UNDER_WAY, decide};
 use crate::base::backoff::Backoff;
-use crate::cloud::login_ledger::{Attempt, Claim, LoginLedger, LoginPolicy, Outcome, Refused};
+use crate::cloud::login_ledger::{Attempt, LoginAttempt, LoginPolicy, LoginRefusal, LoginThrottle, Outcome};
 use async_trait::async_trait;
 use jiff::Timestamp;
 pub use lease::LeaseStore;
@@ -52,12 +52,12 @@ const SERVES_FOR: Duration = Duration::from_secs(15);
 const MOST_SERVERS: usize = 256;
 
 /// Tells the time of day, in seconds since 1970. In tests, one that is made up.
-pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
+pub type UnixClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// The ledger of one process.
 pub struct Ledger {
-    store: Box<dyn Store>,
-    wall_clock: WallClock,
+    store: Box<dyn LedgerStore>,
+    wall_clock: UnixClock,
     process: Option<Process>,
     local: Mutex<Local>,
     /// Held by the review that reads for all.
@@ -100,13 +100,13 @@ impl AccountRecords {
 
 /// A record, as it was read.
 #[derive(Clone)]
-struct Fetched {
+struct FetchedRecord {
     record: Record,
     version: Option<String>,
     clock: Clock,
 }
 
-impl Fetched {
+impl FetchedRecord {
     /// Whether the pair of the attempt was accepted from another replica.
     fn is_accepted(&self, attempt: &Attempt) -> bool {
         self.record.is_accepted(attempt.version.as_ref(), self.clock.now, self.clock.margin)
@@ -116,7 +116,7 @@ impl Fetched {
 /// A record as it was read for a review.
 struct SharedReading {
     began: Instant,
-    fetched: Fetched,
+    fetched: FetchedRecord,
 }
 
 impl SharedReading {
@@ -140,12 +140,12 @@ pub fn record_name(scope: &str, server: &str, user: &str) -> String {
 
 impl Ledger {
     /// A ledger that shares what it counts through `store`.
-    pub fn new(store: impl Store + 'static) -> Self {
+    pub fn new(store: impl LedgerStore + 'static) -> Self {
         Self::with_clock(store, Arc::new(|| Timestamp::now().as_second()))
     }
 
     /// The same with another clock.
-    pub fn with_clock(store: impl Store + 'static, wall_clock: WallClock) -> Self {
+    pub fn with_clock(store: impl LedgerStore + 'static, wall_clock: UnixClock) -> Self {
         let store = Box::new(store);
         Self { store, wall_clock, process: None, local: Mutex::default(), review_turn: Semaphore::new(1) }
     }
@@ -173,17 +173,17 @@ impl Ledger {
     }
 
     /// Claims by what this process alone has done.
-    fn claim_alone(&self, attempt: &Attempt, id: &str) -> Result<(), Refused> {
+    fn claim_alone(&self, attempt: &Attempt, id: &str) -> Result<(), LoginRefusal> {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
         let here = &account.here;
         let clock = self.own_clock();
         // Noted first: of two who claim at once, one sees the other.
         self.local.lock().note(here, self.entry(id, clock.now, attempt));
-        let records: Vec<(String, Fetched)> = {
+        let records: Vec<(String, FetchedRecord)> = {
             let local = self.local.lock();
             let own = |name: &String| {
                 let record = local.own.get(name).cloned().unwrap_or_default();
-                (name.clone(), Fetched { record, version: None, clock })
+                (name.clone(), FetchedRecord { record, version: None, clock })
             };
             account.endpoints.keys().map(own).collect()
         };
@@ -198,7 +198,7 @@ impl Ledger {
     }
 
     /// Claims in the store: whether the login may be made, or why the store cannot say.
-    async fn claim_shared(&self, attempt: &Attempt, id: &str) -> Result<Result<(), Refused>, StoreError> {
+    async fn claim_shared(&self, attempt: &Attempt, id: &str) -> Result<Result<(), LoginRefusal>, StoreError> {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
         let here = &account.here;
         for turn in 0..TRIES {
@@ -227,7 +227,7 @@ impl Ledger {
             }
             return Ok(judged);
         }
-        Ok(Err(Refused {
+        Ok(Err(LoginRefusal {
             pause: CONTENTION.mul_f64(1.0 + fastrand::f64()),
             why: "other replicas claim logins, too".into(),
             is_lockout: false,
@@ -247,7 +247,7 @@ impl Ledger {
     }
 
     /// Reads a record, brought up to date with what could not be written earlier.
-    async fn fetch(&self, name: &str) -> Result<Fetched, StoreError> {
+    async fn fetch(&self, name: &str) -> Result<FetchedRecord, StoreError> {
         let Reading { stored, server_time } = within(CALL_LIMIT, self.store.read(name)).await?;
         let clock = server_time.map_or_else(|| self.own_clock(), |now| Clock { now, margin: MARGIN });
         let (mut record, version) = match stored {
@@ -263,11 +263,11 @@ impl Ledger {
                 record.put(entry);
             }
         }
-        Ok(Fetched { record, version, clock })
+        Ok(FetchedRecord { record, version, clock })
     }
 
     /// These records, as they were at most [`SERVES_FOR`] ago and after the last write of this process.
-    async fn read_for_review(&self, names: BTreeSet<String>) -> Result<Vec<(String, Fetched)>, StoreError> {
+    async fn read_for_review(&self, names: BTreeSet<String>) -> Result<Vec<(String, FetchedRecord)>, StoreError> {
         let all = async {
             // One review reads at a time; the others find what it has read. It is never closed.
             let _turn = self.review_turn.acquire().await;
@@ -286,7 +286,7 @@ impl Ledger {
         within(CALL_LIMIT, all).await
     }
 
-    async fn fetch_for_all(&self, name: &str) -> Result<Fetched, StoreError> {
+    async fn fetch_for_all(&self, name: &str) -> Result<FetchedRecord, StoreError> {
         let (began, writes) = (Instant::now(), self.local.lock().writes);
         let fetched = self.fetch(name).await?;
         let mut local = self.local.lock();
@@ -298,8 +298,8 @@ impl Ledger {
         Ok(fetched)
     }
 
-    async fn save(&self, name: &str, fetched: &Fetched) -> Result<(), StoreError> {
-        let Fetched { record, version, clock } = fetched;
+    async fn save(&self, name: &str, fetched: &FetchedRecord) -> Result<(), StoreError> {
+        let FetchedRecord { record, version, clock } = fetched;
         let (kept, pending) = {
             let mut local = self.local.lock();
             let observed = local.observe(name, record, false, *clock, self.process.as_ref());
@@ -321,15 +321,15 @@ impl Ledger {
     /// Decides on what the records hold, `except` for one entry.
     fn judge(
         &self,
-        records: &[(String, Fetched)],
+        records: &[(String, FetchedRecord)],
         account: &AccountRecords,
         attempt: &Attempt,
         except: Option<&str>,
         is_own: bool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), LoginRefusal> {
         let mut aged: Vec<Aged<'_>> = Vec::new();
         let mut local = self.local.lock();
-        for (name, Fetched { record, clock, .. }) in records {
+        for (name, FetchedRecord { record, clock, .. }) in records {
             let endpoint = account.endpoints.get(name).copied().unwrap_or(Endpoint::SameProduct);
             for observed in local.observe(name, record, is_own, *clock, self.process.as_ref()) {
                 let ObservedEntry { entry, age, is_lost } = observed;
@@ -377,15 +377,15 @@ impl Ledger {
     }
 
     /// Puts the outcome of an own attempt into a record; whether that changes it.
-    fn merge_outcome(&self, name: &str, fetched: &mut Fetched, settlement: Settlement<'_>) -> bool {
+    fn merge_outcome(&self, name: &str, fetched: &mut FetchedRecord, settlement: Settlement<'_>) -> bool {
         let Settlement { id, outcome, version } = settlement;
-        let Fetched { record, clock, .. } = fetched;
+        let FetchedRecord { record, clock, .. } = fetched;
         let mut local = self.local.lock();
         let was_claimed = record.apply(id, outcome, clock.now);
         // Another process had removed this claim as lost, or it was never written. Without one, an accepted login still
         // clears what was not answered before.
         if !was_claimed && outcome != Outcome::Accepted {
-            let Some(entry) = local.own_entry(name, id, *clock).filter(|_| State::after(outcome).is_some()) else {
+            let Some(entry) = local.own_entry(name, id, *clock).filter(|_| LoginState::after(outcome).is_some()) else {
                 return false;
             };
             record.put(entry);
@@ -432,7 +432,7 @@ impl Ledger {
 }
 
 #[async_trait]
-impl LoginLedger for Ledger {
+impl LoginThrottle for Ledger {
     fn know(&self, policy: LoginPolicy, server: &str) {
         let mut local = self.local.lock();
         if local.servers.iter().filter(|(scope, _)| *scope == policy.scope).count() < MOST_SERVERS {
@@ -448,9 +448,9 @@ impl LoginLedger for Ledger {
         self.store.delete_command(&self.records(policy, server, user).names())
     }
 
-    async fn claim(&self, attempt: &Attempt) -> Result<Claim, Refused> {
+    async fn claim(&self, attempt: &Attempt) -> Result<LoginAttempt, LoginRefusal> {
         let id = uuid::Uuid::new_v4().to_string();
-        let claim = |pause_if_rejected| Claim { attempt: attempt.clone(), id: id.clone(), pause_if_rejected };
+        let claim = |pause_if_rejected| LoginAttempt { attempt: attempt.clone(), id: id.clone(), pause_if_rejected };
         let shared = self.claim_shared(attempt, &id);
         let answer = if attempt.is_known { within(KNOWN_LIMIT, shared).await } else { shared.await };
         match answer {
@@ -474,7 +474,7 @@ impl LoginLedger for Ledger {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
         let here = &account.here;
         let Ok(records) = self.read_for_review(account.names()).await else { return false };
-        let is_over = |(_, fetched): &(String, Fetched)| {
+        let is_over = |(_, fetched): &(String, FetchedRecord)| {
             let own = self.local.lock().rejections(here);
             fetched.is_accepted(attempt) || fetched.record.has_lost(&own)
         };
@@ -482,10 +482,10 @@ impl LoginLedger for Ledger {
         !is_bound && !self.judge(&records, &account, attempt, None, false).is_err_and(|refused| refused.is_lockout)
     }
 
-    async fn settle(&self, claim: Claim, outcome: Outcome) {
+    async fn settle(&self, claim: LoginAttempt, outcome: Outcome) {
         // A pair that was accepted before does not wait for the API server. Another one's claim makes the others wait
         // if it is not given back, and a slow API server was waited for when it was made.
-        let is_quick = claim.attempt.is_known && State::after(outcome).is_none();
+        let is_quick = claim.attempt.is_known && LoginState::after(outcome).is_none();
         let limit = if is_quick { KNOWN_LIMIT } else { CALL_LIMIT };
         let settlement = Settlement { id: &claim.id, outcome, version: claim.attempt.version.as_ref() };
         self.settle_everywhere(&claim.attempt, settlement, limit).await;
@@ -494,7 +494,7 @@ impl LoginLedger for Ledger {
 
 /// What a store holds under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredText {
     /// The text of a [`Record`].
     pub text: String,
     /// To be given back at the next write.
@@ -505,7 +505,7 @@ pub struct Stored {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The record of this name; `None` before the first write.
-    pub stored: Option<Stored>,
+    pub stored: Option<StoredText>,
     /// The store's own clock, in seconds since 1970, if it tells it.
     pub server_time: Option<i64>,
 }
@@ -523,7 +523,7 @@ pub enum StoreError {
 
 /// Keeps texts under names, for all replicas.
 #[async_trait]
-pub trait Store: Send + Sync {
+pub trait LedgerStore: Send + Sync {
     /// The record, and the time of the server.
     async fn read(&self, name: &str) -> Result<Reading, StoreError>;
 

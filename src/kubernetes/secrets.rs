@@ -26,7 +26,7 @@ const POLICY: ObjectPolicy = ObjectPolicy {
 
 /// What is known of one Secret.
 #[derive(Clone, Debug)]
-pub enum State {
+pub enum SecretState {
     /// It was not looked at yet.
     Pending,
     /// It was looked at in vain, and never read. Says why.
@@ -89,8 +89,8 @@ pub fn watch_secret(
     client: Client,
     namespace: &str,
     name: &str,
-) -> (watch::Receiver<State>, impl Future<Output = Infallible> + Send + use<>) {
-    let (state, receiver) = watch::channel(State::Pending);
+) -> (watch::Receiver<SecretState>, impl Future<Output = Infallible> + Send + use<>) {
+    let (state, receiver) = watch::channel(SecretState::Pending);
     let observer = Observer { shown: format!("secret {namespace}/{name}"), state };
     let api = Api::namespaced(client, namespace);
     (receiver, follow(api, name.to_owned(), &POLICY, move |news| observer.learn(news)))
@@ -98,7 +98,7 @@ pub fn watch_secret(
 
 struct Observer {
     shown: String,
-    state: watch::Sender<State>,
+    state: watch::Sender<SecretState>,
 }
 
 impl Observer {
@@ -106,26 +106,29 @@ impl Observer {
     fn learn(&self, news: News<Secret>) {
         let may_be_late = matches!(news, News::Watched(_));
         let next = match news {
-            News::Read(Some(secret)) | News::Watched(Some(secret)) => State::Read(Arc::new(SecretVersion::new(secret))),
-            News::Read(None) | News::Watched(None) => State::Absent("it does not exist".to_owned()),
+            News::Read(Some(secret)) | News::Watched(Some(secret)) => {
+                SecretState::Read(Arc::new(SecretVersion::new(secret)))
+            }
+            News::Read(None) | News::Watched(None) => SecretState::Absent("it does not exist".to_owned()),
             News::Polled => return tracing::info!(secret = self.shown, "may not be watched, so it is polled"),
             News::Forbidden(error) => {
                 let why = "this process may not read it: it needs the verbs get and watch for this Secret";
-                State::Absent(format!("{why} ({})", chain(&error)))
+                SecretState::Absent(format!("{why} ({})", chain(&error)))
             }
             News::Failed(failure) => {
                 let reason = chain(&failure);
                 tracing::debug!(secret = self.shown, "{reason}");
-                State::Failing(reason)
+                SecretState::Failing(reason)
             }
         };
         self.state.send_if_modified(|state| {
             let is_news = match (&*state, &next) {
-                (State::Read(known), State::Read(version)) => {
+                (SecretState::Read(known), SecretState::Read(version)) => {
                     !(known.is_same(version) || may_be_late && version.is_older_than(known))
                 }
-                (State::Absent(old), State::Absent(new)) | (State::Failing(old), State::Failing(new)) => old != new,
-                (State::Absent(_) | State::Read(_), State::Failing(_)) => false,
+                (SecretState::Absent(old), SecretState::Absent(new))
+                | (SecretState::Failing(old), SecretState::Failing(new)) => old != new,
+                (SecretState::Absent(_) | SecretState::Read(_), SecretState::Failing(_)) => false,
                 _ => true,
             };
             if is_news {
@@ -143,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_watch_that_begins_in_the_past_does_not_bring_an_old_version_back() {
-        let (state, receiver) = watch::channel(State::Pending);
+        let (state, receiver) = watch::channel(SecretState::Pending);
         let observer = Observer { shown: "secret kube-system/vc".to_owned(), state };
         let secret = |uid: &str, version: &str| {
             let mut secret = Secret::default();
@@ -161,7 +164,7 @@ mod tests {
         ] {
             let news = Some(secret(uid, version));
             observer.learn(if may_be_late { News::Watched(news) } else { News::Read(news) });
-            let State::Read(known) = receiver.borrow().clone() else { panic!("not read") };
+            let SecretState::Read(known) = receiver.borrow().clone() else { panic!("not read") };
             assert_eq!((known.uid.as_str(), known.resource_version.as_str()), (uid, expected));
         }
     }

@@ -2,7 +2,7 @@
 
 mod access_review;
 mod list_watch;
-mod packed;
+mod packed_object;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use tokio::sync::{broadcast, watch};
 use super::watch::repeat;
 use crate::runtime::tasks::BoxError;
 use list_watch::{ListWatch, WORKED};
-use packed::Packed;
-pub use packed::Watched;
+pub use packed_object::CachedObject;
+use packed_object::PackedObject;
 
 /// How many changes a subscriber may lag behind before it is told to look at everything.
 const CHANGES_KEPT: usize = 1024;
@@ -37,7 +37,7 @@ pub type Services = Store<Service>;
 /// namespaced ones by `namespace/name`. Kept packed, and unpacked for whoever asks.
 #[derive(Clone)]
 pub struct Store<K> {
-    shared: Arc<Shared<K>>,
+    shared: Arc<StoreState<K>>,
 }
 
 /// What happened to a [`Store`].
@@ -51,10 +51,10 @@ pub enum Change {
     All,
 }
 
-struct Shared<K> {
-    objects: RwLock<BTreeMap<String, Packed<K>>>,
+struct StoreState<K> {
+    objects: RwLock<BTreeMap<String, PackedObject<K>>>,
     /// The objects that were unpacked last. The readers of an event ask for the same one within milliseconds, and share it.
-    recent: Mutex<VecDeque<(Packed<K>, Arc<K>)>>,
+    recent: Mutex<VecDeque<(PackedObject<K>, Arc<K>)>>,
     changes: broadcast::Sender<Change>,
     is_ready: watch::Sender<bool>,
     is_refused: AtomicBool,
@@ -78,7 +78,7 @@ pub fn watch_services(
     watch(client, selector)
 }
 
-fn watch<K: Watched>(
+fn watch<K: CachedObject>(
     client: Client,
     selector: Option<String>,
 ) -> (Store<K>, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
@@ -87,9 +87,9 @@ fn watch<K: Watched>(
     (store, async { match repeat(list_watch, WORKED).await {} })
 }
 
-impl<K: Watched> Store<K> {
+impl<K: CachedObject> Store<K> {
     fn new() -> Self {
-        let shared = Shared {
+        let shared = StoreState {
             objects: RwLock::default(),
             recent: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES_KEPT),
@@ -116,7 +116,7 @@ impl<K: Watched> Store<K> {
         Some(object)
     }
 
-    fn packed(&self, key: &str) -> Option<Packed<K>> {
+    fn packed(&self, key: &str) -> Option<PackedObject<K>> {
         self.shared.objects.read().get(key).cloned()
     }
 
@@ -181,7 +181,7 @@ impl<K: Watched> Store<K> {
         first.chain(rest).boxed()
     }
 
-    fn apply(&self, key: String, object: Packed<K>) {
+    fn apply(&self, key: String, object: PackedObject<K>) {
         let mut objects = self.shared.objects.write();
         objects.insert(key.clone(), object);
         drop(objects);
@@ -198,7 +198,7 @@ impl<K: Watched> Store<K> {
     }
 
     /// Takes over a complete list. Objects that vanished meanwhile are announced as deleted.
-    fn replace_all(&self, fresh: BTreeMap<String, Packed<K>>) {
+    fn replace_all(&self, fresh: BTreeMap<String, PackedObject<K>>) {
         let mut objects = self.shared.objects.write();
         let vanished: Vec<_> = objects.keys().filter(|key| !fresh.contains_key(*key)).cloned().collect();
         *objects = fresh;

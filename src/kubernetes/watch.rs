@@ -105,7 +105,7 @@ pub enum Failure {
 
 /// How a round ended that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RoundEnd {
     /// It did its work: earlier failures are over.
     Done,
     /// The version to continue from is too old. The next round reads everything; earlier failures stay counted.
@@ -115,7 +115,7 @@ pub enum Ended {
 /// What [`repeat`] repeats.
 pub trait Rounds {
     /// Reads what there is, then watches it until the server ends the watch.
-    fn round(&mut self) -> impl Future<Output = Result<Ended, Failure>> + Send;
+    fn round(&mut self) -> impl Future<Output = Result<RoundEnd, Failure>> + Send;
 
     /// A round failed; the next one comes after a pause.
     fn failed(&mut self, failure: Failure, retry_in: Duration);
@@ -128,8 +128,8 @@ pub async fn repeat(mut rounds: impl Rounds, worked: Duration) -> Infallible {
     loop {
         let start = Instant::now();
         match rounds.round().await {
-            Ok(Ended::Done) => failures.reset(),
-            Ok(Ended::Outdated) => {}
+            Ok(RoundEnd::Done) => failures.reset(),
+            Ok(RoundEnd::Outdated) => {}
             Err(failure) => {
                 if start.elapsed() >= worked {
                     failures.reset();

@@ -28,18 +28,18 @@ use self::config::Config;
 use self::login::credentials::Offers;
 use self::nodes::instances::Instances;
 use self::nodes::lookup::Tracker;
-use self::nodes::lookup::board::Board;
-use self::nodes::lookup::slots::{Setup, Source};
-use self::nodes::metadata::Rules;
+use self::nodes::lookup::instance_cache::InstanceCache;
+use self::nodes::lookup::vcenters::{TrackerConfig, VcenterSource};
+use self::nodes::metadata::MetadataRules;
 use self::nodes::metadata::topology::TopologyLabels;
 use self::nsx::UsableAddressesOf;
 use self::nsx::services::{self, RoutesPart};
-use self::vcenter::session::{Facts, PROBES, Timeouts};
+use self::vcenter::session::{PROBES, SessionStatus, Timeouts};
 use self::vcenter::snapshot::Freshness;
-use self::vcenter::{Names, Session, Settings, Vcenter, VcenterId};
+use self::vcenter::{Session, Settings, Vcenter, VcenterId, VcenterNames};
 use crate::base::addresses::host_and_port;
 use crate::clients::http;
-use crate::cloud::login_ledger::LoginLedger;
+use crate::cloud::login_ledger::LoginThrottle;
 use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, LoadBalancerFleet, Routes};
 use crate::providers::{BuildError, Task, provider_id};
 
@@ -75,10 +75,10 @@ pub trait Connect: Send + Sync {
     ///
     /// # Errors
     /// Why the entry cannot be used.
-    fn http(&self, entry: &config::Vcenter) -> Result<http::Client, String>;
+    fn http(&self, entry: &config::VcenterConfig) -> Result<http::Client, String>;
 
     /// The entry's credentials, as they change.
-    fn offers(&self, entry: &config::Vcenter) -> Offers;
+    fn offers(&self, entry: &config::VcenterConfig) -> Offers;
 }
 
 /// The vSphere provider. It spawns nothing: what has to run is handed out as [`Task`]s.
@@ -86,27 +86,27 @@ pub struct Provider {
     instances: Arc<Instances>,
     options: Options,
     connect: Arc<dyn Connect>,
-    ledger: Arc<dyn LoginLedger>,
+    ledger: Arc<dyn LoginThrottle>,
     /// Bounds how many vCenters that are away are asked at once.
     probes: Arc<Semaphore>,
-    setup: watch::Sender<Arc<Setup>>,
+    setup: watch::Sender<Arc<TrackerConfig>>,
     /// What [`Provider::apply`] has to compare a configuration with.
     configured: Mutex<BTreeMap<VcenterId, Entry>>,
     /// What needs NSX, where that was asked for.
-    nsx: Option<services::Parts>,
+    nsx: Option<services::NsxServices>,
     stop: CancellationToken,
 }
 
 #[derive(Clone)]
 struct Entry {
-    config: config::Vcenter,
+    config: config::VcenterConfig,
     vcenter: Arc<Vcenter>,
     stop: CancellationToken,
 }
 
 /// One vCenter at this moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct VcenterReport {
     /// Host and port.
     pub server: String,
     /// How long ago what is known was last true: nothing when changes arrive as they happen; none if nothing was ever
@@ -119,7 +119,7 @@ pub struct Report {
     /// Hosts, clusters, pools, folders and datacenters above them.
     pub ancestors: usize,
     /// The session in use, and its logins.
-    pub session: Facts,
+    pub session: SessionStatus,
 }
 
 impl Provider {
@@ -127,12 +127,12 @@ impl Provider {
     pub fn new(
         options: Options,
         connect: Arc<dyn Connect>,
-        ledger: Arc<dyn LoginLedger>,
+        ledger: Arc<dyn LoginThrottle>,
         cluster: Arc<dyn ClusterReads>,
         stop: &CancellationToken,
     ) -> (Self, Task) {
         let setup = watch::Sender::default();
-        let board = Arc::new(Board::default());
+        let board = Arc::new(InstanceCache::default());
         let tracker = Tracker::new(cluster, setup.subscribe(), Arc::clone(&board));
         let task =
             Task { name: "node-tracker".to_string(), stop: stop.clone(), run: Box::pin(tracker.run(stop.clone())) };
@@ -142,15 +142,15 @@ impl Provider {
     }
 
     /// The same with load balancers and routes on NSX, where the configuration has them.
-    pub fn with_nsx(self, setup: services::Setup) -> Self {
+    pub fn with_nsx(self, setup: services::NsxServicesContext) -> Self {
         let instances = Arc::clone(&self.instances);
         let usable_addresses: UsableAddressesOf = Arc::new(move |node| instances.usable_addresses(node));
-        let nsx = Some(services::Parts::new(setup, usable_addresses, &self.stop));
+        let nsx = Some(services::NsxServices::new(setup, usable_addresses, &self.stop));
         Self { nsx, ..self }
     }
 
     /// A report of each vCenter that is configured, in the order of the configuration.
-    pub fn reports(&self) -> Vec<Report> {
+    pub fn reports(&self) -> Vec<VcenterReport> {
         let setup = Arc::clone(&self.setup.borrow());
         setup.sources.values().map(|source| report(&source.vcenter)).collect()
     }
@@ -212,12 +212,12 @@ impl Provider {
         Ok(tasks)
     }
 
-    fn setup_of(&self, config: &Config, entries: &BTreeMap<VcenterId, Entry>) -> Setup {
-        let source = |entry: &Entry| Source {
+    fn setup_of(&self, config: &Config, entries: &BTreeMap<VcenterId, Entry>) -> TrackerConfig {
+        let source = |entry: &Entry| VcenterSource {
             vcenter: Arc::clone(&entry.vcenter),
             datacenters: entry.config.datacenters.clone(),
         };
-        let rules = Rules {
+        let rules = MetadataRules {
             addresses: config.addresses.clone(),
             families: entries.iter().map(|(id, entry)| (*id, entry.config.ip_families.clone())).collect(),
             categories: config.labels.clone(),
@@ -230,12 +230,12 @@ impl Provider {
             family_wait: self.options.family_wait,
         };
         let sources = entries.iter().map(|(id, entry)| (*id, source(entry))).collect();
-        Setup { sources, refused: config.refused_vcenters.clone(), rules, file: self.options.file.clone() }
+        TrackerConfig { sources, refused: config.refused_vcenters.clone(), rules, file: self.options.file.clone() }
     }
 
-    fn entry(&self, config: &Config, entry: &config::Vcenter) -> Result<Entry, String> {
+    fn entry(&self, config: &Config, entry: &config::VcenterConfig) -> Result<Entry, String> {
         let http = self.connect.http(entry)?;
-        let names = Names { key: entry.key.clone(), server: host_and_port(&entry.server, entry.port) };
+        let names = VcenterNames { key: entry.key.clone(), server: host_and_port(&entry.server, entry.port) };
         let (offers, ledger) = (self.connect.offers(entry), Arc::clone(&self.ledger));
         let session =
             Session::new(http, offers, ledger, names, self.options.timeouts).with_probes(Arc::clone(&self.probes));
@@ -256,7 +256,7 @@ impl Provider {
 
 impl Entry {
     /// Whether this session serves `entry`, too.
-    fn serves(&self, entry: &config::Vcenter) -> bool {
+    fn serves(&self, entry: &config::VcenterConfig) -> bool {
         let own = &self.config;
         own.key == entry.key && own.server == entry.server && own.port == entry.port
     }
@@ -311,14 +311,14 @@ impl CloudProvider for Provider {
     }
 }
 
-fn report(vcenter: &Vcenter) -> Report {
+fn report(vcenter: &Vcenter) -> VcenterReport {
     let snapshot = vcenter.snapshot();
     let lag = match &snapshot.freshness {
         Freshness::Live => Some(Duration::ZERO),
         Freshness::Stale { since, .. } => Some(since.elapsed()),
         Freshness::Never | Freshness::Unreachable(_) => None,
     };
-    Report {
+    VcenterReport {
         server: vcenter.server().to_owned(),
         lag,
         refused_offer: snapshot.offer_trouble.clone(),

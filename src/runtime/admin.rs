@@ -5,6 +5,7 @@
 //! has the most makes room for the others.
 
 pub mod access;
+mod activity;
 mod answer;
 mod certificate;
 mod connection;
@@ -14,7 +15,6 @@ mod health;
 mod routes;
 mod settings;
 mod tls;
-mod watched;
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -32,17 +32,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::logging::Verbosity;
 use super::metrics::Metrics;
-use super::tasks::{BoxError, Panicked, contain};
+use super::tasks::{BoxError, PanicError, contain};
 use access::{Authenticator, Authorizer};
+use activity::Activity;
 pub use certificate::{
     CertificateError, Certificates, Keeper, KeyKind, SERVED_CERTIFICATE, SERVED_KEY, given_certificate,
 };
 use connections::Connections;
-use gate::Asked;
+use gate::ReviewLimiter;
 pub use health::{Checks, Health};
 pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
 pub use tls::server_config;
-use watched::Activity;
 
 /// Connections at once; for a further one another has to make room.
 const MOST_CONNECTIONS: usize = 256;
@@ -91,7 +91,7 @@ struct Server {
     admin: Arc<Admin>,
     tls: Arc<ServerConfig>,
     streams: u32,
-    asked: Asked,
+    asked: ReviewLimiter,
     kept: Arc<Semaphore>,
     stop: CancellationToken,
 }
@@ -153,7 +153,7 @@ pub async fn serve(
     streams: u32,
     stop: CancellationToken,
 ) -> Result<(), BoxError> {
-    let asked = Asked::default();
+    let asked = ReviewLimiter::default();
     let kept = Arc::new(Semaphore::new(answer::MOST_KEPT));
     let server = Arc::new(Server { admin, tls, streams, asked, kept, stop: stop.clone() });
     let places = Connections::new(MOST_CONNECTIONS);
@@ -199,7 +199,7 @@ pub async fn serve(
     Ok(())
 }
 
-fn told(ended: Result<(), Panicked>) {
+fn told(ended: Result<(), PanicError>) {
     if let Err(panicked) = ended {
         tracing::error!("a connection to the secure port was dropped: {panicked}");
     }

@@ -17,8 +17,8 @@ use layer::{Form, Lines};
 use levels::Levels;
 pub use levels::Module;
 use line::Said;
-use output::Queue;
-pub use output::Written;
+pub use output::FlushGuard;
+use output::LineQueue;
 
 /// What the log is to be like.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -68,11 +68,11 @@ pub enum StartError {
     Twice(#[from] TryInitError),
 }
 
-/// Starts the log, panics among it. The last lines are written when [`Written`] is dropped.
-pub fn start(settings: &Settings) -> Result<(Verbosity, Written), StartError> {
+/// Starts the log, panics among it. The last lines are written when [`FlushGuard`] is dropped.
+pub fn start(settings: &Settings) -> Result<(Verbosity, FlushGuard), StartError> {
     let (levels, handle) = reload::Layer::new(Levels::new(settings.verbosity, settings.modules.clone()));
     let form = Form { format: settings.format, split: settings.split };
-    let (queue, written) = Queue::start(output::to_process, move |count| lost(form, count))?;
+    let (queue, written) = LineQueue::start(output::to_process, move |count| lost(form, count))?;
     let lines = Arc::new(Lines { form, queue: queue.clone() });
     tracing_subscriber::registry().with(levels).with(Lines { form, queue }).try_init()?;
     std::panic::set_hook(Box::new(move |panic| tell(&lines, panic)));

@@ -38,7 +38,7 @@ pub enum Priority {
 
 /// The queue. Clones share their content.
 pub struct Queue<K> {
-    shared: Arc<Shared<K>>,
+    shared: Arc<QueueInner<K>>,
 }
 
 impl<K> Clone for Queue<K> {
@@ -47,7 +47,7 @@ impl<K> Clone for Queue<K> {
     }
 }
 
-struct Shared<K> {
+struct QueueInner<K> {
     backoff: Backoff,
     metrics: QueueMetrics,
     /// No code of others runs under the lock.
@@ -105,7 +105,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             adds: metrics.adds.clone(),
         };
         let (metrics, state) = (metrics.clone(), Mutex::new(state));
-        let shared = Arc::new(Shared { backoff, metrics, state, changed: Notify::new() });
+        let shared = Arc::new(QueueInner { backoff, metrics, state, changed: Notify::new() });
         let shown = Arc::downgrade(&shared);
         shared.metrics.show(move |now| Some(shown.upgrade()?.state.lock().content(now)));
         Self { shared }
@@ -196,13 +196,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Waits for the next key; `None` once the queue is closed. The key belongs to the caller until the guard is
     /// dropped. Dropping this future loses nothing.
-    pub async fn next(&self) -> Option<Work<K>> {
+    pub async fn next(&self) -> Option<WorkItem<K>> {
         loop {
             let changed = self.shared.changed.notified();
             let wake_at = match self.take() {
-                Taken::Work(work) => return Some(work),
-                Taken::Closed => return None,
-                Taken::Nothing { next_due } => next_due,
+                TakeResult::Work(work) => return Some(work),
+                TakeResult::Closed => return None,
+                TakeResult::Nothing { next_due } => next_due,
             };
             match wake_at {
                 Some(due) => tokio::select! {
@@ -214,17 +214,17 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    fn take(&self) -> Taken<K> {
+    fn take(&self) -> TakeResult<K> {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
         if state.closed {
             // The next waiter has to see it too.
             self.shared.changed.notify_one();
-            return Taken::Closed;
+            return TakeResult::Closed;
         }
         state.promote_due(now);
         let Some((_, key)) = state.ready.pop_first() else {
-            return Taken::Nothing { next_due: state.delayed.first_key_value().map(|((due, _), _)| *due) };
+            return TakeResult::Nothing { next_due: state.delayed.first_key_value().map(|((due, _), _)| *due) };
         };
         let mut since = None;
         if let Some(entry) = state.entries.get_mut(&key) {
@@ -237,11 +237,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             self.shared.changed.notify_one();
         }
         drop(state);
-        let work = Work { key, queue: self.clone() };
+        let work = WorkItem { key, queue: self.clone() };
         if let Some(since) = since {
             self.shared.metrics.waited.observe(now.saturating_duration_since(since).as_secs_f64());
         }
-        Taken::Work(work)
+        TakeResult::Work(work)
     }
 
     fn change(&self, change: impl FnOnce(&mut State<K>)) {
@@ -267,8 +267,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 }
 
-enum Taken<K: Clone + Eq + Hash> {
-    Work(Work<K>),
+enum TakeResult<K: Clone + Eq + Hash> {
+    Work(WorkItem<K>),
     Nothing { next_due: Option<Instant> },
     Closed,
 }
@@ -374,12 +374,12 @@ impl<K: Clone + Eq + Hash> State<K> {
 }
 
 /// A key that is being worked on. Dropping it, also while panicking, gives the key back.
-pub struct Work<K: Clone + Eq + Hash> {
+pub struct WorkItem<K: Clone + Eq + Hash> {
     key: K,
     queue: Queue<K>,
 }
 
-impl<K: Clone + Eq + Hash> Deref for Work<K> {
+impl<K: Clone + Eq + Hash> Deref for WorkItem<K> {
     type Target = K;
 
     fn deref(&self) -> &K {
@@ -387,7 +387,7 @@ impl<K: Clone + Eq + Hash> Deref for Work<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> Drop for Work<K> {
+impl<K: Clone + Eq + Hash> Drop for WorkItem<K> {
     fn drop(&mut self) {
         self.queue.done(&self.key);
     }

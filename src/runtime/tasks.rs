@@ -139,11 +139,11 @@ impl Tasks {
 /// A future panicked inside [`contain`].
 #[derive(Debug, thiserror::Error)]
 #[error("panic: {0}")]
-pub struct Panicked(pub String);
+pub struct PanicError(pub String);
 
 /// Runs `future` as a task of its own within the current span and hands back its output, or its panic as an error.
 /// Dropping the returned future aborts the task.
-pub async fn contain<F>(future: F) -> Result<F::Output, Panicked>
+pub async fn contain<F>(future: F) -> Result<F::Output, PanicError>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -154,7 +154,7 @@ where
 
 /// Starts `future`, which ends by itself, as a task of its own within the current span. What is returned waits for its
 /// output, or its panic as an error; dropping that does not stop the task.
-pub fn detach<F>(future: F) -> impl Future<Output = Result<F::Output, Panicked>>
+pub fn detach<F>(future: F) -> impl Future<Output = Result<F::Output, PanicError>>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -164,15 +164,15 @@ where
 }
 
 /// Runs `work`, which may wait, on a thread of its own. Dropping the returned future does not stop it.
-pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Panicked> {
+pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PanicError> {
     let outcome = tokio::task::spawn_blocking(work).await;
     outcome.map_err(|error| panicked(error, "the thread was stopped with its runtime"))
 }
 
-fn panicked(error: JoinError, otherwise: &str) -> Panicked {
+fn panicked(error: JoinError, otherwise: &str) -> PanicError {
     match error.try_into_panic() {
-        Ok(payload) => Panicked(panic_message(payload.as_ref())),
-        Err(_) => Panicked(otherwise.into()),
+        Ok(payload) => PanicError(panic_message(payload.as_ref())),
+        Err(_) => PanicError(otherwise.into()),
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm::kubernetes::access::{
-    Authorization, Delegated, Look, Metrics, OpenPaths, Permissions, TokenReviews, Trust, follow_published,
+    Authorization, ClientTrust, DelegatedAuthenticator, LookupResult, Metrics, OpenPaths, Permissions, TokenReviews,
+    follow_published,
 };
-use ccm::runtime::admin::access::{Authenticator, Authorizer, NotAuthenticated, Shown, User};
+use ccm::runtime::admin::access::{Authenticator, Authorizer, NotAuthenticated, RequestCredentials, User};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
@@ -22,27 +23,30 @@ use support::{ApiServer, eventually, unique};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Asks this API server, and remembers nothing.
-fn access(client: &Client, trust: &Trust) -> (Delegated, Permissions) {
+fn access(client: &Client, trust: &ClientTrust) -> (DelegatedAuthenticator, Permissions) {
     let metrics = Metrics::default();
     let tokens = TokenReviews::new(client.clone(), Duration::ZERO, &metrics);
     let (allowed_cache, refused_cache) = (Duration::ZERO, Duration::ZERO);
     let settings = Authorization { kubeconfig: None, always_allow: OpenPaths::default(), allowed_cache, refused_cache };
-    (Delegated::new(trust.clone(), tokens, metrics.clone()), Permissions::new(client.clone(), &settings, metrics))
+    (
+        DelegatedAuthenticator::new(trust.clone(), tokens, metrics.clone()),
+        Permissions::new(client.clone(), &settings, metrics),
+    )
 }
 
 async fn who(
-    delegated: &Delegated,
+    delegated: &DelegatedAuthenticator,
     certificates: &[CertificateDer<'static>],
     headers: &[(&'static str, &str)],
 ) -> Result<Option<User>, NotAuthenticated> {
     let parse =
         |(name, value): &(&'static str, &str)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
     let headers: HeaderMap = headers.iter().map(parse).collect();
-    delegated.authenticate(Shown { headers: &headers, certificates }).await
+    delegated.authenticate(RequestCredentials { headers: &headers, certificates }).await
 }
 
 /// Who sends this token.
-async fn whose(delegated: &Delegated, token: &str) -> Result<Option<User>, NotAuthenticated> {
+async fn whose(delegated: &DelegatedAuthenticator, token: &str) -> Result<Option<User>, NotAuthenticated> {
     who(delegated, &[], &[("authorization", &format!("Bearer {token}"))]).await
 }
 
@@ -62,7 +66,7 @@ async fn service_account(server: &ApiServer) -> (String, String) {
 async fn tokens_are_known_with_their_groups_and_may_what_rbac_says() {
     let server = ApiServer::shared().await;
     let client = server.client().await;
-    let (delegated, permissions) = access(&client, &Trust::default());
+    let (delegated, permissions) = access(&client, &ClientTrust::default());
     let (name, token) = service_account(server).await;
 
     let user = whose(&delegated, &token).await.unwrap().unwrap();
@@ -114,7 +118,7 @@ async fn tokens_are_known_with_their_groups_and_may_what_rbac_says() {
 async fn who_may_not_ask_is_told_so() {
     let server = ApiServer::shared().await;
     let client = server.client_of(&unique("nobody")).await;
-    let (delegated, permissions) = access(&client, &Trust::default());
+    let (delegated, permissions) = access(&client, &ClientTrust::default());
     let (_, token) = service_account(server).await;
     let error = whose(&delegated, &token).await.unwrap_err();
     let NotAuthenticated::Unknown(error) = error else { panic!("{error:?}") };
@@ -122,11 +126,11 @@ async fn who_may_not_ask_is_told_so() {
     let user = User { name: "jane".to_owned(), ..User::default() };
     let error = permissions.may(&user, "get", "/metrics").await.unwrap_err();
     assert!(error.to_string().starts_with("create a SubjectAccessReview: "), "{error}");
-    let (mut looks, following) = follow_published(client, Trust::default());
+    let (mut looks, following) = follow_published(client, ClientTrust::default());
     let following = tokio::spawn(following);
-    let look = tokio::time::timeout(LIMIT, looks.wait_for(|look| !matches!(look, Look::Pending)));
+    let look = tokio::time::timeout(LIMIT, looks.wait_for(|look| !matches!(look, LookupResult::Pending)));
     let look = look.await.unwrap().unwrap().clone();
-    assert!(matches!(&look, Look::Forbidden(error) if error.is_forbidden()), "{look:?}");
+    assert!(matches!(&look, LookupResult::Forbidden(error) if error.is_forbidden()), "{look:?}");
     following.abort();
 }
 
@@ -163,7 +167,12 @@ fn certificate_in(path: &std::path::Path) -> Vec<CertificateDer<'static>> {
 }
 
 /// Waits until the holder of this certificate is who is expected.
-async fn until(what: &str, delegated: &Delegated, certificates: &[CertificateDer<'static>], expected: &str) {
+async fn until(
+    what: &str,
+    delegated: &DelegatedAuthenticator,
+    certificates: &[CertificateDer<'static>],
+    expected: &str,
+) {
     eventually(what, LIMIT, async || match who(delegated, certificates, &[]).await {
         Ok(Some(user)) if format!("{} in {}", user.name, user.groups.join(",")) == expected => Ok(()),
         Err(NotAuthenticated::Invalid) if expected == "wrong" => Ok(()),
@@ -190,7 +199,7 @@ async fn certificates_are_believed_as_the_config_map_says_while_it_changes_and_p
     bindings.create(&PostParams::default(), &binding).await.unwrap();
 
     // The Role that comes with Kubernetes is enough for the look and for the watch.
-    let trust = Trust::default();
+    let trust = ClientTrust::default();
     let (delegated, _) = access(&admin, &trust);
     let (_looks, following) = follow_published(server.client_of(&name).await, trust);
     let following = tokio::spawn(following);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm::runtime::admin::access::{Authenticator, Authorizer, NotAuthenticated, Shown, User};
+use ccm::runtime::admin::access::{Authenticator, Authorizer, NotAuthenticated, RequestCredentials, User};
 use ccm::runtime::admin::{Admin, Checks, Health, Page, given_certificate, serve};
 use ccm::runtime::logging::Verbosity;
 use ccm::runtime::metrics::Metrics;
@@ -26,7 +26,7 @@ struct OneUser;
 
 #[async_trait]
 impl Authenticator for OneUser {
-    async fn authenticate(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated> {
+    async fn authenticate(&self, shown: RequestCredentials<'_>) -> Result<Option<User>, NotAuthenticated> {
         let authorization = shown.headers.get("authorization").map(|value| value.to_str().unwrap());
         match authorization.and_then(|value| value.to_ascii_lowercase().strip_prefix("bearer ").map(str::to_owned)) {
             None if !shown.certificates.is_empty() => {

@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::in_memory::server::Server;
 use crate::lifecycle::in_memory::world::{MOMENT, node, pass, seconds};
-use ccm::cloud::{CloudProvider, InstanceMetadata, PowerState, Route, Routes as _, Unknown, WritePermit};
+use ccm::cloud::{CloudProvider, InstanceMetadata, LeaderToken, PowerState, Route, Routes as _, Unknown};
 use ccm::controllers::capability::Capability;
 use ccm::controllers::driver::{Controller, Event, Next, Reconciler, Spec};
 use ccm::controllers::instances::Instances;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
 use ccm::providers::vsphere::reason;
-use ccm::runtime::tasks::{Cause, Panicked, Tasks};
+use ccm::runtime::tasks::{Cause, PanicError, Tasks};
 use doubles::memory::{Instance, Memory};
 
 /// Labels each Node with the power state of its VM.
@@ -48,7 +48,7 @@ impl Reconciler for PowerLabels {
         written.map_or(Next::Backoff, |_| Next::Period)
     }
 
-    async fn conclude(self: &Arc<Self>, _: &str, outcome: Result<Next, Panicked>) -> Next {
+    async fn conclude(self: &Arc<Self>, _: &str, outcome: Result<Next, PanicError>) -> Next {
         outcome.unwrap_or(Next::Backoff)
     }
 }
@@ -57,7 +57,7 @@ impl Reconciler for PowerLabels {
 struct PodRoutes {
     nodes: Nodes,
     cloud: Arc<dyn CloudProvider>,
-    permit: WritePermit,
+    permit: LeaderToken,
 }
 
 impl Reconciler for PodRoutes {
@@ -78,7 +78,7 @@ impl Reconciler for PodRoutes {
         routes.create_route(&self.permit, "c", "uid", &route).await.map_or(Next::Backoff, |()| Next::Period)
     }
 
-    async fn conclude(self: &Arc<Self>, _: &str, outcome: Result<Next, Panicked>) -> Next {
+    async fn conclude(self: &Arc<Self>, _: &str, outcome: Result<Next, PanicError>) -> Next {
         outcome.unwrap_or(Next::Backoff)
     }
 }

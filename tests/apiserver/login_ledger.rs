@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm::cloud::login_ledger::{Attempt, Claim, LoginLedger, Outcome, SecretVersion};
+use ccm::cloud::login_ledger::{Attempt, LoginAttempt, LoginThrottle, Outcome, SecretVersion};
 use ccm::kubernetes::client::{self, purpose};
 use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
 use ccm::providers::vsphere::login::policy::LOGIN_POLICY;
@@ -66,7 +66,7 @@ async fn text_of(admin: &Client, attempt: &Attempt) -> Option<String> {
 }
 
 /// Claims as a session does: again after a short pause.
-async fn claim(ledger: &Ledger, attempt: &Attempt) -> Claim {
+async fn claim(ledger: &Ledger, attempt: &Attempt) -> LoginAttempt {
     support::eventually("the claim is granted", Duration::from_secs(30), async || {
         ledger.claim(attempt).await.map_err(|refused| refused.to_string())
     })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm::kubernetes::secrets::{SecretVersion, State, watch_secret};
+use ccm::kubernetes::secrets::{SecretState, SecretVersion, watch_secret};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -69,32 +69,36 @@ impl Subject {
         bindings.create(&parameters, &serde_json::from_value(binding).unwrap()).await.unwrap();
     }
 
-    fn watch(&self, client: Client) -> Receiver<State> {
+    fn watch(&self, client: Client) -> Receiver<SecretState> {
         let (state, work) = watch_secret(client, NAMESPACE, &self.name);
         tokio::spawn(work);
         state
     }
 }
 
-async fn until(what: &str, state: &mut Receiver<State>, mut check: impl FnMut(&State) -> bool) -> State {
+async fn until(
+    what: &str,
+    state: &mut Receiver<SecretState>,
+    mut check: impl FnMut(&SecretState) -> bool,
+) -> SecretState {
     let found =
         tokio::time::timeout(LONG, state.wait_for(|state| check(state))).await.map(|found| found.unwrap().clone());
     found.unwrap_or_else(|_| panic!("{what}: not within a minute; the last state: {:?}", state.borrow()))
 }
 
-async fn until_password(state: &mut Receiver<State>, password: &str) -> Arc<SecretVersion> {
-    let is_it = |state: &State| match state {
-        State::Read(version) => version.entries().any(|entry| entry == ("vc.password", password.as_bytes())),
+async fn until_password(state: &mut Receiver<SecretState>, password: &str) -> Arc<SecretVersion> {
+    let is_it = |state: &SecretState| match state {
+        SecretState::Read(version) => version.entries().any(|entry| entry == ("vc.password", password.as_bytes())),
         _ => false,
     };
     match until(&format!("the password {password}"), state, is_it).await {
-        State::Read(version) => version,
+        SecretState::Read(version) => version,
         other => panic!("{other:?}"),
     }
 }
 
-async fn until_absent(state: &mut Receiver<State>, expected: &str) {
-    let is_it = |state: &State| matches!(state, State::Absent(why) if why.starts_with(expected));
+async fn until_absent(state: &mut Receiver<SecretState>, expected: &str) {
+    let is_it = |state: &SecretState| matches!(state, SecretState::Absent(why) if why.starts_with(expected));
     until(&format!("absent: {expected}"), state, is_it).await;
 }
 
@@ -166,9 +170,10 @@ async fn an_api_server_that_is_away_changes_nothing_and_its_return_is_noticed() 
     until_password(&mut known, "first").await;
     server.kill().await;
     let mut late = subject.watch(client);
-    let is_failing = |state: &State| matches!(state, State::Failing(why) if why.starts_with("get secret kube-system/"));
+    let is_failing =
+        |state: &SecretState| matches!(state, SecretState::Failing(why) if why.starts_with("get secret kube-system/"));
     until("a failure", &mut late, is_failing).await;
-    assert!(matches!(&*known.borrow(), State::Read(_)), "{:?}", known.borrow());
+    assert!(matches!(&*known.borrow(), SecretState::Read(_)), "{:?}", known.borrow());
     server.restart().await;
     subject.change("second").await;
     until_password(&mut known, "second").await;

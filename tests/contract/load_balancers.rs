@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm::cloud::service::cached;
-use ccm::cloud::{Error, Handling, LoadBalancer, LoadBalancerFleet, ServiceEvent, WritePermit};
+use ccm::cloud::service::cache_filter;
+use ccm::cloud::{Error, Handling, LeaderToken, LoadBalancer, LoadBalancerFleet, ServiceEvent};
 use ccm::controllers::service::fleet::fleet_of;
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, NodeAddress, Service, ServicePort, ServiceSpec};
@@ -57,14 +57,14 @@ fn nodes(names: &[&str]) -> Vec<Arc<Node>> {
 }
 
 /// A permit, and what ends it.
-fn term() -> (WritePermit, watch::Sender<bool>) {
+fn term() -> (LeaderToken, watch::Sender<bool>) {
     let lasts = watch::Sender::new(true);
     let (checked, watched) = (lasts.subscribe(), lasts.subscribe());
     let ended = move || {
         let mut watched = watched.clone();
         async move { drop(watched.wait_for(|lasts| !lasts).await) }.boxed()
     };
-    (WritePermit::new(move || *checked.borrow(), ended), lasts)
+    (LeaderToken::new(move || *checked.borrow(), ended), lasts)
 }
 
 fn is_refused<T>(answer: Result<T, Error>) -> bool {
@@ -117,18 +117,18 @@ impl<'a> Balancers<'a> {
 
     async fn ensure(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         service: &Service,
         nodes: &[Arc<Node>],
     ) -> Result<LoadBalancerStatus, Error> {
         self.ready(service, async || self.each.ensure_load_balancer(permit, CLUSTER, service, nodes).await).await
     }
 
-    async fn update(&self, permit: &WritePermit, service: &Service, nodes: &[Arc<Node>]) -> Result<(), Error> {
+    async fn update(&self, permit: &LeaderToken, service: &Service, nodes: &[Arc<Node>]) -> Result<(), Error> {
         self.ready(service, async || self.each.update_load_balancer(permit, CLUSTER, service, nodes).await).await
     }
 
-    async fn delete(&self, permit: &WritePermit, service: &Service) -> Result<(), Error> {
+    async fn delete(&self, permit: &LeaderToken, service: &Service) -> Result<(), Error> {
         self.ready(service, async || self.each.ensure_load_balancer_deleted(permit, CLUSTER, service).await).await
     }
 
@@ -317,7 +317,7 @@ fn a_service_of_another_program_is_declined(balancers: &Balancers<'_>) {
     assert_eq!(fleet.handles(&service("lb-6")), Handling::Handled);
     // The cache keeps what the provider reads.
     let prefixes = fleet.annotation_prefixes();
-    assert!(prefixes.iter().all(|prefix| cached::keeps_annotation(prefix)), "{prefixes:?}");
+    assert!(prefixes.iter().all(|prefix| cache_filter::keeps_annotation(prefix)), "{prefixes:?}");
     if let Some(declined) = world.declined_service() {
         assert_eq!(fleet.handles(&declined), Handling::Declined);
         let is_read = |key: &str| fleet.annotation_prefixes().iter().any(|prefix| key.starts_with(prefix));

@@ -5,13 +5,13 @@ use ccm::clients::http::{self, TlsSettings, TlsTrust};
 use ccm::clients::nsx::{Scheme, Timeouts};
 use ccm::cloud::{AbsenceProof, CloudProvider, ClusterEvents, LiveReads, Presence, Reason, Unknown, reason};
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::config::{Nsx, NsxLogin};
-use ccm::providers::vsphere::login::credentials::{Credential, Login, Offer, Offers, Origin};
+use ccm::providers::vsphere::config::{NsxConfig, NsxLogin};
+use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Offers, Origin};
 use ccm::providers::vsphere::nsx::load_balancer::RequestedAddresses;
 use ccm::providers::vsphere::nsx::load_balancer::orphans::Policy;
 use ccm::providers::vsphere::nsx::routes::Adoption;
-use ccm::providers::vsphere::nsx::services::{ConnectNsx, Setup};
-use ccm::providers::vsphere::nsx::{Leads, Source};
+use ccm::providers::vsphere::nsx::services::{ConnectNsx, NsxServicesContext};
+use ccm::providers::vsphere::nsx::{AnyLeader, LoginSource};
 use doubles::login_store::MemoryStore;
 use k8s_openapi::api::core::v1::{Node, Service};
 use serde_json::json;
@@ -58,29 +58,29 @@ struct NsxWorld {
 /// User and password of the configuration, and trust in the CA of the fake.
 struct ToFake {
     ca_pem: String,
-    offers: watch::Sender<Arc<Offer>>,
+    offers: watch::Sender<Arc<CredentialState>>,
 }
 
 impl ToFake {
     fn new(nsx: &FakeNsx) -> Self {
         let (user, password) = (nsx.user().to_owned(), nsx.password().into());
         let credential = Credential { login: Login::Password { user, password }, origin: Origin::Config };
-        let offers = watch::Sender::new(Arc::new(Offer::Ready(vec![Arc::new(credential)])));
+        let offers = watch::Sender::new(Arc::new(CredentialState::Ready(vec![Arc::new(credential)])));
         Self { ca_pem: nsx.ca_pem().to_owned(), offers }
     }
 }
 
 impl ConnectNsx for ToFake {
-    fn http(&self, nsx: &Nsx) -> Result<http::Client, String> {
+    fn http(&self, nsx: &NsxConfig) -> Result<http::Client, String> {
         let trust = TlsTrust::Ca { pem: self.ca_pem.clone().into_bytes(), path: "ca.pem".to_owned() };
         let tls = TlsSettings { trust, ..TlsSettings::default() };
         Ok(http::Client::new(http::Settings::new(&nsx.host, nsx.port, tls, "test")).unwrap())
     }
 
-    fn source(&self, nsx: &Nsx) -> Result<Source, String> {
+    fn source(&self, nsx: &NsxConfig) -> Result<LoginSource, String> {
         assert!(matches!(nsx.login, NsxLogin::Password { .. }));
         let offers: Offers = self.offers.subscribe();
-        Ok(Source::Pairs { offers, scheme: Scheme::Basic })
+        Ok(LoginSource::Pairs { offers, scheme: Scheme::Basic })
     }
 }
 
@@ -115,13 +115,13 @@ impl NsxWorld {
         let text =
             format!("{}{}{SECTIONS}", vcenter.ini_section("vc", "", folder.path()), nsx.ini_section(folder.path()));
         let running = Running::start_as(Arc::new(Files), &text, Running::options(), |provider, nodes| {
-            provider.with_nsx(Setup {
+            provider.with_nsx(NsxServicesContext {
                 connect: Arc::new(ToFake::new(&nsx)),
                 ledger: Arc::new(Ledger::new(MemoryStore::default())),
                 nodes,
                 live: Arc::new(Live),
                 events: Arc::new(Live),
-                leads: Leads::new(vec![watch::Sender::new(true).subscribe()]),
+                leads: AnyLeader::new(vec![watch::Sender::new(true).subscribe()]),
                 calls_per_second: 80,
                 adoption: Adoption::AsIs,
                 // No Service of the suite is in a cluster.

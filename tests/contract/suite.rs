@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use ccm::cloud::{
-    CloudProvider, Error, InstanceEvent, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Route,
-    WritePermit, adapter,
+    CloudProvider, Error, InstanceEvent, InstanceMetadata, InstancesV2, LeaderToken, Power, PowerState, Presence,
+    Route, adapter,
 };
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
@@ -98,21 +98,21 @@ pub fn node(name: &str, provider_id: &str, uuid: &str) -> Node {
 }
 
 /// A permit that never ends.
-pub fn permit() -> WritePermit {
-    WritePermit::new(|| true, || std::future::pending().boxed())
+pub fn permit() -> LeaderToken {
+    LeaderToken::new(|| true, || std::future::pending().boxed())
 }
 
 /// A permit that has ended.
-pub fn over() -> WritePermit {
-    WritePermit::new(|| false, || std::future::ready(()).boxed())
+pub fn over() -> LeaderToken {
+    LeaderToken::new(|| false, || std::future::ready(()).boxed())
 }
 
 /// A permit that ends after so many checks.
-pub fn good_for(checks: usize) -> WritePermit {
+pub fn good_for(checks: usize) -> LeaderToken {
     let left = AtomicUsize::new(checks);
     let check = move |left: usize| left.checked_sub(1);
     let is_valid = move || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, check).is_ok();
-    WritePermit::new(is_valid, || std::future::pending().boxed())
+    LeaderToken::new(is_valid, || std::future::pending().boxed())
 }
 
 /// Runs everything.
@@ -302,9 +302,9 @@ async fn a_change_of_address_is_announced_and_visible(world: &dyn World) {
     }
     // What was changed before the question is known after it, or is said to be old.
     world.set_address("moving", "10.12.0.3").await;
-    tokio::time::timeout(SOON, instances(world).confirm()).await.expect("the question has a limit");
+    tokio::time::timeout(SOON, instances(world).refresh()).await.expect("the question has a limit");
     let now = quickly(instances(world).instance_metadata(&ask)).await.found().unwrap();
-    assert!(addresses(&now).contains(&"10.12.0.3") || now.doubt.is_some(), "{now:?}");
+    assert!(addresses(&now).contains(&"10.12.0.3") || now.stale.is_some(), "{now:?}");
 }
 
 async fn a_machine_that_is_off_exists_and_is_shut_down(world: &dyn World) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ccm::cloud::login_ledger::{Attempt, LoginLedger, Outcome};
+use ccm::cloud::login_ledger::{Attempt, LoginThrottle, Outcome};
 use ccm::kubernetes::login_ledger::{LeaseStore, Ledger, record_name};
 use ccm::providers::vsphere::login::policy::LOGIN_POLICY;
 use k8s_openapi::api::coordination::v1::Lease;

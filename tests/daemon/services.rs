@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use ccm::controllers::service::node_set::is_target;
-use ccm::providers::vsphere::nsx::load_balancer::wanted::{ANNOTATION_CLASS, ANNOTATION_SNAT};
+use ccm::providers::vsphere::nsx::load_balancer::service_request::{ANNOTATION_CLASS, ANNOTATION_SNAT};
 use k8s_openapi::api::core::v1::{Namespace, Node, Service};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use ccm::providers::vsphere::config::{
-    DEFAULT_CLASS, Environment, FileChecks, LoadBalancers, Nsx, NsxLogin, Parsed, Part, PartName, Pool, Profile, Size,
-    parse_within,
+    DEFAULT_CLASS, Environment, FileChecks, IpPool, LoadBalancerConfig, NsxConfig, NsxLogin, OptionalSection,
+    ParsedConfig, PartName, Profile, Size, parse_within,
 };
 use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
@@ -18,22 +18,22 @@ const YAML: &str = "vcenter: {vc: {server: vc, user: u, password: p}}\n";
 const INI_NSX: &str = "[NSXT]\nhost = server\nuser = admin\npassword = secret\n";
 const YAML_NSX: &str = "nsxt: {host: server, user: admin, password: secret}\n";
 
-fn read(text: &str, variables: &[(&str, &str)]) -> Parsed {
+fn read(text: &str, variables: &[(&str, &str)]) -> ParsedConfig {
     let variables = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let parsed = parse_within(text, "f", &Environment::new(variables), &FileChecks::default());
     parsed.unwrap_or_else(|errors| panic!("{text}\n{errors}"))
 }
 
-fn ini(sections: &str) -> Parsed {
+fn ini(sections: &str) -> ParsedConfig {
     read(&format!("{INI}{sections}"), &[])
 }
 
-fn yaml(sections: &str) -> Parsed {
+fn yaml(sections: &str) -> ParsedConfig {
     read(&format!("{YAML}{sections}"), &[])
 }
 
 /// One section in both dialects; the keys are those of INI.
-fn both(name: (&str, &str), fields: &[(&str, &str)], rest: (&str, &str)) -> [Parsed; 2] {
+fn both(name: (&str, &str), fields: &[(&str, &str)], rest: (&str, &str)) -> [ParsedConfig; 2] {
     let lines: String = fields.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
     let entries: Vec<_> = fields.iter().map(|(key, value)| format!("{}: {value}", camel_case(key))).collect();
     let (ini_rest, yaml_rest) = rest;
@@ -53,12 +53,12 @@ fn camel_case(kebab: &str) -> String {
 }
 
 /// The mistakes of a part.
-fn mistakes(parsed: &Parsed, part: PartName) -> Vec<String> {
+fn mistakes(parsed: &ParsedConfig, part: PartName) -> Vec<String> {
     let own = parsed.refused.iter().filter(|(refused, _)| *refused == part);
     own.map(|(_, problem)| problem.to_string()).collect()
 }
 
-fn nsxt(fields: &[(&str, &str)]) -> [Parsed; 2] {
+fn nsxt(fields: &[(&str, &str)]) -> [ParsedConfig; 2] {
     both(("NSXT", "nsxt"), fields, ("", ""))
 }
 
@@ -74,10 +74,10 @@ fn nsx_is_refused(id: &str, fields: &[(&str, &str)], expected: &[&str]) {
     }
 }
 
-fn nsx_is_used(id: &str, fields: &[(&str, &str)]) -> Nsx {
+fn nsx_is_used(id: &str, fields: &[(&str, &str)]) -> NsxConfig {
     let [one, other] = nsxt(fields).map(|parsed| {
         assert_eq!(parsed.refused, [], "{id}");
-        let Part::Used(nsx) = parsed.config.nsx else { panic!("{id}: {:?}", parsed.config.nsx) };
+        let OptionalSection::Used(nsx) = parsed.config.nsx else { panic!("{id}: {:?}", parsed.config.nsx) };
         nsx
     });
     assert_eq!(one, other, "{id}");
@@ -170,7 +170,7 @@ fn nx_c_15_an_empty_section_has_no_login_and_no_host() {
     let null = yaml("nsxt:\n");
     assert_eq!(mistakes(&null, PartName::Nsx).len(), 2);
     for absent in [ini(""), yaml("")] {
-        assert_eq!((absent.config.nsx, absent.refused), (Part::Absent, Vec::new()), "L-19");
+        assert_eq!((absent.config.nsx, absent.refused), (OptionalSection::Absent, Vec::new()), "L-19");
     }
 }
 
@@ -193,7 +193,7 @@ fn nx_c_16_a_full_section_uses_the_certificate_and_says_so() {
             ("secret-namespace", "secret-ns"),
         ];
         let nsx = nsx_is_used("NX-C-16", &fields);
-        let expected = Nsx {
+        let expected = NsxConfig {
             host: "nsxt-server".to_owned(),
             port: 443,
             path_prefix: String::new(),
@@ -260,7 +260,7 @@ fn variables_take_precedence_over_the_section_and_make_none() {
     assert!(read(&written, &[("NSXT_MANAGER_HOST", "")]).config.nsx.used().is_some_and(|nsx| nsx.host == "other"));
 
     let absent = read(INI, &VARIABLES);
-    assert_eq!((&absent.config.nsx, absent.refused.len(), absent.warnings.len()), (&Part::Absent, 0, 9));
+    assert_eq!((&absent.config.nsx, absent.refused.len(), absent.warnings.len()), (&OptionalSection::Absent, 0, 9));
     assert!(absent.warnings.iter().all(|odd| odd.to_string().contains("no effect: there is no section NSXT")));
 }
 
@@ -281,7 +281,7 @@ fn a_wrong_variable_is_a_mistake_of_its_part() {
 /// The table of 1.1 of the reference.
 #[test]
 fn the_dialects_are_read_as_in_the_go_program() {
-    let nsx = |parsed: &Parsed| parsed.config.nsx.used().cloned().unwrap();
+    let nsx = |parsed: &ParsedConfig| parsed.config.nsx.used().cloned().unwrap();
     let login = "user = admin\npassword = secret\n";
     // Cases of names, the last value, a bare flag, quotes and comments, sections that are there twice.
     let text = format!("[nsxt]\nHOST = a ; b\nhost = \"s;1\"\nhost = server # c\n{login}[NSXT]\ninsecure-flag\n");
@@ -332,13 +332,13 @@ const FULL_YAML: &str = "loadBalancer:\n  ipPoolName: pool1\n  size: MEDIUM\n  l
     loadBalancerClass:\n  public:\n    ipPoolName: poolPublic\n  private:\n    ipPoolName: poolPrivate\n    \
     tcpAppProfileName: tcp2\n    udpAppProfileName: udp2\n";
 
-fn used(parsed: &Parsed) -> &LoadBalancers {
+fn used(parsed: &ParsedConfig) -> &LoadBalancerConfig {
     assert_eq!(parsed.refused, []);
     parsed.config.load_balancers.used().unwrap()
 }
 
-fn pool(name: &str) -> Pool {
-    Pool::Name(name.to_owned())
+fn pool(name: &str) -> IpPool {
+    IpPool::Name(name.to_owned())
 }
 
 fn profile(name: &str) -> Profile {
@@ -375,7 +375,7 @@ fn lb_c_01_and_lb_c_02_a_full_section_with_classes() {
     }
 }
 
-fn load_balancer(fields: &[(&str, &str)], rest: (&str, &str)) -> [Parsed; 2] {
+fn load_balancer(fields: &[(&str, &str)], rest: (&str, &str)) -> [ParsedConfig; 2] {
     let (ini_rest, yaml_rest) = rest;
     let (ini_rest, yaml_rest) = (format!("{ini_rest}{INI_NSX}"), format!("{yaml_rest}{YAML_NSX}"));
     both(("LoadBalancer", "loadBalancer"), fields, (&ini_rest, &yaml_rest))
@@ -413,7 +413,7 @@ fn lb_c_03_ids_and_paths_are_kept_as_they_are_written() {
         let all = used(&parsed);
         assert_eq!((all.tier1.as_deref(), &all.lb_service_id), (Some("1234"), &None), "LB-C-03");
         let default = all.class(DEFAULT_CLASS).unwrap();
-        assert_eq!(default.pool, &Pool::Id("123-456".to_owned()));
+        assert_eq!(default.pool, &IpPool::Id("123-456".to_owned()));
         assert_eq!(default.tcp, &Profile::Path("infra/xxx/tcp1234".to_owned()));
         assert_eq!(default.udp, &Profile::Path("infra/xxx/udp1234".to_owned()));
     }
@@ -429,12 +429,12 @@ fn lb_c_04_tags_and_flags_alone_turn_nothing_on() {
     ] {
         for parsed in [ini(&format!("[LoadBalancer]\n{ini_line}\n")), yaml(&format!("loadBalancer: {{{yaml_line}}}\n"))]
         {
-            assert_eq!((&parsed.config.load_balancers, parsed.refused.len()), (&Part::Absent, 0), "{id}");
+            assert_eq!((&parsed.config.load_balancers, parsed.refused.len()), (&OptionalSection::Absent, 0), "{id}");
             assert!(parsed.warnings[0].to_string().contains("load balancers are off without"), "{id}");
         }
     }
     for absent in [ini(INI_NSX), yaml(YAML_NSX)] {
-        assert_eq!((absent.config.load_balancers, absent.warnings), (Part::Absent, Vec::new()), "L-19");
+        assert_eq!((absent.config.load_balancers, absent.warnings), (OptionalSection::Absent, Vec::new()), "L-19");
     }
 }
 
@@ -483,7 +483,10 @@ fn lb_c_13_a_class_inherits_name_and_id_of_a_pool_as_one() {
         let all = used(&parsed);
         let class = |name: &str| all.class(name).unwrap();
         assert_eq!((class("a").pool, class("a").udp), (&pool("own"), &profile("merged")), "LB-C-13");
-        assert_eq!((class("b").pool, class("b").tcp), (&Pool::Id("123".to_owned()), &Profile::Path("path".to_owned())));
+        assert_eq!(
+            (class("b").pool, class("b").tcp),
+            (&IpPool::Id("123".to_owned()), &Profile::Path("path".to_owned()))
+        );
         assert_eq!((class("").pool, class("").tcp), (class(DEFAULT_CLASS).pool, &profile("tcp")));
         assert_eq!(all.classes.len(), 3, "L-13: a class without a body is empty");
     }
@@ -492,11 +495,11 @@ fn lb_c_13_a_class_inherits_name_and_id_of_a_pool_as_one() {
         "[LoadBalancerClass \"default\"]\nip-pool-id = d\ntcp-app-profile-name = d\n[LoadBalancerClass \"a\"]\n",
         "loadBalancerClass: {default: {ipPoolId: d, tcpAppProfileName: d}, a: {}}\n",
     );
-    for (own_pool, of_a) in [(Some(POOL), pool("pool")), (None, Pool::Id("d".to_owned()))] {
+    for (own_pool, of_a) in [(Some(POOL), pool("pool")), (None, IpPool::Id("d".to_owned()))] {
         let fields: Vec<_> = [TIER1, SIZE, TCP, UDP].into_iter().chain(own_pool).collect();
         for parsed in load_balancer(&fields, default) {
             let all = used(&parsed);
-            assert_eq!(all.class(DEFAULT_CLASS).unwrap().pool, &Pool::Id("d".to_owned()));
+            assert_eq!(all.class(DEFAULT_CLASS).unwrap().pool, &IpPool::Id("d".to_owned()));
             let a = all.class("a").unwrap();
             assert_eq!((a.pool, a.tcp, a.udp), (&of_a, &profile("d"), &profile("udp")));
         }
@@ -606,7 +609,7 @@ fn rt_c_03_a_router_is_required() {
         assert!(parsed.config.routes.is_refused() && parsed.config.nsx.used().is_some());
     }
     for absent in [ini(INI_NSX), yaml(YAML_NSX)] {
-        assert_eq!((absent.config.routes, absent.refused), (Part::Absent, Vec::new()));
+        assert_eq!((absent.config.routes, absent.refused), (OptionalSection::Absent, Vec::new()));
     }
 }
 

@@ -8,7 +8,7 @@ mod sessions;
 use std::time::Duration;
 
 use ccm::clients::nsx::{Kind, LogIn as _, Scheme};
-use ccm::providers::vsphere::nsx::Facts;
+use ccm::providers::vsphere::nsx::NsxSessionStatus;
 use futures::future::join_all;
 use support::LoginOutcome;
 use support::fake_nsx::{Behaviour, Model, Sessions, Trouble, client_identity};
@@ -205,12 +205,16 @@ async fn a_client_certificate_is_all_there_is_and_another_one_is_taken_without_a
             world.nsx.reset_counts();
             assert_eq!(world.get(GATEWAY).await.unwrap_err().kind, Kind::Rejected, "{name}");
             assert_eq!(world.nsx.counts().total(), 1, "{name}");
-            let Facts { is_logged_in, failure, .. } = world.gate.facts();
+            let NsxSessionStatus { is_logged_in, failure, .. } = world.gate.facts();
             assert!(!is_logged_in && failure.is_some_and(|why| why.contains("certificate")), "{name}");
             world.nsx.clear();
         }
         world.get(GATEWAY).await.unwrap();
-        assert_eq!(world.gate.facts(), Facts { is_logged_in: true, ..Facts::default() }, "{name}");
+        assert_eq!(
+            world.gate.facts(),
+            NsxSessionStatus { is_logged_in: true, ..NsxSessionStatus::default() },
+            "{name}"
+        );
     }
 }
 
@@ -233,7 +237,7 @@ async fn a_late_refusal_of_a_certificate_or_token_leaves_the_next_login_as_it_is
         // Another call had the first login, and its answer comes last.
         let refused = world.gate.log_in_otherwise(&world.client, &first).await.unwrap_err();
         assert_eq!(refused.kind, Kind::Rejected);
-        assert_eq!(world.gate.facts(), Facts { is_logged_in: true, ..Facts::default() });
+        assert_eq!(world.gate.facts(), NsxSessionStatus { is_logged_in: true, ..NsxSessionStatus::default() });
     }
 }
 

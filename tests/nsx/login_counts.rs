@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ccm::clients::nsx::{Client, Pace, Priority, Scheme, Timeouts};
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::login::credentials::Offer;
-use ccm::providers::vsphere::nsx::{Gate, Leads, Source};
+use ccm::providers::vsphere::login::credentials::CredentialState;
+use ccm::providers::vsphere::nsx::{AnyLeader, LoginSource, NsxSession};
 use doubles::login_store::MemoryStore;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -28,12 +28,12 @@ struct Replica {
 }
 
 impl Replica {
-    fn start(nsx: &MemoryNsx, offers: watch::Receiver<Arc<Offer>>, store: &MemoryStore) -> Self {
-        let source = Source::Pairs { offers, scheme: Scheme::Basic };
+    fn start(nsx: &MemoryNsx, offers: watch::Receiver<Arc<CredentialState>>, store: &MemoryStore) -> Self {
+        let source = LoginSource::Pairs { offers, scheme: Scheme::Basic };
         let (began, lead) = (Instant::now(), watch::Sender::new(true));
         let clock = move || 1_900_000_000 + i64::try_from(began.elapsed().as_secs()).unwrap();
         let ledger = Arc::new(Ledger::with_clock(store.clone(), Arc::new(clock)));
-        let gate = Arc::new(Gate::new("nsx.test:443", source, ledger, Leads::new(vec![lead.subscribe()])));
+        let gate = Arc::new(NsxSession::new("nsx.test:443", source, ledger, AnyLeader::new(vec![lead.subscribe()])));
         let http = nsx.server.http();
         let client = Client::new(http, "", Arc::new(Pace::new(80)), Arc::clone(&gate) as _, Timeouts::default());
         let stop = CancellationToken::new();
@@ -74,7 +74,7 @@ fn most_in_a_window(attempts: &[Attempt]) -> usize {
 }
 
 /// Five replicas start together, restart once each, and try for an hour.
-async fn an_hour_of_five_replicas(nsx: &MemoryNsx, offers: &watch::Sender<Arc<Offer>>, store: &MemoryStore) {
+async fn an_hour_of_five_replicas(nsx: &MemoryNsx, offers: &watch::Sender<Arc<CredentialState>>, store: &MemoryStore) {
     let start = || Replica::start(nsx, offers.subscribe(), store);
     let mut replicas: Vec<Replica> = (0..5).map(|_| start()).collect();
     for _ in 0..5 {

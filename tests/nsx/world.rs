@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm::clients::http::{self, CallObserver, ClientIdentity, Permit, ProxySettings, TlsSettings, TlsTrust};
-use ccm::clients::nsx::{Client, Error, Listing, Object, Pace, Priority, Scheme, Timeouts, Write};
+use ccm::clients::nsx::{Client, Error, Listing, Object, Pace, Priority, Scheme, Timeouts, WriteCall};
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::login::credentials::{Credential, Login, Offer, Origin};
-use ccm::providers::vsphere::nsx::{Gate, Leads, Source, Token};
+use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Origin};
+use ccm::providers::vsphere::nsx::{AnyLeader, LoginSource, NsxSession, Token};
 use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use serde_json::json;
@@ -96,8 +96,8 @@ pub struct World {
     pub outcomes: Arc<Outcomes>,
     pub http: http::Client,
     pub client: Client,
-    pub gate: Arc<Gate>,
-    pub offers: watch::Sender<Arc<Offer>>,
+    pub gate: Arc<NsxSession>,
+    pub offers: watch::Sender<Arc<CredentialState>>,
     tokens: Option<watch::Sender<Arc<Token>>>,
     pub leads: watch::Sender<bool>,
     /// Of a second controller, which does not lead until a test says so.
@@ -141,8 +141,8 @@ impl World {
         let offers = watch::Sender::new(offer(nsx.user(), &password, 1));
         let mut tokens = None;
         let source = match proof {
-            Proof::Password(scheme) => Source::Pairs { offers: offers.subscribe(), scheme },
-            Proof::Certificate(..) => Source::Certificate,
+            Proof::Password(scheme) => LoginSource::Pairs { offers: offers.subscribe(), scheme },
+            Proof::Certificate(..) => LoginSource::Certificate,
             Proof::Token(refresh) => {
                 let address = nsx.token_address();
                 let (host_and_port, path) = address.split_once('/').unwrap();
@@ -151,13 +151,13 @@ impl World {
                 let service = http::Client::new(settings).unwrap();
                 let token = Token { service, path: format!("/{path}"), refresh: SecretString::from(refresh) };
                 let offered = tokens.insert(watch::Sender::new(Arc::new(token)));
-                Source::Token(offered.subscribe())
+                LoginSource::Token(offered.subscribe())
             }
         };
         let (leads, other_leads) = (watch::Sender::new(true), watch::Sender::new(false));
         let ledger = Arc::new(Ledger::new(MemoryStore::default()));
-        let both = Leads::new(vec![leads.subscribe(), other_leads.subscribe()]);
-        let gate = Arc::new(Gate::new(http.endpoint(), source, ledger, both));
+        let both = AnyLeader::new(vec![leads.subscribe(), other_leads.subscribe()]);
+        let gate = Arc::new(NsxSession::new(http.endpoint(), source, ledger, both));
         let prefix = nsx.address().split_once('/').map_or(String::new(), |(_, path)| format!("/{path}"));
         let client = Client::new(http.clone(), prefix, Arc::new(Pace::new(80)), Arc::clone(&gate) as _, timeouts);
         let stop = CancellationToken::new();
@@ -214,12 +214,12 @@ impl World {
     }
 
     /// What writes need.
-    pub fn write(&self) -> Write<'_> {
-        Write { permit: &self.permit }
+    pub fn write(&self) -> WriteCall<'_> {
+        WriteCall { permit: &self.permit }
     }
 
     pub async fn delete(&self, id: &str) -> Result<(), Error> {
-        let write = Write { permit: &self.permit };
+        let write = WriteCall { permit: &self.permit };
         self.client.delete(write, &format!("{ROUTES}/{id}"), "test.delete").await
     }
 
@@ -263,7 +263,7 @@ fn by(proxy: &ConnectProxy) -> ProxySettings {
 
 /// Writes a route.
 pub async fn patch(client: &Client, permit: &Arc<dyn Permit>, id: &str) -> Result<(), Error> {
-    client.patch(Write { permit }, &format!("{ROUTES}/{id}"), "test.patch", &route()).await
+    client.patch(WriteCall { permit }, &format!("{ROUTES}/{id}"), "test.patch", &route()).await
 }
 
 /// A route that NSX takes.
@@ -283,11 +283,11 @@ pub fn identity(certificate: &str, key: &str) -> ClientIdentity {
 }
 
 /// An offer from this version of a Secret.
-pub fn offer(user: &str, password: &str, version: u32) -> Arc<Offer> {
+pub fn offer(user: &str, password: &str, version: u32) -> Arc<CredentialState> {
     let login = Login::Password { user: user.to_owned(), password: SecretString::from(password) };
     let (namespace, name, uid) = ("kube-system".to_owned(), "nsx".to_owned(), "u-1".to_owned());
     let origin = Origin::Secret { namespace, name, uid, resource_version: version.to_string() };
-    Arc::new(Offer::Ready(vec![Arc::new(Credential { login, origin })]))
+    Arc::new(CredentialState::Ready(vec![Arc::new(Credential { login, origin })]))
 }
 
 /// Lets this time pass at once, on the clock of both sides.

@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use ccm::clients::{http, vapi, vim};
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::login::credentials::{Credential, Login, Offer, Offers, Origin};
-use ccm::providers::vsphere::vcenter::reads::{Read, SearchRead};
+use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Offers, Origin};
+use ccm::providers::vsphere::vcenter::reads::{ReadAnswer, SearchRead};
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
 use ccm::providers::vsphere::vcenter::zone_tags::ZoneCategories;
-use ccm::providers::vsphere::vcenter::{Names, Session, Settings, Vcenter};
+use ccm::providers::vsphere::vcenter::{Session, Settings, Vcenter, VcenterNames};
 use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use support::{FakeVcenter, Model};
@@ -78,7 +78,7 @@ async fn search(vcenter: &Vcenter, number: usize) -> SearchRead {
 /// The ids of the machines that have it.
 async fn found(vcenter: &Vcenter, number: usize) -> Vec<Arc<str>> {
     match search(vcenter, number).await {
-        Read::Found(ids) => ids,
+        ReadAnswer::Found(ids) => ids,
         other => panic!("machine {number}: {other:?}"),
     }
 }
@@ -120,7 +120,7 @@ impl Watched {
         wanted: Vec<Arc<str>>,
         categories: Option<ZoneCategories>,
     ) -> (FakeVcenter, Arc<Vcenter>) {
-        let offers = watch::Sender::new(Arc::new(Offer::Ready(vec![pair("Correct-Horse-7")])));
+        let offers = watch::Sender::new(Arc::new(CredentialState::Ready(vec![pair("Correct-Horse-7")])));
         Self::prepare_for(model, wanted, categories, offers.subscribe()).await
     }
 
@@ -133,7 +133,7 @@ impl Watched {
     ) -> (FakeVcenter, Arc<Vcenter>) {
         let fake = FakeVcenter::start(model).await;
         let settings = Settings { categories, tag_poll: Duration::from_millis(200) };
-        let names = Names { key: "vc".to_owned(), server: format!("{}:{}", fake.host(), fake.port()) };
+        let names = VcenterNames { key: "vc".to_owned(), server: format!("{}:{}", fake.host(), fake.port()) };
         let ledger = Arc::new(Ledger::new(MemoryStore::default()));
         let session = Session::new(connect(&fake), offers, ledger, names, timeouts());
         let vcenter = Vcenter::new(settings, session);

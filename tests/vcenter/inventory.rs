@@ -399,11 +399,11 @@ async fn what_is_known_stays_while_vcenter_is_away_and_is_made_true_when_it_is_b
     running.cluster.put(node.clone());
     found(&running, &node).await;
     vcenter.stop_listening().await;
-    let stale = found_with(&running, &node, |metadata| metadata.doubt.is_some()).await;
+    let stale = found_with(&running, &node, |metadata| metadata.stale.is_some()).await;
     assert_eq!(address(&stale), "10.0.0.1");
     vcenter.set_ip("n", "10.0.0.2").await;
     vcenter.resume_listening().await;
-    let back = found_with(&running, &node, |metadata| metadata.doubt.is_none()).await;
+    let back = found_with(&running, &node, |metadata| metadata.stale.is_none()).await;
     assert_eq!(address(&found_with(&running, &node, |metadata| address(metadata) == "10.0.0.2").await), "10.0.0.2");
     drop(back);
     running.stop().await;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::login::credentials::{Credential, Login, Offer, Origin, SessionToken};
+use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Origin, SessionToken};
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::vcenter::zone_tags::ZoneCategories;
-use ccm::providers::vsphere::vcenter::{Names, Session, Settings, Vcenter};
+use ccm::providers::vsphere::vcenter::{Session, Settings, Vcenter, VcenterNames};
 use doubles::login_store::MemoryStore;
 use memory::{Interface, MemoryVcenter};
 use secrecy::SecretString;
@@ -38,8 +38,8 @@ fn from_secret(password: &str, resource_version: &str) -> Arc<Credential> {
     Arc::new(Credential { login, origin })
 }
 
-fn offer(credential: &Arc<Credential>) -> Arc<Offer> {
-    Arc::new(Offer::Ready(vec![Arc::clone(credential)]))
+fn offer(credential: &Arc<Credential>) -> Arc<CredentialState> {
+    Arc::new(CredentialState::Ready(vec![Arc::clone(credential)]))
 }
 
 /// Lets time pass.
@@ -65,17 +65,17 @@ struct Replica {
 }
 
 impl Replica {
-    fn start(server: &MemoryVcenter, offers: watch::Receiver<Arc<Offer>>, ledger: Arc<Ledger>) -> Self {
+    fn start(server: &MemoryVcenter, offers: watch::Receiver<Arc<CredentialState>>, ledger: Arc<Ledger>) -> Self {
         Self::with_probes(server, offers, ledger, None)
     }
 
     fn with_probes(
         server: &MemoryVcenter,
-        offers: watch::Receiver<Arc<Offer>>,
+        offers: watch::Receiver<Arc<CredentialState>>,
         ledger: Arc<Ledger>,
         probes: Option<Arc<Semaphore>>,
     ) -> Self {
-        let names = Names { key: "vc".to_owned(), server: "vc.test:443".to_owned() };
+        let names = VcenterNames { key: "vc".to_owned(), server: "vc.test:443".to_owned() };
         let settings = Settings {
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: MINUTE,
@@ -387,7 +387,7 @@ async fn from_8_0_3_0_on_the_soap_session_is_the_rest_session_and_a_server_that_
 #[tokio::test(start_paused = true)]
 async fn rest_logs_in_with_the_pair_that_soap_accepted() {
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
-    let both = Offer::Ready(vec![from_file("wrong"), from_secret(RIGHT, "1")]);
+    let both = CredentialState::Ready(vec![from_file("wrong"), from_secret(RIGHT, "1")]);
     let offers = watch::Sender::new(Arc::new(both));
     let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::new(MemoryStore::default())));
     replica.until_live(10 * MINUTE).await;
@@ -402,15 +402,18 @@ async fn rest_logs_in_with_the_pair_that_soap_accepted() {
 #[tokio::test(start_paused = true)]
 async fn without_credentials_no_login_is_made_and_the_state_says_what_is_missing() {
     let server = MemoryVcenter::new(RIGHT, "8.0.2.0");
-    let offers =
-        watch::Sender::new(Arc::new(Offer::Pending { why: "the Secret kube-system/vc was not read yet".into() }));
+    let offers = watch::Sender::new(Arc::new(CredentialState::Pending {
+        why: "the Secret kube-system/vc was not read yet".into(),
+    }));
     let replica = Replica::start(&server, offers.subscribe(), Arc::new(Ledger::new(MemoryStore::default())));
     let trouble = || replica.vcenter.snapshot().freshness.trouble().unwrap().to_owned();
     pass(10 * MINUTE).await;
     assert!(trouble().contains("was not read yet"), "{}", trouble());
     let word = || replica.vcenter.snapshot().freshness.check().unwrap_err().reason.as_str();
     assert_eq!(word(), "VCenterUnavailable", "nobody knows yet what the Secret has");
-    offers.send_replace(Arc::new(Offer::Missing { why: "the Secret kube-system/vc has no vc.test.username".into() }));
+    offers.send_replace(Arc::new(CredentialState::Missing {
+        why: "the Secret kube-system/vc has no vc.test.username".into(),
+    }));
     pass(10 * MINUTE).await;
     assert!(trouble().contains("has no vc.test.username"), "{}", trouble());
     assert_eq!(word(), "CredentialsMissing");
@@ -418,7 +421,7 @@ async fn without_credentials_no_login_is_made_and_the_state_says_what_is_missing
     offers.send_replace(offer(&from_secret(RIGHT, "2")));
     replica.until_live(Duration::from_secs(5)).await;
     // Deleted again: what works goes on working, also over the end of the session.
-    offers.send_replace(Arc::new(Offer::Missing { why: "there is no Secret kube-system/vc".into() }));
+    offers.send_replace(Arc::new(CredentialState::Missing { why: "there is no Secret kube-system/vc".into() }));
     pass(MINUTE).await;
     assert!(replica.vcenter.snapshot().offer_trouble.as_ref().is_some_and(|why| why.contains("there is no Secret")));
     server.kill_soap_sessions();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ccm::clients::http::{self, TlsSettings};
 use ccm::providers::vsphere::Connect;
 use ccm::providers::vsphere::config;
-use ccm::providers::vsphere::login::credentials::{Offer, Offers};
+use ccm::providers::vsphere::login::credentials::{CredentialState, Offers};
 use tokio::sync::watch;
 
 use crate::world::Running;
@@ -14,13 +14,13 @@ use crate::world::Running;
 struct Nowhere;
 
 impl Connect for Nowhere {
-    fn http(&self, entry: &config::Vcenter) -> Result<http::Client, String> {
+    fn http(&self, entry: &config::VcenterConfig) -> Result<http::Client, String> {
         let settings = http::Settings::new(&entry.server, entry.port, TlsSettings::default(), "test");
         http::Client::new(settings).map_err(|error| error.to_string())
     }
 
-    fn offers(&self, _: &config::Vcenter) -> Offers {
-        watch::Sender::new(Arc::new(Offer::Pending { why: "not read".to_owned() })).subscribe()
+    fn offers(&self, _: &config::VcenterConfig) -> Offers {
+        watch::Sender::new(Arc::new(CredentialState::Pending { why: "not read".to_owned() })).subscribe()
     }
 }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm::cloud::login_ledger::LoginLedger;
+use ccm::cloud::login_ledger::LoginThrottle;
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::login::credentials::{Credential, Login, Offer, Origin};
-use ccm::providers::vsphere::vcenter::reads::Read;
+use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Origin};
+use ccm::providers::vsphere::vcenter::reads::ReadAnswer;
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use ccm::providers::vsphere::vcenter::zone_tags::{ObjectTags, ZoneCategories};
-use ccm::providers::vsphere::vcenter::{Names, Session, Settings, Vcenter as Inventory};
+use ccm::providers::vsphere::vcenter::{Session, Settings, Vcenter as Inventory, VcenterNames};
 use doubles::login_store::MemoryStore;
 use secrecy::SecretString;
 use support::vcenter::Vcenter;
@@ -28,12 +28,12 @@ const SOON: Duration = Duration::from_secs(30);
 
 struct Watched {
     inventory: Arc<Inventory>,
-    offers: watch::Sender<Arc<Offer>>,
+    offers: watch::Sender<Arc<CredentialState>>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-fn offer(user: &str, password: &str, number: u32) -> Arc<Offer> {
+fn offer(user: &str, password: &str, number: u32) -> Arc<CredentialState> {
     let origin = Origin::Secret {
         namespace: "kube-system".to_owned(),
         name: "vc".to_owned(),
@@ -41,13 +41,13 @@ fn offer(user: &str, password: &str, number: u32) -> Arc<Offer> {
         resource_version: number.to_string(),
     };
     let login = Login::Password { user: user.to_owned(), password: SecretString::from(password) };
-    Arc::new(Offer::Ready(vec![Arc::new(Credential { login, origin })]))
+    Arc::new(CredentialState::Ready(vec![Arc::new(Credential { login, origin })]))
 }
 
 /// The ids that a search for the machine gives.
 async fn found(inventory: &Inventory) -> Vec<Arc<str>> {
     match inventory.search_by_uuid(&UUID.parse().unwrap()).await {
-        Read::Found(ids) => ids,
+        ReadAnswer::Found(ids) => ids,
         other => panic!("{other:?}"),
     }
 }
@@ -65,13 +65,13 @@ fn has_zone(now: &Snapshot, zone: &str) -> bool {
 
 impl Watched {
     async fn start(vcenter: &Vcenter) -> Self {
-        let names = Names { key: "vc".to_owned(), server: format!("127.0.0.1:{}", vcenter.port()) };
+        let names = VcenterNames { key: "vc".to_owned(), server: format!("127.0.0.1:{}", vcenter.port()) };
         let settings = Settings {
             categories: Some(ZoneCategories { zone: "k8s-zone".to_owned(), region: "k8s-region".to_owned() }),
             tag_poll: Duration::from_millis(200),
         };
         let offers = watch::Sender::new(offer(vcenter.user(), vcenter.password(), 1));
-        let ledger: Arc<dyn LoginLedger> = Arc::new(Ledger::new(MemoryStore::default()));
+        let ledger: Arc<dyn LoginThrottle> = Arc::new(Ledger::new(MemoryStore::default()));
         let session = Session::new(https(vcenter), offers.subscribe(), ledger, names, Timeouts::default());
         let inventory = Inventory::new(settings, session);
         let stop = CancellationToken::new();
@@ -189,7 +189,7 @@ async fn a_wrong_new_password_is_told_and_the_old_session_goes_on() {
 async fn a_new_source_of_credentials_is_reported_only_if_it_is_not_read_in_time() {
     let vcenter = Vcenter::start(&scenario()).await;
     let watched = Watched::start(&vcenter).await;
-    let unread = || Arc::new(Offer::Pending { why: "directory /new has not been read yet".to_owned() });
+    let unread = || Arc::new(CredentialState::Pending { why: "directory /new has not been read yet".to_owned() });
     let reported = |now: &Snapshot| now.offer_trouble.is_some();
     let mut changes = watched.inventory.changes();
     watched.offers.send_replace(unread());
@@ -232,9 +232,9 @@ async fn a_certificate_takes_over_from_a_password_with_a_token_for_each_login() 
     let vcenter = Vcenter::start(&scenario).await;
     let watched = Watched::start(&vcenter).await;
     let certificate = |certificate: &str, number: u32| {
-        let Offer::Ready(pairs) = &*offer("", "", number) else { panic!("no pair") };
+        let CredentialState::Ready(pairs) = &*offer("", "", number) else { panic!("no pair") };
         let login = Login::Certificate { certificate: certificate.to_owned(), key: SecretString::from(KEY) };
-        Arc::new(Offer::Ready(vec![Arc::new(Credential { login, origin: pairs[0].origin.clone() })]))
+        Arc::new(CredentialState::Ready(vec![Arc::new(Credential { login, origin: pairs[0].origin.clone() })]))
     };
     watched.offers.send_replace(certificate(CERTIFICATE, 2));
     eventually("one login more over each interface", SOON, async || {

@@ -8,7 +8,7 @@ use ccm::clients::http::{self, TlsSettings, TlsTrust};
 use ccm::cloud::{ClusterReads, NodeChange};
 use ccm::kubernetes::login_ledger::Ledger;
 use ccm::providers::vsphere::config::Credentials;
-use ccm::providers::vsphere::login::credentials::{Credential, Login, Offer, Offers, Origin};
+use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Offers, Origin};
 use ccm::providers::vsphere::nodes::metadata::topology::TopologyLabels;
 use ccm::providers::vsphere::vcenter::session::Timeouts;
 use ccm::providers::vsphere::{Connect, Options, Provider, config};
@@ -91,17 +91,17 @@ pub fn node(name: &str, uuid: &str) -> Node {
 pub struct Files;
 
 impl Connect for Files {
-    fn http(&self, entry: &config::Vcenter) -> Result<http::Client, String> {
+    fn http(&self, entry: &config::VcenterConfig) -> Result<http::Client, String> {
         let path = &entry.ca_files[0];
         let trust = TlsTrust::Ca { pem: std::fs::read(path).unwrap(), path: path.display().to_string() };
         let tls = TlsSettings { trust, ..TlsSettings::default() };
         Ok(http::Client::new(http::Settings::new(&entry.server, entry.port, tls, "test")).unwrap())
     }
 
-    fn offers(&self, entry: &config::Vcenter) -> Offers {
+    fn offers(&self, entry: &config::VcenterConfig) -> Offers {
         let Credentials::Inline { user, password } = &entry.credentials else { panic!("not in the file") };
         let login = Login::Password { user: user.clone(), password: password.clone() };
-        let offer = Offer::Ready(vec![Arc::new(Credential { login, origin: Origin::Config })]);
+        let offer = CredentialState::Ready(vec![Arc::new(Credential { login, origin: Origin::Config })]);
         watch::Sender::new(Arc::new(offer)).subscribe()
     }
 }

@@ -1,6 +1,6 @@
 //! The file with the CAs of clients, read again when it is replaced.
 
-use crate::app::files::{Files, SystemFiles};
+use crate::app::files::{FileSystem, SystemFiles};
 use crate::base::error_chain::chain;
 use crate::kubernetes::access::BadBundle;
 use crate::runtime::tasks::{BoxError, off_thread};

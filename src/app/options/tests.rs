@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn asked(arguments: &[&str]) -> Result<Asked, Misspelled> {
+fn asked(arguments: &[&str]) -> Result<Invocation, UsageError> {
     parse(std::iter::once(PROGRAM).chain(arguments.iter().copied()).map(OsString::from))
 }
 
 fn options(arguments: &[&str]) -> Options {
     match asked(arguments) {
-        Ok(Asked::Run(options)) => *options,
+        Ok(Invocation::Run(options)) => *options,
         other => panic!("{arguments:?}: {other:?}"),
     }
 }
@@ -31,7 +31,7 @@ fn booleans_stand_alone_or_take_a_value_behind_an_equals_sign() {
     assert_eq!(options(&["--leader-elect=f"]).text("leader-elect"), "f");
     assert_eq!(
         asked(&["--leader-elect", "false"]).unwrap_err(),
-        Misspelled(format!("{PROGRAM:?} does not take any arguments, got \"false\""))
+        UsageError(format!("{PROGRAM:?} does not take any arguments, got \"false\""))
     );
 }
 
@@ -129,7 +129,7 @@ fn deprecated_flags_are_told_with_the_hint_of_the_go_program_and_are_not_in_the_
             "Flag --node-sync-period has been deprecated, This flag is currently no-op and will be deleted.",
         ]
     );
-    let Ok(Asked::Print(help)) = asked(&["--help"]) else { panic!("no help") };
+    let Ok(Invocation::Print(help)) = asked(&["--help"]) else { panic!("no help") };
     let deprecated: Vec<_> = flags().into_iter().filter(|flag| flag.deprecated.is_some()).collect();
     assert_eq!(deprecated.len(), 2);
     for Flag { name, .. } in deprecated {
@@ -172,13 +172,13 @@ fn an_argument_that_is_no_text_is_told_with_its_place() {
 fn version_is_printed_for_every_form_but_false() {
     let expected = format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"));
     for form in ["--version", "--version=true", "--version=raw", "--version=1"] {
-        assert!(matches!(asked(&[form]), Ok(Asked::Print(text)) if text == expected), "{form}");
+        assert!(matches!(asked(&[form]), Ok(Invocation::Print(text)) if text == expected), "{form}");
     }
     assert!(
-        matches!(asked(&["--version=v1.36.0+x"]), Ok(Asked::Print(text)) if text == format!("{PROGRAM} v1.36.0+x\n"))
+        matches!(asked(&["--version=v1.36.0+x"]), Ok(Invocation::Print(text)) if text == format!("{PROGRAM} v1.36.0+x\n"))
     );
     for form in ["--version=false", "--version=0"] {
-        assert!(matches!(asked(&[form]), Ok(Asked::Run(_))), "{form}");
+        assert!(matches!(asked(&[form]), Ok(Invocation::Run(_))), "{form}");
     }
     for form in ["--version=very", "--version=no", "--version="] {
         let told = asked(&[form]).unwrap_err().to_string();
@@ -198,7 +198,7 @@ fn what_is_no_flag_is_refused() {
         (&["--cloud-config"], "flag needs a value: --cloud-config".to_owned()),
     ];
     for (arguments, expected) in cases {
-        assert_eq!(asked(arguments).unwrap_err(), Misspelled(expected.clone()), "{arguments:?}");
+        assert_eq!(asked(arguments).unwrap_err(), UsageError(expected.clone()), "{arguments:?}");
     }
 }
 

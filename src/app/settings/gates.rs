@@ -6,12 +6,12 @@
 //! release of 0.31 to 0.37.
 
 use crate::base::go_flags::parse_bool;
-use Stage::{Alpha, Beta, Deprecated, Stable};
+use GateStage::{Alpha, Beta, Deprecated, Stable};
 use std::collections::BTreeMap;
 
 /// How far a gate has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum GateStage {
     Alpha,
     Beta,
     Stable,
@@ -21,11 +21,11 @@ enum Stage {
 /// A gate, and whether it is on by default.
 struct Gate {
     name: &'static str,
-    stage: Stage,
+    stage: GateStage,
     is_on: bool,
 }
 
-const fn gate(name: &'static str, stage: Stage, is_on: bool) -> Gate {
+const fn gate(name: &'static str, stage: GateStage, is_on: bool) -> Gate {
     Gate { name, stage, is_on }
 }
 
@@ -119,7 +119,7 @@ const EARLIER_LOCKED: &[&str] = &[
 ];
 
 /// All alpha, or all beta gates that are not named themselves.
-const GROUPS: &[(&str, Stage)] = &[("AllAlpha", Alpha), ("AllBeta", Beta)];
+const GROUPS: &[(&str, GateStage)] = &[("AllAlpha", Alpha), ("AllBeta", Beta)];
 
 /// The flags of the log that [`FeatureGates::LOGGING_ALPHA`] unlocks.
 pub const LOCKED_LOG_FLAGS: &[&str] =

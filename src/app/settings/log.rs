@@ -76,13 +76,13 @@ fn is_quantity(text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::app::files::SystemFiles;
-    use crate::app::options::{self, Asked};
+    use crate::app::options::{self, Invocation};
     use crate::app::settings::Mistake;
     use crate::providers::vsphere::config::Environment;
 
     fn settled(arguments: &[&str]) -> Result<Settings, Vec<Mistake>> {
         let program = std::iter::once("vsphere-cloud-controller-manager").chain(arguments.iter().copied());
-        let Ok(Asked::Run(options)) = options::parse(program.map(Into::into)) else { panic!("{arguments:?}") };
+        let Ok(Invocation::Run(options)) = options::parse(program.map(Into::into)) else { panic!("{arguments:?}") };
         let environment = Environment::default();
         let mut check = Check {
             options: &options,

@@ -6,8 +6,8 @@ use crate::base::go_flags::fields;
 use crate::base::names::{is_dns_name, is_label_key, is_label_value};
 use crate::cloud::node::is_reserved_label;
 use crate::controllers::node::{self, LabelMode, NodeLabelsOn};
-use crate::controllers::node_lifecycle::{self, Deletion, Limit};
-use crate::providers::vsphere::nodes::metadata::topology::{Place, TopologyLabels};
+use crate::controllers::node_lifecycle::{self, DeletionMode, Limit};
+use crate::providers::vsphere::nodes::metadata::topology::{TopologyLabels, TopologyPlace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -74,13 +74,13 @@ impl Check<'_> {
     }
 
     /// The variable of the Go program says no, whatever the flag says.
-    fn deletion(&mut self) -> Deletion {
-        let off = Deletion::Off { because: "--node-deletion=off" };
-        let choices = [("enforce", Deletion::Enforce), ("dry-run", Deletion::DryRun), ("off", off)];
+    fn deletion(&mut self) -> DeletionMode {
+        let off = DeletionMode::Off { because: "--node-deletion=off" };
+        let choices = [("enforce", DeletionMode::Enforce), ("dry-run", DeletionMode::DryRun), ("off", off)];
         let deletion = self.choice("node-deletion", &choices, "enforce, dry-run or off");
         match self.environment.skips_node_deletion() {
-            true => Deletion::Off { because: "SKIP_NODE_DELETION is set" },
-            false => deletion.unwrap_or(Deletion::DryRun),
+            true => DeletionMode::Off { because: "SKIP_NODE_DELETION is set" },
+            false => deletion.unwrap_or(DeletionMode::DryRun),
         }
     }
 
@@ -124,7 +124,7 @@ impl Check<'_> {
         }
         let words = self.options.list("topology-labels").iter().map(|word| word.trim()).filter(|word| !word.is_empty());
         let place = |word: &str| {
-            let place = Place::ALL.into_iter().find(|place| place.word() == word);
+            let place = TopologyPlace::ALL.into_iter().find(|place| place.word() == word);
             if place.is_none() {
                 let expected = "expected vcenter, datacenter, cluster, esxi-host, resource-pool, folder or datastore";
                 self.wrong("topology-labels", word, expected);

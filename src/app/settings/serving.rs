@@ -6,7 +6,7 @@ use super::Check;
 use crate::base::error_chain::chain;
 use crate::base::go_flags::parse_bool;
 use crate::runtime::admin::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules, given_certificate};
-use ciphers::Known;
+use ciphers::CipherSupport;
 use rustls::{CipherSuite, NamedGroup};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -150,15 +150,15 @@ impl<'a> Check<'a> {
     fn known<T>(
         &mut self,
         flag: &str,
-        find: impl Fn(&str) -> Option<Known<T>>,
+        find: impl Fn(&str) -> Option<CipherSupport<T>>,
         unknown: &str,
     ) -> Option<(Vec<T>, Vec<&'a str>, bool)> {
         let (mut chosen, mut missing, mut is_wrong, mut has_newer) = (Vec::new(), Vec::new(), false, false);
         for item in self.options.list(flag).iter().map(|item| item.trim()).filter(|item| !item.is_empty()) {
             match find(item) {
-                Some(Known::Here(known)) => chosen.push(known),
-                Some(Known::Always) => has_newer = true,
-                Some(Known::Missing) => missing.push(item),
+                Some(CipherSupport::Here(known)) => chosen.push(known),
+                Some(CipherSupport::Always) => has_newer = true,
+                Some(CipherSupport::Missing) => missing.push(item),
                 None => {
                     is_wrong = true;
                     self.wrong(flag, item, unknown);

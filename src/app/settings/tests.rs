@@ -1,7 +1,7 @@
 //! The checks of the flags, one table; and that mistakes come all together.
 
 use super::*;
-use crate::app::options::{self, Asked, PROGRAM};
+use crate::app::options::{self, Invocation, PROGRAM};
 use crate::app::settings::vsphere::{CloudConfigFile, NsxSettings};
 use crate::clients::http::TlsTrust;
 use crate::providers::vsphere::nsx::load_balancer::RequestedAddresses;
@@ -30,7 +30,7 @@ static PAIRS: LazyLock<[(String, String); 2]> = LazyLock::new(|| {
 
 struct MadeUp;
 
-impl Files for MadeUp {
+impl FileSystem for MadeUp {
     fn read(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
         let content = match path.to_str() {
             Some("/etc/vsphere.conf") => CONFIG,
@@ -133,7 +133,7 @@ fn a_file_of_nsx_that_cannot_be_used_turns_off_nsx_and_what_needs_it_at_the_star
     let mistakes = read.unwrap().without_refused_parts(None).unwrap_err();
     assert!(mistakes.to_string().contains("/etc/nsx.conf:8: [NSXT] ca-file: cannot set up"), "{mistakes}");
     struct OtherBundle;
-    impl Files for OtherBundle {
+    impl FileSystem for OtherBundle {
         fn read(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
             if path == Path::new("/etc/ca.pem") { Ok(Zeroizing::new(b"other".to_vec())) } else { MadeUp.read(path) }
         }
@@ -289,7 +289,7 @@ pub(in crate::app) fn settled_in(variables: &[(&str, &str)], arguments: &[&str])
     let pod = [("KUBERNETES_SERVICE_HOST", "10.96.0.1")];
     let variables = variables.iter().chain(&pod).map(|(name, value)| (OsString::from(name), OsString::from(value)));
     match options::parse(all.map(OsString::from)) {
-        Ok(Asked::Run(options)) => settle(&options, &MadeUp, &Environment::new(variables)),
+        Ok(Invocation::Run(options)) => settle(&options, &MadeUp, &Environment::new(variables)),
         other => panic!("{arguments:?}: {other:?}"),
     }
 }
@@ -585,7 +585,7 @@ fn outside_of_a_pod_a_missing_kubeconfig_is_told_with_the_other_mistakes() {
         (&["--secure-port=x", "--kubeconfig=/gone"], false),
     ] {
         let arguments = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].iter().chain(more).map(OsString::from);
-        let Ok(Asked::Run(options)) = options::parse(arguments) else { panic!("flags") };
+        let Ok(Invocation::Run(options)) = options::parse(arguments) else { panic!("flags") };
         let text = settle(&options, &MadeUp, &Environment::default()).unwrap_err().to_string();
         let expected = "--kubeconfig=: expected the path of a kubeconfig, since this is not a pod";
         assert!(text.contains("--secure-port=x") && text.contains(expected) == is_missed, "{more:?}: {text}");
@@ -595,7 +595,7 @@ fn outside_of_a_pod_a_missing_kubeconfig_is_told_with_the_other_mistakes() {
 #[test]
 fn an_unknown_variable_is_told_with_the_mistakes() {
     let arguments = [PROGRAM, "--cloud-config=/etc/vsphere.conf", "--secure-port=x"].map(OsString::from);
-    let Ok(Asked::Run(mut options)) = options::parse(arguments) else { panic!("flags") };
+    let Ok(Invocation::Run(mut options)) = options::parse(arguments) else { panic!("flags") };
     options.unknown_variables = vec!["environment variable CCM_X: unknown, ignored".to_owned()];
     let text = settle(&options, &MadeUp, &Environment::default()).unwrap_err().to_string();
     assert!(text.ends_with("\n  warning: environment variable CCM_X: unknown, ignored"), "{text}");

@@ -4,12 +4,12 @@
 mod nsx;
 
 use super::{Check, Mistake, Mistakes};
-use crate::app::files::{Files, Noted, Noting};
+use crate::app::files::{FileFingerprints, FileSystem, Noting};
 use crate::base::addresses::host_and_port;
 use crate::clients::http::{self, Endpoint, ProxySettings, Thumbprint, TlsSettings, TlsTrust};
 use crate::providers::vsphere::Options;
 use crate::providers::vsphere::config::{
-    self, Config, ConfigProblem, DEFAULT_CLASS, Environment, Part, PartName, Vcenter,
+    self, Config, ConfigProblem, DEFAULT_CLASS, Environment, OptionalSection, PartName, VcenterConfig,
 };
 use crate::providers::vsphere::nsx::load_balancer::RequestedAddresses;
 use crate::providers::vsphere::nsx::load_balancer::orphans::Policy;
@@ -33,7 +33,7 @@ pub struct Vsphere {
     /// What it says at the start.
     pub cloud_config: Arc<CloudConfig>,
     /// The files that were read for this, as they were.
-    pub seen: Noted,
+    pub seen: FileFingerprints,
     /// The hosts of session managers that may be asked; empty is any.
     pub session_manager_hosts: BTreeSet<String>,
     /// The file with the token for session managers that are given no other; none is that of the service account.
@@ -89,7 +89,7 @@ pub struct CloudConfig {
 impl CloudConfigFile {
     /// Reads and checks the file and the files that it names; not where waiting is forbidden. The second value is what
     /// was found at each path, also if the first is an error.
-    pub fn read(&self, files: &dyn Files) -> (Result<CloudConfig, Mistakes>, Noted) {
+    pub fn read(&self, files: &dyn FileSystem) -> (Result<CloudConfig, Mistakes>, FileFingerprints) {
         let files = Noting::new(files);
         let outcome = match self.content(&files) {
             Ok(content) => self.check(&content, &files),
@@ -101,8 +101,8 @@ impl CloudConfigFile {
     /// The bytes of the file.
     ///
     /// # Errors
-    /// As [`Files::read`].
-    pub fn content(&self, files: &dyn Files) -> io::Result<Zeroizing<Vec<u8>>> {
+    /// As [`FileSystem::read`].
+    pub fn content(&self, files: &dyn FileSystem) -> io::Result<Zeroizing<Vec<u8>>> {
         files.read(&self.path)
     }
 
@@ -111,7 +111,7 @@ impl CloudConfigFile {
     /// # Errors
     /// All mistakes in one go, none of which repeats what is in a file. Where all of them are mistakes of parts, they are
     /// no error: see [`CloudConfig::refused`].
-    pub fn check(&self, content: &[u8], files: &dyn Files) -> Result<CloudConfig, Mistakes> {
+    pub fn check(&self, content: &[u8], files: &dyn FileSystem) -> Result<CloudConfig, Mistakes> {
         if matches!(content, [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..]) {
             return Err(self.mistake("the file is text in UTF-16: save it as UTF-8"));
         }
@@ -121,7 +121,7 @@ impl CloudConfigFile {
         }
         let file = self.path.display().to_string();
         let is_directory = |path: &Path| files.is_directory(path);
-        let trust_errors = |vcenter: &Vcenter| {
+        let trust_errors = |vcenter: &VcenterConfig| {
             let wrong = vcenter_tls(vcenter, files, "", "").err().unwrap_or_default();
             wrong.into_iter().map(|mistake| mistake.why).collect()
         };
@@ -147,7 +147,7 @@ impl CloudConfigFile {
         let nsx_tls = match config.nsx.used().map(|nsx| nsx::nsx_tls(nsx, files)).transpose() {
             Ok(settings) => settings,
             Err(wrong) => {
-                config.nsx = Part::Refused;
+                config.nsx = OptionalSection::Refused;
                 let dependents = config.refuse_without_nsx().into_iter().map(|(part, why)| (part, why.to_owned()));
                 let of_key = |key: Option<&'static str>| key.and_then(|key| parsed.files.nsx(key)).map(str::to_owned);
                 let wrong = wrong.into_iter().map(|(key, why)| (PartName::Nsx, of_key(key), why));
@@ -170,7 +170,7 @@ impl CloudConfigFile {
 
     /// Gives the classes their pools for IPv6. A mistake for each class that the file does not have.
     fn set_ipv6_pools(&self, config: &mut Config) -> Vec<Mistake> {
-        let Part::Used(balancers) = &mut config.load_balancers else { return Vec::new() };
+        let OptionalSection::Used(balancers) = &mut config.load_balancers else { return Vec::new() };
         balancers.ipv6_pools.clone_from(&self.ipv6_pools);
         let mut known: Vec<&str> = balancers.classes.keys().map(String::as_str).collect();
         if !known.contains(&DEFAULT_CLASS) {
@@ -212,7 +212,7 @@ impl CloudConfig {
 
     /// A warning for each vCenter whose certificate is not verified, and for NSX.
     pub fn unverified(&self) -> Vec<String> {
-        let told = |vcenter: &Vcenter| {
+        let told = |vcenter: &VcenterConfig| {
             format!(
                 "vCenter {}: its certificate is not verified (insecure-flag): its credentials can be intercepted. \
                  Set ca-file or thumbprint in place of insecure-flag",
@@ -364,7 +364,12 @@ fn extend_once(all: &mut Vec<Mistake>, more: Vec<Mistake>) {
 
 /// How to judge the vCenter's certificate. That the CA files hold certificates, or that the system has some, is tried
 /// here, so that it is reported at the start. Mistakes are at `place`, those of the CA files at `of_ca`.
-fn vcenter_tls(vcenter: &Vcenter, files: &dyn Files, place: &str, of_ca: &str) -> Result<TlsSettings, Vec<Mistake>> {
+fn vcenter_tls(
+    vcenter: &VcenterConfig,
+    files: &dyn FileSystem,
+    place: &str,
+    of_ca: &str,
+) -> Result<TlsSettings, Vec<Mistake>> {
     let mistake = |place: &str, why: String| Mistake { place: place.to_owned(), why };
     let trust = match trust(vcenter, files) {
         Ok(trust) => trust,
@@ -387,7 +392,7 @@ fn vcenter_tls(vcenter: &Vcenter, files: &dyn Files, place: &str, of_ca: &str) -
 }
 
 /// The bundle of all CA files; the system's authorities where there is none.
-fn trust(vcenter: &Vcenter, files: &dyn Files) -> Result<TlsTrust, String> {
+fn trust(vcenter: &VcenterConfig, files: &dyn FileSystem) -> Result<TlsTrust, String> {
     if vcenter.ca_files.is_empty() {
         return Ok(TlsTrust::System);
     }

@@ -1,6 +1,6 @@
 //! Scripts that let a shell complete the flags: `completion bash`, `completion zsh`, `completion fish`.
 
-use super::Outcome;
+use super::CommandOutput;
 use crate::app::options::{Flag, Kind, PROGRAM, flags};
 use std::ffi::OsString;
 
@@ -11,16 +11,16 @@ const WORD: &str = "completion";
 const PATH: &str = "PATH";
 
 /// The script for a shell, of the flags that `--help` shows.
-pub(super) fn run(arguments: &[OsString]) -> Outcome {
+pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
     let flags: Vec<_> = flags().into_iter().filter(|flag| flag.deprecated.is_none()).collect();
     let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
-    Outcome::success(match words.as_slice() {
+    CommandOutput::success(match words.as_slice() {
         ["bash"] => bash(&flags),
         ["zsh"] => zsh(&flags),
         ["fish"] => fish(&flags),
         _ => {
             let expected = format!("expected {WORD} bash, {WORD} zsh or {WORD} fish");
-            return Outcome::failure(&format!("{expected}\nfor all flags: {PROGRAM} --help"), 1);
+            return CommandOutput::failure(&format!("{expected}\nfor all flags: {PROGRAM} --help"), 1);
         }
     })
 }
@@ -101,7 +101,7 @@ mod tests {
     use crate::app::options;
     use crate::app::subcommands;
 
-    fn completion(words: &[&str]) -> Outcome {
+    fn completion(words: &[&str]) -> CommandOutput {
         let all = [PROGRAM, WORD].iter().chain(words).map(OsString::from);
         subcommands::run(&all.collect::<Vec<_>>()).unwrap()
     }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn each_shell_has_a_script_that_names_every_flag_of_the_help_once() {
         for (shell, before) in [("bash", "--"), ("zsh", "'--"), ("fish", "-l ")] {
-            let Outcome { output: script, exit_code, .. } = completion(&[shell]);
+            let CommandOutput { output: script, exit_code, .. } = completion(&[shell]);
             assert_eq!(exit_code, 0, "{shell}");
             assert_eq!(script.replace("\\'", "").replace("'\\''", "").matches('\'').count() % 2, 0, "{shell}: quotes");
             for flag in options::command().get_arguments().filter(|flag| !flag.is_hide_set()) {
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn other_arguments_are_refused() {
         for words in [&[][..], &["tcsh"], &["bash", "x"]] {
-            let Outcome { output, messages, exit_code } = completion(words);
+            let CommandOutput { output, messages, exit_code } = completion(words);
             let expected = "error: expected completion bash, completion zsh or completion fish\nfor all flags: ";
             assert!(messages.starts_with(expected), "{messages}");
             assert_eq!((output.as_str(), exit_code), ("", 1), "{words:?}");

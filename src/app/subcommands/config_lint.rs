@@ -1,7 +1,7 @@
 //! `config-lint FILE`: reads and checks a `vsphere.conf` and the files that it names as the daemon does, with the environment
 //! variables of this process. It does not ask the API server, so it does not check Secrets.
 
-use super::Outcome;
+use super::CommandOutput;
 use crate::app::files::SystemFiles;
 use crate::app::options::unknown_variables;
 use crate::app::settings::Mistakes;
@@ -16,17 +16,17 @@ const ERRORS: u8 = 1;
 /// Wrong usage, or a file that cannot be read.
 const NOT_CHECKED: u8 = 2;
 
-pub(super) fn run(arguments: &[OsString]) -> Outcome {
+pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
     let path = match arguments {
         [path] if !path.to_string_lossy().starts_with('-') => path.into(),
-        _ => return Outcome::failure("expected config-lint FILE", NOT_CHECKED),
+        _ => return CommandOutput::failure("expected config-lint FILE", NOT_CHECKED),
     };
     let (environment, ipv6_pools) = (Environment::new(std::env::vars_os()), BTreeMap::new());
     let file = CloudConfigFile { path, environment, ipv6_pools };
     let shown = file.path.display();
     let content = match file.content(&SystemFiles) {
         Ok(content) => content,
-        Err(error) => return Outcome::failure(&format!("{shown}: cannot be read: {error}"), NOT_CHECKED),
+        Err(error) => return CommandOutput::failure(&format!("{shown}: cannot be read: {error}"), NOT_CHECKED),
     };
     let unknown = unknown_variables();
     match file.check(&content, &SystemFiles).and_then(|cloud_config| cloud_config.without_refused_parts(None)) {
@@ -37,11 +37,11 @@ pub(super) fn run(arguments: &[OsString]) -> Outcome {
                 .chain(oddities)
                 .chain(cloud_config.unverified())
                 .map(|warning| format!("warning: {warning}\n"));
-            Outcome { messages: warnings.collect(), ..Outcome::success(format!("{shown}: no errors\n")) }
+            CommandOutput { messages: warnings.collect(), ..CommandOutput::success(format!("{shown}: no errors\n")) }
         }
         Err(Mistakes { found, warnings }) => {
             let mistakes = Mistakes { found, warnings: [unknown, warnings].concat() };
-            Outcome::failure(&mistakes.to_string(), ERRORS)
+            CommandOutput::failure(&mistakes.to_string(), ERRORS)
         }
     }
 }

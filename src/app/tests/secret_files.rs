@@ -2,13 +2,13 @@
 //! files of many shapes, also of another kind than it expects.
 
 use super::*;
-use crate::app::files::Files;
+use crate::app::files::FileSystem;
 use crate::app::settings::vsphere::CloudConfigFile;
 use crate::base::error_chain::chain;
 use crate::clients::token::HolderKey;
 use crate::kubernetes::access::check_bundle;
 use crate::kubernetes::client::check_kubeconfig;
-use crate::providers::vsphere::login::credentials::layout::{SessionManagers, Stored};
+use crate::providers::vsphere::login::credentials::layout::{SessionManagers, StoredKeys};
 use crate::providers::vsphere::login::credentials::{ReadToken, layout};
 use crate::runtime::admin::given_certificate;
 use async_trait::async_trait;
@@ -41,7 +41,7 @@ const PARSERS: &[(&str, Parser)] = &[
     ("--tls-private-key-file", |content| served(pair().0.as_bytes(), content)),
     ("--leader-migration-config", leader_migration),
     ("values of a Secret or a directory", stored),
-    ("a Secret of the type basic-auth", |content| told_of(Stored::read_basic_auth([("password", content)]))),
+    ("a Secret of the type basic-auth", |content| told_of(StoredKeys::read_basic_auth([("password", content)]))),
     ("key of a certificate as user name", holder_key),
 ];
 
@@ -56,7 +56,7 @@ struct OneFile<'a> {
     content: &'a [u8],
 }
 
-impl Files for OneFile<'_> {
+impl FileSystem for OneFile<'_> {
     fn read(&self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
         let is_first = path == Path::new(self.first);
         Ok(Zeroizing::new(if is_first { self.text.as_bytes().to_vec() } else { self.content.to_vec() }))
@@ -67,7 +67,7 @@ impl Files for OneFile<'_> {
     }
 }
 
-fn checked(content: &[u8], files: &dyn Files) -> String {
+fn checked(content: &[u8], files: &dyn FileSystem) -> String {
     let (path, environment) = ("/etc/vsphere.conf".into(), Environment::default());
     let file = CloudConfigFile { path, environment, ipv6_pools: Default::default() };
     match file.check(content, files) {
@@ -143,10 +143,10 @@ impl ReadToken for NoToken {
 fn stored(content: &[u8]) -> String {
     let managers = SessionManagers { account: Arc::new(NoToken), hosts: Default::default() };
     let keys = ["a.username", "a.password", "b.username", "c.vc-session-manager-token", "username_1", "password_1"];
-    told_of(Stored::read(keys.map(|key| (key, Some(content))), &managers))
+    told_of(StoredKeys::read(keys.map(|key| (key, Some(content))), &managers))
 }
 
-fn told_of(stored: layout::Stored) -> String {
+fn told_of(stored: layout::StoredKeys) -> String {
     let wrong: Vec<_> = stored.servers.values().filter_map(|login| login.as_ref().err()).collect();
     format!("{wrong:?} {:?}", stored.problems)
 }

@@ -21,13 +21,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::app::settings::vsphere::CloudConfig;
 use crate::clients::http::Endpoint;
-use crate::kubernetes::secrets::{self, State};
-use crate::providers::vsphere::config::Vcenter;
-use crate::providers::vsphere::login::credentials::layout::{ANY_SERVER, Layout, SessionManagers};
+use crate::kubernetes::secrets::{self, SecretState};
+use crate::providers::vsphere::config::VcenterConfig;
+use crate::providers::vsphere::login::credentials::layout::{ANY_SERVER, KeyLayout, SessionManagers};
 use crate::providers::vsphere::login::credentials::offer::{NsxSources, followed, nsx_offer, offer};
-use crate::providers::vsphere::login::credentials::source::{News, Place, SecretPlace, Source};
+use crate::providers::vsphere::login::credentials::source::{CredentialSource, News, SecretPlace, SourceLocation};
 use crate::providers::vsphere::login::credentials::{
-    Credential, Login, Offer, Offers, Origin, ReadToken, SessionToken,
+    Credential, CredentialState, Login, Offers, Origin, ReadToken, SessionToken,
 };
 use readings::{Observation, follow_directory, forward_changes, of_secret};
 
@@ -49,30 +49,30 @@ const TOKEN_LIMIT: Duration = Duration::from_secs(5);
 /// The credentials of all vCenter entries and NSX Managers.
 #[derive(Clone)]
 pub struct Credentials {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSources>,
 }
 
-struct Shared {
-    known: Mutex<Known>,
+struct SharedSources {
+    known: Mutex<KnownSources>,
     /// An entry asked for a source.
     asked: Notify,
     default_directory: PathBuf,
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownSources {
     /// What sources have for vCenters.
-    sources: BTreeMap<Place, Source>,
+    sources: BTreeMap<SourceLocation, CredentialSource>,
     entries: BTreeMap<Server, Entry>,
     /// What Secrets have for NSX.
-    nsx_sources: BTreeMap<SecretPlace, Source>,
+    nsx_sources: BTreeMap<SecretPlace, CredentialSource>,
     /// By server: another manager must never see the credentials of the one before.
     nsx: BTreeMap<String, NsxEntry>,
 }
 
 struct NsxEntry {
     sources: NsxSources,
-    offer: watch::Sender<Arc<Offer>>,
+    offer: watch::Sender<Arc<CredentialState>>,
 }
 
 /// Whose credentials: another server or port under the same key must never see those of the one before.
@@ -84,8 +84,8 @@ pub(super) struct Server {
 }
 
 struct Entry {
-    config: Vcenter,
-    offer: watch::Sender<Arc<Offer>>,
+    config: VcenterConfig,
+    offer: watch::Sender<Arc<CredentialState>>,
     /// The session managers that get the service account's token, as far as they were logged.
     trusted: BTreeSet<String>,
 }
@@ -102,7 +102,7 @@ impl Credentials {
         token: PathBuf,
         default_directory: PathBuf,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let shared = Arc::new(Shared { known: Mutex::default(), asked: Notify::new(), default_directory });
+        let shared = Arc::new(SharedSources { known: Mutex::default(), asked: Notify::new(), default_directory });
         let (sender, readings) = mpsc::channel(READINGS);
         let keeper = Keeper {
             shared: Arc::clone(&shared),
@@ -122,10 +122,10 @@ impl Credentials {
     ///
     /// The same key, server and port give the same offers, also when their credentials are configured in another way
     /// from now on. They last until the entry is in the current configuration no longer and nobody listens.
-    pub fn offers(&self, entry: &Vcenter) -> Offers {
+    pub fn offers(&self, entry: &VcenterConfig) -> Offers {
         let mut known = self.shared.known.lock();
         let server = Server::of(entry);
-        let Known { sources, entries, .. } = &mut *known;
+        let KnownSources { sources, entries, .. } = &mut *known;
         let held = entries.entry(server).or_insert_with(|| Entry {
             config: entry.clone(),
             offer: unread(),
@@ -143,7 +143,7 @@ impl Credentials {
     /// last as long as there is a receiver, so keep one until the next call.
     pub fn nsx_offers(&self, sources: &NsxSources) -> Offers {
         let mut known = self.shared.known.lock();
-        let Known { nsx_sources, nsx, .. } = &mut *known;
+        let KnownSources { nsx_sources, nsx, .. } = &mut *known;
         let held =
             nsx.entry(sources.server.clone()).or_insert_with(|| NsxEntry { sources: sources.clone(), offer: unread() });
         held.sources = sources.clone();
@@ -153,29 +153,29 @@ impl Credentials {
     }
 }
 
-fn unread() -> watch::Sender<Arc<Offer>> {
-    let offer = Offer::Pending { why: "its credentials have not been looked at yet".to_owned() };
+fn unread() -> watch::Sender<Arc<CredentialState>> {
+    let offer = CredentialState::Pending { why: "its credentials have not been looked at yet".to_owned() };
     watch::Sender::new(Arc::new(offer))
 }
 
 /// A source that is followed.
-struct Followed {
-    layouts: BTreeSet<Layout>,
+struct FollowedSource {
+    layouts: BTreeSet<KeyLayout>,
     /// For a Secret: its newest state. A message that it has changed may be older.
-    secret: Option<watch::Receiver<State>>,
+    secret: Option<watch::Receiver<SecretState>>,
     _stop: DropGuard,
 }
 
 /// The one task.
 struct Keeper {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSources>,
     secrets: kube::Client,
     managers: Arc<SessionManagers>,
     current: watch::Receiver<Arc<CloudConfig>>,
-    sender: mpsc::Sender<(Place, Observation)>,
-    readings: mpsc::Receiver<(Place, Observation)>,
+    sender: mpsc::Sender<(SourceLocation, Observation)>,
+    readings: mpsc::Receiver<(SourceLocation, Observation)>,
     /// What is followed, each until its guard is dropped.
-    followed: BTreeMap<Place, Followed>,
+    followed: BTreeMap<SourceLocation, FollowedSource>,
     running: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
@@ -213,9 +213,10 @@ impl Keeper {
             let vcenters = known.entries.values().map(|entry| entry.config.entry_credentials());
             let nsx = known.nsx.values().map(|entry| &entry.sources);
             let asked = followed(vcenters, nsx, &self.shared.default_directory);
-            let is_read = |place: &Place, layout| asked.get(place).is_some_and(|layouts| layouts.contains(&layout));
-            known.sources.retain(|place, _| is_read(place, Layout::Vcenter));
-            known.nsx_sources.retain(|secret, _| is_read(&Place::from(secret), Layout::BasicAuth));
+            let is_read =
+                |place: &SourceLocation, layout| asked.get(place).is_some_and(|layouts| layouts.contains(&layout));
+            known.sources.retain(|place, _| is_read(place, KeyLayout::Vcenter));
+            known.nsx_sources.retain(|secret, _| is_read(&SourceLocation::from(secret), KeyLayout::BasicAuth));
             asked
         };
         self.followed.retain(|place, _| {
@@ -237,13 +238,13 @@ impl Keeper {
         }
     }
 
-    fn follow(&mut self, place: Place, layouts: BTreeSet<Layout>) {
+    fn follow(&mut self, place: SourceLocation, layouts: BTreeSet<KeyLayout>) {
         tracing::debug!(source = %place, "the source of credentials is followed");
         let stop = CancellationToken::new();
         let guarded = stop.clone();
         let sender = self.sender.clone();
         let (secret, work): (_, BoxFuture<'static, ()>) = match &place {
-            Place::Secret { namespace, name } => {
+            SourceLocation::Secret { namespace, name } => {
                 let (state, work) = secrets::watch_secret(self.secrets.clone(), namespace, name);
                 let forwarding = forward_changes(place.clone(), state.clone(), sender);
                 let work = async {
@@ -254,32 +255,32 @@ impl Keeper {
                 };
                 (Some(state), Box::pin(work))
             }
-            Place::Directory(path) => {
+            SourceLocation::Directory(path) => {
                 (None, Box::pin(follow_directory(path.clone(), Arc::clone(&self.managers), sender)))
             }
         };
         self.running.push(Box::pin(async move {
             guarded.run_until_cancelled(work).await;
         }));
-        self.followed.insert(place, Followed { layouts, secret, _stop: stop.drop_guard() });
+        self.followed.insert(place, FollowedSource { layouts, secret, _stop: stop.drop_guard() });
     }
 
     /// Takes in what a source says in each layout that is used, and offers what follows from it.
-    fn take(&self, place: &Place, observation: Observation) {
+    fn take(&self, place: &SourceLocation, observation: Observation) {
         let Some(followed) = self.followed.get(place) else { return };
         let mut known = self.shared.known.lock();
-        let Known { sources, entries, nsx_sources, nsx } = &mut *known;
+        let KnownSources { sources, entries, nsx_sources, nsx } = &mut *known;
         match (observation, place, &followed.secret) {
             (Observation::Directory(reading), ..) => {
                 tell(place, &sources.entry(place.clone()).or_default().take(reading));
             }
-            (Observation::Secret, Place::Secret { namespace, name }, Some(state)) => {
+            (Observation::Secret, SourceLocation::Secret { namespace, name }, Some(state)) => {
                 let secret = SecretPlace { namespace: namespace.clone(), name: name.clone() };
                 let state = state.borrow().clone();
                 for (layout, reading) in of_secret(&secret, &state, &followed.layouts, &self.managers) {
                     let source = match layout {
-                        Layout::Vcenter => sources.entry(place.clone()).or_default(),
-                        Layout::BasicAuth => nsx_sources.entry(secret.clone()).or_default(),
+                        KeyLayout::Vcenter => sources.entry(place.clone()).or_default(),
+                        KeyLayout::BasicAuth => nsx_sources.entry(secret.clone()).or_default(),
                     };
                     tell(place, &source.take(reading));
                 }
@@ -296,14 +297,14 @@ impl Keeper {
 }
 
 impl Server {
-    pub fn of(entry: &Vcenter) -> Self {
+    pub fn of(entry: &VcenterConfig) -> Self {
         Self { key: entry.key.clone(), server: entry.server.clone(), port: entry.port }
     }
 }
 
 impl Entry {
     /// Offers what the sources have for this entry, if that is something else than before.
-    fn publish(&mut self, sources: &BTreeMap<Place, Source>, default_directory: &Path) {
+    fn publish(&mut self, sources: &BTreeMap<SourceLocation, CredentialSource>, default_directory: &Path) {
         let (key, offer) = (&self.config.key, offer(self.config.entry_credentials(), default_directory, sources));
         let trusted = trusted_managers(&offer);
         for (manager, origin) in trusted.iter().filter(|(manager, _)| !self.trusted.contains(*manager)) {
@@ -325,24 +326,30 @@ impl Entry {
 
 impl NsxEntry {
     /// Offers what the Secret has for this manager, if that is something else than before.
-    fn publish(&self, secrets: &BTreeMap<SecretPlace, Source>) {
+    fn publish(&self, secrets: &BTreeMap<SecretPlace, CredentialSource>) {
         replace(&self.offer, nsx_offer(&self.sources, secrets), (None, Some(&self.sources.server)));
     }
 }
 
 /// Publishes an offer that differs from the one before. The owner is a vCenter or an NSX Manager, for the log.
-fn replace(sender: &watch::Sender<Arc<Offer>>, offer: Offer, (vcenter, nsx): (Option<&str>, Option<&str>)) {
+fn replace(
+    sender: &watch::Sender<Arc<CredentialState>>,
+    offer: CredentialState,
+    (vcenter, nsx): (Option<&str>, Option<&str>),
+) {
     sender.send_if_modified(|known| {
         if **known == offer {
             return false;
         }
         match (&**known, &offer) {
-            (Offer::Ready(known), Offer::Ready(new)) if is_same(known, new) => {
+            (CredentialState::Ready(known), CredentialState::Ready(new)) if is_same(known, new) => {
                 tracing::debug!(vcenter, nsx, "a new version of the source has the same credentials");
             }
-            (_, Offer::Ready(new)) => tracing::info!(vcenter, nsx, from = origins(new), "credentials"),
-            (_, Offer::Pending { why }) => tracing::info!(vcenter, nsx, reason = why, "no credentials yet"),
-            (_, Offer::Missing { why }) => tracing::warn!(vcenter, nsx, reason = why, "there are no credentials"),
+            (_, CredentialState::Ready(new)) => tracing::info!(vcenter, nsx, from = origins(new), "credentials"),
+            (_, CredentialState::Pending { why }) => tracing::info!(vcenter, nsx, reason = why, "no credentials yet"),
+            (_, CredentialState::Missing { why }) => {
+                tracing::warn!(vcenter, nsx, reason = why, "there are no credentials")
+            }
         }
         *known = Arc::new(offer);
         true
@@ -351,8 +358,8 @@ fn replace(sender: &watch::Sender<Arc<Offer>>, offer: Offer, (vcenter, nsx): (Op
 
 /// The session managers that are to get the service account's token, as their URLs begin, and where each is named. One
 /// that would be sent the token without encryption is not asked.
-fn trusted_managers(offer: &Offer) -> BTreeMap<String, &Origin> {
-    let Offer::Ready(credentials) = offer else { return BTreeMap::new() };
+fn trusted_managers(offer: &CredentialState) -> BTreeMap<String, &Origin> {
+    let CredentialState::Ready(credentials) = offer else { return BTreeMap::new() };
     let trusted = credentials.iter().filter_map(|credential| match &credential.login {
         Login::SharedSession { url, token: SessionToken::ServiceAccount(_) } => {
             let endpoint = Endpoint::of_url(url).ok().filter(Endpoint::is_confidential)?;
@@ -374,7 +381,7 @@ fn origins(credentials: &[Arc<Credential>]) -> String {
 }
 
 /// Logs what is new about a source: names of keys and servers, never values.
-fn tell(place: &Place, news: &News) {
+fn tell(place: &SourceLocation, news: &News) {
     match news.read.as_deref() {
         Some([only]) if only == ANY_SERVER => tracing::info!(source = %place, "user name and password were read"),
         Some(servers) => {

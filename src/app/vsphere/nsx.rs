@@ -6,24 +6,24 @@ use super::credentials::Credentials;
 use super::metrics::{Certificates, NSX};
 use crate::app::Error;
 use crate::app::catalogue::{ROUTE, SERVICE};
-use crate::app::parts::Parts;
 use crate::app::settings::vsphere::CloudConfig;
 use crate::app::settings::{NsxSettings, Settings};
+use crate::app::shared_services::Parts;
 use crate::base::addresses::host_and_port;
 use crate::base::error_chain::chain;
 use crate::clients::http::{self, CallObserver, ProxySettings, TlsSettings, WeakClient};
 use crate::clients::nsx::{Scheme, Timeouts};
 use crate::clients::vim;
-use crate::cloud::login_ledger::LoginLedger;
+use crate::cloud::login_ledger::LoginThrottle;
 use crate::cloud::{ClusterEvents, ClusterReads};
 use crate::kubernetes::client::COMMIT;
 use crate::kubernetes::cluster::LiveApi;
-use crate::providers::vsphere::config::{Nsx, NsxLogin};
+use crate::providers::vsphere::config::{NsxConfig, NsxLogin};
 use crate::providers::vsphere::login::credentials::offer::NsxSources;
 use crate::providers::vsphere::login::credentials::source::SecretPlace;
 use crate::providers::vsphere::login::credentials::{Login, Offers};
-use crate::providers::vsphere::nsx::services::{ConnectNsx, NsxReport, Setup};
-use crate::providers::vsphere::nsx::{Leads, Source, Token};
+use crate::providers::vsphere::nsx::services::{ConnectNsx, NsxReport, NsxServicesContext};
+use crate::providers::vsphere::nsx::{AnyLeader, LoginSource, Token};
 use crate::runtime::metrics::Registry;
 use parking_lot::Mutex;
 use secrecy::SecretString;
@@ -136,17 +136,17 @@ impl NsxConnection {
         settings
     }
 
-    fn pairs(&self, nsx: &Nsx, secret: Option<SecretPlace>, file: Option<(&str, &SecretString)>) -> Source {
+    fn pairs(&self, nsx: &NsxConfig, secret: Option<SecretPlace>, file: Option<(&str, &SecretString)>) -> LoginSource {
         let file = file.map(|(user, password)| Login::Password { user: user.to_owned(), password: password.clone() });
         let sources = NsxSources { server: host_and_port(&nsx.host, nsx.port), secret, file };
         let offers = self.credentials.nsx_offers(&sources);
         self.state.lock().offers = Some(offers.clone());
-        Source::Pairs { offers, scheme: if nsx.remote_auth { Scheme::Remote } else { Scheme::Basic } }
+        LoginSource::Pairs { offers, scheme: if nsx.remote_auth { Scheme::Remote } else { Scheme::Basic } }
     }
 }
 
 impl ConnectNsx for NsxConnection {
-    fn http(&self, nsx: &Nsx) -> Result<http::Client, String> {
+    fn http(&self, nsx: &NsxConfig) -> Result<http::Client, String> {
         let tls = self.state.lock().tls.clone();
         let client = http::Client::new(self.settings(&nsx.host, nsx.port, tls.clone()));
         let client = client.map_err(|error| error.to_string())?;
@@ -155,7 +155,7 @@ impl ConnectNsx for NsxConnection {
         Ok(client)
     }
 
-    fn source(&self, nsx: &Nsx) -> Result<Source, String> {
+    fn source(&self, nsx: &NsxConfig) -> Result<LoginSource, String> {
         {
             let mut state = self.state.lock();
             if matches!(nsx.login, NsxLogin::Certificate { .. } | NsxLogin::VmcToken { .. }) {
@@ -166,7 +166,7 @@ impl ConnectNsx for NsxConnection {
             }
         }
         match &nsx.login {
-            NsxLogin::Certificate { .. } => Ok(Source::Certificate),
+            NsxLogin::Certificate { .. } => Ok(LoginSource::Certificate),
             NsxLogin::Secret { namespace, name, fallback } => {
                 let secret = SecretPlace { namespace: namespace.clone(), name: name.clone() };
                 let file = fallback.as_ref().map(|(user, password)| (user.as_str(), password));
@@ -200,7 +200,7 @@ impl ConnectNsx for NsxConnection {
                 };
                 let offered = offers.subscribe();
                 state.tokens = Some((nsx.login.clone(), offers));
-                Ok(Source::Token(offered))
+                Ok(LoginSource::Token(offered))
             }
         }
     }
@@ -209,21 +209,21 @@ impl ConnectNsx for NsxConnection {
 /// What the provider needs for NSX.
 pub(super) fn setup(
     connect: &Arc<NsxConnection>,
-    ledger: Arc<dyn LoginLedger>,
+    ledger: Arc<dyn LoginThrottle>,
     nodes: Arc<dyn ClusterReads>,
     events: Arc<dyn ClusterEvents>,
     settings: &NsxSettings,
     cluster: &str,
     parts: &Parts,
-) -> Setup {
+) -> NsxServicesContext {
     let leads = [ROUTE, SERVICE].into_iter().filter_map(|name| parts.elections.leadership_of(name));
-    Setup {
+    NsxServicesContext {
         connect: Arc::clone(connect) as Arc<dyn ConnectNsx>,
         ledger,
         nodes,
         live: Arc::new(LiveApi::new(parts.clients.auxiliary.clone())),
         events,
-        leads: Leads::new(leads.map(|leadership| leadership.watch()).collect()),
+        leads: AnyLeader::new(leads.map(|leadership| leadership.watch()).collect()),
         calls_per_second: settings.calls_per_second,
         adoption: settings.adoption,
         orphans: settings.orphans,

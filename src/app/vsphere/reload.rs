@@ -66,7 +66,7 @@ pub struct Reload {
 /// What the files say, whenever it changes; and the task that finds out.
 pub fn watch(
     vsphere: &Vsphere,
-) -> (mpsc::Receiver<watch::Outcome>, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
+) -> (mpsc::Receiver<watch::ReloadResult>, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
     let (sender, receiver) = mpsc::channel(1);
     (receiver, watch::run(Arc::new(vsphere.file.clone()), vsphere.seen.clone(), sender))
 }
@@ -75,7 +75,7 @@ impl Reload {
     /// Follows the files and the leadership until `stop`, then waits for the provider's tasks.
     pub async fn run(
         mut self,
-        mut changes: mpsc::Receiver<watch::Outcome>,
+        mut changes: mpsc::Receiver<watch::ReloadResult>,
         stop: CancellationToken,
     ) -> Result<(), BoxError> {
         self.metrics.succeeded();
@@ -97,7 +97,7 @@ impl Reload {
     }
 
     /// A changed content: taken over, or refused and told.
-    async fn take(&mut self, outcome: watch::Outcome) {
+    async fn take(&mut self, outcome: watch::ReloadResult) {
         let before = Arc::clone(&self.current.borrow());
         // The start goes on without a part that has a mistake; here what is in force is better.
         let new = match outcome.and_then(|new| new.without_refused_parts(Some(&before))) {

@@ -1,6 +1,6 @@
 //! The series about vCenter that the provider knows: its sessions, its logins, the age and size of its inventory.
 
-use crate::providers::vsphere::Report;
+use crate::providers::vsphere::VcenterReport;
 use crate::runtime::metrics::Registry;
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
@@ -9,7 +9,7 @@ use prometheus::{Gauge, GaugeVec, IntCounterVec, Opts};
 
 /// Collected when somebody asks, so that no value drifts from what it shows.
 pub struct Sessions {
-    reports: Box<dyn Fn() -> Vec<Report> + Send + Sync>,
+    reports: Box<dyn Fn() -> Vec<VcenterReport> + Send + Sync>,
     up: GaugeVec,
     lag: GaugeVec,
     objects: GaugeVec,
@@ -27,7 +27,7 @@ impl Sessions {
     /// When another one has its name.
     pub fn register(
         registry: &Registry,
-        reports: impl Fn() -> Vec<Report> + Send + Sync + 'static,
+        reports: impl Fn() -> Vec<VcenterReport> + Send + Sync + 'static,
     ) -> Result<(), prometheus::Error> {
         let gauge = |name: &str, help: &str, labels: &[&str]| GaugeVec::new(Opts::new(name, help), labels);
         let sessions = Self {
@@ -69,8 +69,8 @@ impl Sessions {
         [&self.up, &self.lag, &self.objects, &self.refused, &self.age]
     }
 
-    fn take(&self, report: &Report) {
-        let Report { server, lag, refused_offer, virtual_machines, ancestors, session } = report;
+    fn take(&self, report: &VcenterReport) {
+        let VcenterReport { server, lag, refused_offer, virtual_machines, ancestors, session } = report;
         let of = |gauges: &GaugeVec| -> Gauge { gauges.with_label_values(&[server.as_str()]) };
         of(&self.up).set(if lag.is_some_and(|lag| lag.is_zero()) { 1.0 } else { 0.0 });
         of(&self.refused).set(if refused_offer.is_some() { 1.0 } else { 0.0 });
@@ -118,8 +118,8 @@ impl Collector for Sessions {
 mod tests {
     //! What the series say of reports.
 
-    use super::{Registry, Report, Sessions};
-    use crate::providers::vsphere::vcenter::session::Facts;
+    use super::{Registry, Sessions, VcenterReport};
+    use crate::providers::vsphere::vcenter::session::SessionStatus;
     use crate::runtime::metrics::Metrics;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
@@ -134,13 +134,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_vcenter_that_answers_one_that_stopped_and_one_that_never_did() {
         let metrics = Metrics::new().unwrap();
-        let live = Report {
+        let live = VcenterReport {
             server: "a:443".into(),
             lag: Some(Duration::ZERO),
             refused_offer: None,
             virtual_machines: 3,
             ancestors: 7,
-            session: Facts {
+            session: SessionStatus {
                 since: Some(Instant::now()),
                 soap_logins: 2,
                 rest_logins: 1,
@@ -149,13 +149,13 @@ mod tests {
             },
         };
         tokio::time::advance(Duration::from_secs(60)).await;
-        let stale = Report {
+        let stale = VcenterReport {
             server: "b:443".into(),
             lag: Some(Duration::from_secs(90)),
             refused_offer: Some("no".into()),
-            ..Report::default()
+            ..VcenterReport::default()
         };
-        let never = Report { server: "c:443".into(), ..Report::default() };
+        let never = VcenterReport { server: "c:443".into(), ..VcenterReport::default() };
         Sessions::register(metrics.registry(), move || vec![live.clone(), stale.clone(), never.clone()]).unwrap();
         let lines = text(&metrics);
         for expected in [
@@ -186,10 +186,10 @@ mod tests {
     #[test]
     fn scrapes_at_the_same_time_do_not_disturb_each_other() {
         let metrics = Metrics::new().unwrap();
-        let reports: Vec<Report> = (0..20)
+        let reports: Vec<VcenterReport> = (0..20)
             .map(|number| {
-                let session = Facts { soap_logins: number, ..Facts::default() };
-                Report { server: format!("{number}:443"), session, ..Report::default() }
+                let session = SessionStatus { soap_logins: number, ..SessionStatus::default() };
+                VcenterReport { server: format!("{number}:443"), session, ..VcenterReport::default() }
             })
             .collect();
         Sessions::register(metrics.registry(), move || reports.clone()).unwrap();
@@ -204,7 +204,8 @@ mod tests {
     #[test]
     fn a_vcenter_that_is_not_configured_any_more_has_no_series() {
         let metrics = Metrics::new().unwrap();
-        let configured = Arc::new(Mutex::new(vec![Report { server: "a:443".into(), ..Report::default() }]));
+        let configured =
+            Arc::new(Mutex::new(vec![VcenterReport { server: "a:443".into(), ..VcenterReport::default() }]));
         let reports = Arc::clone(&configured);
         Sessions::register(metrics.registry(), move || reports.lock().unwrap().clone()).unwrap();
         assert!(!text(&metrics).is_empty());

@@ -34,7 +34,7 @@ impl Deref for Body {
 
 impl From<Vec<u8>> for Body {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Wiped(bytes).into_shared())
+        Self(WipedBytes(bytes).into_shared())
     }
 }
 
@@ -58,12 +58,12 @@ impl fmt::Debug for Body {
 
 /// Builds a body text by text. When it grows, the buffer it leaves is overwritten, which a `String` would not do.
 #[derive(Default)]
-pub struct BodyWriter(Wiped);
+pub struct BodyWriter(WipedBytes);
 
 impl BodyWriter {
     /// A writer that need not grow before this many bytes.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self(Wiped(Vec::with_capacity(capacity)))
+        Self(WipedBytes(Vec::with_capacity(capacity)))
     }
 
     /// Appends a text.
@@ -81,7 +81,7 @@ impl BodyWriter {
         let bytes = &mut self.0.0;
         let needed = bytes.len().saturating_add(more.len());
         if needed > bytes.capacity() {
-            let mut larger = Wiped(Vec::with_capacity(needed.max(bytes.capacity().saturating_mul(2)).max(256)));
+            let mut larger = WipedBytes(Vec::with_capacity(needed.max(bytes.capacity().saturating_mul(2)).max(256)));
             larger.0.extend_from_slice(bytes);
             self.0 = larger;
         }
@@ -105,22 +105,22 @@ impl BodyWriter {
 
 /// Bytes that are overwritten on drop, whoever holds them.
 #[derive(Default)]
-pub(super) struct Wiped(pub(super) Vec<u8>);
+pub(super) struct WipedBytes(pub(super) Vec<u8>);
 
-impl Wiped {
+impl WipedBytes {
     /// Shares the bytes without copying them; the last holder overwrites them.
     pub(super) fn into_shared(self) -> Bytes {
         if self.0.is_empty() { Bytes::new() } else { Bytes::from_owner(self) }
     }
 }
 
-impl AsRef<[u8]> for Wiped {
+impl AsRef<[u8]> for WipedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl Drop for Wiped {
+impl Drop for WipedBytes {
     fn drop(&mut self) {
         self.0.as_mut_slice().zeroize();
         #[cfg(test)]

@@ -46,16 +46,16 @@ pub(super) fn printable(text: &str) -> String {
 
 /// The certificate of the last successful handshake of one endpoint.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<State>);
+pub(super) struct PeerCertificate(Mutex<CertificateState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct CertificateState {
     /// Judged good, not yet proved to be the server's own.
     judged: Option<Vec<u8>>,
     proved: Option<Certificate>,
 }
 
-impl Seen {
+impl PeerCertificate {
     /// The certificate was accepted; the server has still to prove that it holds the key.
     pub(super) fn judged(&self, certificate: &CertificateDer<'_>) {
         self.0.lock().judged = Some(certificate.to_vec());

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::Endpoint;
-use super::certificate::Seen;
+use super::certificate::PeerCertificate;
 use super::identity::ClientIdentity;
 use super::thumbprint::Thumbprint;
 use super::verifier::Verifier;
@@ -72,7 +72,7 @@ impl TlsSettings {
 pub(super) fn client_config(
     settings: &TlsSettings,
     endpoint: &Endpoint,
-    seen: Arc<Seen>,
+    seen: Arc<PeerCertificate>,
 ) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let verifier = verifier(settings, endpoint, seen, &provider)?;
@@ -90,7 +90,7 @@ pub(super) fn client_config(
 fn verifier(
     settings: &TlsSettings,
     endpoint: &Endpoint,
-    seen: Arc<Seen>,
+    seen: Arc<PeerCertificate>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Verifier, String> {
     let (chain, listed) = match &settings.trust {

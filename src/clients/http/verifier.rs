@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error as TlsError, SignatureScheme};
 
-use super::certificate::Seen;
+use super::certificate::PeerCertificate;
 use super::refusal::{self, Complaint, Peer, unusable};
 use super::thumbprint::Thumbprint;
 use crate::base::x509::{self, Validity};
@@ -31,7 +31,7 @@ pub(super) struct Verifier {
     pub(super) can_be_pinned: bool,
     pub(super) insecure: bool,
     /// Told of the server's certificate, not of a proxy's.
-    pub(super) seen: Arc<Seen>,
+    pub(super) seen: Arc<PeerCertificate>,
     pub(super) provider: Arc<CryptoProvider>,
 }
 

@@ -16,8 +16,8 @@
 //! The first row that fits decides. NSX tells a session that has ended by the words for wrong credentials (code 403) or by
 //! those for a wrong XSRF token (98); a missing permission is 403 with code 401, a protected object 289, the license 505.
 
-use super::error::{Kind, Refused};
-use super::json::ErrorBody;
+use super::error::{ErrorAnswer, Kind};
+use super::json::ErrorFields;
 
 /// How many characters of a message are kept.
 const MESSAGE: usize = 300;
@@ -33,7 +33,7 @@ const CONFLICT: [i64; 5] = [206, 500_127, 500_087, 500_232, 100_148];
 
 /// What the request was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked<'a> {
+pub(super) struct RequestContext<'a> {
     /// The path of the object in the Policy API, such as `/infra/tier-1s/a`.
     pub object: &'a str,
     pub presents: Presents,
@@ -51,16 +51,16 @@ pub(super) enum Presents {
 }
 
 /// Judges an answer that is no success.
-pub(super) fn judge(asked: Asked<'_>, status: u16, body: &[u8]) -> (Kind, Refused) {
-    let error = ErrorBody::read(body);
+pub(super) fn judge(asked: RequestContext<'_>, status: u16, body: &[u8]) -> (Kind, ErrorAnswer) {
+    let error = ErrorFields::read(body);
     let (is_json, error) = (error.is_some(), error.unwrap_or_default());
     let message: String = error.message.chars().filter(|c| !c.is_control()).take(MESSAGE).collect();
-    let error = ErrorBody { message, ..error };
+    let error = ErrorFields { message, ..error };
     let kind = kind(asked, status, is_json, &error);
-    (kind, Refused { status, code: error.code, message: error.message, retry_after: None })
+    (kind, ErrorAnswer { status, code: error.code, message: error.message, retry_after: None })
 }
 
-fn kind(asked: Asked<'_>, status: u16, is_json: bool, error: &ErrorBody) -> Kind {
+fn kind(asked: RequestContext<'_>, status: u16, is_json: bool, error: &ErrorFields) -> Kind {
     let code = error.code.unwrap_or_default();
     match status {
         429 | 503 => Kind::Busy,
@@ -114,12 +114,12 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{Asked, Kind, Presents, judge};
+    use super::{Kind, Presents, RequestContext, judge};
 
     const OBJECT: &str = "/infra/tier-1s/t/static-routes/r";
 
-    fn asked(presents: Presents) -> Asked<'static> {
-        Asked { object: OBJECT, presents }
+    fn asked(presents: Presents) -> RequestContext<'static> {
+        RequestContext { object: OBJECT, presents }
     }
 
     fn error(code: i64, message: &str) -> Vec<u8> {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn an_id_may_hold_spaces() {
-        let asked = Asked { object: "/infra/tier-1s/t/static-routes/a b", presents: Presents::Nothing };
+        let asked = RequestContext { object: "/infra/tier-1s/t/static-routes/a b", presents: Presents::Nothing };
         let body = error(600, "The requested object : /infra/tier-1s/t/static-routes/a b could not be found.");
         assert_eq!(judge(asked, 404, &body).0, Kind::NotFound);
     }

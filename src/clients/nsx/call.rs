@@ -7,8 +7,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 
-use super::answer::{self, Asked, Presents};
-use super::error::{Error, Kind, Refused};
+use super::answer::{self, Presents, RequestContext};
+use super::error::{Error, ErrorAnswer, Kind};
 use super::json;
 use super::object::Object;
 use super::pace::{LONGEST_HOLD, Priority};
@@ -26,13 +26,13 @@ const ATTEMPTS: u32 = 4;
 const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// What changes an object. By its type every write needs a permit.
-pub struct Write<'a> {
+pub struct WriteCall<'a> {
     /// The permission of the caller, which ends with its term of leadership.
     pub permit: &'a Arc<dyn Permit>,
 }
 
 /// A call before it is sent.
-pub(super) struct Call<'a> {
+pub(super) struct NsxCall<'a> {
     pub(super) method: Method,
     /// The path of the object, which begins with `/infra/`; not escaped.
     pub(super) object: &'a str,
@@ -56,7 +56,7 @@ pub(super) enum Shape {
     Acknowledgement,
 }
 
-impl<'a> Call<'a> {
+impl<'a> NsxCall<'a> {
     pub(super) fn get(object: &'a str, operation: &'static str, priority: Priority) -> Self {
         Self {
             method: Method::GET,
@@ -70,7 +70,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn write(write: &Write<'_>, method: Method, object: &'a str, operation: &'static str) -> Self {
+    fn write(write: &WriteCall<'_>, method: Method, object: &'a str, operation: &'static str) -> Self {
         let permit = Some(Arc::clone(write.permit));
         let (priority, shape) = (Priority::Urgent, Shape::Acknowledgement);
         Self { method, object, query: &[], body: None, operation, priority, permit, shape }
@@ -103,7 +103,7 @@ impl Client {
     /// # Errors
     /// [`Kind::NotFound`] if there is none.
     pub async fn get(&self, path: &str, operation: &'static str, priority: Priority) -> Result<Object, Error> {
-        self.object(Call::get(path, operation, priority)).await
+        self.object(NsxCall::get(path, operation, priority)).await
     }
 
     /// Creates or replaces the object of this path, without an answer to read.
@@ -112,12 +112,12 @@ impl Client {
     /// See [`Kind`].
     pub async fn patch(
         &self,
-        write: Write<'_>,
+        write: WriteCall<'_>,
         path: &str,
         operation: &'static str,
         body: &Object,
     ) -> Result<(), Error> {
-        let call = Call { body: Some(&body.0), ..Call::write(&write, Method::PATCH, path, operation) };
+        let call = NsxCall { body: Some(&body.0), ..NsxCall::write(&write, Method::PATCH, path, operation) };
         self.send(&call).await.map(drop)
     }
 
@@ -127,13 +127,13 @@ impl Client {
     /// [`Kind::Conflict`] if it was changed meanwhile.
     pub async fn put(
         &self,
-        write: Write<'_>,
+        write: WriteCall<'_>,
         path: &str,
         operation: &'static str,
         body: &Object,
     ) -> Result<Object, Error> {
-        let call = Call::write(&write, Method::PUT, path, operation);
-        self.object(Call { body: Some(&body.0), shape: Shape::Object, ..call }).await
+        let call = NsxCall::write(&write, Method::PUT, path, operation);
+        self.object(NsxCall { body: Some(&body.0), shape: Shape::Object, ..call }).await
     }
 
     /// Replaces several objects of one type with one call: all of them, each of the `_revision` that it has, or none.
@@ -142,7 +142,7 @@ impl Client {
     /// [`Kind::Conflict`] if one of them was changed meanwhile.
     pub async fn patch_together(
         &self,
-        write: Write<'_>,
+        write: WriteCall<'_>,
         resource_type: &str,
         operation: &'static str,
         objects: &[Object],
@@ -157,45 +157,45 @@ impl Client {
         body.insert("resource_type".to_owned(), "Infra".into());
         body.insert("children".to_owned(), objects.iter().map(child).collect());
         let query = [("enforce_revision_check", "true")];
-        let call = Call::write(&write, Method::PATCH, "/infra", operation);
-        self.send(&Call { query: &query, body: Some(&body), ..call }).await.map(drop)
+        let call = NsxCall::write(&write, Method::PATCH, "/infra", operation);
+        self.send(&NsxCall { query: &query, body: Some(&body), ..call }).await.map(drop)
     }
 
     /// Deletes the object of this path; one that does not exist, or is marked for deletion already, is deleted.
     ///
     /// # Errors
     /// [`Kind::Referenced`] while others refer to it.
-    pub async fn delete(&self, write: Write<'_>, path: &str, operation: &'static str) -> Result<(), Error> {
-        match self.send(&Call::write(&write, Method::DELETE, path, operation)).await.map(drop) {
+    pub async fn delete(&self, write: WriteCall<'_>, path: &str, operation: &'static str) -> Result<(), Error> {
+        match self.send(&NsxCall::write(&write, Method::DELETE, path, operation)).await.map(drop) {
             Err(error) if matches!(error.kind, Kind::NotFound | Kind::MarkedForDeletion) => Ok(()),
             other => other,
         }
     }
 
     /// Makes a call whose answer is an object.
-    pub(super) async fn object(&self, call: Call<'_>) -> Result<Object, Error> {
+    pub(super) async fn object(&self, call: NsxCall<'_>) -> Result<Object, Error> {
         let response = self.send(&call).await?;
         serde_json::from_slice(&response.body).map(Object).map_err(|_| self.misshapen(&call))
     }
 
     /// A success of another shape, such as the page of a portal: it says nothing of what was asked. What a parser says of it
     /// may repeat a value.
-    fn misshapen(&self, call: &Call<'_>) -> Error {
+    fn misshapen(&self, call: &NsxCall<'_>) -> Error {
         let kind = if call.permit.is_some() { Kind::Unknown } else { Kind::Unavailable };
         Error::other(kind, self.inner.http.failed(call.operation), call.target(), "the answer is not a JSON object")
     }
 
     /// A success that is a page.
-    fn page(&self, call: &Call<'_>, status: u16) -> Error {
+    fn page(&self, call: &NsxCall<'_>, status: u16) -> Error {
         let message = "the answer is a page, and not a JSON object".to_owned();
-        let refused = Refused { status, message, ..Refused::default() };
+        let refused = ErrorAnswer { status, message, ..ErrorAnswer::default() };
         Error::refused(self.misshapen(call).kind, self.inner.http.failed(call.operation), call.target(), refused)
     }
 
     /// Sends a call when it is its turn, after a login if there is none. What a busy manager refuses is sent again, if that is
     /// safe. A session that is over is renewed once, and where the new one is over as well, another form of login may take its
     /// place: such a call did nothing.
-    pub(super) async fn send(&self, call: &Call<'_>) -> Result<Response, Error> {
+    pub(super) async fn send(&self, call: &NsxCall<'_>) -> Result<Response, Error> {
         // URL parsers resolve such a segment, which changes the object that the path names.
         if call.object.split('/').any(|segment| matches!(segment, "." | "..")) {
             let message = "not sent: the path has a segment that is \".\" or \"..\"";
@@ -241,24 +241,24 @@ impl Client {
     }
 
     /// After the second refusal of a call, which is `refused`.
-    async fn log_in_otherwise(&self, call: &Call<'_>, over: &Login, refused: Error) -> Result<(), Error> {
+    async fn log_in_otherwise(&self, call: &NsxCall<'_>, over: &Login, refused: Error) -> Result<(), Error> {
         self.inner.log_in.log_in_otherwise(self, over).await.map_err(|NoLogin { kind, why }| {
             let why = format!("{why}: {}", refused.what());
             Error::other(kind, self.inner.http.failed(call.operation), call.target(), why)
         })
     }
 
-    async fn log_in(&self, call: &Call<'_>, over: Option<&Login>) -> Result<(), Error> {
+    async fn log_in(&self, call: &NsxCall<'_>, over: Option<&Login>) -> Result<(), Error> {
         let logged_in = self.inner.log_in.log_in(self, over).await;
         let failed =
             |NoLogin { kind, why }| Error::other(kind, self.inner.http.failed(call.operation), call.target(), why);
         logged_in.map_err(failed)
     }
 
-    async fn attempt(&self, call: &Call<'_>, login: &Login) -> Result<Response, Error> {
+    async fn attempt(&self, call: &NsxCall<'_>, login: &Login) -> Result<Response, Error> {
         let http = &self.inner.http;
         let failed = || http.failed(call.operation);
-        let asked = Asked { object: call.object, presents: login.presents() };
+        let asked = RequestContext { object: call.object, presents: login.presents() };
         let wait = async {
             let basic = match asked.presents {
                 Presents::EachTime => self.inner.basic.acquire().await.ok(),
@@ -303,16 +303,16 @@ impl Client {
     }
 
     /// Judges an answer that is no success, to a request that was sent at `sent`. A busy manager gets fewer calls.
-    pub(super) fn judge(&self, asked: Asked<'_>, sent: Instant, response: &Response) -> (Kind, Refused) {
+    pub(super) fn judge(&self, asked: RequestContext<'_>, sent: Instant, response: &Response) -> (Kind, ErrorAnswer) {
         let retry_after = retry_after(response);
         if answer::slows_down(response.status) {
             self.inner.pace.slow_down(sent, retry_after);
         }
         let (kind, refused) = answer::judge(asked, response.status, &response.body);
-        (kind, Refused { retry_after, ..refused })
+        (kind, ErrorAnswer { retry_after, ..refused })
     }
 
-    pub(super) fn request(&self, call: &Call<'_>) -> Request {
+    pub(super) fn request(&self, call: &NsxCall<'_>) -> Request {
         let path = format!("{}{}", self.inner.prefix, call.path());
         let mut request = Request::new(call.method.clone(), path, call.operation, self.inner.timeouts.call);
         request.headers.push(("Accept", "application/json".to_owned()));
@@ -337,7 +337,7 @@ fn is_distrusted(login: &Login, error: &Error) -> bool {
 }
 
 /// Reads, a write that was refused before anything was done, and what was not sent because the login had changed.
-fn may_repeat(call: &Call<'_>, error: &Error) -> bool {
+fn may_repeat(call: &NsxCall<'_>, error: &Error) -> bool {
     match error.kind {
         Kind::Busy => call.permit.is_none() || error.status() == Some(429),
         Kind::SessionOver => error.status().is_none(),
@@ -345,7 +345,7 @@ fn may_repeat(call: &Call<'_>, error: &Error) -> bool {
     }
 }
 
-fn not_answered(call: &Call<'_>, request: FailedRequest, error: http::Error) -> Error {
+fn not_answered(call: &NsxCall<'_>, request: FailedRequest, error: http::Error) -> Error {
     use http::Error::{
         Broken, Certificate, Configuration, Connect, NotPermitted, PermitEnded, Proxy, Resolve, Status, Timeout, Tls,
         TooLarge, TooManyValues,

@@ -71,13 +71,13 @@ pub struct Error {
 #[derive(Debug)]
 enum Cause {
     Http(http::Error),
-    Refused(Refused),
+    Refused(ErrorAnswer),
     Other(String),
 }
 
 /// An answer that is no success, as far as it may be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
+pub struct ErrorAnswer {
     /// The HTTP status.
     pub status: u16,
     /// `error_code`.
@@ -93,7 +93,7 @@ impl Error {
         Self { kind, request, target, cause: Cause::Http(error) }
     }
 
-    pub(super) fn refused(kind: Kind, request: FailedRequest, target: String, refused: Refused) -> Self {
+    pub(super) fn refused(kind: Kind, request: FailedRequest, target: String, refused: ErrorAnswer) -> Self {
         Self { kind, request, target, cause: Cause::Refused(refused) }
     }
 
@@ -169,7 +169,7 @@ impl fmt::Display for What<'_> {
         match cause {
             Cause::Http(error) => write!(f, "{error}"),
             Cause::Other(message) => f.write_str(message),
-            Cause::Refused(Refused { status, code, message, .. }) => {
+            Cause::Refused(ErrorAnswer { status, code, message, .. }) => {
                 write!(f, "HTTP status {status}")?;
                 if let Some(code) = code {
                     write!(f, ", code {code}")?;

@@ -36,14 +36,14 @@ pub(super) fn count_values(text: &[u8]) -> usize {
 
 /// The fields of an error that anything is decided by. A member of another type is missing.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ErrorBody {
+pub(super) struct ErrorFields {
     /// `error_code`, a number or its text.
     pub(super) code: Option<i64>,
     /// `error_message`, whole.
     pub(super) message: String,
 }
 
-impl ErrorBody {
+impl ErrorFields {
     /// `None` if the text is no JSON object, or too large for an error of NSX.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         (text.len() <= LARGEST_ERROR).then(|| serde_json::from_slice(text).ok())?
@@ -74,19 +74,19 @@ impl<'de> Deserialize<'de> for AnyObject {
     }
 }
 
-impl<'de> Deserialize<'de> for ErrorBody {
+impl<'de> Deserialize<'de> for ErrorFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Members;
 
         impl<'de> Visitor<'de> for Members {
-            type Value = ErrorBody;
+            type Value = ErrorFields;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a JSON object")
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<ErrorBody, M::Error> {
-                let mut body = ErrorBody::default();
+            fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<ErrorFields, M::Error> {
+                let mut body = ErrorFields::default();
                 while let Some(name) = members.next_key::<String>()? {
                     match name.as_str() {
                         "error_code" => body.code = members.next_value::<Scalar>()?.number(),
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn only_the_two_fields_of_an_error_are_read() {
-        let error = |code: Option<i64>, message: &str| Some(ErrorBody { code, message: message.to_owned() });
+        let error = |code: Option<i64>, message: &str| Some(ErrorFields { code, message: message.to_owned() });
         for (text, expected) in [
             (json!({"error_code": 600, "error_message": "m", "related_errors": [{"a": [1]}]}), error(Some(600), "m")),
             (json!({"error_code": "600"}), error(Some(600), "")),
@@ -198,17 +198,17 @@ mod tests {
             (json!([]), None),
             (json!("error"), None),
         ] {
-            assert_eq!(ErrorBody::read(text.to_string().as_bytes()), expected, "{text}");
+            assert_eq!(ErrorFields::read(text.to_string().as_bytes()), expected, "{text}");
         }
         assert_eq!(
-            ErrorBody::read(b"{\"error_code\": 1, \"error_code\": 2}"),
+            ErrorFields::read(b"{\"error_code\": 1, \"error_code\": 2}"),
             error(Some(2), ""),
             "the last one counts"
         );
-        assert_eq!(ErrorBody::read(b"<html>"), None);
+        assert_eq!(ErrorFields::read(b"<html>"), None);
         let of_size = |size: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(size - 8));
-        assert_eq!(ErrorBody::read(of_size(LARGEST_ERROR).as_bytes()), error(None, ""));
-        assert_eq!(ErrorBody::read(of_size(LARGEST_ERROR + 1).as_bytes()), None);
+        assert_eq!(ErrorFields::read(of_size(LARGEST_ERROR).as_bytes()), error(None, ""));
+        assert_eq!(ErrorFields::read(of_size(LARGEST_ERROR + 1).as_bytes()), None);
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
         #[test]
         fn what_is_an_object_is_judged_as_a_parser_does(bytes in any::<Vec<u8>>()) {
             prop_assert_eq!(is_object(&bytes), serde_json::from_slice::<Map<String, Value>>(&bytes).is_ok());
-            prop_assert_eq!(ErrorBody::read(&bytes).is_some(), is_object(&bytes));
+            prop_assert_eq!(ErrorFields::read(&bytes).is_some(), is_object(&bytes));
         }
     }
 }

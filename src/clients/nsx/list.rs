@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::call::{Call, Shape};
+use super::call::{NsxCall, Shape};
 use super::error::{Error, Kind};
 use super::object::Object;
 use super::pace::Priority;
@@ -119,8 +119,8 @@ impl<'a> Pages<'a> {
             let size = self.page_size.to_string();
             let mut query = vec![("page_size", size.as_str())];
             query.extend(self.cursor.as_deref().map(|cursor| ("cursor", cursor)));
-            let get = Call::get(self.path, self.operation, Priority::Urgent);
-            let call = Call { query: &query, shape: Shape::Page, ..get };
+            let get = NsxCall::get(self.path, self.operation, Priority::Urgent);
+            let call = NsxCall { query: &query, shape: Shape::Page, ..get };
             match self.client.object(call).await {
                 Err(error) if self.page_size > 1 && is_too_large(&error) => self.page_size /= 2,
                 other => return other,

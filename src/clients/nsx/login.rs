@@ -6,8 +6,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::answer::{Asked, Presents};
-use super::call::Call;
+use super::answer::{Presents, RequestContext};
+use super::call::NsxCall;
 use super::error::{Error, Kind};
 use super::json;
 use super::pace::Priority;
@@ -63,7 +63,7 @@ impl Client {
     /// [`Kind::Rejected`] for credentials that were refused: repeating those locks the account.
     pub async fn try_basic(&self, scheme: Scheme, user: &str, password: &SecretString) -> Result<Login, Error> {
         let login = Login(Arc::new(Used::Basic(scheme.authorization(user, password))));
-        let probe = Call { query: &[("page_size", "1")], ..Call::get(PROBE, BASIC, Priority::Urgent) };
+        let probe = NsxCall { query: &[("page_size", "1")], ..NsxCall::get(PROBE, BASIC, Priority::Urgent) };
         let mut request = self.request(&probe);
         login.authenticate(&mut request);
         request.timeout = self.inner.timeouts.login;
@@ -140,7 +140,7 @@ impl Client {
                 let wrong = |message| Error::other(Kind::Unavailable, failed(), target.clone(), message);
                 return read(&response).map_err(wrong);
             }
-            let (kind, refused) = self.judge(Asked { object: PROBE, presents }, began, &response);
+            let (kind, refused) = self.judge(RequestContext { object: PROBE, presents }, began, &response);
             Err(Error::refused(kind, failed(), target.clone(), refused))
         };
         http.observed(operation, Error::reason, sent).await

@@ -10,7 +10,7 @@ pub struct Object(pub Map<String, Value>);
 
 /// One tag; both parts may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tag<'a> {
+pub struct ObjectTag<'a> {
     /// What the tag is about; at most 128 characters.
     pub scope: &'a str,
     /// The value; at most 256 characters.
@@ -54,11 +54,11 @@ impl Object {
     }
 
     /// Its tags, in their order. What is no tag is left out.
-    pub fn tags(&self) -> impl Iterator<Item = Tag<'_>> {
+    pub fn tags(&self) -> impl Iterator<Item = ObjectTag<'_>> {
         let tags = self.0.get("tags").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         tags.iter().filter_map(Value::as_object).map(|tag| {
             let part = |name| tag.get(name).and_then(Value::as_str).unwrap_or_default();
-            Tag { scope: part("scope"), tag: part("tag") }
+            ObjectTag { scope: part("scope"), tag: part("tag") }
         })
     }
 
@@ -68,8 +68,8 @@ impl Object {
     }
 
     /// Gives it these tags.
-    pub fn set_tags<'a>(&mut self, tags: impl IntoIterator<Item = Tag<'a>>) {
-        let value = |Tag { scope, tag }: Tag<'_>| {
+    pub fn set_tags<'a>(&mut self, tags: impl IntoIterator<Item = ObjectTag<'a>>) {
+        let value = |ObjectTag { scope, tag }: ObjectTag<'_>| {
             let mut map = Map::new();
             map.insert("scope".to_owned(), scope.into());
             map.insert("tag".to_owned(), tag.into());
@@ -112,7 +112,7 @@ impl fmt::Debug for Object {
 mod tests {
     use serde_json::json;
 
-    use super::{Object, Tag};
+    use super::{Object, ObjectTag};
 
     fn object(value: serde_json::Value) -> Object {
         Object(serde_json::from_value(value).unwrap())
@@ -124,7 +124,10 @@ mod tests {
             object(json!({"id": 5, "_revision": "1", "tags": [{}, 7, {"scope": "a"}, {"tag": "b"}], "path": null}));
         assert_eq!((odd.id(), odd.path(), odd.revision()), ("", "", None));
         let tags: Vec<_> = odd.tags().collect();
-        assert_eq!(tags, [Tag { scope: "", tag: "" }, Tag { scope: "a", tag: "" }, Tag { scope: "", tag: "b" }]);
+        assert_eq!(
+            tags,
+            [ObjectTag { scope: "", tag: "" }, ObjectTag { scope: "a", tag: "" }, ObjectTag { scope: "", tag: "b" }]
+        );
         assert_eq!(object(json!({"tags": "x"})).tags().count(), 0);
         assert!(!odd.is_marked_for_delete());
     }
@@ -133,7 +136,7 @@ mod tests {
     fn tags_are_replaced_and_all_else_stays() {
         let mut one = object(json!({"id": "r", "new_member": [1], "tags": [{"scope": "a", "tag": "b"}]}));
         assert_eq!((one.tag("a"), one.tag("b")), (Some("b"), None));
-        one.set_tags([Tag { scope: "c", tag: "d" }]);
+        one.set_tags([ObjectTag { scope: "c", tag: "d" }]);
         let expected = json!({"id": "r", "new_member": [1], "tags": [{"scope": "c", "tag": "d"}]});
         assert_eq!(one, object(expected));
         assert_eq!(format!("{one:?}"), "Object(\"r\")");

@@ -31,11 +31,11 @@ pub enum Priority {
 pub struct Pace {
     began: Instant,
     /// Never locked over an await.
-    state: Mutex<State>,
+    state: Mutex<PaceState>,
     changed: Notify,
 }
 
-struct State {
+struct PaceState {
     flow: Flow,
     under_way: usize,
     /// Writes, and reads that a write waits for, that wait for their turn.
@@ -54,7 +54,7 @@ struct Urgent<'a>(&'a Pace);
 impl Pace {
     /// At most this many calls a second, at least one.
     pub fn new(calls_per_second: u32) -> Self {
-        let state = State { flow: Flow::new(f64::from(calls_per_second.max(1))), under_way: 0, urgent: 0 };
+        let state = PaceState { flow: Flow::new(f64::from(calls_per_second.max(1))), under_way: 0, urgent: 0 };
         Self { began: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -70,7 +70,7 @@ impl Pace {
             changed.as_mut().enable();
             let ready = {
                 let mut state = self.state.lock();
-                let State { flow, under_way, urgent } = &mut *state;
+                let PaceState { flow, under_way, urgent } = &mut *state;
                 let must_wait = *under_way >= AT_ONCE || (priority == Priority::Information && *urgent > 0);
                 match if must_wait { None } else { Some(flow.take(self.began.elapsed())) } {
                     Some(Ok(())) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::call::Call;
+use super::call::NsxCall;
 use super::error::{Error, Kind};
 use super::object::Object;
 use super::pace::Priority;
@@ -77,8 +77,8 @@ impl Client {
         operation: &'static str,
     ) -> Result<RevisionStatus, Error> {
         let query = [("intent_path", path)];
-        let call = Call::get("/infra/realized-state/status", operation, Priority::Urgent);
-        let status = match self.object(Call { query: &query, ..call }).await {
+        let call = NsxCall::get("/infra/realized-state/status", operation, Priority::Urgent);
+        let status = match self.object(NsxCall { query: &query, ..call }).await {
             Err(error) if matches!(error.kind, Kind::NotFound | Kind::MissingReference(_) | Kind::NoPermission) => None,
             other => judge_revision(&other?, revision),
         };
@@ -139,7 +139,7 @@ impl Client {
     ) -> Result<Vec<Map<String, Value>>, Error> {
         let query = [("intent_path", path)];
         let object = "/infra/realized-state/realized-entities";
-        let call = Call { query: &query, ..Call::get(object, operation, Priority::Urgent) };
+        let call = NsxCall { query: &query, ..NsxCall::get(object, operation, Priority::Urgent) };
         let answer = match self.object(call).await {
             Err(error) if says_absent(&error) => return Ok(Vec::new()),
             other => other?,

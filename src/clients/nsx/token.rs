@@ -6,7 +6,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 
-use super::error::{Error, Kind, Refused};
+use super::error::{Error, ErrorAnswer, Kind};
 use super::http;
 use crate::clients::http::{BodyWriter, Method, Request};
 
@@ -61,7 +61,7 @@ impl AccessToken {
                     _ => Kind::Unavailable,
                 };
                 // The body is not shown: it is of no known form, and may repeat the token.
-                let refused = Refused { status: response.status, ..Refused::default() };
+                let refused = ErrorAnswer { status: response.status, ..ErrorAnswer::default() };
                 return Err(Error::refused(kind, failed(), target(), refused));
             }
             let unreadable = || Error::other(Kind::Unavailable, failed(), target(), "the answer has no access token");

@@ -12,7 +12,7 @@ const MAX_TEXT: usize = 300;
 
 /// What the service said.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum TokenAnswer {
     Token { id: String, assertion: SecretString },
     Fault { code: String, text: String },
 }
@@ -21,10 +21,10 @@ pub(super) enum Answer {
 ///
 /// # Errors
 /// What is wrong with it, without any of its content.
-pub(super) fn read(text: &str) -> Result<Answer, String> {
+pub(super) fn read(text: &str) -> Result<TokenAnswer, String> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().expand_empty_elements = true;
-    let (mut open, mut found): (Vec<String>, _) = (Vec::new(), Found::default());
+    let (mut open, mut found): (Vec<String>, _) = (Vec::new(), AnswerFields::default());
     loop {
         let begins = position(&reader);
         match reader.read_event().map_err(|_| "it is not well-formed XML")? {
@@ -64,14 +64,14 @@ fn position(reader: &Reader<&[u8]>) -> usize {
 
 /// What has been seen so far.
 #[derive(Default)]
-struct Found {
+struct AnswerFields {
     is_fault: bool,
     code: String,
     text: String,
     assertion: Option<(String, SecretString)>,
 }
 
-impl Found {
+impl AnswerFields {
     /// Keeps the element whose start tag this is.
     fn keep_assertion(&mut self, start: &BytesStart<'_>, element: &str) -> Result<(), String> {
         let prefix = start.name().prefix().map(|prefix| prefix.as_ref().to_owned());
@@ -108,14 +108,14 @@ impl Found {
         kept.extend(text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(room));
     }
 
-    fn into_answer(self) -> Result<Answer, String> {
+    fn into_answer(self) -> Result<TokenAnswer, String> {
         if self.is_fault {
             let code = self.code.trim();
             let code = code.rsplit_once(':').map_or(code, |(_, local)| local).to_owned();
-            return Ok(Answer::Fault { code, text: self.text.trim().to_owned() });
+            return Ok(TokenAnswer::Fault { code, text: self.text.trim().to_owned() });
         }
         let (id, assertion) = self.assertion.ok_or("there is no assertion in it")?;
-        Ok(Answer::Token { id, assertion })
+        Ok(TokenAnswer::Token { id, assertion })
     }
 }
 

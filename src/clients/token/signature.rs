@@ -96,7 +96,7 @@ impl Proof<'_> {
 }
 
 /// The two parts of an envelope. The namespace prefix of SOAP is `soapenv`.
-pub(in crate::clients) struct Signed {
+pub(in crate::clients) struct SignedParts {
     /// The `wsse:Security` element, for inside the header.
     pub(in crate::clients) security: Zeroizing<String>,
     /// The whole `soapenv:Body` element.
@@ -112,7 +112,7 @@ pub(in crate::clients) fn sign(
     content: &str,
     now: Timestamp,
     ids: &Ids,
-) -> Result<Signed, KeyError> {
+) -> Result<SignedParts, KeyError> {
     let timestamp = format!(
         "<wsu:Timestamp xmlns:wsu=\"{UTILITY}\" wsu:Id=\"{}\"><wsu:Created>{}</wsu:Created><wsu:Expires>{}\
          </wsu:Expires></wsu:Timestamp>",
@@ -140,7 +140,7 @@ pub(in crate::clients) fn sign(
              </ds:SignatureValue><ds:KeyInfo>{key_info}</ds:KeyInfo></ds:Signature></wsse:Security>",
         ids.signature
     );
-    Ok(Signed { security: Zeroizing::new([head.as_str(), element.as_str(), tail.as_str()].concat()), body })
+    Ok(SignedParts { security: Zeroizing::new([head.as_str(), element.as_str(), tail.as_str()].concat()), body })
 }
 
 /// A `ds:Reference` to a part that is in canonical form.

@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 8 << 20;
 const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// A tagging call, before it is put into a framing.
-pub(super) struct Call {
+pub(super) struct TaggingCall {
     /// For messages and metrics.
     pub(super) operation: &'static str,
     pub(super) method: Method,
@@ -30,7 +30,7 @@ pub(super) struct Call {
     pub(super) body: Option<serde_json::Value>,
 }
 
-impl Call {
+impl TaggingCall {
     pub(super) fn path(&self, framing: Framing) -> String {
         let (base, id_prefix, action_name) = match framing {
             Framing::Rest => ("/rest/com/vmware/cis/tagging", "id:", "~action"),
@@ -49,7 +49,10 @@ impl Call {
 
 impl Client {
     /// Makes a call that only reads.
-    pub(super) async fn fetch<T: DeserializeOwned>(&self, build: impl FnOnce(Framing) -> Call) -> Result<T, Error> {
+    pub(super) async fn fetch<T: DeserializeOwned>(
+        &self,
+        build: impl FnOnce(Framing) -> TaggingCall,
+    ) -> Result<T, Error> {
         let session = self.inner.session.lock().clone();
         let framing = session.as_ref().map_or(Framing::Rest, |session| session.framing);
         let call = build(framing);
@@ -100,14 +103,14 @@ impl Client {
 /// The result in an answer's body. An answer without one is broken, and says nothing of what there is.
 pub(super) fn decode<T: DeserializeOwned>(framing: Framing, body: &[u8]) -> serde_json::Result<T> {
     match framing {
-        Framing::Rest => serde_json::from_slice::<Wrapped<T>>(body).map(|wrapped| wrapped.value),
+        Framing::Rest => serde_json::from_slice::<ValueEnvelope<T>>(body).map(|wrapped| wrapped.value),
         Framing::Api => serde_json::from_slice(body),
     }
 }
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "T: Deserialize<'de>"))]
-struct Wrapped<T> {
+struct ValueEnvelope<T> {
     #[serde(deserialize_with = "present")]
     value: T,
 }

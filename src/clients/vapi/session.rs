@@ -7,7 +7,7 @@ use secrecy::SecretString;
 
 use super::error::LOGIN;
 use super::exchange::SESSION_HEADER;
-use super::{Client, Error, Framing, Refusal, Session, signed};
+use super::{Client, Error, Framing, Refusal, Session, signing};
 use crate::clients::http::{self, Method, Request};
 use crate::clients::token::Token;
 
@@ -35,7 +35,7 @@ impl Client {
         self.open_session(|framing| {
             // The server reads a signed number.
             let nonce = format!("{}:{}", now.as_millisecond(), fastrand::u64(..) >> 1);
-            let signed = signed::authorization(token, "POST", session_path(framing), self.endpoint(), &nonce);
+            let signed = signing::authorization(token, "POST", session_path(framing), self.endpoint(), &nonce);
             signed.map_err(|error| {
                 let endpoint = self.endpoint().to_owned();
                 http::Error::Configuration { endpoint, message: error.to_string() }.into()

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
-use super::exchange::Call;
+use super::exchange::TaggingCall;
 use super::{Client, Error, Framing, Refusal};
 use crate::clients::http::Method;
 use crate::clients::object::MoRef;
@@ -128,8 +128,8 @@ fn absent_when_not_found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error
     }
 }
 
-fn get(operation: &'static str, resource: &'static str, id: Option<String>) -> Call {
-    Call { operation, method: Method::GET, resource, id, action: None, body: None }
+fn get(operation: &'static str, resource: &'static str, id: Option<String>) -> TaggingCall {
+    TaggingCall { operation, method: Method::GET, resource, id, action: None, body: None }
 }
 
 fn post(
@@ -138,8 +138,8 @@ fn post(
     id: Option<String>,
     action: &'static str,
     body: Option<serde_json::Value>,
-) -> Call {
-    Call { operation, method: Method::POST, resource, id, action: Some(action), body }
+) -> TaggingCall {
+    TaggingCall { operation, method: Method::POST, resource, id, action: Some(action), body }
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use parking_lot::MutexGuard;
 use secrecy::{ExposeSecret, SecretString};
 use tracing::trace;
 
-use super::decode::{DecodeError, Decoder, Start};
-use super::envelope::Body;
+use super::decoder::{DecodeError, Decoder, Start};
+use super::envelope::RequestBody;
 use super::fault::Fault;
 use super::value::read_reference;
-use super::{Client, Error, MoRef, ServiceContent, State};
+use super::{Client, ConnectionState, Error, MoRef, ServiceContent};
 use crate::clients::http::{Method, Request, Response};
 
 const COOKIE: &str = "vmware_soap_session";
@@ -20,7 +20,7 @@ const COOKIE: &str = "vmware_soap_session";
 const MAX_BYTES: usize = 64 << 20;
 
 /// How one method is called.
-pub(super) struct Call {
+pub(super) struct VimCall {
     pub(super) method: &'static str,
     pub(super) timeout: Duration,
     /// Whether the server may see it twice when a connection broke.
@@ -32,27 +32,27 @@ impl Client {
     pub(super) async fn read<T>(
         &self,
         method: &'static str,
-        body: Body,
+        body: RequestBody,
         answer: impl FnOnce(&mut Decoder<'_>) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
-        self.call(Call { method, timeout: self.inner.timeouts.call, repeatable: true }, body, answer).await
+        self.call(VimCall { method, timeout: self.inner.timeouts.call, repeatable: true }, body, answer).await
     }
 
     /// Calls a method that changes something in the session.
     pub(super) async fn write<T>(
         &self,
         method: &'static str,
-        body: Body,
+        body: RequestBody,
         answer: impl FnOnce(&mut Decoder<'_>) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
-        self.call(Call { method, timeout: self.inner.timeouts.call, repeatable: false }, body, answer).await
+        self.call(VimCall { method, timeout: self.inner.timeouts.call, repeatable: false }, body, answer).await
     }
 
     /// Calls a method; `answer` reads the content of its response element.
     pub(super) async fn call<T>(
         &self,
-        call: Call,
-        body: Body,
+        call: VimCall,
+        body: RequestBody,
         answer: impl FnOnce(&mut Decoder<'_>) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
         let method = call.method;
@@ -60,7 +60,7 @@ impl Client {
         self.inner.http.observed(method, Error::reason, answered).await
     }
 
-    async fn exchange(&self, call: Call, body: Body) -> Result<Response, Error> {
+    async fn exchange(&self, call: VimCall, body: RequestBody) -> Result<Response, Error> {
         let number = self.inner.calls.fetch_add(1, Ordering::Relaxed);
         let operation_id = format!("{}-{number}", self.inner.prefix);
         trace!(endpoint = self.endpoint(), method = call.method, operation_id, "calling");
@@ -115,7 +115,7 @@ impl Client {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.inner.state.lock()
     }
 

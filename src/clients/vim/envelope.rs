@@ -4,7 +4,7 @@
 
 use super::MoRef;
 use crate::clients::http::{self, BodyWriter};
-use crate::clients::token::signature::Signed;
+use crate::clients::token::signature::SignedParts;
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
      xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\" xmlns:xsd=\"http://www.w3.org/2001/XMLSchema\" \
@@ -12,13 +12,13 @@ const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelop
 
 /// The content of one request's method element.
 #[derive(Default)]
-pub(super) struct Body {
+pub(super) struct RequestBody {
     xml: BodyWriter,
     /// The whole of a signed message instead.
-    signed: Option<Signed>,
+    signed: Option<SignedParts>,
 }
 
-impl Body {
+impl RequestBody {
     /// A body that begins with the object the method is called on.
     pub(super) fn of(this: &MoRef) -> Self {
         let mut body = Self::default();
@@ -27,7 +27,7 @@ impl Body {
     }
 
     /// A message that is signed with its body, method element and all.
-    pub(super) fn of_signed(signed: Signed) -> Self {
+    pub(super) fn of_signed(signed: SignedParts) -> Self {
         Self { xml: BodyWriter::default(), signed: Some(signed) }
     }
 
@@ -86,7 +86,7 @@ impl Body {
         document.push_str("<soapenv:Header><operationID>");
         escape_into(&mut document, operation_id);
         document.push_str("</operationID>");
-        if let Some(Signed { security, body }) = &self.signed {
+        if let Some(SignedParts { security, body }) = &self.signed {
             document.push_str(security);
             document.push_str("</soapenv:Header>");
             document.push_str(body);

@@ -1,7 +1,7 @@
 //! Why a SOAP call failed, and what a caller may do about it.
 
 use super::MoRef;
-use super::decode::DecodeError;
+use super::decoder::DecodeError;
 use super::fault::{Fault, FaultKind};
 use crate::clients::http::{self, FailedRequest};
 

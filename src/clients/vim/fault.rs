@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::MoRef;
-use super::decode::{DecodeError, Decoder, Start};
+use super::decoder::{DecodeError, Decoder, Start};
 use super::value::read_reference;
 
 /// The families of faults a caller can act on.

@@ -1,7 +1,7 @@
 //! What a filter or a read covers, and the ready-made ones.
 
 use super::MoRef;
-use super::envelope::Body;
+use super::envelope::RequestBody;
 
 /// The paths read of every virtual machine. Only the two keys of `extraConfig` that are needed: the whole is 8 to 20 KB.
 pub const VIRTUAL_MACHINE_PATHS: [&str; 21] = [
@@ -99,7 +99,7 @@ impl Selection {
         Selection::Traverse { name: name.to_owned(), kind: kind.to_owned(), path: path.to_owned(), select }
     }
 
-    fn write(&self, body: &mut Body) {
+    fn write(&self, body: &mut RequestBody) {
         match self {
             Selection::Named(name) => {
                 body.open("selectSet");
@@ -171,7 +171,7 @@ impl FilterSpec {
     }
 
     /// Writes the content of a `PropertyFilterSpec` in schema order.
-    pub(super) fn write(&self, body: &mut Body) {
+    pub(super) fn write(&self, body: &mut RequestBody) {
         for property in &self.properties {
             body.open("propSet");
             body.text("type", &property.kind);

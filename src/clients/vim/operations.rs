@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::call::{Call, nothing, reference, references, return_value};
-use super::decode::{DecodeError, Decoder};
-use super::envelope::Body;
+use super::call::{VimCall, nothing, reference, references, return_value};
+use super::decoder::{DecodeError, Decoder};
+use super::envelope::RequestBody;
 use super::updates::{Page, read_page, read_update_set};
 use super::{Client, Error, FilterSpec, MoRef, ObjectContent, UpdateSet};
 
@@ -34,8 +34,8 @@ impl Client {
         self.read("FindAllByIp", self.search_body("ip", address), references).await
     }
 
-    fn search_body(&self, key: &str, value: &str) -> Body {
-        let mut body = Body::of(&self.content().search_index);
+    fn search_body(&self, key: &str, value: &str) -> RequestBody {
+        let mut body = RequestBody::of(&self.content().search_index);
         body.text(key, value);
         body.boolean("vmSearch", true);
         body
@@ -44,7 +44,7 @@ impl Client {
     /// A view of exactly these objects, which may be none. A server takes at most 500,000 elements in one request:
     /// fill long lists in portions with [`Client::modify_list_view`].
     pub async fn create_list_view(&self, objects: &[MoRef]) -> Result<MoRef, Error> {
-        let mut body = Body::of(&self.content().view_manager);
+        let mut body = RequestBody::of(&self.content().view_manager);
         for object in objects {
             body.reference("obj", object);
         }
@@ -53,7 +53,7 @@ impl Client {
 
     /// Adds and removes objects; returns those the server could not resolve. The caller keeps portions small.
     pub async fn modify_list_view(&self, view: &MoRef, add: &[MoRef], remove: &[MoRef]) -> Result<Vec<MoRef>, Error> {
-        let mut body = Body::of(view);
+        let mut body = RequestBody::of(view);
         for object in add {
             body.reference("add", object);
         }
@@ -65,23 +65,23 @@ impl Client {
 
     /// Removes a view.
     pub async fn destroy_view(&self, view: &MoRef) -> Result<(), Error> {
-        self.write("DestroyView", Body::of(view), nothing).await
+        self.write("DestroyView", RequestBody::of(view), nothing).await
     }
 
     /// A property collector of the caller's own: the sequence of versions and the pending wait are per collector.
     pub async fn create_property_collector(&self) -> Result<MoRef, Error> {
-        let body = Body::of(&self.content().property_collector);
+        let body = RequestBody::of(&self.content().property_collector);
         self.write("CreatePropertyCollector", body, reference).await
     }
 
     /// Removes a collector with its filters; a pending wait ends.
     pub async fn destroy_property_collector(&self, collector: &MoRef) -> Result<(), Error> {
-        self.write("DestroyPropertyCollector", Body::of(collector), nothing).await
+        self.write("DestroyPropertyCollector", RequestBody::of(collector), nothing).await
     }
 
     /// Adds a filter to a collector. Changes come at the paths asked for, with their whole new values.
     pub async fn create_filter(&self, collector: &MoRef, spec: &FilterSpec) -> Result<MoRef, Error> {
-        let mut body = Body::of(collector);
+        let mut body = RequestBody::of(collector);
         body.open("spec");
         spec.write(&mut body);
         body.close("spec");
@@ -101,7 +101,7 @@ impl Client {
         max_wait: Duration,
         max_updates: u32,
     ) -> Result<Option<UpdateSet>, Error> {
-        let mut body = Body::of(collector);
+        let mut body = RequestBody::of(collector);
         body.text("version", version);
         body.open("options");
         body.text("maxWaitSeconds", &max_wait.as_secs().to_string());
@@ -110,13 +110,13 @@ impl Client {
         let margin = self.inner.timeouts.wait_margin.saturating_mul(if version.is_empty() { 2 } else { 1 });
         let timeout = max_wait.saturating_add(margin);
         // A truncated answer's version is good only once, so the caller decides about repeating.
-        let call = Call { method: "WaitForUpdatesEx", timeout, repeatable: false };
+        let call = VimCall { method: "WaitForUpdatesEx", timeout, repeatable: false };
         self.call(call, body, |decoder| return_value(decoder, |decoder, _| read_update_set(decoder))).await
     }
 
     /// Makes a pending wait fail with `RequestCanceled`.
     pub async fn cancel_wait_for_updates(&self, collector: &MoRef) -> Result<(), Error> {
-        self.write("CancelWaitForUpdates", Body::of(collector), nothing).await
+        self.write("CancelWaitForUpdates", RequestBody::of(collector), nothing).await
     }
 
     /// Reads the datacenters that the account may see and the folders above them, each with `name` and `parent`; nothing
@@ -135,7 +135,7 @@ impl Client {
     /// Also when any page fails: a part is never returned as the whole.
     pub async fn retrieve_properties(&self, spec: &FilterSpec) -> Result<Vec<ObjectContent>, Error> {
         let collector = self.content().property_collector;
-        let mut body = Body::of(&collector);
+        let mut body = RequestBody::of(&collector);
         body.open("specSet");
         spec.write(&mut body);
         body.close("specSet");
@@ -151,7 +151,7 @@ impl Client {
                 return Err(Error::Malformed(request, DecodeError::Unexpected { element: "token", found }));
             }
             pages += 1;
-            let mut body = Body::of(&collector);
+            let mut body = RequestBody::of(&collector);
             body.text("token", &announced);
             // Without the page that was announced the answer is broken, not the last.
             let next = |decoder: &mut Decoder<'_>| page(decoder)?.ok_or(DecodeError::Missing("returnval"));

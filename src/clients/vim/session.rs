@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::call::{Call, nothing, return_value, return_values};
-use super::decode::{DecodeError, Decoder};
-use super::envelope::Body;
+use super::call::{VimCall, nothing, return_value, return_values};
+use super::decoder::{DecodeError, Decoder};
+use super::envelope::RequestBody;
 use super::value::read_reference;
 use super::{Client, Error, FilterSpec, MoRef, version};
 use crate::clients::http::{self, Method, Request};
@@ -92,7 +92,7 @@ impl Client {
     }
 
     async fn fetch_content(&self) -> Result<ServiceContent, Error> {
-        let body = Body::of(&MoRef::new("ServiceInstance", "ServiceInstance"));
+        let body = RequestBody::of(&MoRef::new("ServiceInstance", "ServiceInstance"));
         let contents = self
             .read("RetrieveServiceContent", body, |decoder| return_values(decoder, |decoder, _| read_content(decoder)))
             .await?;
@@ -110,7 +110,7 @@ impl Client {
     /// # Errors
     /// [`Error::is_invalid_login`] for rejected credentials: repeating those locks the account.
     pub async fn login(&self, user: &str, password: &SecretString) -> Result<(), Error> {
-        let mut body = Body::of(&self.content().session_manager);
+        let mut body = RequestBody::of(&self.content().session_manager);
         body.text("userName", user);
         body.text("password", password.expose_secret());
         self.open_session("Login", body).await
@@ -130,7 +130,7 @@ impl Client {
         let signed = sign(&Proof::Token(token), &content, now, &Ids::fresh()).map_err(|error| {
             http::Error::Configuration { endpoint: self.endpoint().to_owned(), message: error.to_string() }
         })?;
-        self.open_session("LoginByToken", Body::of_signed(signed)).await
+        self.open_session("LoginByToken", RequestBody::of_signed(signed)).await
     }
 
     /// Begins a session as somebody who is logged in, with a ticket of theirs (`AcquireCloneTicket`), which is good for
@@ -139,15 +139,15 @@ impl Client {
     /// # Errors
     /// [`Error::is_invalid_login`] for a ticket that is unknown, used or too old.
     pub async fn clone_session(&self, ticket: &SecretString) -> Result<(), Error> {
-        let mut body = Body::of(&self.content().session_manager);
+        let mut body = RequestBody::of(&self.content().session_manager);
         body.text("cloneTicket", ticket.expose_secret());
         self.open_session("CloneSession", body).await
     }
 
-    async fn open_session(&self, method: &'static str, body: Body) -> Result<(), Error> {
+    async fn open_session(&self, method: &'static str, body: RequestBody) -> Result<(), Error> {
         // The simulator answers InvalidLogin to a login that carries a live session's cookie, and nobody needs it.
         self.forget_session();
-        let call = Call { method, timeout: self.inner.timeouts.login, repeatable: false };
+        let call = VimCall { method, timeout: self.inner.timeouts.login, repeatable: false };
         match self.call(call, body, read_session_key).await {
             Ok(key) => {
                 self.state().session_key = key.map(SecretString::from);
@@ -174,7 +174,7 @@ impl Client {
         let ServiceContent { authorization_manager, root_folder, .. } = self.content();
         let key = self.state().session_key.clone();
         let (Some(manager), Some(root), Some(key)) = (authorization_manager, root_folder, key) else { return Ok(None) };
-        let mut body = Body::of(&manager);
+        let mut body = RequestBody::of(&manager);
         body.reference("entity", &root);
         body.text("sessionId", key.expose_secret());
         body.text("privId", privilege);
@@ -196,8 +196,8 @@ impl Client {
         if self.state().cookie.is_none() {
             return Ok(());
         }
-        let body = Body::of(&self.content().session_manager);
-        let call = Call { method: "Logout", timeout: self.inner.timeouts.logout, repeatable: false };
+        let body = RequestBody::of(&self.content().session_manager);
+        let call = VimCall { method: "Logout", timeout: self.inner.timeouts.logout, repeatable: false };
         let result = self.call(call, body, nothing).await;
         self.forget_session();
         match result {

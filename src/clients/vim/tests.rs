@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::{collection, sample};
 
 use super::call::{nothing, read_envelope, references, return_values};
-use super::decode::{DecodeError, Decoder};
+use super::decoder::{DecodeError, Decoder};
 use super::fault::{Fault, FaultKind};
 use super::session::read_content;
 use super::updates::{Page, read_page, read_update_set};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::MoRef;
-use super::decode::{DecodeError, Decoder};
+use super::decoder::{DecodeError, Decoder};
 use super::fault::Fault;
 use super::value::{Value, read_reference, read_value};
 

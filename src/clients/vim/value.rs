@@ -1,7 +1,7 @@
 //! Property values, as far as this program needs their shapes.
 
 use super::MoRef;
-use super::decode::{DecodeError, Decoder, Start, TextOrChild};
+use super::decoder::{DecodeError, Decoder, Start, TextOrChild};
 
 /// The value of a property. The path decides what it means; its shape decides the variant.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Which version of the protocol to speak.
 
-use super::decode::{DecodeError, Decoder};
+use super::decoder::{DecodeError, Decoder};
 
 /// Everything this program needs exists in it, and every server from 6.7 Update 3 to 9.x knows it.
 pub(super) const PREFERRED: &str = "6.7.3";

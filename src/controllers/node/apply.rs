@@ -11,14 +11,14 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
-use super::plan::{Action, Initialise, Metadata, other_taints};
+use super::plan::{Initialise, Metadata, NodeAction, other_taints};
 use crate::cloud::node;
 use crate::controllers::FIELD_MANAGER;
 use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
 
 /// How far the actions came.
 #[derive(Debug)]
-pub struct Applied {
+pub struct ApplyProgress {
     /// The node as the API server has it afterwards.
     pub node: Node,
     /// The resourceVersions that the writes replaced.
@@ -30,8 +30,8 @@ pub struct Applied {
 }
 
 /// Performs `actions` on `node`, up to the first that is refused.
-pub async fn apply(nodes: &Api<Node>, node: &Node, actions: &[Action]) -> Applied {
-    let mut applied = Applied { node: node.clone(), replaced: Vec::new(), done: 0, refused: None };
+pub async fn apply(nodes: &Api<Node>, node: &Node, actions: &[NodeAction]) -> ApplyProgress {
+    let mut applied = ApplyProgress { node: node.clone(), replaced: Vec::new(), done: 0, refused: None };
     for action in actions {
         match write(nodes, &applied.node, action).await {
             Ok(node) => {
@@ -42,13 +42,13 @@ pub async fn apply(nodes: &Api<Node>, node: &Node, actions: &[Action]) -> Applie
                 }
                 applied.done += 1;
             }
-            Err(error) => return Applied { refused: Some(error), ..applied },
+            Err(error) => return ApplyProgress { refused: Some(error), ..applied },
         }
     }
     applied
 }
 
-async fn write(nodes: &Api<Node>, current: &Node, action: &Action) -> Result<Node, CallError> {
+async fn write(nodes: &Api<Node>, current: &Node, action: &NodeAction) -> Result<Node, CallError> {
     let name = node::name(current);
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let patch = Patch::Strategic(body(current, action));
@@ -59,26 +59,26 @@ async fn write(nodes: &Api<Node>, current: &Node, action: &Action) -> Result<Nod
         limited(&format!("{what} node {name}"), CALL_LIMIT, nodes.patch(name, &parameters, &patch)).await
     };
     match action {
-        Action::WriteAddresses(_) => status("write the addresses of").await,
-        Action::SetCondition(_) => status("write the condition of").await,
-        Action::Initialise(_) => rest("initialise").await,
-        Action::SetMetadata(_) => rest("set labels and annotations of").await,
+        NodeAction::WriteAddresses(_) => status("write the addresses of").await,
+        NodeAction::SetCondition(_) => status("write the condition of").await,
+        NodeAction::Initialise(_) => rest("initialise").await,
+        NodeAction::SetMetadata(_) => rest("set labels and annotations of").await,
     }
 }
 
 /// The strategic merge patch that does `action` to `current` and to nothing else.
-fn body(current: &Node, action: &Action) -> Value {
+fn body(current: &Node, action: &NodeAction) -> Value {
     match action {
-        Action::WriteAddresses(addresses) => {
+        NodeAction::WriteAddresses(addresses) => {
             // The field merges by type: without the directive, two addresses of one type become one.
             let mut list: Vec<Value> = addresses.iter().map(|address| json!(address)).collect();
             list.push(json!({"$patch": "replace"}));
             json!({"metadata": metadata(current, None), "status": {"addresses": list}})
         }
-        Action::SetCondition(condition) => {
+        NodeAction::SetCondition(condition) => {
             json!({"metadata": metadata(current, None), "status": {"conditions": [condition]}})
         }
-        Action::Initialise(Initialise { provider_id, metadata: changes }) => {
+        NodeAction::Initialise(Initialise { provider_id, metadata: changes }) => {
             let mut spec = Map::new();
             if node::is_uninitialized(current) {
                 let taints = other_taints(current);
@@ -89,7 +89,7 @@ fn body(current: &Node, action: &Action) -> Value {
             }
             json!({"metadata": metadata(current, Some(changes)), "spec": spec})
         }
-        Action::SetMetadata(changes) => json!({"metadata": metadata(current, Some(changes))}),
+        NodeAction::SetMetadata(changes) => json!({"metadata": metadata(current, Some(changes))}),
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
         let cases = [
             (
                 "addresses",
-                Action::WriteAddresses(vec![address]),
+                NodeAction::WriteAddresses(vec![address]),
                 json!({
                     "metadata": {"uid": "u", "resourceVersion": "7"},
                     "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"$patch": "replace"}]},
@@ -146,7 +146,7 @@ mod tests {
             ),
             (
                 "initialise",
-                Action::Initialise(full),
+                NodeAction::Initialise(full),
                 json!({
                     "metadata": {
                         "uid": "u", "resourceVersion": "7", "labels": {"a": "b", "c": null},
@@ -157,7 +157,7 @@ mod tests {
             ),
             (
                 "labels and annotations",
-                Action::SetMetadata(metadata),
+                NodeAction::SetMetadata(metadata),
                 json!({
                     "metadata": {
                         "uid": "u", "resourceVersion": "7", "labels": {"a": "b", "c": null},
@@ -167,7 +167,7 @@ mod tests {
             ),
             (
                 "condition",
-                Action::SetCondition(condition),
+                NodeAction::SetCondition(condition),
                 json!({
                     "metadata": {"uid": "u", "resourceVersion": "7"},
                     "status": {"conditions": [{"type": "T", "status": "True"}]},
@@ -182,14 +182,14 @@ mod tests {
     #[test]
     fn taints_of_a_node_that_is_adopted_are_not_written() {
         let adopt = Initialise { provider_id: Some("fake://1".into()), ..Initialise::default() };
-        let body = body(&node_with_taints(&["other"]), &Action::Initialise(adopt));
+        let body = body(&node_with_taints(&["other"]), &NodeAction::Initialise(adopt));
         let metadata = json!({"uid": "u", "resourceVersion": "7"});
         assert_eq!(body, json!({"metadata": metadata, "spec": {"providerID": "fake://1"}}));
     }
 
     #[test]
     fn the_last_taint_is_removed_with_null() {
-        let body = body(&node_with_taints(&[TAINT_UNINITIALIZED]), &Action::Initialise(Initialise::default()));
+        let body = body(&node_with_taints(&[TAINT_UNINITIALIZED]), &NodeAction::Initialise(Initialise::default()));
         assert_eq!(body, json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"taints": null}}));
     }
 }

@@ -13,7 +13,7 @@ const SETTLED: &str = "Settled";
 
 /// The series. Clones share them.
 #[derive(Clone)]
-pub(super) struct Metrics {
+pub(super) struct NodeMetrics {
     taint_removal_delay: Histogram,
     initial_sync_delay: Histogram,
     syncs: IntCounterVec,
@@ -24,7 +24,7 @@ pub(super) struct Metrics {
     pub(super) panics: IntCounter,
 }
 
-impl Metrics {
+impl NodeMetrics {
     /// All at zero, registered nowhere.
     pub(super) fn new() -> Self {
         let histogram = |name, help| {

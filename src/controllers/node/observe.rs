@@ -5,14 +5,14 @@ use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::quoted::quoted;
+use crate::base::quoting::quoted;
 use crate::cloud::{InstanceMetadata, Presence, Unknown, node};
 use crate::controllers::instances::Instances;
 use crate::controllers::node::reason;
 
 /// All that a decision about one node rests on.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Observed {
+pub enum NodeObservation {
     /// There is no such node.
     Missing,
     /// Its provider ID belongs to another provider.
@@ -46,16 +46,16 @@ pub struct Turn {
 }
 
 /// Gathers what is known about `node`, which waited for so long. Never takes longer than the provider's time limit.
-pub async fn observe(node: Option<Arc<Node>>, waited: Duration, turn: Turn, instances: &Instances) -> Observed {
-    let Some(node) = node else { return Observed::Missing };
+pub async fn observe(node: Option<Arc<Node>>, waited: Duration, turn: Turn, instances: &Instances) -> NodeObservation {
+    let Some(node) = node else { return NodeObservation::Missing };
     let instance = match instances.owns(&node) {
         true => instances.metadata(&node).await,
         // The cloud is not asked: whatever it says of the name of this node is not about this node.
         false if node::is_uninitialized(&node) => Presence::Unknown(foreign(&node, instances.provider.provider_name())),
-        false => return Observed::Foreign,
+        false => return NodeObservation::Foreign,
     };
     let instance = Box::new(instance);
-    Observed::Ours(Ours { node, instance, at: Timestamp::now(), waited, turn })
+    NodeObservation::Ours(Ours { node, instance, at: Timestamp::now(), waited, turn })
 }
 
 /// Why a node of another provider waits in spite of the taint, and what to do about it.
@@ -79,7 +79,7 @@ mod tests {
     use crate::cloud::{CloudProvider, InstancesV2, Power, PowerState};
     use crate::controllers::driver::Next;
     use crate::controllers::node::Policy;
-    use crate::controllers::node::plan::{Action, CONDITION, Outcome, plan};
+    use crate::controllers::node::plan::{CONDITION, NextStep, NodeAction, plan};
 
     /// A cloud that knows every machine, and that nodes of others must not be asked of.
     struct Cloud;
@@ -133,13 +133,13 @@ mod tests {
         let policy = Policy { adopts_untainted_nodes: true, ..Policy::default() };
         let minute = Duration::from_secs(60);
         let without = observe(Some(node("k3s://n", false)), minute, Turn::default(), &instances).await;
-        assert_eq!(without, Observed::Foreign);
+        assert_eq!(without, NodeObservation::Foreign);
         let long = foreign(&node(&format!("k3s://{}", "\u{1}".repeat(1 << 20)), true), "vsphere");
         assert!(long.message.chars().count() < 600 && long.message.ends_with("excludes the Node here"));
         for waited in [Duration::ZERO, minute] {
             let observed = observe(Some(node("k3s://n", true)), waited, Turn::default(), &instances).await;
             let plan = plan(&observed, &policy);
-            let Outcome::Held(held) = &plan.outcome else { panic!("{plan:?}") };
+            let NextStep::Held(held) = &plan.outcome else { panic!("{plan:?}") };
             assert_eq!((held.reason, held.next, held.is_quiet), (reason::ForeignProviderID, Next::Period, false));
             assert!(
                 held.message.contains("\"k3s://n\"") && held.message.contains("--node-selector"),
@@ -147,12 +147,14 @@ mod tests {
                 held.message
             );
             // Nothing but the condition is ever written, and that once it is time.
-            let written: Vec<_> = plan.actions.iter().map(Action::describe).collect();
+            let written: Vec<_> = plan.actions.iter().map(NodeAction::describe).collect();
             let condition = format!("condition {CONDITION}=False (ForeignProviderID)");
             assert_eq!(written, if waited.is_zero() { Vec::new() } else { vec![condition] });
             assert_eq!(plan.told.is_some(), !waited.is_zero(), "an Event once it is time");
         }
         let own = observe(Some(node("cloud://n", true)), minute, Turn::default(), &instances).await;
-        assert!(matches!(own, Observed::Ours(Ours { instance, .. }) if matches!(*instance, Presence::Exists(_))));
+        assert!(
+            matches!(own, NodeObservation::Ours(Ours { instance, .. }) if matches!(*instance, Presence::Exists(_)))
+        );
     }
 }

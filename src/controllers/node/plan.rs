@@ -5,8 +5,8 @@
 
 mod action;
 mod condition;
+mod label_reports;
 mod labels;
-mod reported;
 
 #[cfg(test)]
 mod tests;
@@ -15,12 +15,12 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use std::time::Duration;
 
 pub(super) use action::other_taints;
-pub use action::{Action, Initialise, Metadata};
+pub use action::{Initialise, Metadata, NodeAction};
 pub use condition::CONDITION;
-pub use labels::{Changes, Difference, count_lacks};
-pub use reported::has as is_reported;
+pub use label_reports::has as is_reported;
+pub use labels::{Difference, LabelChanges, count_lacks};
 
-use super::observe::{Observed, Ours};
+use super::observe::{NodeObservation, Ours};
 use super::{NodeLabelsOn, Policy};
 use crate::cloud::node::addresses::ProvidedNodeIpError;
 use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, ANNOTATION_VM, Readiness, addresses};
@@ -33,11 +33,11 @@ const DOUBT_PAUSE: Duration = Duration::from_secs(10);
 
 /// What to do about one node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct NodePlan {
     /// To be done in this order. Empty when nothing is to change.
-    pub actions: Vec<Action>,
+    pub actions: Vec<NodeAction>,
     /// What comes after the actions.
-    pub outcome: Outcome,
+    pub outcome: NextStep,
     /// The reason that the node carries once the actions are done, if it carried another one before.
     pub told: Option<(Reason, String)>,
     /// The labels that stay although the cloud says otherwise; none while the cloud says nothing.
@@ -50,18 +50,18 @@ pub struct Plan {
 
 /// What comes after the actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum NextStep {
     /// The node is as it should be.
     Settled,
     /// Something is in the way.
-    Held(Held),
+    Held(NodeBlocked),
     /// The cache is behind what this process wrote to the node; the change that is on its way is looked at instead.
     Superseded,
 }
 
 /// Why a node is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct NodeBlocked {
     /// The word for metrics, Events and the condition.
     pub reason: Reason,
     /// What was looked at, for people.
@@ -76,11 +76,11 @@ pub struct Held {
     pub has_event: bool,
 }
 
-impl Plan {
+impl NodePlan {
     fn nothing() -> Self {
         Self {
             actions: Vec::new(),
-            outcome: Outcome::Settled,
+            outcome: NextStep::Settled,
             told: None,
             differences: None,
             notes: Vec::new(),
@@ -90,21 +90,21 @@ impl Plan {
 
     /// Whether this plan does nothing but say why the node is held.
     pub fn only_tells(&self) -> bool {
-        matches!(self.outcome, Outcome::Held(_)) && matches!(self.actions.as_slice(), [Action::SetCondition(_)])
+        matches!(self.outcome, NextStep::Held(_)) && matches!(self.actions.as_slice(), [NodeAction::SetCondition(_)])
     }
 
     /// This plan, and that `held` is in the way, which the node says of itself once it is time to.
-    fn held(mut self, mut held: Held, ours: &Ours, policy: &Policy) -> Self {
+    fn held(mut self, mut held: NodeBlocked, ours: &Ours, policy: &Policy) -> Self {
         let telling = condition::tell(&ours.node, &held, ours.at, ours.waited, policy.condition_after);
         held.tell_after = telling.again_after;
         self.told = telling.is_news.then(|| (held.reason, held.message.clone()));
-        self.actions.extend(telling.write.map(Action::SetCondition));
-        self.outcome = Outcome::Held(held);
+        self.actions.extend(telling.write.map(NodeAction::SetCondition));
+        self.outcome = NextStep::Held(held);
         self
     }
 }
 
-impl Held {
+impl NodeBlocked {
     /// Something to be heard of.
     pub(super) fn new(reason: Reason, message: String, next: Next) -> Self {
         Self { reason, message, next, tell_after: None, is_quiet: false, has_event: false }
@@ -121,26 +121,26 @@ impl Held {
 }
 
 /// Decides.
-pub fn plan(observed: &Observed, policy: &Policy) -> Plan {
-    let Observed::Ours(ours) = observed else { return Plan::nothing() };
+pub fn plan(observed: &NodeObservation, policy: &Policy) -> NodePlan {
+    let NodeObservation::Ours(ours) = observed else { return NodePlan::nothing() };
     if !is_to_be_initialised(ours, policy) {
         return plan_refresh(ours, policy);
     }
     plan_initialisation(ours, policy).unwrap_or_else(|held| {
         // A node without the taint is in use, and is kept up to date until it can be adopted.
         let is_tainted = node::is_uninitialized(&ours.node);
-        let plan = if is_tainted { Plan::nothing() } else { plan_refresh(ours, policy) };
+        let plan = if is_tainted { NodePlan::nothing() } else { plan_refresh(ours, policy) };
         plan.held(held, ours, policy)
     })
 }
 
 /// What to do when `held` came in the way of a plan that is given up.
-pub fn tell(ours: &Ours, held: Held, policy: &Policy) -> Plan {
-    let nothing = Plan::nothing();
+pub fn tell(ours: &Ours, held: NodeBlocked, policy: &Policy) -> NodePlan {
+    let nothing = NodePlan::nothing();
     if is_to_be_initialised(ours, policy) {
         return nothing.held(held, ours, policy);
     }
-    Plan { outcome: Outcome::Held(held), ..nothing }
+    NodePlan { outcome: NextStep::Held(held), ..nothing }
 }
 
 /// Whether `node` waits for a cloud controller: it has the taint that says so, or is one of those that are adopted.
@@ -159,47 +159,49 @@ fn is_to_be_initialised(ours: &Ours, policy: &Policy) -> bool {
             && matches!(&*ours.instance, Presence::Exists(found) if found.found_by == FoundBy::SystemUuid)
 }
 
-fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<Plan, Held> {
+fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<NodePlan, NodeBlocked> {
     let node = &*ours.node;
     let metadata = match &*ours.instance {
         Presence::Exists(metadata) => metadata,
-        Presence::Absent(proof) => return Err(Held::new(reason::InstanceAbsent, proof.to_string(), Next::Backoff)),
+        Presence::Absent(proof) => {
+            return Err(NodeBlocked::new(reason::InstanceAbsent, proof.to_string(), Next::Backoff));
+        }
         // Nothing but a change of the node ends that.
         Presence::Unknown(unknown) if unknown.reason == reason::ForeignProviderID => {
-            return Err(Held::by(unknown, Next::Period));
+            return Err(NodeBlocked::by(unknown, Next::Period));
         }
-        Presence::Unknown(unknown) => return Err(Held::by(unknown, Next::Backoff)),
+        Presence::Unknown(unknown) => return Err(NodeBlocked::by(unknown, Next::Backoff)),
     };
     if let Some(held) = doubt(metadata) {
         return Err(held);
     }
     if let Some(pending) = &metadata.pending {
-        return Err(Held::by(pending, Next::Backoff));
+        return Err(NodeBlocked::by(pending, Next::Backoff));
     }
     if node::provider_id(node).is_empty() && metadata.provider_id.is_empty() {
         let message = format!("cloud provider does not set node provider ID for node {}", node::name(node));
-        return Err(Held::new(reason::NoProviderID, message, Next::Backoff));
+        return Err(NodeBlocked::new(reason::NoProviderID, message, Next::Backoff));
     }
     let addresses = merged_addresses(node, metadata, Next::Backoff)?;
     let (labels, notes) = labels::at_initialisation(node, metadata, policy);
     let record = Some(&metadata.record).filter(|record| !record.is_empty() && !says(node, record));
     let annotations = record.map(|record| (ANNOTATION_VM.to_owned(), record.clone())).into_iter().collect();
     let mut changes = Metadata { labels, annotations, ..Metadata::default() };
-    reported::set(node, &[], |_| false, &mut changes);
-    let mut actions: Vec<_> = addresses.map(Action::WriteAddresses).into_iter().collect();
-    actions.push(Action::Initialise(Initialise {
+    label_reports::set(node, &[], |_| false, &mut changes);
+    let mut actions: Vec<_> = addresses.map(NodeAction::WriteAddresses).into_iter().collect();
+    actions.push(NodeAction::Initialise(Initialise {
         // What is there is never overwritten, also when the cloud says otherwise.
         provider_id: node::provider_id(node).is_empty().then(|| metadata.provider_id.clone()),
         metadata: changes,
     }));
     actions.extend(takes_back(ours));
     let earlier_name = metadata.earlier_name.clone();
-    Ok(Plan { actions, notes, earlier_name, differences: Some(Vec::new()), ..Plan::nothing() })
+    Ok(NodePlan { actions, notes, earlier_name, differences: Some(Vec::new()), ..NodePlan::nothing() })
 }
 
-fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
+fn plan_refresh(ours: &Ours, policy: &Policy) -> NodePlan {
     let node = &*ours.node;
-    let mut plan = Plan::nothing();
+    let mut plan = NodePlan::nothing();
     let mut changes = Metadata::default();
     match &*ours.instance {
         Presence::Exists(metadata) => (plan, changes) = follow(ours, metadata, policy),
@@ -209,26 +211,26 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> Plan {
             changes.labels = labels::without_cloud(node);
             let last = last_place(node, unknown).map(|record| (ANNOTATION_VM.to_owned(), record.clone()));
             changes.annotations.extend(last);
-            let held = Held::by(unknown, Next::Period);
-            plan.outcome = Outcome::Held(match unknown.is_disputed {
-                true => Held { has_event: true, ..held },
+            let held = NodeBlocked::by(unknown, Next::Period);
+            plan.outcome = NextStep::Held(match unknown.is_disputed {
+                true => NodeBlocked { has_event: true, ..held },
                 false => held.quiet(),
             });
         }
     }
     if !changes.is_empty() {
-        plan.actions.push(Action::SetMetadata(changes));
+        plan.actions.push(NodeAction::SetMetadata(changes));
     }
     if !node::provider_id(node).is_empty() {
         plan.actions.extend(takes_back(ours));
-    } else if plan.outcome == Outcome::Settled && policy.adopts_untainted_nodes {
-        plan.outcome = why_not_adopted(&ours.instance).map_or(Outcome::Settled, Outcome::Held);
+    } else if plan.outcome == NextStep::Settled && policy.adopts_untainted_nodes {
+        plan.outcome = why_not_adopted(&ours.instance).map_or(NextStep::Settled, NextStep::Held);
     }
     plan
 }
 
 /// What makes an initialised node as its machine is: the plan so far, and the metadata to set.
-fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (Plan, Metadata) {
+fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (NodePlan, Metadata) {
     let node = &*ours.node;
     let (mut labels, differences) = labels::on_refresh(node, metadata, policy);
     if ours.turn.of_labels && lacks_labels(ours, policy) {
@@ -237,38 +239,38 @@ fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (Plan, M
     }
     let mut changes = Metadata { labels, ..Metadata::default() };
     let is_unknown = |label: &str| metadata.pending.is_some() && !labels::is_said(label, metadata, policy);
-    reported::set(node, &differences, is_unknown, &mut changes);
-    let mut plan = Plan { differences: Some(differences), ..Plan::nothing() };
+    label_reports::set(node, &differences, is_unknown, &mut changes);
+    let mut plan = NodePlan { differences: Some(differences), ..NodePlan::nothing() };
     if is_to_be_recorded(node, metadata) || ours.turn.of_record && has_moved(ours) {
         changes.annotations.insert(ANNOTATION_VM.to_owned(), metadata.record.clone());
     }
     // None at all is nothing new: the node keeps what it has.
     if !metadata.node_addresses.is_empty() {
         match merged_addresses(node, metadata, Next::Period) {
-            Ok(addresses) => plan.actions.extend(addresses.map(Action::WriteAddresses)),
-            Err(held) => plan.outcome = Outcome::Held(held),
+            Ok(addresses) => plan.actions.extend(addresses.map(NodeAction::WriteAddresses)),
+            Err(held) => plan.outcome = NextStep::Held(held),
         }
     } else if let Some(pending) = &metadata.pending {
-        plan.outcome = Outcome::Held(Held::by(pending, Next::Period).quiet());
+        plan.outcome = NextStep::Held(NodeBlocked::by(pending, Next::Period).quiet());
     }
     let by_itself = Metadata { labels: labels::without_cloud(node), ..Metadata::default() };
     match doubt(metadata) {
         None => (plan, changes),
         Some(held) if !plan.actions.is_empty() || changes != by_itself => {
-            (Plan { outcome: Outcome::Held(held.quiet()), ..Plan::nothing() }, by_itself)
+            (NodePlan { outcome: NextStep::Held(held.quiet()), ..NodePlan::nothing() }, by_itself)
         }
-        Some(_) => (Plan { differences: None, ..plan }, by_itself),
+        Some(_) => (NodePlan { differences: None, ..plan }, by_itself),
     }
 }
 
 /// The condition that says that a node is not initialised ends with the initialisation, whoever died in between.
-fn takes_back(ours: &Ours) -> Option<Action> {
-    condition::stands_false(&ours.node).then(|| Action::SetCondition(condition::done(ours.at)))
+fn takes_back(ours: &Ours) -> Option<NodeAction> {
+    condition::stands_false(&ours.node).then(|| NodeAction::SetCondition(condition::done(ours.at)))
 }
 
 /// Why a node without taint and provider ID stays as it is.
-fn why_not_adopted(instance: &Presence<InstanceMetadata>) -> Option<Held> {
-    let held = |reason, message: String| Some(Held::new(reason, message, Next::Period).quiet());
+fn why_not_adopted(instance: &Presence<InstanceMetadata>) -> Option<NodeBlocked> {
+    let held = |reason, message: String| Some(NodeBlocked::new(reason, message, Next::Period).quiet());
     match instance {
         Presence::Exists(metadata) => {
             let (reason, why) = match metadata.found_by {
@@ -297,7 +299,7 @@ pub fn has_moved(ours: &Ours) -> bool {
     let is_recorded = node::annotation(node, ANNOTATION_VM).is_some() && metadata.is_recorded;
     let is_ready = !node::is_uninitialized(node) && node::readiness(node) == Readiness::True;
     let is_elsewhere = !metadata.record.is_empty() && !says(node, &metadata.record);
-    is_recorded && is_ready && is_elsewhere && metadata.doubt.is_none() && !node::provider_id(node).is_empty()
+    is_recorded && is_ready && is_elsewhere && metadata.stale.is_none() && !node::provider_id(node).is_empty()
 }
 
 /// Whether an initialised node is to get labels of `--node-labels`, which can wait.
@@ -305,7 +307,7 @@ pub fn lacks_labels(ours: &Ours, policy: &Policy) -> bool {
     let node = &*ours.node;
     let Presence::Exists(metadata) = &*ours.instance else { return false };
     let is_initialised = !node::is_uninitialized(node) && !node::provider_id(node).is_empty();
-    let is_asked = policy.node_labels_on == NodeLabelsOn::All && is_initialised && metadata.doubt.is_none();
+    let is_asked = policy.node_labels_on == NodeLabelsOn::All && is_initialised && metadata.stale.is_none();
     is_asked && labels::lacking(node, policy).any(|(key, _)| !metadata.topology_labels.contains_key(key))
 }
 
@@ -331,16 +333,20 @@ fn last_place<'u>(node: &Node, unknown: &'u Unknown) -> Option<&'u String> {
 
 /// Why nothing that the cloud said is written: it may not be so any more, and whoever led before may have heard more than
 /// this process has, so that the node would go back to what was.
-fn doubt(metadata: &InstanceMetadata) -> Option<Held> {
-    metadata.doubt.as_ref().map(|doubt| Held::by(doubt, Next::Wait(Some(DOUBT_PAUSE))))
+fn doubt(metadata: &InstanceMetadata) -> Option<NodeBlocked> {
+    metadata.stale.as_ref().map(|doubt| NodeBlocked::by(doubt, Next::Wait(Some(DOUBT_PAUSE))))
 }
 
 /// The addresses to write, or none if they are as they should be. A node never ends up without an address that others
 /// can reach.
-fn merged_addresses(node: &Node, metadata: &InstanceMetadata, retry: Next) -> Result<Option<Vec<NodeAddress>>, Held> {
+fn merged_addresses(
+    node: &Node,
+    metadata: &InstanceMetadata,
+    retry: Next,
+) -> Result<Option<Vec<NodeAddress>>, NodeBlocked> {
     if !addresses::include_an_ip(&metadata.node_addresses) {
         let message = format!("the cloud reports no InternalIP or ExternalIP of {}", described(node, metadata));
-        return Err(Held::new(reason::NoAddresses, message, retry));
+        return Err(NodeBlocked::new(reason::NoAddresses, message, retry));
     }
     let merged = addresses::merge(node, &metadata.node_addresses)
         .map_err(|error| refused_node_ip(node, metadata, &error, retry))?;
@@ -348,7 +354,7 @@ fn merged_addresses(node: &Node, metadata: &InstanceMetadata, retry: Next) -> Re
 }
 
 /// The kubelet's `--node-ip` cannot be followed.
-fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNodeIpError, retry: Next) -> Held {
+fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNodeIpError, retry: Next) -> NodeBlocked {
     let reason = match error {
         ProvidedNodeIpError::NotReported { .. } => reason::ProvidedNodeIPNotOnVM,
         ProvidedNodeIpError::Unparsable { .. }
@@ -374,7 +380,7 @@ fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNod
         reported.join(", "),
         described(node, metadata),
     );
-    Held::new(reason, message, retry)
+    NodeBlocked::new(reason, message, retry)
 }
 
 fn described(node: &Node, metadata: &InstanceMetadata) -> String {

@@ -81,7 +81,7 @@ impl InstancesV2 for Timed {
         Presence::Exists(InstanceMetadata { provider_id, zone: self.zone.clone(), ..InstanceMetadata::default() })
     }
 
-    async fn confirm(&self) {
+    async fn refresh(&self) {
         match self.confirms {
             Confirms::InTime => {
                 let _ = tokio::time::timeout(LATENCY, std::future::pending::<()>()).await;
@@ -129,7 +129,10 @@ fn server() -> Client {
 }
 
 /// A controller, and the task that fills its cache.
-fn controller(cloud: Timed, workers: usize) -> (Controller<Sync>, impl Future<Output = Result<(), BoxError>>) {
+fn controller(
+    cloud: Timed,
+    workers: usize,
+) -> (Controller<NodeReconciler>, impl Future<Output = Result<(), BoxError>>) {
     let provider = Arc::new(cloud);
     let client = server();
     let (nodes, watch) = watch_nodes(client.clone(), None);

@@ -23,11 +23,11 @@ const LABELS_PACE: Duration = Duration::from_millis(100);
 
 /// The Nodes that wait to be written, for one term.
 pub(super) struct Turns {
-    state: Mutex<State>,
+    state: Mutex<TurnState>,
     changed: Notify,
 }
 
-struct State {
+struct TurnState {
     /// Between two turns.
     pace: Duration,
     /// Since when each waits.
@@ -42,7 +42,7 @@ struct State {
 
 /// What came of a look at a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Looked {
+pub(super) enum SyncResult {
     /// There is nothing to write, or not now.
     Settled,
     /// There is, and it was not this Node's turn.
@@ -53,7 +53,7 @@ pub(super) enum Looked {
     Refused,
 }
 
-impl Looked {
+impl SyncResult {
     /// What came of a look at a Node that is or is not to be written, in its turn or not, and of the write.
     pub(super) fn new(is_to_be_written: bool, is_turn: bool, is_refused: bool) -> Self {
         match (is_to_be_written, is_turn, is_refused) {
@@ -78,7 +78,7 @@ impl Turns {
 
     fn new(pace: Duration) -> Self {
         let state =
-            State { pace, waiting: BTreeMap::new(), granted: HashSet::new(), resting: HashMap::new(), last: None };
+            TurnState { pace, waiting: BTreeMap::new(), granted: HashSet::new(), resting: HashMap::new(), last: None };
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -88,25 +88,25 @@ impl Turns {
     }
 
     /// Takes down what came of a look.
-    pub(super) fn looked(&self, node: &str, looked: Looked) {
+    pub(super) fn looked(&self, node: &str, looked: SyncResult) {
         let now = Instant::now();
         let mut state = self.state.lock();
         match looked {
-            Looked::Settled => state.forget(node),
-            Looked::Waits => {
+            SyncResult::Settled => state.forget(node),
+            SyncResult::Waits => {
                 if state.waiting.contains_key(node) {
                     return;
                 }
                 state.waiting.insert(node.to_owned(), now);
                 self.changed.notify_one();
             }
-            Looked::Written => {
+            SyncResult::Written => {
                 state.forget(node);
                 state.resting.retain(|_, until| *until > now);
                 state.resting.insert(node.to_owned(), now + MIN_REWRITE_INTERVAL);
             }
             // Its turn comes again, after those of the others that wait by now.
-            Looked::Refused => {
+            SyncResult::Refused => {
                 state.waiting.insert(node.to_owned(), now);
                 state.resting.insert(node.to_owned(), now + REFUSED_INTERVAL);
                 self.changed.notify_one();
@@ -135,7 +135,7 @@ impl Turns {
     }
 }
 
-impl State {
+impl TurnState {
     /// Gives a turn to the Node that has waited longest of those that do not rest. Otherwise returns when the next
     /// turn is due; `None` if only an event can give one.
     fn next(&mut self, now: Instant) -> Result<String, Option<Instant>> {
@@ -182,7 +182,7 @@ mod tests {
         let began = Instant::now();
         let node = moves.next().await;
         assert!(moves.take_turn(&node) && !moves.take_turn(&node), "a turn is given once");
-        moves.looked(&node, Looked::Written);
+        moves.looked(&node, SyncResult::Written);
         (node, began.elapsed().as_secs())
     }
 
@@ -190,15 +190,15 @@ mod tests {
     async fn a_node_is_written_at_once_and_then_rests_for_ten_minutes() {
         let moves = Turns::of_moves();
         assert_eq!(now(&moves).await, None);
-        moves.looked("a", Looked::Waits);
+        moves.looked("a", SyncResult::Waits);
         assert_eq!(write_next(&moves).await, ("a".into(), 0));
         advance(Duration::from_secs(60)).await;
-        moves.looked("a", Looked::Waits);
+        moves.looked("a", SyncResult::Waits);
         assert_eq!(now(&moves).await, None);
         assert_eq!(write_next(&moves).await, ("a".into(), 540));
         // It came back to where it was, or is written for another reason.
-        moves.looked("a", Looked::Waits);
-        moves.looked("a", Looked::Settled);
+        moves.looked("a", SyncResult::Waits);
+        moves.looked("a", SyncResult::Settled);
         advance(MIN_REWRITE_INTERVAL * 2).await;
         assert_eq!(now(&moves).await, None);
         assert!(!moves.take_turn("a"));
@@ -207,14 +207,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_longest_waiting_comes_first_one_a_second_and_none_is_dropped() {
         let moves = Turns::of_moves();
-        moves.looked("rests", Looked::Waits);
+        moves.looked("rests", SyncResult::Waits);
         assert_eq!(write_next(&moves).await.0, "rests");
-        moves.looked("rests", Looked::Waits);
+        moves.looked("rests", SyncResult::Waits);
         advance(MIN_REWRITE_INTERVAL - Duration::from_secs(2)).await;
         for node in ["c", "a", "b"] {
-            moves.looked(node, Looked::Waits);
+            moves.looked(node, SyncResult::Waits);
             // That it is seen again changes nothing.
-            moves.looked(node, Looked::Waits);
+            moves.looked(node, SyncResult::Waits);
             advance(Duration::from_millis(1)).await;
         }
         let mut order = Vec::new();
@@ -230,11 +230,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_that_is_refused_has_its_turn_again_after_the_others() {
         let moves = Turns::of_moves();
-        moves.looked("a", Looked::Waits);
+        moves.looked("a", SyncResult::Waits);
         let node = moves.next().await;
         assert!(moves.take_turn(&node));
-        moves.looked(&node, Looked::Refused);
-        moves.looked("b", Looked::Waits);
+        moves.looked(&node, SyncResult::Refused);
+        moves.looked("b", SyncResult::Waits);
         assert_eq!(write_next(&moves).await.0, "b");
         let (node, waited) = write_next(&moves).await;
         assert_eq!((node.as_str(), waited), ("a", 59));
@@ -245,7 +245,7 @@ mod tests {
         let moves = Turns::of_moves();
         let began = Instant::now();
         for number in 0..1_000 {
-            moves.looked(&format!("n{number:03}"), Looked::Waits);
+            moves.looked(&format!("n{number:03}"), SyncResult::Waits);
         }
         for number in 0..1_000 {
             assert_eq!(write_next(&moves).await.0, format!("n{number:03}"));
@@ -258,15 +258,15 @@ mod tests {
         let labelling = Turns::of_labels();
         let began = Instant::now();
         for number in 0..10_000 {
-            labelling.looked(&format!("n{number:04}"), Looked::Waits);
+            labelling.looked(&format!("n{number:04}"), SyncResult::Waits);
         }
         for _ in 0..10_000 {
             write_next(&labelling).await;
         }
         assert!(began.elapsed() >= LABELS_PACE * 9_999 && began.elapsed() < Duration::from_secs(1_100));
         // Another controller takes the label away again and again.
-        labelling.looked("n0000", Looked::Waits);
-        labelling.looked("n9999", Looked::Waits);
+        labelling.looked("n0000", SyncResult::Waits);
+        labelling.looked("n9999", SyncResult::Waits);
         assert_eq!(write_next(&labelling).await.0, "n0000");
         assert!(write_next(&labelling).await.1 > 500);
     }

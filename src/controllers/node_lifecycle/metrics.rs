@@ -3,11 +3,11 @@
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts};
 
-use super::guard::Counts;
+use super::deletion_policy::Counts;
 
 /// The series. Clones share them.
 #[derive(Clone)]
-pub(super) struct Metrics {
+pub(super) struct NodeLifecycleMetrics {
     /// How many nodes each reason keeps from being deleted.
     pub(super) held: IntGaugeVec,
     pub(super) deletions: IntCounter,
@@ -19,7 +19,7 @@ pub(super) struct Metrics {
     pub(super) panics: IntCounter,
 }
 
-impl Metrics {
+impl NodeLifecycleMetrics {
     /// All at zero, registered nowhere.
     pub(super) fn new() -> Self {
         let options = |name, help| Opts::new(name, help).namespace("vsphere_ccm");

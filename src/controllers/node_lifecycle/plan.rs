@@ -55,7 +55,7 @@ impl fmt::Display for Change {
 
 /// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct LifecyclePlan {
     /// In one patch. Empty when the node is as it should be.
     pub changes: Vec<Change>,
     /// When the node has to be looked at again although nothing happens.
@@ -86,8 +86,8 @@ pub fn plan(
     power: Option<Power>,
     unreachable_for: Duration,
     out_of_service_after: Option<Duration>,
-) -> Plan {
-    let mut plan = Plan::default();
+) -> LifecyclePlan {
+    let mut plan = LifecyclePlan::default();
     plan.changes.extend(plan_shutdown(node, power));
     plan_out_of_service(&mut plan, node, power, unreachable_for, out_of_service_after);
     plan
@@ -110,7 +110,7 @@ fn plan_shutdown(node: &Node, power: Option<Power>) -> Option<Change> {
 }
 
 fn plan_out_of_service(
-    plan: &mut Plan,
+    plan: &mut LifecyclePlan,
     node: &Node,
     power: Option<Power>,
     unreachable_for: Duration,

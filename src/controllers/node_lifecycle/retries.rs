@@ -11,12 +11,12 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::fro
 
 /// The failures in a row of one call, and the pause after the last one.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Retry {
+pub struct CallBackoff {
     failures: Failures,
     not_before: Option<Instant>,
 }
 
-impl Retry {
+impl CallBackoff {
     /// The call failed at `at`: the pause before the next one. `chance` in `0.0..1.0` shortens it by up to a quarter, so
     /// that calls which failed together are not repeated together.
     pub fn failed(&mut self, at: Instant, chance: f64) -> Duration {
@@ -39,14 +39,14 @@ impl Retry {
 /// The retries of one kind of call, by Node. `T` is what the last failure was about.
 #[derive(Debug, Default)]
 pub struct Retries<T> {
-    by_node: HashMap<String, Failure<T>>,
+    by_node: HashMap<String, LastFailure<T>>,
 }
 
 #[derive(Debug)]
-struct Failure<T> {
+struct LastFailure<T> {
     uid: String,
     about: T,
-    retry: Retry,
+    retry: CallBackoff,
 }
 
 impl<T> Retries<T> {
@@ -57,12 +57,12 @@ impl<T> Retries<T> {
         Some((end.saturating_duration_since(at), &failure.about))
     }
 
-    /// The call failed: how long the next one has to wait. See [`Retry::failed`].
+    /// The call failed: how long the next one has to wait. See [`CallBackoff::failed`].
     pub fn failed(&mut self, name: &str, uid: &str, about: T, at: Instant, chance: f64) -> Duration {
         let before = self.by_node.remove(name).filter(|failure| failure.uid == uid);
-        let mut retry = before.map_or_else(Retry::default, |failure| failure.retry);
+        let mut retry = before.map_or_else(CallBackoff::default, |failure| failure.retry);
         let pause = retry.failed(at, chance);
-        self.by_node.insert(name.to_owned(), Failure { uid: uid.to_owned(), about, retry });
+        self.by_node.insert(name.to_owned(), LastFailure { uid: uid.to_owned(), about, retry });
         pause
     }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::{Instant, timeout};
 
-use super::failure::Failure;
-use super::plan::{Changes, Creation, Deletion, Verdict};
+use super::failure::RouteFailure;
+use super::plan::{Creation, LiveReadVerdict, RouteChanges, RouteDeletion};
 use super::reason;
 use crate::base::go_duration::spelled;
 use crate::cloud::node;
-use crate::cloud::{CloudProvider, Error, LiveReads, Presence, Route, Routes, WritePermit};
+use crate::cloud::{CloudProvider, Error, LeaderToken, LiveReads, Presence, Route, Routes};
 use crate::controllers::retry::Retry;
 use crate::kubernetes::cluster::LiveApi;
 use crate::kubernetes::stores::Nodes;
@@ -23,7 +23,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(60);
 /// The cloud's routes of one cluster, during one term of leadership.
 pub(super) struct Cloud {
     pub(super) provider: Arc<dyn CloudProvider>,
-    pub(super) permit: WritePermit,
+    pub(super) permit: LeaderToken,
     pub(super) cluster_name: String,
     pub(super) nodes: Nodes,
     pub(super) live: LiveApi,
@@ -46,13 +46,13 @@ pub(super) struct Listing {
 
 /// What came of the changes for one destination.
 #[derive(Debug, Default)]
-pub struct Applied {
+pub struct ApplyResult {
     /// What is still to be done, or to be checked later.
-    pub(super) left: Changes,
+    pub(super) left: RouteChanges,
     pub(super) deleted: Vec<Route>,
     pub(super) created: Vec<Creation>,
     /// Why something is left, and which route could not be created for it.
-    pub(super) failure: Option<(Failure, Option<Creation>)>,
+    pub(super) failure: Option<(RouteFailure, Option<Creation>)>,
 }
 
 impl Cloud {
@@ -62,7 +62,7 @@ impl Cloud {
     }
 
     /// All routes of the cluster.
-    pub(super) async fn list_routes(&self) -> Result<Listing, Failure> {
+    pub(super) async fn list_routes(&self) -> Result<Listing, RouteFailure> {
         let cloud = self.routes()?;
         let listed = within_limit(cloud.list_routes(&self.cluster_name)).await;
         let routes = listed.map_err(|failure| failure.because_of("failed to list routes"))?;
@@ -70,9 +70,9 @@ impl Cloud {
     }
 
     /// Deletes, then creates. Nothing is created while a route to the same destination could not be deleted.
-    pub(super) async fn apply(&self, changes: Changes) -> Applied {
+    pub(super) async fn apply(&self, changes: RouteChanges) -> ApplyResult {
         let began = Instant::now();
-        let mut applied = Applied::default();
+        let mut applied = ApplyResult::default();
         for deletion in changes.deletions {
             match self.delete(&deletion, !changes.creations.is_empty()).await {
                 Ok(true) => applied.deleted.push(deletion.route),
@@ -110,57 +110,59 @@ impl Cloud {
         node.is_some_and(|node| self.owns(&node) && creation.is_wanted_by(&node))
     }
 
-    async fn create(&self, creation: &Creation) -> Result<(), Failure> {
+    async fn create(&self, creation: &Creation) -> Result<(), RouteFailure> {
         let Creation { name_hint, route } = creation;
         let routes = self.routes()?;
-        self.permit.check().map_err(|error| Failure::of(&error))?;
+        self.permit.check().map_err(|error| RouteFailure::of(&error))?;
         within_limit(routes.create_route(&self.permit, &self.cluster_name, name_hint, route)).await
     }
 
     /// True if the route was deleted. One that stays is a failure if it is in the way of another one.
-    async fn delete(&self, deletion: &Deletion, is_in_the_way: bool) -> Result<bool, Failure> {
+    async fn delete(&self, deletion: &RouteDeletion, is_in_the_way: bool) -> Result<bool, RouteFailure> {
         let route = &deletion.route;
         let live = match deletion.needs_live_node() {
             true => Some(self.live.node(&route.target_node).await),
             false => None,
         };
         let verdict = match &live {
-            Some(Presence::Exists(node)) if !self.owns(node) => Verdict::Keep,
+            Some(Presence::Exists(node)) if !self.owns(node) => LiveReadVerdict::Keep,
             live => deletion.verdict(live.as_ref()),
         };
         let shown = format!("route {} to node {}", route.destination_cidr, route.target_node);
         match verdict {
-            Verdict::Keep if is_in_the_way => Err(Failure {
+            LiveReadVerdict::Keep if is_in_the_way => Err(RouteFailure {
                 reason: reason::PodNetworkInUse,
                 message: format!(
                     "{shown} is not deleted: that node still wants it, or is outside of this controller's node selection or cloud provider"
                 ),
                 retry: Some(Retry::Backoff),
             }),
-            Verdict::Keep => Ok(false),
-            Verdict::Unknown(unknown) => Err(Failure::unknown(unknown).because_of(&format!("{shown} is not deleted"))),
-            Verdict::Delete => {
+            LiveReadVerdict::Keep => Ok(false),
+            LiveReadVerdict::Unknown(unknown) => {
+                Err(RouteFailure::unknown(unknown).because_of(&format!("{shown} is not deleted")))
+            }
+            LiveReadVerdict::Delete => {
                 let deleted = self.delete_confirmed(route).await;
                 deleted.map(|()| true).map_err(|failure| failure.because_of(&format!("failed to delete {shown}")))
             }
         }
     }
 
-    async fn delete_confirmed(&self, route: &Route) -> Result<(), Failure> {
+    async fn delete_confirmed(&self, route: &Route) -> Result<(), RouteFailure> {
         let routes = self.routes()?;
-        self.permit.check().map_err(|error| Failure::of(&error))?;
+        self.permit.check().map_err(|error| RouteFailure::of(&error))?;
         within_limit(routes.delete_route(&self.permit, &self.cluster_name, route)).await
     }
 
-    fn routes(&self) -> Result<Arc<dyn Routes>, Failure> {
-        self.provider.routes().ok_or_else(Failure::no_routes)
+    fn routes(&self) -> Result<Arc<dyn Routes>, RouteFailure> {
+        self.provider.routes().ok_or_else(RouteFailure::no_routes)
     }
 }
 
-async fn within_limit<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+async fn within_limit<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, RouteFailure> {
     match timeout(CALL_LIMIT, call).await {
-        Ok(answer) => answer.map_err(|error| Failure::of(&error)),
-        Err(_) => Err(Failure {
+        Ok(answer) => answer.map_err(|error| RouteFailure::of(&error)),
+        Err(_) => Err(RouteFailure {
             reason: reason::ProviderTimeout,
             message: format!("the cloud provider gave no answer within {} s", CALL_LIMIT.as_secs()),
             retry: Some(Retry::Backoff),
@@ -169,7 +171,7 @@ async fn within_limit<T>(call: impl Future<Output = Result<T, Error>>) -> Result
 }
 
 /// In the words of the Go program.
-fn could_not_create(failure: Failure, creation: &Creation, elapsed: Duration) -> Failure {
+fn could_not_create(failure: RouteFailure, creation: &Creation, elapsed: Duration) -> RouteFailure {
     let Creation { name_hint, route } = creation;
     let (network, node, elapsed) = (&route.destination_cidr, &route.target_node, spelled(elapsed));
     failure.because_of(&format!("Could not create route {name_hint} {network} for node {node} after {elapsed}"))

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 
-use super::plan::{Changes, RefusedNetwork};
+use super::plan::{RefusedNetwork, RouteChanges};
 use super::pod_networks::wanted;
 use crate::base::backoff::Failures;
 use crate::cloud::node;
@@ -31,7 +31,7 @@ pub(super) struct Destinations {
 
 #[derive(Debug, Default)]
 struct Destination {
-    changes: Changes,
+    changes: RouteChanges,
     failures: Failures,
     is_tried: bool,
     /// The target Node of a route that is to be deleted came, changed or went since this was planned.
@@ -40,7 +40,7 @@ struct Destination {
 
 /// What a new plan means for the destinations.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Adopted {
+pub(super) struct DestinationUpdate {
     /// There is something new to do.
     pub(super) due: Vec<IpNet>,
     /// The destination is up to date.
@@ -73,13 +73,15 @@ impl Destinations {
     /// changed or went since the last one: a route that was kept because of its Node is checked again.
     pub(super) fn adopt(
         &mut self,
-        mut plan: BTreeMap<IpNet, Changes>,
+        mut plan: BTreeMap<IpNet, RouteChanges>,
         nodes: &[Node],
         refused: &[RefusedNetwork],
         changed: &BTreeSet<String>,
-    ) -> Adopted {
-        let mut adopted =
-            Adopted { is_outdated: self.touched.iter().any(|one| !self.busy.contains(one)), ..Adopted::default() };
+    ) -> DestinationUpdate {
+        let mut adopted = DestinationUpdate {
+            is_outdated: self.touched.iter().any(|one| !self.busy.contains(one)),
+            ..DestinationUpdate::default()
+        };
         self.unlisted.clone_from(&self.touched);
         plan.retain(|network, _| !self.unlisted.contains(network));
         for (network, mut destination) in std::mem::take(&mut self.by_network) {
@@ -113,7 +115,7 @@ impl Destinations {
     }
 
     /// A worker begins with a destination. Gives what is to be done.
-    pub(super) fn begin(&mut self, network: IpNet) -> Changes {
+    pub(super) fn begin(&mut self, network: IpNet) -> RouteChanges {
         self.busy.insert(network);
         self.touched.insert(network);
         self.left(network)
@@ -121,7 +123,7 @@ impl Destinations {
 
     /// The worker ended, and this is left to do, which it has tried or not. True if another listing is needed.
     #[must_use]
-    pub(super) fn finish(&mut self, network: IpNet, left: Changes, is_tried: bool) -> bool {
+    pub(super) fn finish(&mut self, network: IpNet, left: RouteChanges, is_tried: bool) -> bool {
         self.busy.remove(&network);
         if left.is_empty() {
             let done = self.by_network.remove(&network);
@@ -134,7 +136,7 @@ impl Destinations {
     }
 
     /// What is left to do for a destination.
-    pub(super) fn left(&self, network: IpNet) -> Changes {
+    pub(super) fn left(&self, network: IpNet) -> RouteChanges {
         self.by_network.get(&network).map(|destination| destination.changes.clone()).unwrap_or_default()
     }
 
@@ -202,7 +204,7 @@ mod tests {
     use super::*;
     use crate::base::backoff::Backoff;
     use crate::cloud::Route;
-    use crate::controllers::route::plan::{Creation, Deletion, Ground};
+    use crate::controllers::route::plan::{Creation, Ground, RouteDeletion};
     use serde_json::json;
     use std::time::Duration;
 
@@ -210,17 +212,17 @@ mod tests {
         format!("10.120.{number}.0/24").parse().unwrap()
     }
 
-    fn creation(node: &str, number: u8) -> Changes {
+    fn creation(node: &str, number: u8) -> RouteChanges {
         let destination_cidr = network(number).to_string();
         let route = Route { target_node: node.into(), destination_cidr, ..Route::default() };
-        Changes { creations: vec![Creation { name_hint: "u".into(), route }], ..Changes::default() }
+        RouteChanges { creations: vec![Creation { name_hint: "u".into(), route }], ..RouteChanges::default() }
     }
 
     fn node(name: &str, networks: &[&str]) -> Node {
         serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"podCIDRs": networks}})).unwrap()
     }
 
-    fn plan(numbers: &[u8]) -> BTreeMap<IpNet, Changes> {
+    fn plan(numbers: &[u8]) -> BTreeMap<IpNet, RouteChanges> {
         numbers.iter().map(|number| (network(*number), creation("a", *number))).collect()
     }
 
@@ -231,19 +233,23 @@ mod tests {
         let left = destinations.begin(network(0));
         assert!(!destinations.finish(network(0), left, true));
         destinations.begin_listing();
-        assert_eq!(destinations.adopt(plan(&[0, 1]), &[], &[], &BTreeSet::new()), Adopted::default(), "the same again");
+        assert_eq!(
+            destinations.adopt(plan(&[0, 1]), &[], &[], &BTreeSet::new()),
+            DestinationUpdate::default(),
+            "the same again"
+        );
         let mut changed = plan(&[0]);
         changed.insert(network(0), creation("b", 0));
         destinations.begin_listing();
-        let expected = Adopted { due: vec![network(0)], settled: vec![network(1)], is_outdated: false };
+        let expected = DestinationUpdate { due: vec![network(0)], settled: vec![network(1)], is_outdated: false };
         assert_eq!(destinations.adopt(changed, &[], &[], &BTreeSet::new()), expected);
     }
 
     #[test]
     fn a_kept_route_is_checked_again_after_its_node_has_changed() {
         let route = Route { target_node: "a".into(), ..Route::default() };
-        let deletion = Deletion { route, ground: Ground::NodeMissing };
-        let changes = Changes { deletions: vec![deletion], ..Changes::default() };
+        let deletion = RouteDeletion { route, ground: Ground::NodeMissing };
+        let changes = RouteChanges { deletions: vec![deletion], ..RouteChanges::default() };
         let plan = || BTreeMap::from([(network(0), changes.clone())]);
         let (nobody, its) = (BTreeSet::new(), BTreeSet::from(["a".to_owned()]));
         let mut destinations = Destinations::default();
@@ -276,16 +282,16 @@ mod tests {
         destinations.begin(network(0));
         destinations.begin_listing();
         destinations.begin(network(1));
-        assert!(!destinations.finish(network(1), Changes::default(), true), "nothing was listed yet");
+        assert!(!destinations.finish(network(1), RouteChanges::default(), true), "nothing was listed yet");
         // Destination 0 is worked on still, destination 1 is done.
         let adopted = destinations.adopt(BTreeMap::from([(network(1), creation("a", 1))]), &[], &[], &BTreeSet::new());
-        assert_eq!(adopted, Adopted { is_outdated: true, ..Adopted::default() });
+        assert_eq!(adopted, DestinationUpdate { is_outdated: true, ..DestinationUpdate::default() });
         let routed = |number: u8| node("b", &[&network(number).to_string()]);
         assert_eq!(destinations.routing(&routed(0)), Routing::Pending, "what is not known is not there");
-        assert!(destinations.finish(network(0), Changes::default(), true), "its state is unknown");
+        assert!(destinations.finish(network(0), RouteChanges::default(), true), "its state is unknown");
         assert_eq!(destinations.routing(&routed(0)), Routing::Pending);
         destinations.begin_listing();
-        assert_eq!(destinations.adopt(BTreeMap::new(), &[], &[], &BTreeSet::new()), Adopted::default());
+        assert_eq!(destinations.adopt(BTreeMap::new(), &[], &[], &BTreeSet::new()), DestinationUpdate::default());
         assert_eq!(destinations.routing(&routed(0)), Routing::Ready);
     }
 
@@ -305,7 +311,7 @@ mod tests {
         assert_eq!(routing(&destinations)[0], Routing::Pending, "the other one was not tried");
         for (number, expected) in [(1, Routing::Failed), (0, Routing::Ready)] {
             destinations.begin(network(number));
-            assert!(!destinations.finish(network(number), Changes::default(), true));
+            assert!(!destinations.finish(network(number), RouteChanges::default(), true));
             assert_eq!(routing(&destinations)[0], expected);
         }
         assert_eq!((destinations.counts(), destinations.routing(&node("d", &[]))), ((3, 0), Routing::Unwanted));

@@ -12,7 +12,7 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::fro
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct RouteFailure {
     pub(super) reason: Reason,
     pub(super) message: String,
     /// `None` if nothing was tried, because this process lost the leadership or the provider its routes. That is no state of the
@@ -20,7 +20,7 @@ pub struct Failure {
     pub(super) retry: Option<Retry>,
 }
 
-impl Failure {
+impl RouteFailure {
     pub(super) fn of(error: &Error) -> Self {
         let retry = (!matches!(error, Error::NotLeader)).then(|| Retry::of(error));
         Self { reason: error.reason(), message: chain(error), retry }
@@ -67,13 +67,13 @@ mod tests {
             (Error::Denied { message }, Some(4)),
             (Error::NotImplemented, Some(8)),
         ] {
-            let failure = Failure::of(&error);
+            let failure = RouteFailure::of(&error);
             assert_eq!(failure.pause(&mut failures).map(|pause| pause.as_secs()), expected, "{error:?}");
             assert_eq!(failure.reason, error.reason());
         }
-        let pauses: Vec<_> = (0..4).filter_map(|_| Failure::of(&Error::other("")).pause(&mut failures)).collect();
+        let pauses: Vec<_> = (0..4).filter_map(|_| RouteFailure::of(&Error::other("")).pause(&mut failures)).collect();
         assert_eq!(pauses.iter().map(Duration::as_secs).collect::<Vec<_>>(), [16, 32, 60, 60]);
         let unknown = Unknown { retry_after: Some(after), ..Unknown::new(reason, "no answer") };
-        assert_eq!(Failure::unknown(unknown).because_of("x").retry, Some(Retry::After(after)));
+        assert_eq!(RouteFailure::unknown(unknown).because_of("x").retry, Some(Retry::After(after)));
     }
 }

@@ -12,14 +12,14 @@ const HELD: &str = "held";
 
 /// The series. Clones share them.
 #[derive(Clone)]
-pub(super) struct Metrics {
+pub(super) struct RouteMetrics {
     pub(super) syncs: IntCounter,
     /// How many routes are in each state: three words of ours, and the reasons why routes cannot be changed.
     pub(super) routes: IntGaugeVec,
     pub(super) panics: IntCounter,
 }
 
-impl Metrics {
+impl RouteMetrics {
     /// All at zero, registered nowhere.
     pub(super) fn new() -> Self {
         let ours = |name, help| Opts::new(name, help).namespace("vsphere_ccm");

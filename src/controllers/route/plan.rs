@@ -1,7 +1,7 @@
 //! Pure: the Nodes and the routes that the cloud has → the routes to create, and those that may have to be deleted.
 //!
 //! Mirrors `reconcile` and `isResponsibleForRoute` of `controllers/route/route_controller.go`. Networks are compared as
-//! networks, not as text. A deletion is only proposed: [`Deletion::verdict`] decides with a live read of the Node, because the
+//! networks, not as text. A deletion is only proposed: [`RouteDeletion::verdict`] decides with a live read of the Node, because the
 //! Nodes of the cache may be out of date.
 
 #[cfg(test)]
@@ -12,22 +12,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 
-use super::pod_networks::{Refusal, Refused, is_ours, wanted, wanted_texts};
+use super::pod_networks::{Refusal, RefusedNetworks, is_ours, wanted, wanted_texts};
 use crate::base::addresses::parse_network_sloppy;
 use crate::cloud::{Presence, Route, Unknown, node};
 
 /// The changes for one destination. Those of other destinations are independent.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Changes {
+pub struct RouteChanges {
     /// First. While one of them cannot be made, nothing is created: two routes must not lead to different Nodes.
-    pub deletions: Vec<Deletion>,
+    pub deletions: Vec<RouteDeletion>,
     /// Then.
     pub creations: Vec<Creation>,
 }
 
 /// A route that leads where no Node wants it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Deletion {
+pub struct RouteDeletion {
     /// As the cloud listed it.
     pub route: Route,
     /// Why.
@@ -58,7 +58,7 @@ pub struct Creation {
 
 /// What a live read of the target says about a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LiveReadVerdict {
     /// The route is to be deleted.
     Delete,
     /// The route stays: its Node wants it, or is not one of this controller's.
@@ -74,12 +74,12 @@ pub fn plan(
     nodes: &[&Node],
     routes: &[Route],
     networks: &[IpNet],
-    refused: &Refused,
+    refused: &RefusedNetworks,
     rewrites: bool,
-) -> BTreeMap<IpNet, Changes> {
+) -> BTreeMap<IpNet, RouteChanges> {
     let by_name: BTreeMap<&str, &Node> = nodes.iter().map(|node| (node::name(node), *node)).collect();
     let by_target = by_target(routes);
-    let mut changes = BTreeMap::<IpNet, Changes>::new();
+    let mut changes = BTreeMap::<IpNet, RouteChanges>::new();
     for route in routes {
         let Some(network) = parse_network_sloppy(&route.destination_cidr).filter(|one| is_ours(one, networks)) else {
             continue;
@@ -96,7 +96,7 @@ pub fn plan(
         };
         let is_rewritten = |ground: &Ground| rewrites && *ground == Ground::OtherAddresses && !has_twin();
         if let Some(ground) = found.filter(|ground| !is_rewritten(ground)) {
-            changes.entry(network).or_default().deletions.push(Deletion { route: route.clone(), ground });
+            changes.entry(network).or_default().deletions.push(RouteDeletion { route: route.clone(), ground });
         }
     }
     for node in nodes {
@@ -136,7 +136,7 @@ pub struct RefusedNetwork {
 }
 
 /// The networks of these Nodes that are refused.
-pub fn refused_networks(nodes: &[&Node], routes: &[Route], refused: &Refused) -> Vec<RefusedNetwork> {
+pub fn refused_networks(nodes: &[&Node], routes: &[Route], refused: &RefusedNetworks) -> Vec<RefusedNetwork> {
     let by_target = by_target(routes);
     let describe = |node: &Node, network: IpNet, refusal: &Refusal| {
         let name = node::name(node);
@@ -210,7 +210,7 @@ fn is_same_set(have: &[NodeAddress], wanted: &[NodeAddress]) -> bool {
     have.len() == wanted.len() && wanted.iter().all(|address| have.contains(address))
 }
 
-impl Changes {
+impl RouteChanges {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.deletions.is_empty() && self.creations.is_empty()
@@ -228,23 +228,23 @@ impl Creation {
     }
 }
 
-impl Deletion {
-    /// Whether the live Node has to be read for [`Deletion::verdict`].
+impl RouteDeletion {
+    /// Whether the live Node has to be read for [`RouteDeletion::verdict`].
     pub fn needs_live_node(&self) -> bool {
         self.ground != Ground::NoTarget
     }
 
     /// Decides with the target as the API server has it now. `None` where it [is not needed](Self::needs_live_node).
-    pub fn verdict(&self, live: Option<&Presence<Node>>) -> Verdict {
+    pub fn verdict(&self, live: Option<&Presence<Node>>) -> LiveReadVerdict {
         match (self.ground, live) {
-            (Ground::NoTarget, _) | (_, Some(Presence::Absent(_))) => Verdict::Delete,
-            (_, Some(Presence::Unknown(unknown))) => Verdict::Unknown(unknown.clone()),
+            (Ground::NoTarget, _) | (_, Some(Presence::Absent(_))) => LiveReadVerdict::Delete,
+            (_, Some(Presence::Unknown(unknown))) => LiveReadVerdict::Unknown(unknown.clone()),
             (Ground::NotWanted | Ground::OtherAddresses, Some(Presence::Exists(node))) if self.is_unwanted_by(node) => {
-                Verdict::Delete
+                LiveReadVerdict::Delete
             }
             // A Node that only the API server knows is outside of `--node-selector`.
             (Ground::NodeMissing | Ground::NotWanted | Ground::OtherAddresses, Some(Presence::Exists(_)) | None) => {
-                Verdict::Keep
+                LiveReadVerdict::Keep
             }
         }
     }

@@ -55,12 +55,16 @@ pub enum Refusal {
 
 /// The networks that are refused, by the name of the Node that wants them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refused(BTreeMap<String, BTreeMap<IpNet, Refusal>>);
+pub struct RefusedNetworks(BTreeMap<String, BTreeMap<IpNet, Refusal>>);
 
 /// Checks the networks of all Nodes; `networks` are those of `--cluster-cidr`. Of two Nodes whose networks overlap the older one
 /// has its route (`creationTimestamp`, which the API server sets, then the UID). A network that is refused does not block
 /// others.
-pub fn refused<'a>(nodes: impl IntoIterator<Item = &'a Node>, networks: &[IpNet], allowed: PodNetworks) -> Refused {
+pub fn refused<'a>(
+    nodes: impl IntoIterator<Item = &'a Node>,
+    networks: &[IpNet],
+    allowed: PodNetworks,
+) -> RefusedNetworks {
     let age = |node: &&Node| {
         let created = node.metadata.creation_timestamp.as_ref().map(|time| time.0);
         // Without a time it is no older than anybody.
@@ -68,7 +72,7 @@ pub fn refused<'a>(nodes: impl IntoIterator<Item = &'a Node>, networks: &[IpNet]
     };
     let mut by_age: Vec<&Node> = nodes.into_iter().collect();
     by_age.sort_by_cached_key(age);
-    let (mut granted, mut refused) = (Granted::default(), Refused::default());
+    let (mut granted, mut refused) = (GrantedNetworks::default(), RefusedNetworks::default());
     for node in by_age {
         for network in wanted(node).flatten() {
             let is_foreign = allowed == PodNetworks::ClusterCidr && !is_ours(&network, networks);
@@ -88,7 +92,7 @@ pub fn refused<'a>(nodes: impl IntoIterator<Item = &'a Node>, networks: &[IpNet]
     refused
 }
 
-impl Refused {
+impl RefusedNetworks {
     /// Why this Node gets no route to this network.
     pub fn of(&self, node: &Node, network: IpNet) -> Option<&Refusal> {
         self.0.get(node::name(node))?.get(&network)
@@ -121,9 +125,9 @@ impl Refusal {
 
 /// The networks that Nodes have routes to. No two of different Nodes overlap: then one contains the other.
 #[derive(Default)]
-struct Granted<'a>(BTreeMap<IpNet, &'a str>);
+struct GrantedNetworks<'a>(BTreeMap<IpNet, &'a str>);
 
-impl<'a> Granted<'a> {
+impl<'a> GrantedNetworks<'a> {
     fn add(&mut self, network: IpNet, node: &'a str) {
         self.0.insert(network, node);
     }

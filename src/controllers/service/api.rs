@@ -5,7 +5,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
 
-use super::failure::{Held, Stop};
+use super::failure::{ServiceBlocked, Stop};
 use crate::cloud::Presence;
 use crate::controllers::FIELD_MANAGER;
 use crate::controllers::retry::Retry;
@@ -42,7 +42,9 @@ impl ServiceApi {
             Presence::Exists((live, true)) => Ok(Live::Selected(Box::new(live))),
             Presence::Exists((live, false)) => Ok(Live::NotSelected(live.metadata.uid)),
             Presence::Absent(_) => Ok(Live::Absent),
-            Presence::Unknown(unknown) => Err(Held::new(unknown.reason, unknown.message, Retry::Backoff).into()),
+            Presence::Unknown(unknown) => {
+                Err(ServiceBlocked::new(unknown.reason, unknown.message, Retry::Backoff).into())
+            }
         }
     }
 

@@ -35,7 +35,7 @@ struct Recent {
 
 /// What is to become of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum DampingVerdict {
     /// It is followed. If it is the last one before a pause, this is how the Node is seen during the pause.
     Follow {
         /// Whether it is.
@@ -52,11 +52,11 @@ pub(super) enum Verdict {
 
 impl Damping {
     /// The Node of this name has changed at `at`.
-    pub(super) fn change(&mut self, name: &str, at: Instant) -> Verdict {
+    pub(super) fn change(&mut self, name: &str, at: Instant) -> DampingVerdict {
         let recent = self.0.entry(name.to_owned()).or_default();
         recent.last = Some(at);
         if let Some(until) = recent.until {
-            return Verdict::Wait { until, is_first: false };
+            return DampingVerdict::Wait { until, is_first: false };
         }
         while recent.changes.front().is_some_and(|first| at.saturating_duration_since(*first) >= WINDOW) {
             recent.changes.pop_front();
@@ -64,10 +64,10 @@ impl Damping {
         if recent.changes.len() >= CHANGES {
             let until = at + recent.pauses.next_pause(&PAUSE, 0.0);
             recent.until = Some(until);
-            return Verdict::Wait { until, is_first: true };
+            return DampingVerdict::Wait { until, is_first: true };
         }
         recent.changes.push_back(at);
-        Verdict::Follow { is_last: recent.changes.len() == CHANGES }
+        DampingVerdict::Follow { is_last: recent.changes.len() == CHANGES }
     }
 
     /// Ends the pauses that are over at `at`, and gives the names of their Nodes. The next change of such a Node, if it comes within
@@ -110,7 +110,7 @@ impl Damping {
 mod tests {
     use super::*;
 
-    const FOLLOWED: Verdict = Verdict::Follow { is_last: false };
+    const FOLLOWED: DampingVerdict = DampingVerdict::Follow { is_last: false };
 
     #[test]
     fn after_five_changes_in_a_minute_a_node_waits_twice_as_long_each_time() {
@@ -119,13 +119,16 @@ mod tests {
         for second in 0..4 {
             assert_eq!(damping.change("n", at(second)), FOLLOWED);
         }
-        assert_eq!(damping.change("n", at(4)), Verdict::Follow { is_last: true });
+        assert_eq!(damping.change("n", at(4)), DampingVerdict::Follow { is_last: true });
         assert_eq!(damping.change("other", at(4)), FOLLOWED);
         assert!(!damping.is_pausing("n") && damping.next_end().is_none());
         let mut now = 5;
         for pause in [30, 60, 120, 240, 300, 300] {
-            assert_eq!(damping.change("n", at(now)), Verdict::Wait { until: at(now + pause), is_first: true });
-            assert_eq!(damping.change("n", at(now + 1)), Verdict::Wait { until: at(now + pause), is_first: false });
+            assert_eq!(damping.change("n", at(now)), DampingVerdict::Wait { until: at(now + pause), is_first: true });
+            assert_eq!(
+                damping.change("n", at(now + 1)),
+                DampingVerdict::Wait { until: at(now + pause), is_first: false }
+            );
             assert!(damping.is_pausing("n"));
             assert_eq!(damping.next_end(), Some(at(now + pause)));
             assert_eq!(damping.end_pauses(at(now + pause - 1)), [""; 0]);
@@ -140,21 +143,21 @@ mod tests {
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let exhaust = |damping: &mut Damping, from: u64| {
             for _ in 0..5 {
-                assert!(matches!(damping.change("n", at(from)), Verdict::Follow { .. }));
+                assert!(matches!(damping.change("n", at(from)), DampingVerdict::Follow { .. }));
             }
             damping.change("n", at(from))
         };
-        assert_eq!(exhaust(&mut damping, 0), Verdict::Wait { until: at(30), is_first: true });
+        assert_eq!(exhaust(&mut damping, 0), DampingVerdict::Wait { until: at(30), is_first: true });
         assert_eq!(damping.end_pauses(at(30)), ["n"]);
         // A minute later there is room again, and the pause is still the longer one.
-        assert_eq!(exhaust(&mut damping, 90), Verdict::Wait { until: at(150), is_first: true });
+        assert_eq!(exhaust(&mut damping, 90), DampingVerdict::Wait { until: at(150), is_first: true });
         assert_eq!(damping.end_pauses(at(150)), ["n"]);
         damping.end_pauses(at(90 + 300));
-        assert_eq!(exhaust(&mut damping, 400), Verdict::Wait { until: at(430), is_first: true }, "it was calm");
+        assert_eq!(exhaust(&mut damping, 400), DampingVerdict::Wait { until: at(430), is_first: true }, "it was calm");
         // Slow changes never wait.
         let mut damping = Damping::default();
         for number in 0..100 {
-            assert!(matches!(damping.change("n", at(number * 12)), Verdict::Follow { .. }), "{number}");
+            assert!(matches!(damping.change("n", at(number * 12)), DampingVerdict::Follow { .. }), "{number}");
         }
         damping.forget("n");
         assert_eq!(damping.change("n", at(1200)), FOLLOWED);

@@ -10,7 +10,7 @@ use crate::kubernetes::call::CallError;
 
 /// Why a Service is not up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct ServiceBlocked {
     /// The reason for metrics, Events and the log.
     pub(super) reason: Reason,
     /// What failed and why.
@@ -18,14 +18,14 @@ pub struct Held {
     /// When the sync or the node update is repeated.
     pub(super) retry: Retry,
     /// The action that failed, from which the Event's reason follows.
-    pub(super) action: Action,
+    pub(super) action: ServiceAction,
     /// See [`Error::is_refusal`].
     pub(super) is_refusal: bool,
 }
 
 /// An action for a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ServiceAction {
     /// Ensure or delete its load balancer.
     Sync,
     /// Delete the load balancer after the Service was deleted.
@@ -42,17 +42,17 @@ pub(super) enum Stop {
     /// Too early: sync again after this time.
     Wait(Duration),
     /// The Service cannot be brought up to date.
-    Held(Box<Held>),
+    Held(Box<ServiceBlocked>),
     /// The API server has another version of the Service.
     Conflict(CallError),
 }
 
-impl Held {
+impl ServiceBlocked {
     pub(super) fn new(reason: Reason, message: impl Into<String>, retry: Retry) -> Self {
-        Self { reason, message: message.into(), retry, action: Action::Sync, is_refusal: false }
+        Self { reason, message: message.into(), retry, action: ServiceAction::Sync, is_refusal: false }
     }
 
-    pub(super) fn with(self, action: Action) -> Self {
+    pub(super) fn with(self, action: ServiceAction) -> Self {
         Self { action, ..self }
     }
 
@@ -65,17 +65,17 @@ impl Held {
     pub(super) fn event(&self) -> (&'static str, String) {
         let message = format!("{} ({})", self.message, self.reason);
         match self.action {
-            Action::Sync => ("SyncLoadBalancerFailed", format!("Error syncing load balancer: {message}")),
-            Action::DeleteAfterwards => {
+            ServiceAction::Sync => ("SyncLoadBalancerFailed", format!("Error syncing load balancer: {message}")),
+            ServiceAction::DeleteAfterwards => {
                 ("DeleteLoadBalancerFailed", format!("Error deleting load balancer: {message}"))
             }
-            Action::UpdateNodes => ("UpdateLoadBalancerFailed", message),
+            ServiceAction::UpdateNodes => ("UpdateLoadBalancerFailed", message),
         }
     }
 }
 
-impl From<Held> for Stop {
-    fn from(held: Held) -> Self {
+impl From<ServiceBlocked> for Stop {
+    fn from(held: ServiceBlocked) -> Self {
         Stop::Held(Box::new(held))
     }
 }
@@ -85,7 +85,7 @@ impl From<Error> for Stop {
         match error {
             Error::NotLeader => Stop::NotLeader,
             Error::Pending { after, .. } => Stop::Wait(after),
-            error => Held::by_cloud(&error).into(),
+            error => ServiceBlocked::by_cloud(&error).into(),
         }
     }
 }
@@ -95,7 +95,7 @@ impl From<CallError> for Stop {
         match error {
             error if error.is_not_leader() => Stop::NotLeader,
             error if error.is_conflict() => Stop::Conflict(error),
-            error => Held::new(reason_of(&error), chain(&error), Retry::Backoff).into(),
+            error => ServiceBlocked::new(reason_of(&error), chain(&error), Retry::Backoff).into(),
         }
     }
 }
@@ -120,11 +120,15 @@ mod tests {
 
     #[test]
     fn events_have_the_words_of_the_go_program_and_the_reason() {
-        let held = Held::new(reason::CloudError, "why", Retry::Backoff);
+        let held = ServiceBlocked::new(reason::CloudError, "why", Retry::Backoff);
         for (action, reason, message) in [
-            (Action::Sync, "SyncLoadBalancerFailed", "Error syncing load balancer: why (CloudError)"),
-            (Action::DeleteAfterwards, "DeleteLoadBalancerFailed", "Error deleting load balancer: why (CloudError)"),
-            (Action::UpdateNodes, "UpdateLoadBalancerFailed", "why (CloudError)"),
+            (ServiceAction::Sync, "SyncLoadBalancerFailed", "Error syncing load balancer: why (CloudError)"),
+            (
+                ServiceAction::DeleteAfterwards,
+                "DeleteLoadBalancerFailed",
+                "Error deleting load balancer: why (CloudError)",
+            ),
+            (ServiceAction::UpdateNodes, "UpdateLoadBalancerFailed", "why (CloudError)"),
         ] {
             assert_eq!(held.clone().with(action).event(), (reason, message.to_owned()));
         }

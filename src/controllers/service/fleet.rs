@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 
-use crate::cloud::{CloudProvider, Error, LoadBalancer, LoadBalancerFleet, WritePermit};
+use crate::cloud::{CloudProvider, Error, LeaderToken, LoadBalancer, LoadBalancerFleet};
 
 /// How long a call to the cloud about one Service may take.
 pub(super) const CLOUD_LIMIT: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ struct OneByOne(Arc<dyn LoadBalancer>);
 impl LoadBalancerFleet for OneByOne {
     async fn update_nodes(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         services: &[Arc<Service>],
         nodes: &[Arc<Node>],
@@ -60,7 +60,7 @@ impl LoadBalancer for OneByOne {
 
     async fn ensure_load_balancer(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         service: &Service,
         nodes: &[Arc<Node>],
@@ -70,7 +70,7 @@ impl LoadBalancer for OneByOne {
 
     async fn update_load_balancer(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         service: &Service,
         nodes: &[Arc<Node>],
@@ -80,7 +80,7 @@ impl LoadBalancer for OneByOne {
 
     async fn ensure_load_balancer_deleted(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         service: &Service,
     ) -> Result<(), Error> {
@@ -101,7 +101,7 @@ pub(super) fn timed_out(limit: Duration) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::WritePermit;
+    use crate::cloud::LeaderToken;
     use futures::FutureExt as _;
     use serde_json::json;
 
@@ -120,7 +120,7 @@ mod tests {
 
         async fn ensure_load_balancer(
             &self,
-            _: &WritePermit,
+            _: &LeaderToken,
             _: &str,
             _: &Service,
             _: &[Arc<Node>],
@@ -130,7 +130,7 @@ mod tests {
 
         async fn update_load_balancer(
             &self,
-            _: &WritePermit,
+            _: &LeaderToken,
             _: &str,
             service: &Service,
             _: &[Arc<Node>],
@@ -141,7 +141,7 @@ mod tests {
             }
         }
 
-        async fn ensure_load_balancer_deleted(&self, _: &WritePermit, _: &str, _: &Service) -> Result<(), Error> {
+        async fn ensure_load_balancer_deleted(&self, _: &LeaderToken, _: &str, _: &Service) -> Result<(), Error> {
             Err(Error::NotImplemented)
         }
     }
@@ -153,7 +153,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_that_hang_hold_up_neither_the_others_nor_the_round() {
-        let (fleet, permit) = (OneByOne(Arc::new(Cloud)), WritePermit::new(|| true, || std::future::pending().boxed()));
+        let (fleet, permit) = (OneByOne(Arc::new(Cloud)), LeaderToken::new(|| true, || std::future::pending().boxed()));
         let update = async |services: &[Arc<Service>]| {
             let began = tokio::time::Instant::now();
             let results = fleet.update_nodes(&permit, "c", services, &[]).await;

@@ -1,7 +1,7 @@
 //! Pure: what of a Service its load balancer may depend on. In place of the list of fields of `needsUpdate` in
 //! `controllers/service/controller.go`: everything but what is known not to matter, so that a new field is noticed.
 
-use crate::cloud::service::cached::LAST_APPLIED;
+use crate::cloud::service::cache_filter::LAST_APPLIED;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use sha2::{Digest as _, Sha256};
 

@@ -5,7 +5,7 @@ use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, IntGaugeVec, Op
 
 /// The series. Clones share them.
 #[derive(Clone)]
-pub(super) struct Metrics {
+pub(super) struct ServiceMetrics {
     /// How often the cloud was told of the Nodes of a Service.
     pub(super) node_updates: IntCounter,
     /// How often that failed.
@@ -21,7 +21,7 @@ pub(super) struct Metrics {
     pub(super) panics: IntCounter,
 }
 
-impl Metrics {
+impl ServiceMetrics {
     /// All at zero, registered nowhere.
     pub(super) fn new() -> Self {
         let histogram = |name, help| {

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 
-use super::failure::Held;
+use super::failure::ServiceBlocked;
 
 /// The result of a reconcile.
-pub enum Outcome {
+pub enum ServiceOutcome {
     /// Skipped: a cache is not filled, or the provider has no load balancers.
     Nothing,
     /// The Service is up to date.
     Settled,
     /// The Service is not up to date.
-    Held(Held),
+    Held(ServiceBlocked),
     /// Too early: sync again after this time.
     Wait(Duration),
     /// A round of node updates.
@@ -39,12 +39,12 @@ pub struct Round {
 pub struct Update {
     pub(super) key: String,
     pub(super) service: Arc<Service>,
-    pub(super) result: Result<Written, Held>,
+    pub(super) result: Result<WrittenNodes, ServiceBlocked>,
 }
 
 /// The Nodes that a load balancer has now.
 #[derive(Clone)]
-pub enum Written {
+pub enum WrittenNodes {
     /// Others than before.
     Changed,
     /// None at all, or none for one family of addresses: the message.

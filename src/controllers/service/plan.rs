@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::inputs::Inputs;
 use super::reason;
-use crate::cloud::service::{self, FINALIZER, cached};
+use crate::cloud::service::{self, FINALIZER, cache_filter};
 use crate::cloud::{Handling, Reason};
 use crate::controllers::FIELD_MANAGER;
 
@@ -21,7 +21,7 @@ const VIP: &str = "VIP";
 
 /// All that a decision about a Service rests on.
 #[derive(Clone, Copy, Debug)]
-pub struct Observed<'a> {
+pub struct ServiceObservation<'a> {
     /// The Service.
     pub service: &'a Service,
     /// What the provider says about it.
@@ -54,7 +54,7 @@ pub struct Rejection {
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub enum ServicePlan {
     /// Nothing: there is no load balancer to make or delete, or it is as it should be.
     LeaveAlone,
     /// Nothing before the Service changes.
@@ -75,35 +75,37 @@ pub enum Plan {
 }
 
 /// Decides. A change of the Nodes is no reason to ensure: one call updates them for all Services.
-pub fn plan(observed: &Observed<'_>) -> Plan {
-    let Observed { service, handling, inputs, record } = *observed;
+pub fn plan(observed: &ServiceObservation<'_>) -> ServicePlan {
+    let ServiceObservation { service, handling, inputs, record } = *observed;
     if service::needs_cleanup(service) {
-        return Plan::Delete;
+        return ServicePlan::Delete;
     }
     // The API server takes no finalizer for an object that is being deleted.
     if !service::wants_load_balancer(service) || service.metadata.deletion_timestamp.is_some() {
-        return Plan::LeaveAlone;
+        return ServicePlan::LeaveAlone;
     }
-    if let (Some(why), true) = (cached::too_large(service), *handling != Handling::Declined) {
-        return Plan::Hold {
+    if let (Some(why), true) = (cache_filter::too_large(service), *handling != Handling::Declined) {
+        return ServicePlan::Hold {
             reason: reason::LoadBalancerNotPossible,
             message: format!("the Service is too large: {why}"),
         };
     }
     match handling {
-        Handling::Declined => return Plan::LeaveAlone,
-        Handling::Invalid { reason, message } => return Plan::Hold { reason: *reason, message: message.clone() },
+        Handling::Declined => return ServicePlan::LeaveAlone,
+        Handling::Invalid { reason, message } => {
+            return ServicePlan::Hold { reason: *reason, message: message.clone() };
+        }
         Handling::Handled => {}
     }
     if let Some(Rejection { reason, message, .. }) =
         record.rejection.as_ref().filter(|rejection| rejection.inputs == *inputs)
     {
-        return Plan::Hold { reason: *reason, message: message.clone() };
+        return ServicePlan::Hold { reason: *reason, message: message.clone() };
     }
     let adds_finalizer = !service::has_finalizer(service);
     match record.ensured.as_ref() == Some(inputs) && !adds_finalizer {
-        true => Plan::LeaveAlone,
-        false => Plan::Ensure { adds_finalizer },
+        true => ServicePlan::LeaveAlone,
+        false => ServicePlan::Ensure { adds_finalizer },
     }
 }
 

@@ -1,7 +1,7 @@
 //! What one term of leadership knows of each Service: the inputs of the last ensure, the Nodes behind the load balancer,
 //! failures with their backoff, and which call is in flight.
 //!
-//! A sync and a round of node updates never call the cloud for the same Service at the same time: each holds its [`Claim`].
+//! A sync and a round of node updates never call the cloud for the same Service at the same time: each holds its [`ServiceLock`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use k8s_openapi::api::core::v1::Service;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::failure::Held;
+use super::failure::ServiceBlocked;
 use super::inputs::Inputs;
 use super::node_set::NodeSet;
 use super::plan::{Rejection, ServiceRecord};
 use crate::base::backoff::{Backoff, Failures};
 use crate::cloud::service;
-use crate::cloud::service::cached::for_deletion;
+use crate::cloud::service::cache_filter::for_deletion;
 use crate::controllers::retry::Retry;
 
 /// As in the Go program.
@@ -50,7 +50,7 @@ struct Record {
     /// The Nodes that the ensure in progress, or the last one, was called with; nothing for a deletion.
     tried: Option<Arc<NodeSet>>,
     /// The failures of that attempt.
-    failure: Option<Failure>,
+    failure: Option<SyncFailure>,
     /// The Event `EnsuringLoadBalancer` or `DeletingLoadBalancer` of that attempt was recorded.
     is_announced: bool,
     /// The provider had objects of the Service before its deletion began.
@@ -63,12 +63,12 @@ struct Record {
     was_synced: bool,
     backends: Backends,
     /// The failures of node updates.
-    node_failure: Option<Failure>,
+    node_failure: Option<SyncFailure>,
     is_claimed: bool,
     /// Why the Service itself is not up to date.
-    held: Option<Held>,
+    held: Option<ServiceBlocked>,
     /// Why its Nodes are not up to date.
-    nodes_held: Option<Held>,
+    nodes_held: Option<ServiceBlocked>,
 }
 
 /// The Nodes behind a load balancer.
@@ -84,14 +84,14 @@ enum Backends {
 }
 
 #[derive(Clone, Default)]
-struct Failure {
+struct SyncFailure {
     failures: Failures,
     not_before: Option<Instant>,
     /// The Nodes, if the cloud refused what was to be written with them: nothing keeps others from being tried.
     refused: Option<Arc<NodeSet>>,
 }
 
-impl Failure {
+impl SyncFailure {
     /// Counts one more failure at `at`; the pause after it, if there is one.
     fn count(&mut self, retry: Retry, at: Instant) -> Option<Duration> {
         let pause = retry.pause(&mut self.failures, &BACKOFF);
@@ -121,13 +121,13 @@ pub(super) struct Start {
 }
 
 /// Permission to call the cloud for one Service. At most one exists per Service; dropping it releases the Service.
-pub(super) struct Claim {
+pub(super) struct ServiceLock {
     records: Arc<Records>,
     /// The Service's key.
     pub(super) key: String,
 }
 
-impl Drop for Claim {
+impl Drop for ServiceLock {
     fn drop(&mut self) {
         let mut by_key = self.records.by_key.lock();
         if let Some(record) = by_key.get_mut(&self.key) {
@@ -143,7 +143,7 @@ impl Drop for Claim {
 /// The work of one round of node updates.
 pub(super) struct Due {
     /// The Services whose load balancers have other Nodes.
-    pub(super) claims: Vec<Claim>,
+    pub(super) claims: Vec<ServiceLock>,
     /// The Services whose last update failed and whose load balancers have the right Nodes now.
     pub(super) recovered: Vec<String>,
     /// The earliest end of a backoff.
@@ -191,7 +191,7 @@ impl Records {
         key: &str,
         inputs: Option<&Inputs>,
         set: &Arc<NodeSet>,
-    ) -> Result<Option<Claim>, Duration> {
+    ) -> Result<Option<ServiceLock>, Duration> {
         let at = Instant::now();
         let mut by_key = self.by_key.lock();
         let Some(record) = by_key.get_mut(key).filter(|record| !record.is_claimed) else { return Ok(None) };
@@ -206,7 +206,7 @@ impl Records {
             return Err(not_before.saturating_duration_since(at));
         }
         record.is_claimed = true;
-        Ok(Some(Claim { records: Arc::clone(self), key: key.to_owned() }))
+        Ok(Some(ServiceLock { records: Arc::clone(self), key: key.to_owned() }))
     }
 
     /// The API server has a newer version of this Service than the cache, as a write has shown.
@@ -283,7 +283,7 @@ impl Records {
     }
 
     /// An update to these Nodes failed. Returns the end of the backoff.
-    pub(super) fn node_update_failed(&self, key: &str, set: &Arc<NodeSet>, held: Held) -> Option<Instant> {
+    pub(super) fn node_update_failed(&self, key: &str, set: &Arc<NodeSet>, held: ServiceBlocked) -> Option<Instant> {
         let at = Instant::now();
         // What is wrong with a Service is no reason to leave its Nodes as they are.
         let retry = if held.retry == Retry::OnChange { Retry::Backoff } else { held.retry };
@@ -291,7 +291,7 @@ impl Records {
         self.change(key, |record| {
             let failure = record.node_failure.get_or_insert_default();
             if failure.is_of_others(set) {
-                *failure = Failure::default();
+                *failure = SyncFailure::default();
             }
             failure.count(retry, at);
             failure.refused = held.is_refusal.then(|| Arc::clone(set));
@@ -302,9 +302,9 @@ impl Records {
     }
 
     /// The Nodes are not updated on purpose.
-    pub(super) fn node_update_held(&self, key: &str, held: Held) {
+    pub(super) fn node_update_held(&self, key: &str, held: ServiceBlocked) {
         self.change(key, |record| {
-            (record.node_failure, record.nodes_held) = (Some(Failure::default()), Some(held));
+            (record.node_failure, record.nodes_held) = (Some(SyncFailure::default()), Some(held));
         });
     }
 
@@ -351,7 +351,7 @@ impl Records {
     }
 
     /// A sync has completed, without success if `held`. Returns the backoff, if a retry may help.
-    pub(super) fn synced(&self, key: &str, held: Option<&Held>) -> Option<Duration> {
+    pub(super) fn synced(&self, key: &str, held: Option<&ServiceBlocked>) -> Option<Duration> {
         let at = Instant::now();
         let mut pause = None;
         self.change(key, |record| {
@@ -370,7 +370,7 @@ impl Records {
             }
         });
         // Without a record, each failure is the first one.
-        pause.or_else(|| held.and_then(|held| Failure::default().count(held.retry, at)))
+        pause.or_else(|| held.and_then(|held| SyncFailure::default().count(held.retry, at)))
     }
 
     /// Whether a round has to update the load balancer to these Nodes now.
@@ -386,7 +386,7 @@ impl Records {
     }
 
     /// Why the Service is not up to date. A reason of the Service itself takes precedence over one of its Nodes.
-    pub(super) fn held(&self, key: &str) -> Option<Held> {
+    pub(super) fn held(&self, key: &str) -> Option<ServiceBlocked> {
         let by_key = self.by_key.lock();
         let record = by_key.get(key)?;
         record.held.clone().or_else(|| record.nodes_held.clone())
@@ -409,7 +409,7 @@ impl Records {
                 }
             } else if record.is_due(set, at) {
                 record.is_claimed = true;
-                due.claims.push(Claim { records: Arc::clone(self), key: key.clone() });
+                due.claims.push(ServiceLock { records: Arc::clone(self), key: key.clone() });
             }
             let waits = record.node_failure.as_ref().and_then(|failure| failure.not_before).filter(|end| *end > at);
             due.next = [due.next, waits].into_iter().flatten().min();
@@ -490,7 +490,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::controllers::reason;
-    use crate::controllers::service::failure::Action;
+    use crate::controllers::service::failure::ServiceAction;
     use serde_json::json;
 
     const KEY: &str = "n/a";
@@ -505,8 +505,8 @@ mod tests {
         Arc::new(NodeSet::of([(&node, crate::cloud::UsableAddresses::All)]))
     }
 
-    fn held(retry: Retry) -> Held {
-        Held::new(reason::CloudError, "why", retry)
+    fn held(retry: Retry) -> ServiceBlocked {
+        ServiceBlocked::new(reason::CloudError, "why", retry)
     }
 
     /// Records with one Service whose load balancer was ensured and has these Nodes.
@@ -567,7 +567,7 @@ mod tests {
     fn of_two_things_in_the_way_that_of_the_service_is_shown() {
         let (records, _) = ensured(&set("a"));
         assert_eq!(records.held(KEY), None);
-        let of_nodes = held(Retry::Backoff).with(Action::UpdateNodes);
+        let of_nodes = held(Retry::Backoff).with(ServiceAction::UpdateNodes);
         records.node_update_failed(KEY, &set("b"), of_nodes.clone());
         assert_eq!(records.held(KEY).as_ref(), Some(&of_nodes));
         records.synced(KEY, Some(&held(Retry::OnChange)));
@@ -617,7 +617,7 @@ mod tests {
     async fn other_nodes_end_the_pause_after_a_refusal_and_no_other_pause() {
         let (one, two, three) = (set("a"), set("b"), set("c"));
         for is_refusal in [true, false] {
-            let held = |retry| Held { is_refusal, ..held(retry) };
+            let held = |retry| ServiceBlocked { is_refusal, ..held(retry) };
             let (records, inputs) = ensured(&one);
             for _ in 0..3 {
                 records.node_update_failed(KEY, &two, held(Retry::OnChange));

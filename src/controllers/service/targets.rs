@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::damping::{Damping, Verdict};
+use super::damping::{Damping, DampingVerdict};
 use super::fleet::fleet_of;
 use super::node_set::{NodeSet, is_target};
 use crate::cloud::{CloudProvider, UsableAddresses, node};
@@ -18,11 +18,11 @@ use crate::kubernetes::stores::Nodes;
 pub(super) struct Targets {
     store: Nodes,
     provider: Arc<dyn CloudProvider>,
-    state: Mutex<State>,
+    state: Mutex<TargetState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TargetState {
     /// As the events about Nodes say it; nothing before the first one, which is about all Nodes.
     set: Option<Arc<NodeSet>>,
     /// Of a call that runs, if any.
@@ -32,7 +32,7 @@ struct State {
     shown: BTreeMap<String, Arc<Node>>,
 }
 
-impl State {
+impl TargetState {
     /// The Nodes whose changes wait, as load balancers see them.
     fn pausing(&self) -> BTreeMap<String, Arc<Node>> {
         let pausing = self.shown.iter().filter(|(name, _)| self.damping.is_pausing(name));
@@ -97,7 +97,7 @@ impl Targets {
     pub(super) fn observe(&self, name: &str) -> TargetChange {
         let node = self.store.get(name);
         let mut state = self.state.lock();
-        let State { set, damping, shown, .. } = &mut *state;
+        let TargetState { set, damping, shown, .. } = &mut *state;
         // `observe_all` follows.
         let Some(set) = set else { return TargetChange::Nothing };
         let usable = || node.as_deref().map(|node| self.with_usable(node));
@@ -106,9 +106,11 @@ impl Targets {
         }
         match &node {
             Some(node) if !is_gone(Some(node)) => match damping.change(name, Instant::now().into_std()) {
-                Verdict::Follow { is_last: true } => drop(shown.insert(name.to_owned(), Arc::clone(node))),
-                Verdict::Follow { is_last: false } => {}
-                Verdict::Wait { until, is_first } => return TargetChange::Waits { until: until.into(), is_first },
+                DampingVerdict::Follow { is_last: true } => drop(shown.insert(name.to_owned(), Arc::clone(node))),
+                DampingVerdict::Follow { is_last: false } => {}
+                DampingVerdict::Wait { until, is_first } => {
+                    return TargetChange::Waits { until: until.into(), is_first };
+                }
             },
             _ => {
                 damping.forget(name);
@@ -123,7 +125,7 @@ impl Targets {
     /// Follows the Nodes whose pause is over. When the next pause ends.
     pub(super) fn end_pauses(&self) -> Option<Instant> {
         let mut state = self.state.lock();
-        let State { set, damping, shown, .. } = &mut *state;
+        let TargetState { set, damping, shown, .. } = &mut *state;
         for name in damping.end_pauses(Instant::now().into_std()) {
             shown.remove(&name);
             // How it is from now on is how it is seen in the next pause, which its next change begins.

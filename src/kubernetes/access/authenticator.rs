@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
 
-use super::certificates::Trust;
+use super::certificates::ClientTrust;
 use super::metrics::Metrics;
 use super::token_reviews::TokenReviews;
 use crate::base::error_chain::chain;
-use crate::runtime::admin::access::{Authenticator, NotAuthenticated, Shown, User};
+use crate::runtime::admin::access::{Authenticator, NotAuthenticated, RequestCredentials, User};
 
 /// The group of everybody who is known.
 const KNOWN: &str = "system:authenticated";
@@ -17,22 +17,22 @@ const KNOWN: &str = "system:authenticated";
 const UNKNOWN: &str = "system:unauthenticated";
 
 /// An [`Authenticator`] that looks at all that a request shows.
-pub struct Delegated {
-    trust: Trust,
+pub struct DelegatedAuthenticator {
+    trust: ClientTrust,
     tokens: TokenReviews,
     metrics: Metrics,
 }
 
-impl Delegated {
+impl DelegatedAuthenticator {
     /// Believes the client certificates of `trust`, and asks `tokens` whose bearer tokens are.
-    pub fn new(trust: Trust, tokens: TokenReviews, metrics: Metrics) -> Self {
+    pub fn new(trust: ClientTrust, tokens: TokenReviews, metrics: Metrics) -> Self {
         Self { trust, tokens, metrics }
     }
 
     /// A client certificate, then a token: the first that names a user. A certificate that is refused counts only when
     /// no token names a user: it may be shown for another purpose. Identity headers of a proxy (`X-Remote-User` and the
     /// like), which the Go program reads first, are ignored: no API server aggregates this port.
-    async fn user(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated> {
+    async fn user(&self, shown: RequestCredentials<'_>) -> Result<Option<User>, NotAuthenticated> {
         let by_certificate = self.trust.user(shown.certificates, UnixTime::now());
         if let Err(refusal) = &by_certificate {
             tracing::debug!("{}", chain(refusal));
@@ -48,8 +48,8 @@ impl Delegated {
 }
 
 #[async_trait]
-impl Authenticator for Delegated {
-    async fn authenticate(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated> {
+impl Authenticator for DelegatedAuthenticator {
+    async fn authenticate(&self, shown: RequestCredentials<'_>) -> Result<Option<User>, NotAuthenticated> {
         let begin = Instant::now();
         let found = self.user(shown).await.map(|user| user.map(known));
         // The Go program counts the anonymous user as one that is known.

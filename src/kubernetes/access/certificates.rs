@@ -22,7 +22,7 @@ const UID: &str = "1.3.6.1.4.1.57683.2";
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// The authorities of a bundle.
-type Authorities = Arc<dyn ClientCertVerifier>;
+type ClientVerifier = Arc<dyn ClientCertVerifier>;
 
 /// A text is no bundle of certificates.
 #[derive(Debug, thiserror::Error)]
@@ -59,9 +59,9 @@ pub fn check_bundle(pem: &[u8]) -> Result<(), BadBundle> {
 
 /// The authorities of the moment; none at first. Cheap to clone; all clones are one.
 #[derive(Clone, Default)]
-pub struct Trust(Arc<Mutex<Option<Authorities>>>);
+pub struct ClientTrust(Arc<Mutex<Option<ClientVerifier>>>);
 
-impl Trust {
+impl ClientTrust {
     /// Believes client certificates of the authorities in this PEM bundle from now on, and of no others.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Trust {
     }
 }
 
-fn authorities(pem: &[u8]) -> Result<Authorities, BadBundle> {
+fn authorities(pem: &[u8]) -> Result<ClientVerifier, BadBundle> {
     let mut roots = RootCertStore::empty();
     for (index, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
         let certificate = certificate.map_err(|_| BadBundle::Pem)?;

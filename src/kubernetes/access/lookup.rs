@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use super::certificates::Trust;
+use super::certificates::ClientTrust;
 use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CALL_LIMIT, CallError};
 use crate::kubernetes::watch::object::{News, ObjectPolicy, follow};
@@ -36,7 +36,7 @@ const POLICY: ObjectPolicy = ObjectPolicy {
 
 /// What came of looking at the ConfigMap.
 #[derive(Debug, Clone)]
-pub enum Look {
+pub enum LookupResult {
     /// It was not looked at yet.
     Pending,
     /// It was read, or there is none.
@@ -50,17 +50,17 @@ pub enum Look {
 /// Keeps `trust` as the ConfigMap says, for ever; the work ends when it is dropped. And what came of the last look.
 pub fn follow_published(
     client: Client,
-    trust: Trust,
-) -> (watch::Receiver<Look>, impl Future<Output = Infallible> + Send + use<>) {
-    let (looks, receiver) = watch::channel(Look::Pending);
+    trust: ClientTrust,
+) -> (watch::Receiver<LookupResult>, impl Future<Output = Infallible> + Send + use<>) {
+    let (looks, receiver) = watch::channel(LookupResult::Pending);
     let api = Api::namespaced(client, NAMESPACE);
     let mut lookup = Lookup { trust, looks, taken: None };
     (receiver, follow(api, NAME.to_owned(), &POLICY, move |news| lookup.learn(news)))
 }
 
 struct Lookup {
-    trust: Trust,
-    looks: watch::Sender<Look>,
+    trust: ClientTrust,
+    looks: watch::Sender<LookupResult>,
     /// The bundle that was looked at last, good or bad.
     taken: Option<String>,
 }
@@ -73,7 +73,7 @@ impl Lookup {
                     Some(found) => self.take(found),
                     None => tracing::debug!("there is no {SHOWN}"),
                 }
-                self.looks.send_replace(Look::Done);
+                self.looks.send_replace(LookupResult::Done);
             }
             News::Watched(Some(found)) => self.take(found),
             News::Watched(None) => {}
@@ -96,19 +96,20 @@ impl Lookup {
     }
 
     fn forbidden(&self, error: CallError) {
-        if !matches!(*self.looks.borrow(), Look::Forbidden(_)) {
+        if !matches!(*self.looks.borrow(), LookupResult::Forbidden(_)) {
             tracing::warn!(
                 "client certificates are not believed at the secure port: {}; to allow it, bind the user of this \
                  process to the Role extension-apiserver-authentication-reader in kube-system",
                 chain(&error)
             );
         }
-        self.looks.send_replace(Look::Forbidden(Arc::new(error)));
+        self.looks.send_replace(LookupResult::Forbidden(Arc::new(error)));
     }
 
     fn failed(&self, failure: &Failure) {
         // A watch that breaks is nothing to tell of unless the ConfigMap cannot be read afterwards.
-        let is_told = !matches!((&*self.looks.borrow(), failure), (Look::Pending | Look::Done, Failure::Call(_)));
+        let is_told =
+            !matches!((&*self.looks.borrow(), failure), (LookupResult::Pending | LookupResult::Done, Failure::Call(_)));
         if is_told {
             tracing::debug!("{}", chain(failure));
         } else {
@@ -118,7 +119,7 @@ impl Lookup {
             );
         }
         if matches!(failure, Failure::Call(_)) {
-            self.looks.send_replace(Look::Failed);
+            self.looks.send_replace(LookupResult::Failed);
         }
     }
 }
@@ -133,7 +134,7 @@ mod tests {
     #[tokio::test]
     async fn the_cas_of_clients_are_taken_over_and_what_says_nothing_of_them_changes_nothing() {
         let (one, two, proxies) = (Authority::new("one"), Authority::new("two"), Authority::new("proxies"));
-        let (looks, trust) = (watch::Sender::new(Look::Pending), Trust::default());
+        let (looks, trust) = (watch::Sender::new(LookupResult::Pending), ClientTrust::default());
         let mut lookup = Lookup { trust, looks, taken: None };
         let signed = |authority: &Authority| [authority.sign(&client("jane", &[]))];
         let (of_one, of_two, of_proxies) = (signed(&one), signed(&two), signed(&proxies));

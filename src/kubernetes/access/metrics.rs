@@ -10,18 +10,18 @@ use crate::runtime::metrics::Registry;
 #[derive(Clone)]
 pub struct Metrics {
     /// TokenReviews, by HTTP status, or `<error>` where there is none.
-    pub(super) authentication: Counted,
+    pub(super) authentication: ReviewCounts,
     /// SubjectAccessReviews, likewise.
-    pub(super) authorization: Counted,
+    pub(super) authorization: ReviewCounts,
     users: IntCounterVec,
-    authentications: Counted,
+    authentications: ReviewCounts,
     /// Decisions on requests at the secure port: `allowed`, `denied`, `no-opinion` or `error`.
-    pub(super) authorizations: Counted,
+    pub(super) authorizations: ReviewCounts,
 }
 
 /// How many there were of each outcome, and how long they took.
 #[derive(Clone)]
-pub(super) struct Counted {
+pub(super) struct ReviewCounts {
     total: IntCounterVec,
     duration: HistogramVec,
 }
@@ -33,14 +33,14 @@ impl Default for Metrics {
         let users =
             Opts::new("authenticated_user_requests", "Counter of authenticated requests broken out by username.");
         Self {
-            authentication: Counted::reviews("authn"),
-            authorization: Counted::reviews("authz"),
+            authentication: ReviewCounts::reviews("authn"),
+            authorization: ReviewCounts::reviews("authz"),
             users: IntCounterVec::new(users, &["username"]).expect(VALID),
-            authentications: Counted::attempts(
+            authentications: ReviewCounts::attempts(
                 ["authentication_attempts", "Counter of authenticated attempts."],
                 ["authentication_duration_seconds", "Authentication duration in seconds broken out by result."],
             ),
-            authorizations: Counted::attempts(
+            authorizations: ReviewCounts::attempts(
                 [
                     "authorization_attempts_total",
                     "Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', \
@@ -72,7 +72,7 @@ impl Metrics {
     }
 }
 
-impl Counted {
+impl ReviewCounts {
     fn new(label: &str, total: [&str; 2], duration: [&str; 2], buckets: Vec<f64>) -> Self {
         let ([total, total_help], [duration, duration_help]) = (total, duration);
         let duration = HistogramOpts::new(duration, duration_help).buckets(buckets);

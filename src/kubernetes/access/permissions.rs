@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Authorization;
 use super::metrics::Metrics;
 use super::open_paths::OpenPaths;
-use super::questions::{Kind, Questions};
+use super::review_client::{Kind, ReviewClient};
 use crate::kubernetes::call::CallError;
 use crate::runtime::admin::access::{Authorizer, User};
 use crate::runtime::tasks::BoxError;
@@ -28,14 +28,14 @@ const KIND: Kind = Kind {
 /// An [`Authorizer`] that asks the API server and believes its answer for a while. Failures are not remembered.
 pub struct Permissions {
     open: OpenPaths,
-    questions: Questions<SubjectAccessReview, Decision>,
+    questions: ReviewClient<SubjectAccessReview, ReviewDecision>,
     allowed: Duration,
     refused: Duration,
     metrics: Metrics,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decision {
+enum ReviewDecision {
     Allowed,
     Denied,
     NoOpinion,
@@ -47,25 +47,25 @@ impl Permissions {
     pub fn new(client: Client, settings: &Authorization, metrics: Metrics) -> Self {
         Self {
             open: settings.always_allow.clone(),
-            questions: Questions::new(client, KIND, metrics.authorization.clone()),
+            questions: ReviewClient::new(client, KIND, metrics.authorization.clone()),
             allowed: settings.allowed_cache,
             refused: settings.refused_cache,
             metrics,
         }
     }
 
-    async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<Decision, CallError> {
+    async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<ReviewDecision, CallError> {
         if user.groups.iter().any(|group| group == MASTERS) || self.open.contains(path) {
-            return Ok(Decision::Allowed);
+            return Ok(ReviewDecision::Allowed);
         }
         let spec = spec(user, verb, path);
         let subject = serde_json::to_vec(&spec).unwrap_or_default();
         let read = |review: SubjectAccessReview| {
             let decision = decision(&review.status.unwrap_or_default());
             let believed = match decision {
-                Decision::Allowed => Some(self.allowed),
-                Decision::Denied | Decision::NoOpinion => Some(self.refused),
-                Decision::Contradiction => None,
+                ReviewDecision::Allowed => Some(self.allowed),
+                ReviewDecision::Denied | ReviewDecision::NoOpinion => Some(self.refused),
+                ReviewDecision::Contradiction => None,
             };
             (decision, believed)
         };
@@ -88,15 +88,15 @@ impl Authorizer for Permissions {
         let begin = Instant::now();
         let decided = self.decide(user, verb, path).await;
         let outcome = match &decided {
-            Ok(Decision::Allowed) => "allowed",
-            Ok(Decision::Denied) => "denied",
-            Ok(Decision::NoOpinion) => "no-opinion",
-            Ok(Decision::Contradiction) | Err(_) => "error",
+            Ok(ReviewDecision::Allowed) => "allowed",
+            Ok(ReviewDecision::Denied) => "denied",
+            Ok(ReviewDecision::NoOpinion) => "no-opinion",
+            Ok(ReviewDecision::Contradiction) | Err(_) => "error",
         };
         self.metrics.authorizations.count(outcome, begin.elapsed());
         match decided? {
-            Decision::Contradiction => Err("the API server both allows and denies it".into()),
-            decision => Ok(decision == Decision::Allowed),
+            ReviewDecision::Contradiction => Err("the API server both allows and denies it".into()),
+            decision => Ok(decision == ReviewDecision::Allowed),
         }
     }
 }
@@ -113,12 +113,12 @@ fn spec(user: &User, verb: &str, path: &str) -> SubjectAccessReviewSpec {
     }
 }
 
-fn decision(status: &SubjectAccessReviewStatus) -> Decision {
+fn decision(status: &SubjectAccessReviewStatus) -> ReviewDecision {
     match (status.allowed, status.denied.unwrap_or_default()) {
-        (true, true) => Decision::Contradiction,
-        (true, false) => Decision::Allowed,
-        (false, true) => Decision::Denied,
-        (false, false) => Decision::NoOpinion,
+        (true, true) => ReviewDecision::Contradiction,
+        (true, false) => ReviewDecision::Allowed,
+        (false, true) => ReviewDecision::Denied,
+        (false, false) => ReviewDecision::NoOpinion,
     }
 }
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInf
 use kube::Client;
 
 use super::metrics::Metrics;
-use super::questions::{Kind, Questions};
+use super::review_client::{Kind, ReviewClient};
 use crate::kubernetes::call::CallError;
 use crate::runtime::admin::access::{NotAuthenticated, User};
 
@@ -19,14 +19,14 @@ const KIND: Kind = Kind { name: "TokenReview", effect: "bearer tokens at the sec
 
 /// Asks the API server and believes its answer for a while. Failures are not remembered.
 pub struct TokenReviews {
-    questions: Questions<TokenReview, Option<User>>,
+    questions: ReviewClient<TokenReview, Option<User>>,
     believed: Duration,
 }
 
 impl TokenReviews {
     /// Asks by `client`, which must not be guarded by leadership, and believes an answer so long.
     pub fn new(client: Client, believed: Duration, metrics: &Metrics) -> Self {
-        Self { questions: Questions::new(client, KIND, metrics.authentication.clone()), believed }
+        Self { questions: ReviewClient::new(client, KIND, metrics.authentication.clone()), believed }
     }
 
     /// The user whose token a request has; nothing without a token.

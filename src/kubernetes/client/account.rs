@@ -55,12 +55,12 @@ const LONG_PAUSE: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone)]
 pub struct Account {
     name: &'static str,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<TokenState>,
     refused: Arc<Notify>,
 }
 
 #[derive(Debug, Clone)]
-enum State {
+enum TokenState {
     /// Nothing was heard yet.
     Pending,
     Token(Arc<SecretString>),
@@ -83,13 +83,13 @@ pub struct Keeper {
     make_account: Api<ServiceAccount>,
     make_namespace: Api<Namespace>,
     leadership: Leadership,
-    state: watch::Sender<State>,
+    state: watch::Sender<TokenState>,
     refused: Arc<Notify>,
 }
 
 /// See [`super::account()`].
 pub(super) fn new(name: &'static str, ask: Client, create: Client, leadership: Leadership) -> (Account, Keeper) {
-    let (state, receiver) = watch::channel(State::Pending);
+    let (state, receiver) = watch::channel(TokenState::Pending);
     let refused = Arc::new(Notify::new());
     let keeper = Keeper {
         name,
@@ -118,7 +118,7 @@ impl Keeper {
             let next = match self.fetch_patiently().await {
                 Ok((token, life)) => {
                     is_told = false;
-                    self.state.send_replace(State::Token(Arc::new(token)));
+                    self.state.send_replace(TokenState::Token(Arc::new(token)));
                     began + renew_after(life)
                 }
                 // The account is made once this process leads; a new leader's first write waits for that.
@@ -164,8 +164,8 @@ impl Keeper {
         let failed = NoToken { account, why: chain(error), is_refused: error.is_refusal() };
         self.state.send_modify(|state| {
             // A token that cannot be renewed may still be good.
-            if !matches!(state, State::Token(_)) {
-                *state = State::Failed(failed);
+            if !matches!(state, TokenState::Token(_)) {
+                *state = TokenState::Failed(failed);
             }
         });
     }
@@ -238,19 +238,19 @@ impl Keeper {
 }
 
 /// Gives each request the token of the moment.
-pub(super) fn layer<S>(account: Account) -> LayerFn<impl Fn(S) -> Authorized<S>> {
-    layer_fn(move |inner| Authorized { inner, account: account.clone(), known: None })
+pub(super) fn layer<S>(account: Account) -> LayerFn<impl Fn(S) -> AuthorizationService<S>> {
+    layer_fn(move |inner| AuthorizationService { inner, account: account.clone(), known: None })
 }
 
 /// See [`layer`].
-pub(super) struct Authorized<S> {
+pub(super) struct AuthorizationService<S> {
     inner: S,
     account: Account,
     /// Ends when something is known of the token.
     known: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl<S, B, R> Service<Request<B>> for Authorized<S>
+impl<S, B, R> Service<Request<B>> for AuthorizationService<S>
 where
     S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
     S::Future: Send + 'static,
@@ -262,11 +262,11 @@ where
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         // Nothing of this client can be sent without a token, so that one may wait for all. Each caller has its limit.
-        if matches!(*self.account.state.borrow(), State::Pending) {
+        if matches!(*self.account.state.borrow(), TokenState::Pending) {
             let mut state = self.account.state.clone();
             let known = self.known.get_or_insert_with(|| {
                 Box::pin(async move {
-                    let _ = state.wait_for(|state| !matches!(state, State::Pending)).await;
+                    let _ = state.wait_for(|state| !matches!(state, TokenState::Pending)).await;
                 })
             });
             ready!(known.as_mut().poll(context));
@@ -279,9 +279,9 @@ where
         let refuse = |error: BoxError| async move { Err(error) }.boxed();
         let state = self.account.state.borrow().clone();
         let token = match state {
-            State::Token(token) => token,
-            State::Failed(failed) => return refuse(failed.into()),
-            State::Pending => {
+            TokenState::Token(token) => token,
+            TokenState::Failed(failed) => return refuse(failed.into()),
+            TokenState::Pending => {
                 let account = format!("{NAMESPACE}/{}", self.account.name);
                 return refuse(
                     NoToken { account, why: "it was not asked for yet".to_owned(), is_refused: false }.into(),

@@ -151,7 +151,7 @@ impl Exec {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let started = command.process_group(0).spawn();
         let mut child = started.map_err(|error| failed(format!("the program cannot be started: {error}")))?;
-        let mut group = Group::of(&child);
+        let mut group = ProcessGroup::of(&child);
         let mut stdout = Zeroizing::new(Vec::new());
         let ended = async {
             if let Some(pipe) = child.stdout.take() {
@@ -189,15 +189,15 @@ impl Run {
 }
 
 /// The process group of a program that has not ended. Dropping it kills the program and what that has started.
-struct Group(Option<Pid>);
+struct ProcessGroup(Option<Pid>);
 
-impl Group {
+impl ProcessGroup {
     fn of(child: &Child) -> Self {
         Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
             // Fails where all of them have ended.

@@ -150,27 +150,27 @@ pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
 
 /// Counts what passes. Next to the wire, so that what is not sent is not counted. `host` is the API server's, with its
 /// port, as its URL names it.
-pub(super) fn layer<S>(host: &str) -> LayerFn<impl Fn(S) -> Measured<S> + use<S>> {
+pub(super) fn layer<S>(host: &str) -> LayerFn<impl Fn(S) -> MetricsService<S> + use<S>> {
     let host: Arc<str> = host.into();
-    layer_fn(move |inner| Measured { inner, host: Arc::clone(&host) })
+    layer_fn(move |inner| MetricsService { inner, host: Arc::clone(&host) })
 }
 
 /// See [`layer`].
-pub(super) struct Measured<S> {
+pub(super) struct MetricsService<S> {
     inner: S,
     host: Arc<str>,
 }
 
-impl<S, B, R> Service<Request<B>> for Measured<S>
+impl<S, B, R> Service<Request<B>> for MetricsService<S>
 where
     S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
     S::Future: Send + 'static,
     B: Body,
     R: 'static,
 {
-    type Response = Response<Counted<R>>;
+    type Response = Response<CountedBody<R>>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Counted<R>>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<CountedBody<R>>, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(context)
@@ -191,7 +191,7 @@ where
             }
             let answer = answer.await?;
             call.answered(answer.status().as_str());
-            Ok(answer.map(|body| Counted { body, size: 0, call: Some(call) }))
+            Ok(answer.map(|body| CountedBody { body, size: 0, call: Some(call) }))
         }
         .boxed()
     }
@@ -230,13 +230,13 @@ impl Drop for Call {
 }
 
 /// The body of an answer, whose bytes are counted.
-pub(super) struct Counted<B> {
+pub(super) struct CountedBody<B> {
     body: B,
     size: usize,
     call: Option<Call>,
 }
 
-impl<B: Body + Unpin> Body for Counted<B> {
+impl<B: Body + Unpin> Body for CountedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -270,7 +270,7 @@ impl<B: Body + Unpin> Body for Counted<B> {
 mod tests {
     use super::*;
     use crate::kubernetes::call::limited;
-    use crate::kubernetes::leadership::{Holder, Leadership, Sent};
+    use crate::kubernetes::leadership::{Holder, Leadership, SendTime};
     use crate::runtime::metrics::Metrics;
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
@@ -356,7 +356,7 @@ mod tests {
         limited("delete", SECOND, nodes.delete("a", &DeleteParams::default())).await.unwrap_err();
         let before = lines("unsent:6443");
         assert!(!before.iter().any(|line| line.starts_with("requests_total")), "{before:#?}");
-        holder.begin(Sent::now(), 60 * SECOND);
+        holder.begin(SendTime::now(), 60 * SECOND);
         let post = PostParams::default();
         let (one, other) = (Node::default(), Node::default());
         let create = |node| limited("create", 60 * SECOND, nodes.create(&post, node));

@@ -8,7 +8,7 @@ use super::*;
 use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CALL_LIMIT, limited};
 use crate::kubernetes::leadership::Holder;
-use crate::kubernetes::leadership::Sent;
+use crate::kubernetes::leadership::SendTime;
 use futures::FutureExt;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::Node;
@@ -66,7 +66,7 @@ async fn a_standby_reads_and_cannot_write() {
 #[tokio::test(start_paused = true)]
 async fn a_write_ends_with_the_term_it_began_in() {
     let (mut holder, leadership) = Holder::new();
-    holder.begin(Sent::now(), 2 * SECOND);
+    holder.begin(SendTime::now(), 2 * SECOND);
     let (client, count) = guarded(leadership, 3600 * SECOND);
     let nodes: Api<Node> = Api::all(client);
     let start = tokio::time::Instant::now();
@@ -79,7 +79,7 @@ async fn a_write_ends_with_the_term_it_began_in() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waited_for_its_turn_is_checked_when_it_is_sent() {
     let (mut holder, leadership) = Holder::new();
-    holder.begin(Sent::now(), 2 * SECOND);
+    holder.begin(SendTime::now(), 2 * SECOND);
     let (client, count) = guarded(leadership, 3600 * SECOND);
     let nodes: Api<Node> = Api::all(client);
     let parameters = DeleteParams::default();

@@ -62,19 +62,19 @@ enum Authorities {
     /// Everything is accepted (`insecure-skip-tls-verify`), or there is no TLS.
     Unchecked,
     /// Those of the kubeconfig, or of the operating system.
-    Fixed(Trust),
+    Fixed(ServerTrust),
     /// Those of a pod, which the kubelet exchanges: read for each connection. What cannot be read changes nothing.
-    InFile(PathBuf, Mutex<Trust>),
+    InFile(PathBuf, Mutex<ServerTrust>),
 }
 
 #[derive(Debug)]
-enum Trust {
+enum ServerTrust {
     /// The authorities of the operating system.
     System(Arc<dyn ServerCertVerifier>),
     Listed(Bundle),
 }
 
-impl Trust {
+impl ServerTrust {
     fn system(provider: &Arc<CryptoProvider>) -> Result<Self, BoxError> {
         Ok(Self::System(Arc::new(rustls_platform_verifier::Verifier::new(Arc::clone(provider))?)))
     }
@@ -137,30 +137,30 @@ impl Authorities {
         if config.accept_invalid_certs || !is_tls {
             return Ok(Self::Unchecked);
         }
-        let listed = config.root_cert.as_ref().map(|listed| Trust::Listed(Bundle::new(listed, provider)));
+        let listed = config.root_cert.as_ref().map(|listed| ServerTrust::Listed(Bundle::new(listed, provider)));
         Ok(match (listed, &config.root_cert_file) {
             (Some(listed), Some(path)) => Self::InFile(path.clone(), Mutex::new(listed)),
             (Some(listed), None) => Self::Fixed(listed),
             (None, Some(path)) => {
-                let system = Trust::system(provider);
+                let system = ServerTrust::system(provider);
                 // Without either, no connection succeeds until the file can be read.
-                let trust = system.unwrap_or_else(|_| Trust::Listed(Bundle::new(&[], provider)));
+                let trust = system.unwrap_or_else(|_| ServerTrust::Listed(Bundle::new(&[], provider)));
                 Self::InFile(path.clone(), Mutex::new(trust))
             }
-            (None, None) => Self::Fixed(Trust::system(provider)?),
+            (None, None) => Self::Fixed(ServerTrust::system(provider)?),
         })
     }
 
     /// What holds them, in messages.
     fn shown(&self) -> &'static str {
         match self {
-            Self::Unchecked | Self::Fixed(Trust::Listed(_)) => "certificate-authority of the kubeconfig",
-            Self::Fixed(Trust::System(_)) => {
+            Self::Unchecked | Self::Fixed(ServerTrust::Listed(_)) => "certificate-authority of the kubeconfig",
+            Self::Fixed(ServerTrust::System(_)) => {
                 "the system's trusted certificates (the kubeconfig has no certificate-authority)"
             }
             Self::InFile(_, trust) => match *trust.lock() {
-                Trust::Listed(_) => "the file ca.crt of the pod's service account",
-                Trust::System(_) => {
+                ServerTrust::Listed(_) => "the file ca.crt of the pod's service account",
+                ServerTrust::System(_) => {
                     "the system's trusted certificates (the file ca.crt of the pod's service account has none)"
                 }
             },
@@ -190,7 +190,7 @@ impl ServerCertVerifier for Verifier {
                 let fresh = read_file(path).map(|text| read_bundle(&text)).unwrap_or_default();
                 let mut last = last.lock();
                 if !fresh.is_empty() {
-                    *last = Trust::Listed(Bundle::new(&fresh, &self.provider));
+                    *last = ServerTrust::Listed(Bundle::new(&fresh, &self.provider));
                 }
                 last.verify(leaf, intermediates, name, ocsp, now)
             }
@@ -259,27 +259,27 @@ impl Verifier {
             ),
             _ => return error,
         };
-        TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Rejected(why)))))
+        TlsError::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(RejectedCertificate(why)))))
     }
 }
 
 /// Why the certificate of the API server is not accepted.
-struct Rejected(String);
+struct RejectedCertificate(String);
 
-impl fmt::Display for Rejected {
+impl fmt::Display for RejectedCertificate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
 }
 
 /// As text: the TLS library prints this error with `Debug`.
-impl fmt::Debug for Rejected {
+impl fmt::Debug for RejectedCertificate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Rejected {}
+impl std::error::Error for RejectedCertificate {}
 
 /// What a stranger wrote into a certificate must not break a log line.
 fn issuer(leaf: &CertificateDer<'_>) -> String {

@@ -39,7 +39,7 @@ pub(super) struct Fact {
 
 /// What to write about it: a new Event, or a higher count of an earlier one.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Write {
+pub(super) struct EventWrite {
     pub(super) name: String,
     pub(super) message: String,
     pub(super) count: i32,
@@ -50,8 +50,8 @@ pub(super) struct Write {
 #[derive(Debug)]
 pub(super) struct Correlator {
     allowances: Lru<Allowance>,
-    groups: Lru<Group>,
-    written: Lru<Written>,
+    groups: Lru<EventGroup>,
+    written: Lru<WrittenEvent>,
 }
 
 #[derive(Debug)]
@@ -61,13 +61,13 @@ struct Allowance {
 }
 
 #[derive(Debug)]
-struct Group {
+struct EventGroup {
     messages: Vec<Digest>,
     at: Duration,
 }
 
 #[derive(Debug)]
-struct Written {
+struct WrittenEvent {
     /// The Event's name follows from it.
     first: Timestamp,
     count: i32,
@@ -81,7 +81,7 @@ impl Default for Correlator {
 
 impl Correlator {
     /// What to write for `fact`, recorded at the local time `at`; nothing when there were too many of its kind.
-    pub(super) fn take(&mut self, fact: &Fact, at: Duration) -> Option<Write> {
+    pub(super) fn take(&mut self, fact: &Fact, at: Duration) -> Option<EventWrite> {
         let subject = subject(fact);
         if !self.is_allowed(Digest::of(&subject), at) {
             return None;
@@ -92,10 +92,10 @@ impl Correlator {
         } else {
             (fact.message.clone(), format!("{group}\0{}", fact.message))
         };
-        let fresh = || Written { first: fact.at, count: 0 };
+        let fresh = || WrittenEvent { first: fact.at, count: 0 };
         let written = self.written.get_or_insert_with(Digest::of(&key), fresh);
         written.count = written.count.saturating_add(1);
-        Some(Write { name: name(fact, written.first), message, count: written.count, first: written.first })
+        Some(EventWrite { name: name(fact, written.first), message, count: written.count, first: written.first })
     }
 
     fn is_allowed(&mut self, subject: Digest, at: Duration) -> bool {
@@ -111,7 +111,7 @@ impl Correlator {
     }
 
     fn is_combined(&mut self, group: Digest, message: &str, at: Duration) -> bool {
-        let group = self.groups.get_or_insert_with(group, || Group { messages: Vec::new(), at });
+        let group = self.groups.get_or_insert_with(group, || EventGroup { messages: Vec::new(), at });
         if at.saturating_sub(group.at) > GROUP_PAUSE {
             group.messages.clear();
         }
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!((first.name.as_str(), first.count), ("a.ff", 1));
         let again = Fact { at: Timestamp::from_nanosecond(300).unwrap(), ..fact("a", "R", "m") };
         let second = correlator.take(&again, Duration::from_secs(1)).unwrap();
-        assert_eq!(second, Write { count: 2, ..first });
+        assert_eq!(second, EventWrite { count: 2, ..first });
         assert_eq!(correlator.take(&fact("a", "R", "other"), Duration::ZERO).unwrap().count, 1);
         assert_eq!(correlator.take(&fact("a", "S", "m"), Duration::ZERO).unwrap().count, 1);
     }

@@ -8,11 +8,11 @@ use std::sync::Mutex;
 use tower::BoxError;
 
 /// Methods and bodies of the requests so far.
-type Seen = Arc<Mutex<Vec<(String, Value)>>>;
+type RecordedRequests = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// Answers with these statuses in turn, 0 being a connection that breaks, and 200 when none are left.
-fn server(statuses: &[u16]) -> (Client, Seen) {
-    let seen = Seen::default();
+fn server(statuses: &[u16]) -> (Client, RecordedRequests) {
+    let seen = RecordedRequests::default();
     let (log, statuses) = (seen.clone(), statuses.to_vec());
     let service = tower::service_fn(move |request: Request<Body>| {
         let (log, statuses) = (log.clone(), statuses.clone());

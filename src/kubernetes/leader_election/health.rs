@@ -36,7 +36,7 @@ impl RenewalCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::leadership::{Holder, Sent};
+    use crate::kubernetes::leadership::{Holder, SendTime};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -58,7 +58,7 @@ mod tests {
         for (case, is_ours, ago, passes) in cases {
             let (mut holder, leadership) = Holder::new();
             if let Some(is_ours) = is_ours {
-                holder.begin(Sent::now(), Duration::from_secs(10));
+                holder.begin(SendTime::now(), Duration::from_secs(10));
                 if !is_ours {
                     holder.end();
                 }

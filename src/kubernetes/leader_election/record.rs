@@ -24,7 +24,7 @@ pub struct Observation {
 
 /// What to do about an existing Lease.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Decision {
+pub enum LeaseDecision {
     /// Another holds it, or may still believe to hold it, until then at least.
     HeldBy {
         /// Who; empty when somebody has emptied the record.
@@ -86,7 +86,7 @@ pub struct Candidate<'a> {
 }
 
 /// What a candidate may do, given what was observed.
-pub fn decide(candidate: Candidate<'_>, observed: &Observation, at: Duration, wall_clock: Timestamp) -> Decision {
+pub fn decide(candidate: Candidate<'_>, observed: &Observation, at: Duration, wall_clock: Timestamp) -> LeaseDecision {
     let Candidate { identity, lease_duration, is_leader } = candidate;
     let holder = holder(&observed.spec);
     // The duration in the record counts, not ours.
@@ -96,15 +96,15 @@ pub fn decide(candidate: Candidate<'_>, observed: &Observation, at: Duration, wa
         None => Some(observed.free_from).filter(|_| !is_leader),
     };
     if let Some(until) = until.filter(|until| *until > at) {
-        return Decision::HeldBy { holder: holder.unwrap_or_default().to_owned(), until };
+        return LeaseDecision::HeldBy { holder: holder.unwrap_or_default().to_owned(), until };
     }
     let transitions = observed.spec.lease_transitions.unwrap_or(0);
     let fresh = record(identity, lease_duration, wall_clock);
     if holder == Some(identity) || holder.is_none() && is_leader {
         let acquire_time = observed.spec.acquire_time.clone().or(fresh.acquire_time);
-        Decision::Renew(LeaseSpec { acquire_time, lease_transitions: Some(transitions), ..fresh })
+        LeaseDecision::Renew(LeaseSpec { acquire_time, lease_transitions: Some(transitions), ..fresh })
     } else {
-        Decision::TakeOver(LeaseSpec { lease_transitions: Some(transitions.saturating_add(1)), ..fresh })
+        LeaseDecision::TakeOver(LeaseSpec { lease_transitions: Some(transitions.saturating_add(1)), ..fresh })
     }
 }
 
@@ -187,11 +187,11 @@ mod tests {
             let candidate = Candidate { identity: "baz", lease_duration: LASTS, is_leader: false };
             let decision = decide(candidate, &observed, base, now);
             let written = match &decision {
-                Decision::HeldBy { holder, .. } => {
+                LeaseDecision::HeldBy { holder, .. } => {
                     assert!(["bing", ""].contains(&holder.as_str()), "{id}");
                     None
                 }
-                Decision::Renew(spec) | Decision::TakeOver(spec) => Some(spec),
+                LeaseDecision::Renew(spec) | LeaseDecision::TakeOver(spec) => Some(spec),
             };
             assert_eq!(written.and_then(|spec| spec.lease_transitions), expected, "{id}: {decision:?}");
             if let Some(written) = written {
@@ -240,10 +240,10 @@ mod tests {
         let observed = observe(None, &LeaseSpec { lease_transitions: Some(4), ..held("", 15) }, LASTS, LASTS);
         let candidate = Candidate { identity: "baz", lease_duration: LASTS, is_leader: true };
         let decision = decide(candidate, &observed, LASTS, Timestamp::UNIX_EPOCH);
-        let Decision::Renew(spec) = decision else { panic!("{decision:?}") };
+        let LeaseDecision::Renew(spec) = decision else { panic!("{decision:?}") };
         assert_eq!((spec.holder_identity.as_deref(), spec.lease_transitions), (Some("baz"), Some(4)));
         let others = decide(Candidate { is_leader: false, ..candidate }, &observed, LASTS, Timestamp::UNIX_EPOCH);
-        assert_eq!(others, Decision::HeldBy { holder: String::new(), until: LASTS * 2 });
+        assert_eq!(others, LeaseDecision::HeldBy { holder: String::new(), until: LASTS * 2 });
     }
 
     /// And what is written when the Lease is given up.

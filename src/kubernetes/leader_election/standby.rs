@@ -20,7 +20,7 @@ const POLICY: WatchPolicy =
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// What a standby hears of the Lease.
-pub(super) enum Heard {
+pub(super) enum LeaseObservation {
     /// It was given up or deleted.
     GivenUp,
     /// It was written by its holder.
@@ -49,7 +49,7 @@ impl ReleaseWatch {
 
     /// Completes when the Lease was written or deleted after `version`, the resourceVersion last read. Never completes
     /// without a version. Safe to cancel.
-    pub(super) async fn next(&mut self, version: Option<String>) -> Heard {
+    pub(super) async fn next(&mut self, version: Option<String>) -> LeaseObservation {
         let Some(version) = version else { return std::future::pending().await };
         loop {
             let Some(events) = &mut self.events else {
@@ -57,11 +57,11 @@ impl ReleaseWatch {
                 continue;
             };
             match events.next().await {
-                Ok(Some(Event::Deleted(_))) => return Heard::GivenUp,
+                Ok(Some(Event::Deleted(_))) => return LeaseObservation::GivenUp,
                 Ok(Some(Event::Applied(lease))) => {
                     return match lease.spec.as_ref().and_then(record::holder) {
-                        None => Heard::GivenUp,
-                        Some(_) => Heard::Written(Box::new(lease)),
+                        None => LeaseObservation::GivenUp,
+                        Some(_) => LeaseObservation::Written(Box::new(lease)),
                     };
                 }
                 Ok(Some(Event::Bookmark(_))) => {}

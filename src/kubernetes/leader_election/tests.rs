@@ -8,7 +8,7 @@ mod two_leases;
 mod vacant;
 
 use super::*;
-use server::{LEASE, Server, Shared, Trouble, client, node_writer};
+use server::{LEASE, Server, SharedServer, Trouble, client, node_writer};
 
 fn config(identity: &str) -> LeaseConfig {
     LeaseConfig {
@@ -29,7 +29,7 @@ struct Candidate {
     task: tokio::task::JoinHandle<Result<(), BoxError>>,
 }
 
-fn candidate(identity: &str, server: &Shared) -> Candidate {
+fn candidate(identity: &str, server: &SharedServer) -> Candidate {
     let wall_clock = WallClock::default();
     let (elector, leadership) = LeaderElector::by_clock(client(server), config(identity), wall_clock.clone()).unwrap();
     let metrics = crate::runtime::metrics::Registry::default();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::record::{Entry, KEPT_FOR, Record, State};
+use super::record::{Entry, KEPT_FOR, LoginState, Record};
 use super::{Clock, SharedReading};
 use crate::cloud::login_ledger::{Outcome, SecretVersion};
 
@@ -38,7 +38,7 @@ struct RecordView {
     /// When it was read last; nothing before the first time.
     last_read: Option<Instant>,
     /// When each entry took its state, at the latest.
-    since: BTreeMap<(String, State), Instant>,
+    since: BTreeMap<(String, LoginState), Instant>,
     /// Claims of a process that ran in this pod before.
     lost: BTreeSet<String>,
 }
@@ -81,7 +81,7 @@ impl Process {
     /// Whether a claim is of a process that ran in this pod before, if it was there when this one first read the record.
     fn replaced(&self, entry: &Entry) -> bool {
         let is_other = entry.start.is_some() && entry.start.as_ref() != Some(&self.start);
-        entry.state == State::Claimed && entry.pod.as_ref() == Some(&self.pod) && is_other
+        entry.state == LoginState::Claimed && entry.pod.as_ref() == Some(&self.pod) && is_other
     }
 }
 
@@ -93,7 +93,7 @@ impl Local {
     }
 
     /// An entry of this process took this state just now.
-    fn saw(&mut self, name: &str, id: &str, state: State) {
+    fn saw(&mut self, name: &str, id: &str, state: LoginState) {
         for is_own in [true, false] {
             // In a record that was never read, what stands there already is still to be judged by its own times.
             if is_own || self.seen.contains_key(&(name.to_owned(), false)) {
@@ -124,7 +124,7 @@ impl Local {
         let is_recent = |seen: &RecordView| seen.last_read.is_none_or(|last_read| last_read.elapsed() < KEPT_FOR);
         seen.retain(|(name, is_own), seen| if *is_own { own.contains_key(name) } else { is_recent(seen) });
         alone.retain(|id| own.values().any(|record| record.holds(id)));
-        if let Some(state) = State::after(outcome) {
+        if let Some(state) = LoginState::after(outcome) {
             self.saw(name, id, state);
         }
     }
@@ -132,7 +132,7 @@ impl Local {
     /// The ids of this process's own rejections that the store was told of.
     pub(super) fn rejections(&self, name: &str) -> Vec<String> {
         let own = self.own.get(name).into_iter().flat_map(|record| &record.entries);
-        let rejected = own.filter(|entry| entry.state == State::Rejected && !self.alone.contains(&entry.id));
+        let rejected = own.filter(|entry| entry.state == LoginState::Rejected && !self.alone.contains(&entry.id));
         rejected.map(|entry| entry.id.clone()).collect()
     }
 
@@ -170,7 +170,7 @@ impl Local {
                 let most = last_read.map_or(believed, |last_read| now.saturating_duration_since(last_read));
                 now.checked_sub(believed.min(most)).unwrap_or(now)
             });
-            let is_lost = entry.state == State::Claimed && lost.contains(&entry.id);
+            let is_lost = entry.state == LoginState::Claimed && lost.contains(&entry.id);
             ObservedEntry { entry, age: now.saturating_duration_since(moment), is_lost }
         };
         let entries = record.entries.iter().map(observed).collect();

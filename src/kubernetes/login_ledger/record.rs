@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::base::backoff::Backoff;
-use crate::cloud::login_ledger::{Attempt, LoginPolicy, Outcome, Refused, SecretVersion};
+use crate::cloud::login_ledger::{Attempt, LoginPolicy, LoginRefusal, Outcome, SecretVersion};
 
 /// How long a claim may be under way. An older one that was not settled has lost its answer.
 pub const UNDER_WAY: Duration = Duration::from_secs(75);
@@ -36,7 +36,7 @@ const OTHERS_UNDER_WAY: &str = "other logins of the account are under way";
 /// How far an attempt has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum State {
+pub enum LoginState {
     /// Claimed and not settled: under way, or its answer was lost with its process.
     Claimed,
     /// The server refused the pair.
@@ -45,13 +45,13 @@ pub enum State {
     Unanswered,
 }
 
-impl State {
+impl LoginState {
     /// That of an attempt with this outcome, if it counts.
     pub(super) fn after(outcome: Outcome) -> Option<Self> {
         match outcome {
             Outcome::Accepted | Outcome::Harmless => None,
-            Outcome::Rejected => Some(State::Rejected),
-            Outcome::Unanswered => Some(State::Unanswered),
+            Outcome::Rejected => Some(LoginState::Rejected),
+            Outcome::Unanswered => Some(LoginState::Unanswered),
         }
     }
 }
@@ -65,7 +65,7 @@ pub struct Entry {
     /// Seconds since 1970, by the clock of the API server where it tells the time.
     pub at: i64,
     /// How far it has come.
-    pub state: State,
+    pub state: LoginState,
     /// The pair was accepted earlier in the same process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub known: bool,
@@ -84,7 +84,7 @@ impl Entry {
     /// A claim.
     pub fn claim(id: String, at: i64, attempt: &Attempt) -> Self {
         let (known, version) = (attempt.is_known, attempt.version.clone());
-        Self { id, at, state: State::Claimed, known, version, pod: None, start: None }
+        Self { id, at, state: LoginState::Claimed, known, version, pod: None, start: None }
     }
 
     fn is_of(&self, version: &SecretVersion) -> bool {
@@ -99,13 +99,13 @@ pub struct Record {
     pub entries: Vec<Entry>,
     /// The pair that was accepted last, unless it was rejected since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub accepted: Option<Accepted>,
+    pub accepted: Option<AcceptedLogin>,
 }
 
 /// A pair that the server has accepted: it is proven for all replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Accepted {
+pub struct AcceptedLogin {
     /// When, as in an entry.
     pub at: i64,
     /// The Secret the pair was from, if it was from one.
@@ -148,9 +148,9 @@ impl Record {
     /// Puts the outcome of an attempt in; whether there is a claim of it.
     pub fn apply(&mut self, id: &str, outcome: Outcome, at: i64) -> bool {
         let Some(entry) = self.take(id) else { return false };
-        if let Some(state) = State::after(outcome) {
-            let is_its = |accepted: &Accepted| accepted.version == entry.version;
-            if state == State::Rejected && self.accepted.as_ref().is_some_and(is_its) {
+        if let Some(state) = LoginState::after(outcome) {
+            let is_its = |accepted: &AcceptedLogin| accepted.version == entry.version;
+            if state == LoginState::Rejected && self.accepted.as_ref().is_some_and(is_its) {
                 self.accepted = None;
             }
             // The server counts from when it refused.
@@ -163,13 +163,13 @@ impl Record {
     /// own count starts over: such attempts are forgotten, and claims that are `lost`. Without a version those of all
     /// pairs are. Rejections stay. For some time the pair counts as proven.
     pub fn clear_unanswered(&mut self, version: Option<&SecretVersion>, at: i64, lost: impl Fn(&Entry) -> bool) {
-        self.accepted = Some(Accepted { at, version: version.cloned() });
+        self.accepted = Some(AcceptedLogin { at, version: version.cloned() });
         self.entries.retain(|entry| {
             let is_its = version.is_none_or(|version| entry.is_of(version));
             let is_open = match entry.state {
-                State::Unanswered => true,
-                State::Claimed => lost(entry),
-                State::Rejected => false,
+                LoginState::Unanswered => true,
+                LoginState::Claimed => lost(entry),
+                LoginState::Rejected => false,
             };
             !(is_its && is_open)
         });
@@ -229,7 +229,7 @@ pub struct Aged<'a> {
 
 impl Aged<'_> {
     fn is_under_way(&self) -> bool {
-        self.entry.state == State::Claimed && self.age < UNDER_WAY && !self.is_lost
+        self.entry.state == LoginState::Claimed && self.age < UNDER_WAY && !self.is_lost
     }
 
     /// Rejections count wherever they were made, those at another product for no longer than the window. A lost answer says
@@ -237,8 +237,10 @@ impl Aged<'_> {
     fn counts(&self, window: Duration) -> bool {
         match self.endpoint {
             Endpoint::This => true,
-            Endpoint::SameProduct => self.entry.state == State::Rejected || self.is_under_way(),
-            Endpoint::OtherProduct => self.entry.state == State::Rejected && self.age < window || self.is_under_way(),
+            Endpoint::SameProduct => self.entry.state == LoginState::Rejected || self.is_under_way(),
+            Endpoint::OtherProduct => {
+                self.entry.state == LoginState::Rejected && self.age < window || self.is_under_way()
+            }
         }
     }
 
@@ -263,12 +265,12 @@ pub struct Evidence<'a> {
 ///
 /// # Errors
 /// It has to wait: for other logins under way, whose outcome decides, or because logins have failed.
-pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Result<(), Refused> {
-    let longer = |refused: Refused| Refused { pause: refused.pause.mul_f64(1.0 + random / 4.0), ..refused };
+pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Result<(), LoginRefusal> {
+    let longer = |refused: LoginRefusal| LoginRefusal { pause: refused.pause.mul_f64(1.0 + random / 4.0), ..refused };
     decide_without_jitter(evidence, attempt).map_err(longer)
 }
 
-fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<(), Refused> {
+fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<(), LoginRefusal> {
     let policy = attempt.policy;
     let mut counted: Vec<&Aged<'_>> = evidence.entries.iter().filter(|aged| aged.counts(policy.window)).collect();
     counted.sort_by_key(|aged| aged.age);
@@ -293,7 +295,7 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
         return queued("another login of the account is under way");
     }
     let in_window: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.age < policy.window).collect();
-    let (budget, what) = match in_window.iter().any(|aged| aged.entry.state == State::Rejected) {
+    let (budget, what) = match in_window.iter().any(|aged| aged.entry.state == LoginState::Rejected) {
         true => (policy.budget, "rejected or not answered"),
         // As many may turn out to have been rejected.
         false => (most(policy), "not answered"),
@@ -313,7 +315,7 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
 /// The same for a process that knows its own attempts only, `counted` and sorted by age: its own budget in any window, and
 /// logins one after the other, so that with a budget of three, and of one alone, three replicas make no more together. A
 /// pair that was accepted does not wait long for another login that is under way, which is most likely accepted as well.
-fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt) -> Result<(), Refused> {
+fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt) -> Result<(), LoginRefusal> {
     let LoginPolicy { window, budget_alone, .. } = attempt.policy;
     let longest = if attempt.is_known { CAUTION } else { UNDER_WAY };
     if counted.iter().any(|aged| aged.is_under_way() && aged.age < longest) {
@@ -331,7 +333,7 @@ fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt) -> Result<(), Refused>
 /// longer. One that is accepted gives its place back at once. `counted` are the attempts that count. Their age by their
 /// writers' clocks is believed here, since a pair that is right must not wait for hours that this process did not look;
 /// where clocks are minutes apart, more may fail.
-fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy) -> Result<(), Refused> {
+fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy) -> Result<(), LoginRefusal> {
     let mut recent: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.likely_age < policy.window).collect();
     recent.sort_by_key(|aged| aged.likely_age);
     let settled = recent.iter().filter(|aged| !aged.is_under_way()).count();
@@ -350,7 +352,7 @@ fn casts_doubt(aged: &Aged<'_>, attempt: &Attempt) -> bool {
         // It may be another pair.
         _ => aged.entry.known,
     };
-    aged.entry.state == State::Rejected && aged.likely_age < attempt.policy.window && is_about_pair
+    aged.entry.state == LoginState::Rejected && aged.likely_age < attempt.policy.window && is_about_pair
 }
 
 /// The attempts that may count in the window where pairs are tried that were accepted before, or none of them is known to be
@@ -361,18 +363,19 @@ fn most(policy: LoginPolicy) -> usize {
 
 /// How long the pause since the last attempt has to be, beyond the budget; `counted` is sorted by age. Of another product
 /// only the window and the budget apply: one Secret may hold other credentials for it.
-fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<Wait> {
+fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<RequiredWait> {
     let policy = attempt.policy;
     let of_product = || counted.iter().filter(|aged| !aged.is_of_other_product());
     if let Some(version) = &attempt.version {
-        let mut same = of_product().filter(|aged| aged.entry.state == State::Rejected && aged.entry.is_of(version));
+        let mut same =
+            of_product().filter(|aged| aged.entry.state == LoginState::Rejected && aged.entry.is_of(version));
         let youngest = same.next()?;
         let backoff = Backoff::doubling(policy.window * 7 / 20, LONGEST);
         let pause = pause_after(backoff, same.count()).checked_sub(youngest.age)?;
         return Some((pause, "this version of the Secret was rejected".to_owned()));
     }
     let settled: Vec<&&Aged<'_>> = of_product().filter(|aged| !aged.is_under_way()).collect();
-    let was_rejected = settled.iter().any(|aged| aged.entry.state == State::Rejected);
+    let was_rejected = settled.iter().any(|aged| aged.entry.state == LoginState::Rejected);
     let surplus = settled.len().checked_sub(if was_rejected { policy.budget } else { most(policy) })?;
     // Nothing was rejected, or the pair may be another one than what was.
     let has_hope = attempt.is_new || !was_rejected;
@@ -396,19 +399,19 @@ fn too_often(what: &str, times: usize, counted: &[&Aged<'_>], policy: LoginPolic
 }
 
 /// How long a login must wait after failed logins, and why.
-type Wait = (Duration, String);
+type RequiredWait = (Duration, String);
 
 /// Returns the longer wait; of equal waits, the first.
-fn waits_longest(first: Option<Wait>, second: Option<Wait>) -> Result<(), Refused> {
+fn waits_longest(first: Option<RequiredWait>, second: Option<RequiredWait>) -> Result<(), LoginRefusal> {
     match [second, first].into_iter().flatten().max_by_key(|(pause, _)| *pause) {
-        Some((pause, why)) => Err(Refused { pause, why, is_lockout: true }),
+        Some((pause, why)) => Err(LoginRefusal { pause, why, is_lockout: true }),
         None => Ok(()),
     }
 }
 
 /// The wait for other logins under way.
-fn queued(why: &str) -> Result<(), Refused> {
-    Err(Refused { pause: LOOK_AGAIN, why: why.to_owned(), is_lockout: false })
+fn queued(why: &str) -> Result<(), LoginRefusal> {
+    Err(LoginRefusal { pause: LOOK_AGAIN, why: why.to_owned(), is_lockout: false })
 }
 
 /// The pause after a failure with so many before it. Jitter is added to the decision as a whole.

@@ -41,7 +41,7 @@ fn attempt(is_known: bool) -> Attempt {
 }
 
 /// One login that ends so; nothing when it has to wait.
-async fn one(ledger: &Ledger, attempt: &Attempt, outcome: Outcome) -> Result<(), Refused> {
+async fn one(ledger: &Ledger, attempt: &Attempt, outcome: Outcome) -> Result<(), LoginRefusal> {
     let claim = ledger.claim(attempt).await?;
     ledger.settle(claim, outcome).await;
     Ok(())
@@ -153,7 +153,7 @@ async fn a_pair_that_was_accepted_does_not_wait_for_rejections_that_are_over() {
 struct Slow(MemoryStore, Duration);
 
 #[async_trait]
-impl Store for Slow {
+impl LedgerStore for Slow {
     async fn read(&self, name: &str) -> Result<Reading, StoreError> {
         tokio::time::sleep(self.1).await;
         self.0.read(name).await
@@ -468,13 +468,13 @@ async fn a_record_of_the_version_before_counts_at_nsx_and_is_written_in_the_same
 }
 
 /// Counts what is read, and takes its time.
-struct Counted {
+struct CountingStore {
     store: MemoryStore,
     reads: Arc<std::sync::atomic::AtomicUsize>,
 }
 
 #[async_trait]
-impl Store for Counted {
+impl LedgerStore for CountingStore {
     async fn read(&self, name: &str) -> Result<Reading, StoreError> {
         self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -490,7 +490,7 @@ impl Store for Counted {
 #[tokio::test(start_paused = true)]
 async fn a_review_of_many_paused_logins_reads_each_record_once() {
     let (store, reads) = (MemoryStore::default(), Arc::default());
-    let counted = Counted { store: store.clone(), reads: Arc::clone(&reads) };
+    let counted = CountingStore { store: store.clone(), reads: Arc::clone(&reads) };
     let ledger = Ledger::with_clock(counted, Arc::new(|| 1_900_000_000));
     let servers: Vec<String> = (0..20).map(|number| format!("vc-{number}.test:443")).collect();
     servers.iter().for_each(|server| ledger.know(POLICY, server));

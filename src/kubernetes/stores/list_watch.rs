@@ -9,13 +9,15 @@ use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::packed::{Item, Object, Packed, Seen, Watched};
+use super::packed_object::{CacheAction, CachedObject, Item, ListedObject, PackedObject};
 use super::{Store, access_review};
 use crate::base::backoff::{Backoff, Failures};
 use crate::base::error_chain::chain;
 use crate::base::go_duration::whole_seconds;
 use crate::kubernetes::call::limited;
-use crate::kubernetes::watch::{Ended, Event, EventStream, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget};
+use crate::kubernetes::watch::{
+    Event, EventStream, Failure, PAUSE_FORBIDDEN, RoundEnd, Rounds, WatchPolicy, WatchTarget,
+};
 
 /// `call_limit` holds for one page, too.
 const POLICY: WatchPolicy =
@@ -54,7 +56,7 @@ pub(super) struct ListWatch<K> {
 
 /// A page of a list.
 #[derive(Deserialize)]
-#[serde(bound(deserialize = "K: Watched"))]
+#[serde(bound(deserialize = "K: CachedObject"))]
 struct Page<K> {
     #[serde(default)]
     metadata: ListMeta,
@@ -63,8 +65,8 @@ struct Page<K> {
     items: Option<Vec<Item<K>>>,
 }
 
-impl<K: Watched> Rounds for ListWatch<K> {
-    async fn round(&mut self) -> Result<Ended, Failure> {
+impl<K: CachedObject> Rounds for ListWatch<K> {
+    async fn round(&mut self) -> Result<RoundEnd, Failure> {
         // An authorizer may allow the list with this selector alone: the list tells.
         if let Some(needed_by) = K::NEEDED_BY
             && self.target.parameters.label_selector.is_none()
@@ -87,9 +89,9 @@ impl<K: Watched> Rounds for ListWatch<K> {
         if is_gone {
             tracing::debug!(kind = self.target.shown, "the watch is too old to continue; listing again");
             self.version = None;
-            return Ok(Ended::Outdated);
+            return Ok(RoundEnd::Outdated);
         }
-        outcome.map(|()| Ended::Done)
+        outcome.map(|()| RoundEnd::Done)
     }
 
     fn failed(&mut self, failure: Failure, retry_in: Duration) {
@@ -97,7 +99,7 @@ impl<K: Watched> Rounds for ListWatch<K> {
     }
 }
 
-impl<K: Watched> ListWatch<K> {
+impl<K: CachedObject> ListWatch<K> {
     pub(super) fn new(client: Client, selector: Option<String>, store: Store<K>) -> Self {
         let shown = K::plural(&()).into_owned();
         let label_selector = selector.filter(|selector| !selector.is_empty());
@@ -116,7 +118,7 @@ impl<K: Watched> ListWatch<K> {
     }
 
     /// The permission may be granted later.
-    async fn forbidden(&mut self, error: &str, needed_by: &str) -> Ended {
+    async fn forbidden(&mut self, error: &str, needed_by: &str) -> RoundEnd {
         let again_in = self.refusals.next_pause(&FORBIDDEN, 0.0);
         if !self.store.set_refused(true) {
             let what = format!("no permission to list and watch {}: {needed_by}", self.target.shown);
@@ -129,7 +131,7 @@ impl<K: Watched> ListWatch<K> {
         // What happens meanwhile is not heard of.
         self.version = None;
         tokio::time::sleep(again_in).await;
-        Ended::Done
+        RoundEnd::Done
     }
 
     /// One watch, with a list before it when there is nothing to continue from.
@@ -195,7 +197,7 @@ impl<K: Watched> ListWatch<K> {
         }
     }
 
-    async fn take_initial_events(&mut self, events: &mut EventStream<Seen<K>>) -> Result<(), Failure> {
+    async fn take_initial_events(&mut self, events: &mut EventStream<ListedObject<K>>) -> Result<(), Failure> {
         let mut fresh = BTreeMap::new();
         loop {
             let event = match events.next().await {
@@ -219,7 +221,7 @@ impl<K: Watched> ListWatch<K> {
     }
 
     /// Applies events until the server ends the watch, or all is to be listed again.
-    async fn follow(&mut self, events: &mut EventStream<Seen<K>>) -> Result<(), Failure> {
+    async fn follow(&mut self, events: &mut EventStream<ListedObject<K>>) -> Result<(), Failure> {
         loop {
             let next = match self.relist {
                 Some(due) => tokio::time::timeout_at(due, events.next()).await.unwrap_or(Ok(None)),
@@ -237,11 +239,11 @@ impl<K: Watched> ListWatch<K> {
                 Err(failure) => return Err(failure),
             };
             let version = match event {
-                Event::Applied(Seen { key, version, object }) => {
+                Event::Applied(ListedObject { key, version, object }) => {
                     match object {
-                        Object::Needed(object) => self.store.apply(key, object),
-                        Object::Unneeded => self.store.remove(&key),
-                        Object::Unreadable(error) => self.passed_over(&key, &error),
+                        CacheAction::Needed(object) => self.store.apply(key, object),
+                        CacheAction::Unneeded => self.store.remove(&key),
+                        CacheAction::Unreadable(error) => self.passed_over(&key, &error),
                     }
                     version
                 }
@@ -257,11 +259,11 @@ impl<K: Watched> ListWatch<K> {
         }
     }
 
-    fn gather(&self, fresh: &mut BTreeMap<String, Packed<K>>, Seen { key, object, .. }: Seen<K>) {
+    fn gather(&self, fresh: &mut BTreeMap<String, PackedObject<K>>, ListedObject { key, object, .. }: ListedObject<K>) {
         let known = match object {
-            Object::Needed(object) => Some(object),
-            Object::Unneeded => None,
-            Object::Unreadable(error) => {
+            CacheAction::Needed(object) => Some(object),
+            CacheAction::Unneeded => None,
+            CacheAction::Unreadable(error) => {
                 self.passed_over(&key, &error);
                 self.store.packed(&key)
             }
@@ -273,7 +275,7 @@ impl<K: Watched> ListWatch<K> {
     }
 
     /// Takes over a list of which so many items could not be read: one without any is whole.
-    fn filled(&mut self, mut fresh: BTreeMap<String, Packed<K>>, unreadable: usize, version: String) {
+    fn filled(&mut self, mut fresh: BTreeMap<String, PackedObject<K>>, unreadable: usize, version: String) {
         tracing::debug!(kind = self.target.shown, count = fresh.len(), unreadable, "the cache is filled");
         if unreadable == 0 {
             (self.relist, self.is_in_pages, self.is_told) = (None, false, false);

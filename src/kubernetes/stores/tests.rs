@@ -1,6 +1,6 @@
 //! Tests of the caches against a scripted API server, on a paused clock.
 
-use super::packed::PASSES;
+use super::packed_object::PASSES;
 use super::*;
 use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -452,7 +452,7 @@ async fn a_subscriber_that_fell_behind_is_told_to_look_at_everything() {
     nodes.replace_all(BTreeMap::new());
     assert_eq!(next(&mut changes).await, Change::All);
     for index in 0..2 * CHANGES_KEPT {
-        nodes.apply(format!("n{index}"), Packed::of(&json!({})).unwrap());
+        nodes.apply(format!("n{index}"), PackedObject::of(&json!({})).unwrap());
     }
     assert_eq!(next(&mut changes).await, Change::All);
     assert_eq!(next(&mut changes).await, Change::Applied(format!("n{CHANGES_KEPT}")));
@@ -461,7 +461,7 @@ async fn a_subscriber_that_fell_behind_is_told_to_look_at_everything() {
 #[test]
 fn few_objects_stay_unpacked_and_a_new_version_is_another_object() {
     let nodes = Nodes::new();
-    let apply = |name: &str, version: u32| nodes.apply(name.into(), Packed::of(&node(name, version)).unwrap());
+    let apply = |name: &str, version: u32| nodes.apply(name.into(), PackedObject::of(&node(name, version)).unwrap());
     apply("first", 1);
     let first = nodes.get("first").unwrap();
     assert!(Arc::ptr_eq(&first, &nodes.get("first").unwrap()), "it is shared");

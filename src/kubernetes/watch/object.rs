@@ -12,7 +12,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::{Ended, Event, Failure, PAUSE_FORBIDDEN, Rounds, WatchPolicy, WatchTarget, repeat};
+use super::{Event, Failure, PAUSE_FORBIDDEN, RoundEnd, Rounds, WatchPolicy, WatchTarget, repeat};
 use crate::kubernetes::call::{CALL_LIMIT, CallError, get_opt};
 
 /// How an object is followed.
@@ -44,14 +44,14 @@ pub enum News<K> {
 }
 
 /// What can be followed.
-pub trait Followed: Clone + DeserializeOwned + Debug + Send + Sync + 'static {}
+pub trait WatchedObject: Clone + DeserializeOwned + Debug + Send + Sync + 'static {}
 
-impl<K: Clone + DeserializeOwned + Debug + Send + Sync + 'static> Followed for K {}
+impl<K: Clone + DeserializeOwned + Debug + Send + Sync + 'static> WatchedObject for K {}
 
 /// Follows the object `name` forever, and hands each piece of news to `learn`.
 pub async fn follow<K, L>(api: Api<K>, name: String, policy: &'static ObjectPolicy, learn: L) -> Infallible
 where
-    K: Followed + Resource<DynamicType = ()>,
+    K: WatchedObject + Resource<DynamicType = ()>,
     L: FnMut(News<K>) + Send,
 {
     let shown = format!("{} {}/{name}", K::kind(&()).to_lowercase(), api.namespace().unwrap_or_default());
@@ -73,8 +73,8 @@ struct Object<K, L> {
     is_known: bool,
 }
 
-impl<K: Followed, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
-    async fn round(&mut self) -> Result<Ended, Failure> {
+impl<K: WatchedObject, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
+    async fn round(&mut self) -> Result<RoundEnd, Failure> {
         let what = format!("get {}", self.target.shown);
         let is_readable = match get_opt(&what, CALL_LIMIT, &self.api, &self.name).await {
             Ok(object) => {
@@ -87,16 +87,16 @@ impl<K: Followed, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
         };
         if is_readable && Instant::now() < self.next_watch {
             tokio::time::sleep(self.policy.poll).await;
-            return Ok(Ended::Done);
+            return Ok(RoundEnd::Done);
         }
         match self.watch(if is_readable { News::Watched } else { News::Read }).await {
             Err(Failure::Call(error)) if error.is_forbidden() && is_readable => {
                 self.tell(News::Polled);
                 self.next_watch = Instant::now() + PAUSE_FORBIDDEN;
-                Ok(Ended::Done)
+                Ok(RoundEnd::Done)
             }
             Err(Failure::Call(error)) if error.is_forbidden() => Ok(self.forbidden(error).await),
-            outcome => outcome.map(|()| Ended::Done),
+            outcome => outcome.map(|()| RoundEnd::Done),
         }
     }
 
@@ -105,7 +105,7 @@ impl<K: Followed, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
     }
 }
 
-impl<K: Followed, L: FnMut(News<K>) + Send> Object<K, L> {
+impl<K: WatchedObject, L: FnMut(News<K>) + Send> Object<K, L> {
     /// The version is left out: the server begins with what there is, so nothing is missed since the read, and no old
     /// version can be too old.
     async fn watch(&mut self, news: fn(Option<K>) -> News<K>) -> Result<(), Failure> {
@@ -129,9 +129,9 @@ impl<K: Followed, L: FnMut(News<K>) + Send> Object<K, L> {
         (self.learn)(news);
     }
 
-    async fn forbidden(&mut self, error: CallError) -> Ended {
+    async fn forbidden(&mut self, error: CallError) -> RoundEnd {
         self.tell(News::Forbidden(error));
         tokio::time::sleep(self.policy.forbidden).await;
-        Ended::Done
+        RoundEnd::Done
     }
 }

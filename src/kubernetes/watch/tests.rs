@@ -153,9 +153,9 @@ async fn a_version_that_is_too_old_does_not_end_the_backoff() {
     struct Turns(Arc<Mutex<Vec<Duration>>>, u32);
 
     impl Rounds for Turns {
-        async fn round(&mut self) -> Result<Ended, Failure> {
+        async fn round(&mut self) -> Result<RoundEnd, Failure> {
             self.1 += 1;
-            if self.1.is_multiple_of(2) { Ok(Ended::Outdated) } else { Err(Failure::NoVersion) }
+            if self.1.is_multiple_of(2) { Ok(RoundEnd::Outdated) } else { Err(Failure::NoVersion) }
         }
 
         fn failed(&mut self, _: Failure, retry_in: Duration) {

@@ -10,16 +10,16 @@ mod fields;
 mod gcfg;
 mod ini;
 mod load_balancers;
-mod merge;
 mod names;
 mod nsx;
-mod parts;
+mod optional_sections;
 mod problems;
 mod routes;
 mod sizes;
 mod sources;
 mod spelling;
 mod traps;
+mod validation;
 mod values;
 mod yaml;
 
@@ -33,20 +33,22 @@ use crate::base::yaml::MAX_TEXT;
 pub use crate::providers::vsphere::vcenter::spelling::Spelling;
 pub use distinct::distinct_vcenters;
 pub use environment::Environment;
-pub use load_balancers::{Class, CompleteClass, DEFAULT_CLASS, LoadBalancers, MOST_TAGS_BESIDE, Pool, Profile, Size};
-pub use nsx::{Nsx, NsxLogin};
-pub use parts::{Part, PartName};
+pub use load_balancers::{
+    Class, CompleteClass, DEFAULT_CLASS, IpPool, LoadBalancerConfig, MOST_TAGS_BESIDE, Profile, Size,
+};
+pub use nsx::{NsxConfig, NsxLogin};
+pub use optional_sections::{OptionalSection, PartName};
 pub use problems::{ConfigErrors, ConfigProblem, FilePlaces};
-pub use routes::{Router, RouterKind, Routes};
+pub use routes::{RouteConfig, Router, RouterKind};
 pub use sources::DEFAULT_DIRECTORY;
 
 use fields::{Dialect, RawFile, dialect_of};
-use problems::{Findings, Report};
+use problems::{Findings, ProblemReport};
 
 /// A configuration, and what is odd about its file without being a mistake: keys and sections that nobody reads,
 /// settings without effect. To be logged once.
 #[derive(Clone, Debug)]
-pub struct Parsed {
+pub struct ParsedConfig {
     /// The configuration.
     pub config: Config,
     /// The oddities, in the order of the lines.
@@ -62,7 +64,7 @@ pub struct Parsed {
 ///
 /// # Errors
 /// All mistakes in one go, none of which repeats a value of the file.
-pub fn parse(text: &str, file: &str) -> Result<Parsed, ConfigErrors> {
+pub fn parse(text: &str, file: &str) -> Result<ParsedConfig, ConfigErrors> {
     parse_within(text, file, &Environment::default(), &FileChecks::default())
 }
 
@@ -73,7 +75,7 @@ pub struct FileChecks<'a> {
     pub is_directory: &'a dyn Fn(&Path) -> bool,
     /// Why the certificate of this vCenter cannot be judged, for example because a CA file is missing; empty where it can.
     /// Called for the vCenters that variables define beside those of the file.
-    pub trust_errors: &'a dyn Fn(&Vcenter) -> Vec<String>,
+    pub trust_errors: &'a dyn Fn(&VcenterConfig) -> Vec<String>,
 }
 
 /// There are no directories, and all CA files can be used.
@@ -87,14 +89,14 @@ impl Default for FileChecks<'_> {
 ///
 /// # Errors
 /// All mistakes in one go, none of which repeats a value of the file or of a variable. Where all of them are mistakes of
-/// parts, they are no error: see [`Parsed::refused`].
+/// parts, they are no error: see [`ParsedConfig::refused`].
 pub fn parse_within(
     text: &str,
     file: &str,
     environment: &Environment,
     checks: &FileChecks<'_>,
-) -> Result<Parsed, ConfigErrors> {
-    let mut report = Report::new(file);
+) -> Result<ParsedConfig, ConfigErrors> {
+    let mut report = ProblemReport::new(file);
     if text.len() > MAX_TEXT {
         report.mistake(None, format!("expected at most {MAX_TEXT} bytes"));
         return Err(report.into_errors());
@@ -119,16 +121,16 @@ pub fn parse_within(
     }
     traps::tell_placeholders(&raw, &mut report);
     let environment = environment::read(environment, &raw, &mut report);
-    let config = merge::merge(&raw, &environment, checks, &mut report);
+    let config = validation::merge(&raw, &environment, checks, &mut report);
     let Findings { warnings, refused, files } = report.finish()?;
-    Ok(Parsed { config, warnings, refused, files })
+    Ok(ParsedConfig { config, warnings, refused, files })
 }
 
 /// What `vsphere.conf` says, checked and with all defaults filled in.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The vCenters in the order of the file; at least one. The one of `Global` comes last.
-    pub vcenters: Vec<Vcenter>,
+    pub vcenters: Vec<VcenterConfig>,
     /// The variables of the vCenters that are turned off because of mistakes in them. They may have machines that no other
     /// vCenter has, so that no machine is proved to be gone.
     pub refused_vcenters: Vec<String>,
@@ -137,11 +139,11 @@ pub struct Config {
     /// Which addresses nodes get; for all vCenters.
     pub addresses: AddressRules,
     /// The connection to NSX.
-    pub nsx: Part<Nsx>,
+    pub nsx: OptionalSection<NsxConfig>,
     /// The load balancers. Not in use without the connection to NSX.
-    pub load_balancers: Part<LoadBalancers>,
+    pub load_balancers: OptionalSection<LoadBalancerConfig>,
     /// The routes. Not in use without the connection to NSX.
-    pub routes: Part<Routes>,
+    pub routes: OptionalSection<RouteConfig>,
 }
 
 impl Config {
@@ -163,11 +165,11 @@ impl Config {
             return refused;
         }
         if self.load_balancers.used().is_some() {
-            self.load_balancers = Part::Refused;
+            self.load_balancers = OptionalSection::Refused;
             refused.push((PartName::LoadBalancers, "expected a section NSXT without errors: load balancers need NSX"));
         }
         if self.routes.used().is_some() {
-            self.routes = Part::Refused;
+            self.routes = OptionalSection::Refused;
             refused.push((PartName::Routes, "expected a section NSXT without errors: routes need NSX"));
         }
         refused
@@ -176,7 +178,7 @@ impl Config {
 
 /// One vCenter.
 #[derive(Clone, Debug)]
-pub struct Vcenter {
+pub struct VcenterConfig {
     /// The name of the entry: the section name or map key; unique. The Go program calls it the tenant.
     pub key: String,
     /// How messages name the entry.
@@ -202,7 +204,7 @@ pub struct Vcenter {
     pub fallback_credentials: Option<Credentials>,
 }
 
-impl Vcenter {
+impl VcenterConfig {
     /// What the entry says about its credentials.
     pub fn entry_credentials(&self) -> EntryCredentials<'_> {
         let (credentials, fallback) = (&self.credentials, self.fallback_credentials.as_ref());

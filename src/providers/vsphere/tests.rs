@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::nodes::lookup::facts::NodeFacts;
-use super::nodes::lookup::resolve::{Answer, Asked, By, Decision, Question, resolve};
-use super::nodes::metadata::{Beside, Rules, describe};
+use super::nodes::lookup::resolution::{By, LookupDecision, Question, SearchAnswer, VcenterAnswer, resolve};
+use super::nodes::metadata::{Beside, MetadataRules, describe};
 use super::vcenter::VmKey;
-use super::vcenter::mirror::{Mirror, Touched};
-use super::vcenter::snapshot::{Freshness, PowerState, Snapshot, Tags};
+use super::vcenter::mirror::{Mirror, TouchedObjects};
+use super::vcenter::snapshot::{Freshness, PowerState, Snapshot, TagSnapshot};
 use super::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategories};
 use crate::clients::vim::tests::{mutated, read_updates, updates};
 use crate::clients::vim::{MoRef, decode_name};
@@ -93,14 +93,14 @@ fn ancestors() -> String {
     .collect()
 }
 
-fn apply(mirror: &mut Mirror, objects: &str) -> Touched {
+fn apply(mirror: &mut Mirror, objects: &str) -> TouchedObjects {
     mirror.apply(&[updates(objects)])
 }
 
 fn snapshot(mirror: &Mirror) -> Snapshot {
     let vms = mirror.vms.keys().map(|id| MoRef::new("VirtualMachine", id));
     let untagged = vms.chain(mirror.entities.keys().cloned()).map(|object| (object, ObjectTags::Read(Vec::new())));
-    let mut tags = Tags { of: untagged.collect(), trouble: None };
+    let mut tags = TagSnapshot { of: untagged.collect(), trouble: None };
     let tag = |category: &str, name: &str| Tag { name: name.into(), category: category.into() };
     let zone = ObjectTags::Read(vec![tag("zone", "z"), tag("region", "r")]);
     tags.of.insert(MoRef::new("Datacenter", "datacenter-2"), zone);
@@ -114,9 +114,13 @@ fn snapshot(mirror: &Mirror) -> Snapshot {
     }
 }
 
-fn rules(families: &[IpFamily]) -> Rules {
+fn rules(families: &[IpFamily]) -> MetadataRules {
     let categories = ZoneCategories { zone: "zone".into(), region: "region".into() };
-    Rules { families: [(0.into(), families.to_vec())].into(), categories: Some(categories), ..Rules::default() }
+    MetadataRules {
+        families: [(0.into(), families.to_vec())].into(),
+        categories: Some(categories),
+        ..MetadataRules::default()
+    }
 }
 
 fn described(mirror: &Mirror, families: &[IpFamily]) -> Result<InstanceMetadata, Unknown> {
@@ -141,7 +145,7 @@ fn checklist_8_5_updates_of_every_kind_leave_what_the_server_has() {
     assert!(touched.vms.contains("vm-1") && mirror.vms["vm-1"].name == "early", "a modify of an unknown object");
     apply(&mut mirror, &vm("enter", &machine()));
     let before = Arc::clone(&mirror.vms["vm-1"]);
-    assert_eq!(apply(&mut mirror, &vm("enter", &machine())), Touched::default(), "a repeated enter");
+    assert_eq!(apply(&mut mirror, &vm("enter", &machine())), TouchedObjects::default(), "a repeated enter");
     assert!(Arc::ptr_eq(&before, &mirror.vms["vm-1"]));
     let gone = |op: &str, path: &str| format!("<changeSet><name>{path}</name><op>{op}</op></changeSet>");
     let removals =
@@ -283,12 +287,12 @@ fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
         let decision = resolve(&Question {
             node: &node,
             asked_by_name: false,
-            vcenters: &[Asked {
+            vcenters: &[VcenterAnswer {
                 slot: 0.into(),
                 server: "vc",
                 datacenters: &[],
                 snapshot: &snapshot,
-                answer: &Answer::Matches { by: By::Uuid, ids },
+                answer: &SearchAnswer::Matches { by: By::Uuid, ids },
             }],
             unasked: None,
             waited: Duration::ZERO,
@@ -296,8 +300,8 @@ fn checklist_8_9_one_uuid_in_every_spelling_and_on_two_machines() {
             allow_name_match: false,
         });
         match decision {
-            Decision::Bind { vm, .. } => vm.id.to_string(),
-            Decision::Unresolved(unknown) | Decision::NoMatch(unknown) => format!("!{}", unknown.reason),
+            LookupDecision::Bind { vm, .. } => vm.id.to_string(),
+            LookupDecision::Unresolved(unknown) | LookupDecision::NoMatch(unknown) => format!("!{}", unknown.reason),
             other => panic!("{other:?}"),
         }
     };

@@ -6,7 +6,6 @@
 
 mod connection;
 mod fence;
-mod leftovers;
 mod members;
 pub mod mirror;
 mod outage;
@@ -16,12 +15,13 @@ pub mod session;
 pub mod shared_map;
 pub mod snapshot;
 pub mod spelling;
+mod stale_subscriptions;
 mod subscription;
 mod tags;
 mod vcenter_id;
 pub mod zone_tags;
 
 pub use connection::{Vcenter, reads};
-pub use session::{Names, Session};
+pub use session::{Session, VcenterNames};
 pub use tags::Settings;
 pub use vcenter_id::{VcenterId, VmKey};

@@ -31,7 +31,7 @@ impl User {
 
 /// What a request shows of who asks.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown<'a> {
+pub struct RequestCredentials<'a> {
     /// The request's headers.
     pub headers: &'a HeaderMap,
     /// The client's certificate chain, leaf first. Its holder has the leaf's key; nothing else is checked.
@@ -53,7 +53,7 @@ pub enum NotAuthenticated {
 #[async_trait]
 pub trait Authenticator: Send + Sync {
     /// The user; nothing when nothing of its kind is shown.
-    async fn authenticate(&self, shown: Shown<'_>) -> Result<Option<User>, NotAuthenticated>;
+    async fn authenticate(&self, shown: RequestCredentials<'_>) -> Result<Option<User>, NotAuthenticated>;
 }
 
 /// Says who may do what.

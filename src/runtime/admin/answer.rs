@@ -32,12 +32,12 @@ pub(super) fn typed(mut answer: Answer, content_type: &'static str) -> Answer {
 }
 
 /// The bytes of an answer, with their place among those that are kept.
-struct Kept {
+struct BufferedAnswer {
     bytes: Bytes,
     _place: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for BufferedAnswer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -49,7 +49,7 @@ pub(super) fn kept(answer: Answer, places: &Arc<Semaphore>) -> Answer {
         return answer;
     }
     match Arc::clone(places).try_acquire_owned() {
-        Ok(place) => answer.map(|bytes| Bytes::from_owner(Kept { bytes, _place: place })),
+        Ok(place) => answer.map(|bytes| Bytes::from_owner(BufferedAnswer { bytes, _place: place })),
         Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, ""),
     }
 }

@@ -56,12 +56,12 @@ pub enum CertificateError {
 /// The certificates that are served at the moment.
 #[derive(Debug)]
 pub struct Certificates {
-    served: RwLock<Arc<Served>>,
+    served: RwLock<Arc<ServedCertificates>>,
 }
 
 /// Which certificate answers which name.
 #[derive(Debug)]
-struct Served {
+struct ServedCertificates {
     default: Arc<CertifiedKey>,
     /// Lower case, a `*` label at the beginning allowed.
     by_name: HashMap<String, Arc<CertifiedKey>>,
@@ -102,7 +102,7 @@ impl Certificates {
         KeyKind::of(&self.served().default)
     }
 
-    fn served(&self) -> Arc<Served> {
+    fn served(&self) -> Arc<ServedCertificates> {
         Arc::clone(&self.served.read())
     }
 }
@@ -113,7 +113,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-impl Served {
+impl ServedCertificates {
     /// As Go's `crypto/tls`: the name, then with a star for its first label; without a name the address that was asked
     /// (`dynamiccertificates`).
     fn choose(&self, name: Option<&str>, address: Option<IpAddr>) -> Arc<CertifiedKey> {
@@ -129,7 +129,7 @@ impl Served {
 }
 
 /// Earlier pairs go first, and names that were given before those that certificates have.
-fn served(default: &Origin, by_name: &[(Vec<String>, Origin)]) -> Served {
+fn served(default: &Origin, by_name: &[(Vec<String>, Origin)]) -> ServedCertificates {
     let given = by_name.iter().flat_map(|(names, origin)| names.iter().map(move |name| (name, &origin.pair)));
     let unnamed = by_name.iter().filter(|(names, _)| names.is_empty());
     let own = unnamed.flat_map(|(_, origin)| origin.pair.names.iter().map(move |name| (name, &origin.pair)));
@@ -137,7 +137,7 @@ fn served(default: &Origin, by_name: &[(Vec<String>, Origin)]) -> Served {
     for (name, pair) in given.chain(own) {
         names.entry(name.clone()).or_insert_with(|| Arc::clone(&pair.key));
     }
-    Served { default: Arc::clone(&default.pair.key), by_name: names }
+    ServedCertificates { default: Arc::clone(&default.pair.key), by_name: names }
 }
 
 impl Keeper {
@@ -172,7 +172,8 @@ impl Keeper {
 /// TLS with the certificate chain (leaf first) and its private key, both in PEM form; never read again.
 pub fn given_certificate(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, CertificateError> {
     let default = Pair::parse(chain, key)?.key;
-    let certificates = Certificates { served: RwLock::new(Arc::new(Served { default, by_name: HashMap::new() })) };
+    let certificates =
+        Certificates { served: RwLock::new(Arc::new(ServedCertificates { default, by_name: HashMap::new() })) };
     Ok(tls::server_config(&TlsRules::default(), true, Arc::new(certificates))?)
 }
 

@@ -12,8 +12,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use super::activity::{Activity, MonitoredStream};
 use super::connections::{Phase, Place};
-use super::watched::{Activity, Watched};
 use super::{Peer, Server, routes, tls};
 
 /// How long a TLS handshake may take, from the acceptance of the connection on.
@@ -69,7 +69,7 @@ pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAd
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
     let activity = Activity::new(place, !is_http2);
     let peer = Arc::new(Peer { address, certificates, enough: CancellationToken::new(), activity });
-    spoken(&server, Watched::new(stream, peer.activity.clone()), is_http2, peer).await;
+    spoken(&server, MonitoredStream::new(stream, peer.activity.clone()), is_http2, peer).await;
 }
 
 async fn secured(server: &Server, tcp: TcpStream, place: &Place) -> std::io::Result<TlsStream<TcpStream>> {
@@ -83,7 +83,7 @@ async fn secured(server: &Server, tcp: TcpStream, place: &Place) -> std::io::Res
 }
 
 /// HTTP on a stream that is set up.
-async fn spoken(server: &Arc<Server>, stream: Watched<TlsStream<TcpStream>>, is_http2: bool, peer: Arc<Peer>) {
+async fn spoken(server: &Arc<Server>, stream: MonitoredStream<TlsStream<TcpStream>>, is_http2: bool, peer: Arc<Peer>) {
     let builder = builder(is_http2, server.streams);
     let (serving, asked) = (Arc::clone(server), Arc::clone(&peer));
     let service = service_fn(move |request| routes::answer(Arc::clone(&serving), Arc::clone(&asked), request));
@@ -118,7 +118,7 @@ async fn spoken(server: &Arc<Server>, stream: Watched<TlsStream<TcpStream>>, is_
 fn builder(is_http2: bool, streams: u32) -> Builder<TokioExecutor> {
     let builder = Builder::new(TokioExecutor::new());
     let mut builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
-    // The time that a header takes is counted in `watched`, apart from the time between two requests.
+    // The time that a header takes is counted in `activity`, apart from the time between two requests.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(LARGEST_HEADER);
     builder
         .http2()

@@ -35,12 +35,12 @@ pub(super) enum Phase {
 /// The connections at the moment. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub(super) struct Connections {
-    entries: Arc<Mutex<HashMap<u64, Entry>>>,
+    entries: Arc<Mutex<HashMap<u64, ConnectionEntry>>>,
     most: usize,
     next: Arc<AtomicU64>,
 }
 
-struct Entry {
+struct ConnectionEntry {
     peer: IpAddr,
     phase: Phase,
     since: Instant,
@@ -82,22 +82,22 @@ impl Connections {
                 entry.closed.cancel();
             }
         }
-        entries.insert(id, Entry { peer, phase: Phase::Silent, since: now, closed: closed.clone() });
+        entries.insert(id, ConnectionEntry { peer, phase: Phase::Silent, since: now, closed: closed.clone() });
         Place { connections: self.clone(), id, closed }
     }
 }
 
 /// Of the peer with the most connections, the one that asks included: first those that had their time, of those the one
 /// that came least far, of those the oldest.
-fn victim(entries: &HashMap<u64, Entry>, newcomer: IpAddr, now: Instant) -> Option<u64> {
+fn victim(entries: &HashMap<u64, ConnectionEntry>, newcomer: IpAddr, now: Instant) -> Option<u64> {
     let mut counts = HashMap::from([(newcomer, 1_usize)]);
     for entry in entries.values() {
         *counts.entry(entry.peer).or_default() += 1;
     }
-    let count = |entry: &Entry| counts.get(&entry.peer).copied().unwrap_or_default();
+    let count = |entry: &ConnectionEntry| counts.get(&entry.peer).copied().unwrap_or_default();
     let most = entries.values().map(count).max()?;
     let candidates = entries.iter().filter(|(_, entry)| count(entry) == most);
-    let order = |entry: &Entry| (now.duration_since(entry.since) < YOUNG, entry.phase, entry.since);
+    let order = |entry: &ConnectionEntry| (now.duration_since(entry.since) < YOUNG, entry.phase, entry.since);
     candidates.min_by_key(|(id, entry)| (order(entry), **id)).map(|(id, _)| *id)
 }
 

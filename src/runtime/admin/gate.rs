@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{StatusCode, request};
 use parking_lot::Mutex;
 
-use super::access::{Shown, User};
+use super::access::{RequestCredentials, User};
 use super::answer::{Answer, text};
 use super::{Peer, Server};
 use crate::base::error_chain::chain;
@@ -53,7 +53,7 @@ pub(super) async fn admitted(server: &Server, peer: &Peer, parts: &request::Part
 }
 
 async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result<User, Refusal> {
-    let shown = Shown { headers: &parts.headers, certificates: &peer.certificates };
+    let shown = RequestCredentials { headers: &parts.headers, certificates: &peer.certificates };
     let user = match server.admin.authenticator.authenticate(shown).await {
         Ok(user) => user.unwrap_or_else(User::anonymous),
         Err(error) => {
@@ -79,15 +79,15 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
 
 /// How many requests of each address wait for a review. Addresses without any are forgotten.
 #[derive(Default)]
-pub(super) struct Asked(Mutex<HashMap<IpAddr, usize>>);
+pub(super) struct ReviewLimiter(Mutex<HashMap<IpAddr, usize>>);
 
 /// One under way, until it is dropped.
 struct Turn<'a> {
-    asked: &'a Asked,
+    asked: &'a ReviewLimiter,
     address: IpAddr,
 }
 
-impl Asked {
+impl ReviewLimiter {
     /// One more of this address, if there may be.
     fn turn(&self, address: IpAddr) -> Option<Turn<'_>> {
         let address = address.to_canonical();
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn one_address_has_a_quarter_of_all() {
-        let asked = Asked::default();
+        let asked = ReviewLimiter::default();
         let take =
             |last: u8| -> Vec<_> { std::iter::from_fn(|| asked.turn([192, 0, 2, last].into())).take(1_000).collect() };
         let mut turns: Vec<_> = (1..=5).map(take).collect();

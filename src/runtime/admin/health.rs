@@ -34,7 +34,7 @@ pub enum Health {
 /// A probe without any check of its own, as `/livez` is, has the check `ping`, which passes.
 #[derive(Clone, Default)]
 pub struct Checks {
-    named: Arc<RwLock<Vec<Named>>>,
+    named: Arc<RwLock<Vec<NamedCheck>>>,
     groups: Arc<RwLock<Vec<Group>>>,
     failing: Arc<Mutex<BTreeMap<(Probe, String), String>>>,
     pub(super) slis: Slis,
@@ -47,7 +47,7 @@ type Group = Arc<dyn Fn() -> Vec<(String, Health)> + Send + Sync>;
 type Check = Arc<dyn Fn() -> Health + Send + Sync>;
 
 #[derive(Clone)]
-struct Named {
+struct NamedCheck {
     name: String,
     probe: Probe,
     check: Check,
@@ -83,7 +83,7 @@ impl Checks {
     }
 
     fn add(&self, name: String, probe: Probe, check: Check) {
-        self.named.write().push(Named { name, probe, check });
+        self.named.write().push(NamedCheck { name, probe, check });
     }
 
     /// Whether the probe passes, and its text.
@@ -138,23 +138,27 @@ impl Checks {
     }
 
     /// The checks of a probe as they are now, so that they run without a lock: probes do not wait for each other.
-    fn of(&self, probe: Probe) -> Vec<Named> {
+    fn of(&self, probe: Probe) -> Vec<NamedCheck> {
         let mut checks = self.named.read().clone();
         if probe == Probe::Ready {
             let groups = self.groups.read().clone();
             let found = groups.iter().flat_map(|group| group());
-            checks.extend(found.map(|(name, health)| Named { name, probe, check: Arc::new(move || health.clone()) }));
+            checks.extend(found.map(|(name, health)| NamedCheck {
+                name,
+                probe,
+                check: Arc::new(move || health.clone()),
+            }));
         }
         checks.retain(|named| named.probe == probe);
         if checks.is_empty() {
-            checks.push(Named { name: "ping".into(), probe, check: Arc::new(|| Health::Ok) });
+            checks.push(NamedCheck { name: "ping".into(), probe, check: Arc::new(|| Health::Ok) });
         }
         checks
     }
 
     /// Runs a check. What it found is counted; a failure is logged when it is new, since anybody may ask at any rate.
-    fn look(&self, probe: Probe, named: &Named) -> Health {
-        let Named { name, check, .. } = named;
+    fn look(&self, probe: Probe, named: &NamedCheck) -> Health {
+        let NamedCheck { name, check, .. } = named;
         let health = check();
         let key = (probe, name.clone());
         let mut failing = self.failing.lock();

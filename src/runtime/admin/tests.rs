@@ -8,7 +8,10 @@ struct Nobody;
 
 #[async_trait::async_trait]
 impl access::Authenticator for Nobody {
-    async fn authenticate(&self, _: access::Shown<'_>) -> Result<Option<access::User>, access::NotAuthenticated> {
+    async fn authenticate(
+        &self,
+        _: access::RequestCredentials<'_>,
+    ) -> Result<Option<access::User>, access::NotAuthenticated> {
         Ok(None)
     }
 }

@@ -16,7 +16,7 @@ use tracing_subscriber::registry::LookupSpan;
 use super::Format;
 use super::levels::{Levels, is_ours};
 use super::line::{self, Record, Said, Value};
-use super::output::{Queue, Stream};
+use super::output::{LineQueue, Stream};
 use crate::base::error_chain::chain;
 
 /// Decides once for each place in the code whether it is heard.
@@ -62,7 +62,7 @@ impl Form {
 /// Writes what passes.
 pub struct Lines {
     pub form: Form,
-    pub queue: Queue,
+    pub queue: LineQueue,
 }
 
 impl Lines {
@@ -166,11 +166,11 @@ mod tests {
     type Seen = Arc<Mutex<Vec<(Stream, String)>>>;
 
     /// A log of the test's own.
-    fn log(levels: Levels, form: Form) -> (impl Subscriber + Send + Sync, Verbosity, output::Written, Seen) {
+    fn log(levels: Levels, form: Form) -> (impl Subscriber + Send + Sync, Verbosity, output::FlushGuard, Seen) {
         let seen = Seen::default();
         let kept = Arc::clone(&seen);
         let write = move |stream, line: &str| kept.lock().unwrap().push((stream, line.to_owned()));
-        let (queue, written) = Queue::start(write, |_| String::new()).unwrap();
+        let (queue, written) = LineQueue::start(write, |_| String::new()).unwrap();
         let (levels, handle) = reload::Layer::new(levels);
         let subscriber = tracing_subscriber::registry().with(levels).with(Lines { form, queue });
         (subscriber, Verbosity { levels: handle }, written, seen)

@@ -25,49 +25,49 @@ pub enum Stream {
     Error,
 }
 
-enum Work {
+enum OutputTask {
     Line(Stream, String),
     Flush(SyncSender<()>),
 }
 
 /// Takes lines. Cheap to clone; all clones are one.
 #[derive(Clone)]
-pub struct Queue {
-    work: Sender<Work>,
-    state: Arc<State>,
+pub struct LineQueue {
+    work: Sender<OutputTask>,
+    state: Arc<OutputState>,
 }
 
 #[derive(Default)]
-struct State {
+struct OutputState {
     waiting: AtomicUsize,
     dropped: AtomicU64,
 }
 
 /// Waits for the lines that are on their way when it is dropped, for a second at most.
 #[must_use = "the last lines are lost when it is not held until the end"]
-pub struct Written(Queue);
+pub struct FlushGuard(LineQueue);
 
-impl Drop for Written {
+impl Drop for FlushGuard {
     fn drop(&mut self) {
         let (done, is_done) = sync_channel(1);
-        if self.0.work.send(Work::Flush(done)).is_ok() {
+        if self.0.work.send(OutputTask::Flush(done)).is_ok() {
             // A reader who does not read has had its second.
             let _ = is_done.recv_timeout(LAST_LINES);
         }
     }
 }
 
-impl Queue {
+impl LineQueue {
     /// Starts the thread. `lost` words the line that says how many lines were dropped.
     pub fn start(
         write: impl FnMut(Stream, &str) + Send + 'static,
         lost: impl Fn(u64) -> String + Send + 'static,
-    ) -> std::io::Result<(Self, Written)> {
+    ) -> std::io::Result<(Self, FlushGuard)> {
         let (work, todo) = channel();
-        let state = Arc::new(State::default());
+        let state = Arc::new(OutputState::default());
         let queue = Self { work, state: Arc::clone(&state) };
         tasks::thread("log", move || write_all(&todo, &state, write, lost))?;
-        Ok((queue.clone(), Written(queue)))
+        Ok((queue.clone(), FlushGuard(queue)))
     }
 
     /// Takes a line, with its line break, unless too much waits already.
@@ -75,21 +75,26 @@ impl Queue {
         let size = line.len() + OVERHEAD;
         let is_room = |waiting: usize| waiting.checked_add(size).filter(|waiting| *waiting <= MOST_WAITING);
         let taken = self.state.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_room);
-        if taken.is_err() || self.work.send(Work::Line(stream, line)).is_err() {
+        if taken.is_err() || self.work.send(OutputTask::Line(stream, line)).is_err() {
             self.state.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-fn write_all(todo: &Receiver<Work>, state: &State, mut write: impl FnMut(Stream, &str), lost: impl Fn(u64) -> String) {
+fn write_all(
+    todo: &Receiver<OutputTask>,
+    state: &OutputState,
+    mut write: impl FnMut(Stream, &str),
+    lost: impl Fn(u64) -> String,
+) {
     while let Ok(work) = todo.recv() {
         match work {
-            Work::Line(stream, line) => {
+            OutputTask::Line(stream, line) => {
                 write(stream, &line);
                 state.waiting.fetch_sub(line.len() + OVERHEAD, Ordering::Relaxed);
             }
             // Whoever asked has perhaps stopped waiting.
-            Work::Flush(done) => drop(done.try_send(())),
+            OutputTask::Flush(done) => drop(done.try_send(())),
         }
         match state.dropped.swap(0, Ordering::Relaxed) {
             0 => {}
@@ -123,7 +128,7 @@ mod tests {
             let _ = wait.recv();
             seen.lock().unwrap().push((stream, line.to_owned()));
         };
-        let (queue, last) = Queue::start(write, |count| format!("lost {count}\n")).unwrap();
+        let (queue, last) = LineQueue::start(write, |count| format!("lost {count}\n")).unwrap();
         let line = |number: usize| format!("{number:>1000}\n");
         let fits = MOST_WAITING / (line(0).len() + OVERHEAD);
         for number in 0..fits + 7 {
@@ -143,7 +148,7 @@ mod tests {
         let written = Arc::new(Mutex::new(String::new()));
         let seen = Arc::clone(&written);
         let (queue, last) =
-            Queue::start(move |_, line| seen.lock().unwrap().push_str(line), |_| String::new()).unwrap();
+            LineQueue::start(move |_, line| seen.lock().unwrap().push_str(line), |_| String::new()).unwrap();
         for number in 0..100 {
             queue.push(Stream::Error, format!("{number}\n"));
         }

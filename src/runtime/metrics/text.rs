@@ -27,7 +27,7 @@ pub(super) fn encode(families: &[MetricFamily]) -> Result<String, prometheus::Er
 
 fn write_family(text: &mut String, family: &MetricFamily, kind: &str) -> fmt::Result {
     let name = family.name();
-    writeln!(text, "# HELP {name} {}", Escaped { text: family.help(), quotes: false })?;
+    writeln!(text, "# HELP {name} {}", EscapedText { text: family.help(), quotes: false })?;
     writeln!(text, "# TYPE {name} {kind}")?;
     for metric in family.get_metric() {
         match kind {
@@ -63,7 +63,7 @@ fn write_sample(
     let pairs = metric.get_label().iter().map(|pair: &LabelPair| (pair.name(), pair.value()));
     let mut before = '{';
     for (label, value) in pairs.chain(bound.map(|bound| ("le", bound))) {
-        write!(text, "{before}{label}=\"{}\"", Escaped { text: value, quotes: true })?;
+        write!(text, "{before}{label}=\"{}\"", EscapedText { text: value, quotes: true })?;
         before = ',';
     }
     if before == ',' {
@@ -77,12 +77,12 @@ fn write_sample(
 }
 
 /// A text of the exposition: backslashes and ends of lines are escaped, in labels quotes too.
-struct Escaped<'a> {
+struct EscapedText<'a> {
     text: &'a str,
     quotes: bool,
 }
 
-impl fmt::Display for Escaped<'_> {
+impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.text.chars().try_for_each(|char| match char {
             '\\' => formatter.write_str("\\\\"),

@@ -108,7 +108,7 @@ impl Collector for QueueMetrics {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Queue, Work};
+    use super::super::{Queue, WorkItem};
     use super::*;
     use crate::base::backoff::Backoff;
     use crate::runtime::metrics::Metrics;
@@ -116,14 +116,14 @@ mod tests {
 
     const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
-    fn next(queue: &Queue<&'static str>) -> Work<&'static str> {
+    fn next(queue: &Queue<&'static str>) -> WorkItem<&'static str> {
         queue.next().now_or_never().flatten().expect("a key waits")
     }
 
     /// The lines of a registry with one queue, `Nodes`.
-    struct Shown(Metrics);
+    struct MetricLines(Metrics);
 
-    impl Shown {
+    impl MetricLines {
         fn of(queue: &QueueMetrics) -> Self {
             let metrics = Metrics::new().unwrap();
             metrics.registry().register(Box::new(queue.clone())).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn keys_are_counted_while_they_wait_are_worked_on_and_fail() {
         let metrics = QueueMetrics::new("Nodes");
-        let shown = Shown::of(&metrics);
+        let shown = MetricLines::of(&metrics);
         shown.says(&[("depth", "0"), ("adds_total", "0"), ("unfinished_work_seconds", "0")]);
         let queue = Queue::new(BACKOFF, &metrics);
         for key in ["a", "b", "a", "c"] {
@@ -194,7 +194,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_key_that_is_due_waits_from_then_on() {
         let metrics = QueueMetrics::new("Nodes");
-        let shown = Shown::of(&metrics);
+        let shown = MetricLines::of(&metrics);
         let queue = Queue::new(BACKOFF, &metrics);
         queue.add_after("a", Duration::from_secs(10));
         tokio::time::advance(Duration::from_secs(15)).await;
@@ -205,7 +205,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_series_go_on_with_the_next_queue_and_a_queue_that_is_gone_holds_nothing() {
         let metrics = QueueMetrics::new("Nodes");
-        let shown = Shown::of(&metrics);
+        let shown = MetricLines::of(&metrics);
         let queue = Queue::new(BACKOFF, &metrics);
         queue.add("a");
         drop(queue);

@@ -9,7 +9,7 @@ fn queue() -> Queue<&'static str> {
     Queue::new(Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60)), &QueueMetrics::new("test"))
 }
 
-fn now<K: Clone + Eq + Hash>(queue: &Queue<K>) -> Option<Work<K>> {
+fn now<K: Clone + Eq + Hash>(queue: &Queue<K>) -> Option<WorkItem<K>> {
     queue.next().now_or_never().flatten()
 }
 

@@ -101,7 +101,7 @@ impl InstancesV2 for Wrapped {
         self.cloud.instance_metadata(node).await
     }
 
-    async fn confirm(&self) {
+    async fn refresh(&self) {
         tokio::task::yield_now().await;
         self.is_confirmed.store(true, Ordering::SeqCst);
     }

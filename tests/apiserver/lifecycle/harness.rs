@@ -2,7 +2,7 @@
 
 use ccm::cloud::{CloudProvider, InstanceMetadata};
 use ccm::controllers::Context;
-use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
+use ccm::controllers::node_lifecycle::{self, DeletionMode, Limit, Settings};
 use ccm::kubernetes::client::{self, Clients, Identity, purpose};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
@@ -28,7 +28,7 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 pub fn settings() -> Settings {
     Settings {
         period: Duration::from_millis(200),
-        deletion: Deletion::Enforce,
+        deletion: DeletionMode::Enforce,
         grace: Duration::from_millis(300),
         limit: Limit { nodes: 1000, percent: 100, window: Duration::from_millis(100) },
         mass_hold: Duration::ZERO,

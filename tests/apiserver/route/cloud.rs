@@ -2,7 +2,7 @@
 //! at a chosen step.
 
 use async_trait::async_trait;
-use ccm::cloud::{CloudProvider, Error, Route, Routes, WritePermit};
+use ccm::cloud::{CloudProvider, Error, LeaderToken, Route, Routes};
 use doubles::memory::Memory;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::NodeAddress;
@@ -33,7 +33,7 @@ pub struct Cloud {
     /// The destination whose creation never ends.
     hanging: Arc<Mutex<String>>,
     delays: Arc<Mutex<Delays>>,
-    permit: Arc<Mutex<Option<WritePermit>>>,
+    permit: Arc<Mutex<Option<LeaderToken>>>,
     rewrites: Arc<AtomicBool>,
     held: Arc<AtomicUsize>,
     deletions: Arc<AtomicUsize>,
@@ -86,7 +86,7 @@ impl Cloud {
     }
 
     /// The permit of the last creation.
-    pub fn permit(&self) -> WritePermit {
+    pub fn permit(&self) -> LeaderToken {
         self.permit.lock().unwrap().clone().expect("a creation")
     }
 
@@ -163,7 +163,7 @@ impl Routes for Cloud {
 
     async fn create_route(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         name_hint: &str,
         route: &Route,
@@ -187,7 +187,7 @@ impl Routes for Cloud {
         }
     }
 
-    async fn delete_route(&self, permit: &WritePermit, cluster_name: &str, route: &Route) -> Result<(), Error> {
+    async fn delete_route(&self, permit: &LeaderToken, cluster_name: &str, route: &Route) -> Result<(), Error> {
         self.deletions.fetch_add(1, Ordering::SeqCst);
         self.steps.around(self.memory.delete_route(permit, cluster_name, route)).await
     }

@@ -1,7 +1,7 @@
 //! Services that wait although nothing is configured, with an API server of three answers and a paused clock.
 
 use ccm::controllers::Context;
-use ccm::controllers::service::not_configured::NotConfigured;
+use ccm::controllers::service::no_load_balancers::NotConfigured;
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_services;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ccm::kubernetes::login_ledger::record::Record;
-use ccm::kubernetes::login_ledger::{LeaseStore, Store as _};
+use ccm::kubernetes::login_ledger::{LeaseStore, LedgerStore as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;

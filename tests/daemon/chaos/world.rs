@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ccm::kubernetes::login_ledger::record::Record;
-use ccm::kubernetes::login_ledger::{LeaseStore, Store as _, record_name};
+use ccm::kubernetes::login_ledger::{LeaseStore, LedgerStore as _, record_name};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;

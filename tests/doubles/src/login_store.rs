@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use tokio::time::Instant;
 
-use ccm::kubernetes::login_ledger::{Reading, Store, StoreError, Stored};
+use ccm::kubernetes::login_ledger::{LedgerStore, Reading, StoreError, StoredText};
 
 /// What its clock shows when it is made.
 const EPOCH: i64 = 1_900_000_000;
@@ -58,14 +58,14 @@ impl MemoryStore {
 }
 
 #[async_trait]
-impl Store for MemoryStore {
+impl LedgerStore for MemoryStore {
     async fn read(&self, name: &str) -> Result<Reading, StoreError> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(trouble) = &inner.trouble {
             return Err(StoreError::OutOfReach(trouble.clone()));
         }
         let stored = inner.texts.get(name);
-        let stored = stored.map(|(version, text)| Stored { text: text.clone(), version: version.to_string() });
+        let stored = stored.map(|(version, text)| StoredText { text: text.clone(), version: version.to_string() });
         let elapsed = i64::try_from(inner.began.elapsed().as_secs()).unwrap_or(i64::MAX);
         Ok(Reading { stored, server_time: inner.tells_time.then(|| EPOCH.saturating_add(elapsed)) })
     }

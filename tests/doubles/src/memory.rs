@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use ccm::cloud::{
     CloudProvider, Clusters, Error, InstanceEvent, InstanceEvents, InstanceMetadata, Instances, InstancesV2,
-    LoadBalancer, LoadBalancerFleet, PowerState, Route, Routes, ServiceEvent, Unknown, UsableAddresses, WritePermit,
+    LeaderToken, LoadBalancer, LoadBalancerFleet, PowerState, Route, Routes, ServiceEvent, Unknown, UsableAddresses,
     Zones,
 };
 
@@ -242,7 +242,7 @@ impl Memory {
     }
 
     /// For the writes of a controller.
-    fn lock_for_write(&self, permit: &WritePermit) -> Result<MutexGuard<'_, State>, Error> {
+    fn lock_for_write(&self, permit: &LeaderToken) -> Result<MutexGuard<'_, State>, Error> {
         permit.check().map(|()| self.lock())
     }
 }

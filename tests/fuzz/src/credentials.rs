@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm::providers::vsphere::login::credentials::layout::{SessionManagers, Stored};
+use ccm::providers::vsphere::login::credentials::layout::{SessionManagers, StoredKeys};
 use ccm::providers::vsphere::login::credentials::{Login, ReadToken};
 use secrecy::SecretString;
 
@@ -27,7 +27,7 @@ pub fn secret(bytes: &[u8]) {
     let managers = SessionManagers { account: Arc::new(Account), hosts: BTreeSet::new() };
     let pairs: Vec<(&str, Option<&[u8]>)> =
         entries.iter().map(|(key, value)| (key.as_str(), Some(value.as_slice()))).collect();
-    let stored = Stored::read(pairs.iter().copied(), &managers);
+    let stored = StoredKeys::read(pairs.iter().copied(), &managers);
     assert!(stored.servers.len() <= entries.len(), "there are more servers than keys");
     assert!(stored.problems.len() <= 3 * entries.len(), "there are {} problems", stored.problems.len());
     let is_value = !entries.iter().any(|(key, value)| {
@@ -41,7 +41,7 @@ pub fn secret(bytes: &[u8]) {
             hides_secret(told);
         }
     }
-    let for_nsx = Stored::read_basic_auth(entries.iter().map(|(key, value)| (key.as_str(), value.as_slice())));
+    let for_nsx = StoredKeys::read_basic_auth(entries.iter().map(|(key, value)| (key.as_str(), value.as_slice())));
     let wrong = for_nsx.servers.values().filter_map(|login| login.as_ref().err());
     for_nsx.problems.iter().chain(wrong).for_each(|told| hides_secret(told));
     for (server, login) in &stored.servers {
@@ -51,8 +51,8 @@ pub fn secret(bytes: &[u8]) {
         }
     }
     // A Secret is a map: the order of its keys says nothing.
-    let other = Stored::read(pairs.iter().rev().copied(), &managers);
-    let servers = |stored: &Stored| format!("{:?}", stored.servers);
+    let other = StoredKeys::read(pairs.iter().rev().copied(), &managers);
+    let servers = |stored: &StoredKeys| format!("{:?}", stored.servers);
     assert_eq!(servers(&stored), servers(&other), "the order of the keys changes what is read");
 }
 

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use ccm::app::files::Files;
-use ccm::app::options::{self, Asked, PROGRAM};
+use ccm::app::files::FileSystem;
+use ccm::app::options::{self, Invocation, PROGRAM};
 use ccm::app::settings::{leader_migration, settle};
 use ccm::clients::http::{Endpoint, ProxySettings};
 use ccm::providers::vsphere::config::Environment;
@@ -20,7 +20,7 @@ const FILES: &str = "\n%%\n";
 /// Every file says the same.
 struct Same<'a>(&'a str);
 
-impl Files for Same<'_> {
+impl FileSystem for Same<'_> {
     fn read(&self, _: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
         Ok(Zeroizing::new(self.0.as_bytes().to_vec()))
     }
@@ -41,8 +41,8 @@ pub fn flags(bytes: &[u8]) {
     let most = 64 * bytes.len() + 64 * 1024;
     match options::parse(all) {
         Err(misspelled) => assert!(misspelled.to_string().len() <= most, "{misspelled}"),
-        Ok(Asked::Print(text)) => assert!(!text.is_empty(), "nothing is printed"),
-        Ok(Asked::Run(options)) => {
+        Ok(Invocation::Print(text)) => assert!(!text.is_empty(), "nothing is printed"),
+        Ok(Invocation::Run(options)) => {
             let settled = settle(&options, &Same(files), &environment);
             let again = settle(&options, &Same(files), &environment);
             assert_eq!(settled.is_ok(), again.is_ok(), "the same flags are judged in two ways");

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm::cloud::login_ledger::{Attempt, LoginLedger, Outcome};
+use ccm::cloud::login_ledger::{Attempt, LoginThrottle, Outcome};
 use ccm::kubernetes::leader_election::{LeaderElector, LeaseConfig};
 use ccm::kubernetes::login_ledger::record::{MOST_ENTRIES, Record};
-use ccm::kubernetes::login_ledger::{Ledger, Reading, Store, StoreError, Stored};
+use ccm::kubernetes::login_ledger::{Ledger, LedgerStore, Reading, StoreError, StoredText};
 use ccm::providers::vsphere::login::policy::{LOGIN_POLICY, NSX_LOGIN_POLICY};
 use k8s_openapi::api::coordination::v1::Lease;
 
@@ -25,9 +25,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2 * 30 * 60);
 struct Same(Mutex<String>);
 
 #[async_trait]
-impl Store for Same {
+impl LedgerStore for Same {
     async fn read(&self, _: &str) -> Result<Reading, StoreError> {
-        let stored = Some(Stored { text: self.text(), version: "1".to_owned() });
+        let stored = Some(StoredText { text: self.text(), version: "1".to_owned() });
         Ok(Reading { stored, server_time: Some(NOW) })
     }
 

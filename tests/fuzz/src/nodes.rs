@@ -5,7 +5,7 @@ use ccm::clients::http::Thumbprint;
 use ccm::clients::vim::decode_name;
 use ccm::cloud::node::addresses::{merge, parse_provided_node_ips};
 use ccm::cloud::node::{self, Readiness};
-use ccm::controllers::node_lifecycle::guard::Facts;
+use ccm::controllers::node_lifecycle::deletion_policy::Facts;
 use ccm::providers::provider_id::{BiosUuid, is_own, parse_provider_id};
 use ccm::providers::vsphere::login::credentials::pem;
 use ccm::providers::vsphere::nodes::absence::location::Location;
@@ -69,7 +69,7 @@ pub fn value(bytes: &[u8]) {
     assert!(decoded.len() <= text.len(), "{decoded}");
     let label = build_instance_type(4, 8192, &text);
     assert!(label.len() < 128, "an instance type of {} bytes", label.len());
-    if pem::looks_like(&text) == pem::Looks::Complete {
+    if pem::looks_like(&text) == pem::PemKind::Complete {
         assert!(text.contains("-----BEGIN"), "{text}");
     }
 }

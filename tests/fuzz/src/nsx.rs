@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use ccm::clients::http::{Method, Permit};
 use ccm::clients::nsx::realization::Realization;
 use ccm::clients::nsx::{
-    AccessToken, Client, Error, Kind, LogIn, Login, NoLogin, Object, Pace, Priority, Scheme, Timeouts, Write,
+    AccessToken, Client, Error, Kind, LogIn, Login, NoLogin, Object, Pace, Priority, Scheme, Timeouts, WriteCall,
 };
 use ccm::providers::vsphere::nsx::routes::ownership;
 use ccm::providers::vsphere::nsx::routes::ownership::{Cluster, Ownership};
-use ccm::providers::vsphere::nsx::routes::static_route::{CLUSTER_NAME, Listed, StaticRoute};
+use ccm::providers::vsphere::nsx::routes::static_route::{CLUSTER_NAME, ListedRoute, StaticRoute};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
@@ -152,7 +152,7 @@ fn judge(mut object: Object) {
     let (nodes, addresses) = (BTreeSet::from(["u-1".to_owned()]), |_: &str| Vec::new());
     let cluster =
         Cluster { name: "kubernetes", uid: Some("u"), is_node: &|uid| nodes.contains(uid), addresses: &addresses };
-    if let Some(listed) = Listed::read(&object) {
+    if let Some(listed) = ListedRoute::read(&object) {
         let ownership = ownership::judge(&object, &listed, &cluster);
         let is_named = object.tag(CLUSTER_NAME) == Some("kubernetes");
         assert!(is_named || ownership == Ownership::Foreign, "{ownership:?} without our name");
@@ -165,7 +165,7 @@ fn judge(mut object: Object) {
     route.write_into(&mut object);
     assert!(route.tags().are_on(&object), "not all tags are there");
     if !object.id().is_empty() {
-        assert!(Listed::read(&object).is_some_and(|listed| route.is_led_by(&listed)), "it leads elsewhere");
+        assert!(ListedRoute::read(&object).is_some_and(|listed| route.is_led_by(&listed)), "it leads elsewhere");
     }
     for (member, value) in &before.0 {
         let is_ours = ["network", "next_hops", "tags"].contains(&member.as_str());
@@ -189,7 +189,7 @@ pub fn error(bytes: &[u8]) {
         let permit: Arc<dyn Permit> = Arc::new(Always);
         let (got, listed, patched, deleted) = run(async {
             let client = always(status, bytes);
-            let write = || Write { permit: &permit };
+            let write = || WriteCall { permit: &permit };
             (
                 client.get(ROUTE, "fuzz.get", Priority::Urgent).await.map(drop),
                 client.list(ROUTES, "fuzz.list", 1000).await.map(drop),

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use ccm::clients::http::{Client, Settings, TlsSettings, TlsTrust};
 use ccm::clients::token::HolderKey;
-use ccm::kubernetes::access::{Delegated, Look, Metrics, TokenReviews, Trust, check_bundle, follow_published};
-use ccm::runtime::admin::access::{Authenticator, NotAuthenticated, Shown, User};
+use ccm::kubernetes::access::{
+    ClientTrust, DelegatedAuthenticator, LookupResult, Metrics, TokenReviews, check_bundle, follow_published,
+};
+use ccm::runtime::admin::access::{Authenticator, NotAuthenticated, RequestCredentials, User};
 use ccm::runtime::admin::given_certificate;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rcgen::{
@@ -46,7 +48,7 @@ fn make() -> Result<Authority, rcgen::Error> {
 
 /// Who somebody is, for a port that believes these; the API server knows no token.
 fn user(
-    trust: Trust,
+    trust: ClientTrust,
     headers: &HeaderMap,
     certificate: &CertificateDer<'static>,
 ) -> Result<Option<User>, NotAuthenticated> {
@@ -55,7 +57,9 @@ fn user(
         let metrics = Metrics::default();
         let tokens = TokenReviews::new(server, Duration::from_secs(1), &metrics);
         let certificates = std::slice::from_ref(certificate);
-        Delegated::new(trust, tokens, metrics).authenticate(Shown { headers, certificates }).await
+        DelegatedAuthenticator::new(trust, tokens, metrics)
+            .authenticate(RequestCredentials { headers, certificates })
+            .await
     })
 }
 
@@ -72,7 +76,7 @@ pub fn headers(bytes: &[u8]) {
         }
     }
     let Authority { pem, client } = authority();
-    let trust = Trust::default();
+    let trust = ClientTrust::default();
     trust.believe_clients(pem.as_bytes()).expect("a bundle");
     match user(trust, &headers, client) {
         Ok(Some(user)) => {
@@ -81,7 +85,7 @@ pub fn headers(bytes: &[u8]) {
         }
         other => panic!("headers hide the certificate: {other:?}"),
     }
-    assert!(!matches!(user(Trust::default(), &headers, client), Ok(Some(_))), "headers name a user");
+    assert!(!matches!(user(ClientTrust::default(), &headers, client), Ok(Some(_))), "headers name a user");
 }
 
 /// A client's certificate, as changes of a good one: four bytes each, of which two say where, one what. Nothing but the
@@ -97,7 +101,7 @@ pub fn certificate(bytes: &[u8]) {
         }
     }
     for der in [changed, bytes.to_vec()] {
-        let trust = Trust::default();
+        let trust = ClientTrust::default();
         trust.believe_clients(pem.as_bytes()).expect("a bundle");
         let is_good = der == client.to_vec();
         let found = user(trust, &HeaderMap::new(), &CertificateDer::from(der));
@@ -153,18 +157,19 @@ pub fn published(bytes: &[u8]) {
         "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system", "resourceVersion": "1"},
     });
     let map = map.to_string().into_bytes();
-    let trust = Trust::default();
+    let trust = ClientTrust::default();
     let believed = trust.clone();
     let look = run(async move {
         let server = api_server(move |_, _, _| (200, map.clone()));
         let (mut looks, work) = follow_published(server, believed);
-        let looked = async { looks.wait_for(|look| !matches!(look, Look::Pending)).await.map(|look| look.clone()) };
+        let looked =
+            async { looks.wait_for(|look| !matches!(look, LookupResult::Pending)).await.map(|look| look.clone()) };
         tokio::select! {
             look = looked => look.expect("it looks for ever"),
             never = work => match never {},
         }
     });
-    assert!(matches!(look, Look::Done), "{look:?}");
+    assert!(matches!(look, LookupResult::Done), "{look:?}");
     let Authority { client, .. } = authority();
     let is_known = matches!(user(trust, &HeaderMap::new(), client), Ok(Some(_)));
     assert!(!is_known || says_clients, "somebody is believed of whom nothing is published");

@@ -3,7 +3,7 @@
 use ccm::cloud::Handling;
 use ccm::cloud::service::{self, FINALIZER};
 use ccm::controllers::service::inputs::Inputs;
-use ccm::controllers::service::plan::{self, Observed, Plan, ServiceRecord, plan};
+use ccm::controllers::service::plan::{self, ServiceObservation, ServicePlan, ServiceRecord, plan};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 use serde_json::json;
 
@@ -13,20 +13,20 @@ pub fn object(bytes: &[u8]) {
     let Ok(service) = serde_json::from_slice::<Service>(bytes) else { return };
     let inputs = Inputs::of(&service, &[""]);
     let decide = |handling: &Handling, record: &ServiceRecord| {
-        plan(&Observed { service: &service, handling, inputs: &inputs, record })
+        plan(&ServiceObservation { service: &service, handling, inputs: &inputs, record })
     };
     let first = decide(&Handling::Handled, &ServiceRecord::default());
     match first {
-        Plan::Delete => assert!(service::has_finalizer(&service), "deleted without the finalizer"),
-        Plan::Ensure { .. } => {
+        ServicePlan::Delete => assert!(service::has_finalizer(&service), "deleted without the finalizer"),
+        ServicePlan::Ensure { .. } => {
             assert!(service::wants_load_balancer(&service) && service.metadata.deletion_timestamp.is_none(), "ensured");
         }
-        Plan::LeaveAlone | Plan::Hold { .. } => {}
+        ServicePlan::LeaveAlone | ServicePlan::Hold { .. } => {}
     }
-    assert!(!matches!(decide(&Handling::Declined, &ServiceRecord::default()), Plan::Ensure { .. }), "declined");
+    assert!(!matches!(decide(&Handling::Declined, &ServiceRecord::default()), ServicePlan::Ensure { .. }), "declined");
     let ensured = ServiceRecord { ensured: Some(inputs.clone()), ..ServiceRecord::default() };
-    if first == (Plan::Ensure { adds_finalizer: false }) {
-        assert_eq!(decide(&Handling::Handled, &ensured), Plan::LeaveAlone, "ensured again");
+    if first == (ServicePlan::Ensure { adds_finalizer: false }) {
+        assert_eq!(decide(&Handling::Handled, &ensured), ServicePlan::LeaveAlone, "ensured again");
     }
     let mut touched = service.clone();
     touched.metadata.resource_version = Some("another".to_owned());

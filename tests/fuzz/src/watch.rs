@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ccm::cloud::service::cached::is_needed;
-use ccm::kubernetes::stores::{Store, Watched, watch_nodes, watch_services};
+use ccm::cloud::service::cache_filter::is_needed;
+use ccm::kubernetes::stores::{CachedObject, Store, watch_nodes, watch_services};
 use serde_json::{Value, json};
 
 use crate::memory::run;
@@ -33,7 +33,7 @@ fn check<K, T>(
     watch: impl FnOnce(kube::Client, Option<String>) -> (Store<K>, T) + Send + 'static,
     is_needed: fn(&Value) -> bool,
 ) where
-    K: Watched,
+    K: CachedObject,
     T: Future + Send + 'static,
 {
     let (page, lines) = match bytes.strip_prefix(PAGE) {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ccm::cloud::{Error, LoadBalancerFleet as _};
-use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool};
+use ccm::providers::vsphere::config::{Class, IpPool, LoadBalancerConfig as Config};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
@@ -146,7 +146,7 @@ async fn an_address_of_another_pool_is_not_asked_for() {
     let subnet =
         json!({"resource_type": "IpAddressPoolStaticSubnet", "cidr": "198.51.100.0/24", "allocation_ranges": ranges});
     world.fake.put_by_hand("operator", "/infra/ip-pools/p2/ip-subnets/s", subnet);
-    let common = Class { pool: Some(Pool::Id("p2".to_owned())), ..config().common };
+    let common = Class { pool: Some(IpPool::Id("p2".to_owned())), ..config().common };
     world.restart_as_configured(Config { common, ..config() });
     assert_eq!(reported(&world.ensured(&lost).await), [ip("198.51.100.5")]);
 }
@@ -306,7 +306,7 @@ async fn an_edited_address_of_the_go_program_stays_unless_it_is_adopted_fully() 
 
 /// The pool of the class has a subnet that NSX carves from a block.
 async fn with_block() -> World {
-    let common = Class { pool: Some(Pool::Id("b".to_owned())), ..config().common };
+    let common = Class { pool: Some(IpPool::Id("b".to_owned())), ..config().common };
     let model = Model::small().block_pool("b", "block", "198.51.100.0/28", 8);
     World::with(model, Some(UID), Config { common, ..config() }).await
 }

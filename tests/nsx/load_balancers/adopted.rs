@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ccm::providers::vsphere::config::{LoadBalancers as Config, Pool};
+use ccm::providers::vsphere::config::{IpPool, LoadBalancerConfig as Config};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
@@ -51,7 +51,7 @@ fn whole() -> Vec<(&'static str, GoBalancer, Service, Config)> {
     unmanaged.lb_service_path = Some("/infra/lb-services/existing".to_owned());
     let by_name = Config {
         common: ccm::providers::vsphere::config::Class {
-            pool: Some(Pool::Name("pool1".to_owned())),
+            pool: Some(IpPool::Name("pool1".to_owned())),
             ..config().common
         },
         ..config()

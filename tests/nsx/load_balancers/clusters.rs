@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ccm::providers::vsphere::config::LoadBalancers as Config;
+use ccm::providers::vsphere::config::LoadBalancerConfig as Config;
 use k8s_openapi::api::core::v1::Service;
 use support::fake_nsx::go::GoBalancer;
 use support::fake_nsx::{FakeNsx, Model};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ccm::cloud::{Handling, LoadBalancerFleet as _};
 use ccm::providers::vsphere::config::IpFamily;
-use ccm::providers::vsphere::nsx::load_balancer::layout::{Layout, Owner};
+use ccm::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, Owner};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::GoBalancer;
@@ -415,7 +415,7 @@ async fn an_address_of_the_other_family_is_released_and_another_one_is_reserved(
     });
     let model = dual_model().object("/infra/ip-pools/p6/ip-subnets/s2", ipv4);
     let world = World::with(model, Some(UID), dual_config()).await;
-    let layout = Layout {
+    let layout = ClusterLayout {
         cluster: NAME.to_owned(),
         cluster_uid: Some(UID.to_owned()),
         configured: Default::default(),
@@ -479,8 +479,10 @@ async fn the_second_family_of_another_cluster_is_foreign() {
     world.put_dual("n2", 2);
     let dual = world.ensured(&both(one())).await;
     let (seen, before) = (world.fake.history().len(), paths(&world));
-    let config =
-        ccm::providers::vsphere::config::LoadBalancers { tier1: Some("/infra/tier-1s/t2".to_owned()), ..dual_config() };
+    let config = ccm::providers::vsphere::config::LoadBalancerConfig {
+        tier1: Some("/infra/tier-1s/t2".to_owned()),
+        ..dual_config()
+    };
     let fake = std::sync::Arc::clone(&world.fake);
     let other = World::on(fake, NAME, Some(OTHER), config);
     other.put_dual("n1", 1);

@@ -9,7 +9,7 @@ use support::fake_nsx::{Behaviour, Deletion, Model, Realization, Trouble};
 
 use super::world::*;
 use crate::world::{SOON, advance};
-use ccm::providers::vsphere::config::{LoadBalancers as Config, Size};
+use ccm::providers::vsphere::config::{LoadBalancerConfig as Config, Size};
 
 const SECOND: Duration = Duration::from_secs(1);
 

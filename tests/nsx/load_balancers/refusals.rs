@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm::cloud::Error;
-use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool, Profile};
+use ccm::providers::vsphere::config::{Class, IpPool, LoadBalancerConfig as Config, Profile};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use support::fake_nsx::go::{GoBalancer, TCP_PROFILE};
@@ -310,7 +310,7 @@ async fn written_pools_and_monitors_of_the_go_program_are_marked_with_the_servic
 #[tokio::test]
 async fn what_the_configuration_names_and_nsx_does_not_have_is_said_before_anything_is_created() {
     let of_class = |pool: &str, tcp: &str| {
-        let (pool, tcp) = (Some(Pool::Id(pool.to_owned())), Some(Profile::Path(tcp.to_owned())));
+        let (pool, tcp) = (Some(IpPool::Id(pool.to_owned())), Some(Profile::Path(tcp.to_owned())));
         Config { common: Class { pool, tcp, ..config().common }, ..config() }
     };
     let gateway = Config { tier1: Some("/infra/tier-1s/none".to_owned()), ..config() };
@@ -357,7 +357,7 @@ async fn what_the_configuration_names_and_nsx_does_not_have_is_said_before_anyth
 #[tokio::test]
 async fn a_name_in_the_configuration_has_to_be_that_of_one_object() {
     let named = |pool: &str, tcp: &str| {
-        let (pool, tcp) = (Some(Pool::Name(pool.to_owned())), Some(Profile::Name(tcp.to_owned())));
+        let (pool, tcp) = (Some(IpPool::Name(pool.to_owned())), Some(Profile::Name(tcp.to_owned())));
         Config { common: Class { pool, tcp, ..config().common }, ..config() }
     };
     let profile = "default-tcp-lb-app-profile";

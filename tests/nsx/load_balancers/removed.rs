@@ -12,7 +12,7 @@ use super::orphans::reading;
 use super::world::*;
 use crate::routes::world::node;
 use crate::world::advance;
-use ccm::providers::vsphere::config::Pool;
+use ccm::providers::vsphere::config::IpPool;
 
 /// When something is tried again that somebody has to change first.
 const LATER: Duration = Duration::from_secs(300);
@@ -130,7 +130,7 @@ async fn an_address_of_a_pool_that_is_no_longer_configured_is_released() {
         world.fake.every(refused, Trouble::overloaded());
         world.delete(&one).await.unwrap_err();
         let mut other = config();
-        other.common.pool = Some(Pool::Id("p2".to_owned()));
+        other.common.pool = Some(IpPool::Id("p2".to_owned()));
         world.restart_as_configured(other);
         world.fake.clear();
         assert_eq!(world.counted()[1..], left);

@@ -10,7 +10,7 @@ use support::fake_nsx::{Behaviour, Deletion, Model, Realization, Side, Trouble};
 use super::world::*;
 use crate::routes::world::node;
 use ccm::cloud::{Error, UsableAddresses};
-use ccm::providers::vsphere::config::{Class, LoadBalancers as Config};
+use ccm::providers::vsphere::config::{Class, LoadBalancerConfig as Config};
 
 const ADDRESS: &str = "192.0.2.77";
 

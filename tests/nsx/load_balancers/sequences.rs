@@ -9,7 +9,7 @@ use support::fake_nsx::{Model, Realization, Trouble};
 
 use super::world::*;
 use crate::routes::world::node;
-use ccm::providers::vsphere::config::{LoadBalancers as Config, Pool, Profile, Size};
+use ccm::providers::vsphere::config::{IpPool, LoadBalancerConfig as Config, Profile, Size};
 
 const LISTS: [&str; 5] =
     ["LIST lb-services", "LIST lb-virtual-servers", "LIST lb-pools", "LIST lb-monitor-profiles", "LIST ip-allocations"];
@@ -279,7 +279,7 @@ async fn seq_12_paths_of_profiles_and_ids_of_pools_are_looked_up_once_for_all_se
 async fn seq_12_names_of_profiles_and_pools_are_looked_up_once_for_all_services() {
     let mut by_name = config();
     by_name.common.tcp = Some(Profile::Name("default-tcp-lb-app-profile".to_owned()));
-    by_name.common.pool = Some(Pool::Name("pool1".to_owned()));
+    by_name.common.pool = Some(IpPool::Name("pool1".to_owned()));
     let world = World::with(Model::small(), Some(UID), by_name).await;
     for name in ["ns/a", "ns/b"] {
         world.ensured(&service(name, &[("TCP", 80, 30080)])).await;
@@ -296,8 +296,10 @@ async fn seq_13_a_configured_load_balancer_service_on_another_gateway_is_not_use
     let model = Model::small()
         .tier1("t2")
         .object("/infra/lb-services/lb", json!({"size": "SMALL", "connectivity_path": "/infra/tier-1s/t2"}));
-    let existing =
-        |id: &str| ccm::providers::vsphere::config::LoadBalancers { lb_service_id: Some(id.to_owned()), ..config() };
+    let existing = |id: &str| ccm::providers::vsphere::config::LoadBalancerConfig {
+        lb_service_id: Some(id.to_owned()),
+        ..config()
+    };
     let world = World::with(model, Some(UID), existing("lb")).await;
     let one = service("ns/s", &[("TCP", 80, 30080)]);
     let wrong = world.ensure(&one).await.unwrap_err();

@@ -5,14 +5,14 @@ use support::fake_nsx::{Model, Trouble};
 
 use super::world::*;
 use crate::world::advance;
-use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool};
+use ccm::providers::vsphere::config::{Class, IpPool, LoadBalancerConfig as Config};
 
 const POOL: &str = "/infra/ip-pools/p2";
 
 /// The classes `default` with `p1` and `two` with `p2`.
 fn two_classes() -> Config {
     let mut config = config();
-    let two = Class { pool: Some(Pool::Id("p2".to_owned())), ..config.common.clone() };
+    let two = Class { pool: Some(IpPool::Id("p2".to_owned())), ..config.common.clone() };
     config.classes.insert("two".to_owned(), two);
     config
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use ccm::clients::nsx::Timeouts;
 use ccm::cloud::{
-    ClusterEvents, ClusterReads, Error, LiveReads, LoadBalancer as _, LoadBalancerFleet as _, ServiceEvent, WritePermit,
+    ClusterEvents, ClusterReads, Error, LeaderToken, LiveReads, LoadBalancer as _, LoadBalancerFleet as _, ServiceEvent,
 };
-use ccm::providers::vsphere::config::{Class, LoadBalancers as Config, Pool, Profile, Size};
-use ccm::providers::vsphere::nsx::Leads;
+use ccm::providers::vsphere::config::{Class, IpPool, LoadBalancerConfig as Config, Profile, Size};
+use ccm::providers::vsphere::nsx::AnyLeader;
 use ccm::providers::vsphere::nsx::load_balancer::orphans::Policy;
-use ccm::providers::vsphere::nsx::load_balancer::{LoadBalancers, RequestedAddresses, Settings, backend};
+use ccm::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, RequestedAddresses, Settings, backend};
 use ccm::providers::vsphere::nsx::routes::Adoption;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -41,7 +41,7 @@ const READING: Duration = Duration::from_secs(60);
 pub struct World {
     pub fake: Arc<FakeNsx>,
     pub cluster: Arc<Cluster>,
-    pub balancers: Arc<LoadBalancers>,
+    pub balancers: Arc<NsxLoadBalancers>,
     pub config: Config,
     name: String,
     is_leader: Arc<AtomicBool>,
@@ -85,7 +85,7 @@ pub fn config() -> Config {
         snat_disabled: false,
         tags: BTreeMap::new(),
         common: Class {
-            pool: Some(Pool::Id("p1".to_owned())),
+            pool: Some(IpPool::Id("p1".to_owned())),
             tcp: Some(Profile::Path(TCP_PROFILE.to_owned())),
             udp: Some(Profile::Path(UDP_PROFILE.to_owned())),
         },
@@ -168,16 +168,16 @@ impl World {
     fn of(fake: Arc<FakeNsx>, cluster: Arc<Cluster>, name: &str, config: Config, flags: Flags) -> Self {
         let Flags { batches, adoption, orphans, requested_addresses } = flags;
         let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
-        let backend = Arc::new(backend::Nsx::new(client(&fake, Timeouts::default()), batches));
+        let backend = Arc::new(backend::NsxBackend::new(client(&fake, Timeouts::default()), batches));
         let leads = watch::Sender::new(true);
-        let balancers = LoadBalancers::new(
+        let balancers = NsxLoadBalancers::new(
             config.clone(),
             name,
             Settings { adoption, orphans, requested_addresses },
             backend,
             nodes,
             live,
-            Leads::new(vec![leads.subscribe()]),
+            AnyLeader::new(vec![leads.subscribe()]),
         );
         let balancers = balancers.with_usable_addresses(cluster.usable());
         let balancers = Arc::new(balancers.with_events(Arc::clone(&cluster) as Arc<dyn ClusterEvents>));
@@ -246,9 +246,9 @@ impl World {
         *self = Self::of(fake, cluster, &self.name.clone(), config, flags);
     }
 
-    pub fn permit(&self) -> WritePermit {
+    pub fn permit(&self) -> LeaderToken {
         let is_leader = Arc::clone(&self.is_leader);
-        WritePermit::new(move || is_leader.load(Ordering::SeqCst), || Box::pin(std::future::pending()))
+        LeaderToken::new(move || is_leader.load(Ordering::SeqCst), || Box::pin(std::future::pending()))
     }
 
     /// The Nodes of the cluster.

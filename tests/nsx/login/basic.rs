@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ccm::clients::nsx::{Client, Kind, Pace, Priority, Scheme, Timeouts};
 use ccm::kubernetes::login_ledger::Ledger;
-use ccm::providers::vsphere::nsx::{Gate, Leads, Source};
+use ccm::providers::vsphere::nsx::{AnyLeader, LoginSource, NsxSession};
 use doubles::login_store::MemoryStore;
 use futures::future::join_all;
 use support::LoginOutcome;
@@ -68,12 +68,12 @@ async fn an_account_that_may_not_read_what_the_login_reads_is_logged_in() {
 fn start(
     nsx: &MemoryNsx,
     password: &str,
-) -> (Client, Arc<Gate>, watch::Sender<Arc<ccm::providers::vsphere::login::credentials::Offer>>) {
+) -> (Client, Arc<NsxSession>, watch::Sender<Arc<ccm::providers::vsphere::login::credentials::CredentialState>>) {
     let offers = watch::Sender::new(offer("admin", password, 1));
-    let source = Source::Pairs { offers: offers.subscribe(), scheme: Scheme::Basic };
-    let leads = Leads::new(vec![watch::Sender::new(true).subscribe()]);
+    let source = LoginSource::Pairs { offers: offers.subscribe(), scheme: Scheme::Basic };
+    let leads = AnyLeader::new(vec![watch::Sender::new(true).subscribe()]);
     let ledger = Arc::new(Ledger::new(MemoryStore::default()));
-    let gate = Arc::new(Gate::new("nsx.test:443", source, ledger, leads));
+    let gate = Arc::new(NsxSession::new("nsx.test:443", source, ledger, leads));
     let pace = Arc::new(Pace::new(80));
     let client = Client::new(nsx.server.http(), "", pace, Arc::clone(&gate) as _, Timeouts::default());
     let (runs, logs_in) = (Arc::clone(&gate), client.clone());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm::clients::nsx::Kind;
-use ccm::providers::vsphere::login::credentials::Offer;
+use ccm::providers::vsphere::login::credentials::CredentialState;
 use support::fake_nsx::{Model, Sessions, Side, Trouble};
 
 use crate::world::{GATEWAY, Proof, World, advance};
@@ -105,7 +105,7 @@ async fn credentials_that_are_missing_are_said_and_taken_when_they_come() {
     for sessions in [Sessions::Served, Sessions::NotAllowed] {
         let world = World::start(Model::small().sessions(sessions)).await;
         let why = "the Secret kube-system/nsx does not exist".to_owned();
-        let ready = world.offers.send_replace(Arc::new(Offer::Missing { why }));
+        let ready = world.offers.send_replace(Arc::new(CredentialState::Missing { why }));
         let error = world.get(GATEWAY).await.unwrap_err();
         assert!(error.kind == Kind::Unavailable && error.to_string().contains("kube-system/nsx"), "{error}");
         assert_eq!(world.nsx.counts().total(), 0);

@@ -4,7 +4,7 @@ mod matrix;
 
 use std::time::Duration;
 
-use ccm::cloud::{Error, Route, Routes as _, WritePermit};
+use ccm::cloud::{Error, LeaderToken, Route, Routes as _};
 use ccm::providers::vsphere::nsx::routes::Adoption;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ async fn a_route_is_created_rewritten_and_deleted_at_every_kind_of_manager() {
 #[tokio::test]
 async fn without_the_lead_nothing_is_written() {
     let world = World::start(Some("uid")).await;
-    let ended = WritePermit::new(|| false, || Box::pin(std::future::ready(())));
+    let ended = LeaderToken::new(|| false, || Box::pin(std::future::ready(())));
     let created = world.routes.create_route(&ended, NAME, UID_1, &route()).await;
     assert!(matches!(created, Err(Error::NotLeader)), "{created:?}");
     world.create().await.unwrap();

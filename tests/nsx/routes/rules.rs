@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use ccm::clients::nsx::{Object, Tag};
+use ccm::clients::nsx::{Object, ObjectTag};
 use ccm::providers::vsphere::nsx::routes::ownership::{Cluster, Ownership, judge};
-use ccm::providers::vsphere::nsx::routes::static_route::{Listed, StaticRoute, id, name_hint, next_hop};
+use ccm::providers::vsphere::nsx::routes::static_route::{ListedRoute, StaticRoute, id, name_hint, next_hop};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;
 use proptest::prelude::*;
@@ -152,12 +152,12 @@ proptest! {
             prop_assert_eq!(once.0.get(name), Some(value));
         }
         let own = wanted.tags();
-        let is_foreign = |tag: &Tag<'_>| own.iter().all(|own| own.scope != tag.scope);
+        let is_foreign = |tag: &ObjectTag<'_>| own.iter().all(|own| own.scope != tag.scope);
         let foreign = |object: &Object| -> Vec<(String, String)> {
             object.tags().filter(is_foreign).map(|tag| (tag.scope.to_owned(), tag.tag.to_owned())).collect()
         };
         prop_assert_eq!(foreign(&once), foreign(&before));
-        let listed = Listed::read(&once);
+        let listed = ListedRoute::read(&once);
         prop_assert!(listed.is_some_and(|listed| wanted.is_led_by(&listed)) && wanted.tags().are_on(&once));
         let mut twice = once.clone();
         wanted.write_into(&mut twice);
@@ -167,7 +167,7 @@ proptest! {
     /// L-13, R-08.
     #[test]
     fn l_13_any_object_is_read_without_a_panic(any in any_object()) {
-        if let Some(listed) = Listed::read(&any) {
+        if let Some(listed) = ListedRoute::read(&any) {
             let of_node = |_: &str| Vec::new();
             let cluster = Cluster { name: NAME, uid: Some("uid"), is_node: &|_| false, addresses: &of_node };
             let is_named = any.tag("vsphere.k8s.io/cluster-name") == Some(NAME);
@@ -243,7 +243,7 @@ fn the_first_row_that_fits_decides_whose_a_route_is() {
         let tags: Vec<Value> = tags.collect();
         let next_hops = json!([{"ip_address": hop}]);
         let route = object(json!({"id": route_id, "network": "100.96.0.0/24", "next_hops": next_hops, "tags": tags}));
-        let listed = Listed::read(&route).unwrap();
+        let listed = ListedRoute::read(&route).unwrap();
         for (own, expected) in [(Some("uid"), expected), (None, without_uid)] {
             let cluster =
                 Cluster { name: NAME, uid: own, is_node: &|uid| node_uids.contains(uid), addresses: &of_node };
@@ -255,15 +255,15 @@ fn the_first_row_that_fits_decides_whose_a_route_is() {
 #[test]
 fn what_lacks_an_id_a_network_or_next_hops_is_no_route() {
     let whole = json!({"id": "r", "network": "10.9.0.0/24", "next_hops": [{"ip_address": "10.0.0.1"}, {}, 7, {"ip_address": "x"}]});
-    let listed = Listed::read(&object(whole.clone())).unwrap();
+    let listed = ListedRoute::read(&object(whole.clone())).unwrap();
     assert_eq!((listed.node.as_str(), listed.next_hops), ("", vec!["10.0.0.1".parse().unwrap()]));
     for (member, value) in
         [("id", json!("")), ("network", json!("x")), ("network", json!(7)), ("next_hops", json!("x"))]
     {
         let mut broken = object(whole.clone());
         broken.0.insert(member.to_owned(), value);
-        assert_eq!(Listed::read(&broken), None, "{member}");
+        assert_eq!(ListedRoute::read(&broken), None, "{member}");
         broken.0.remove(member);
-        assert_eq!(Listed::read(&broken), None, "{member}");
+        assert_eq!(ListedRoute::read(&broken), None, "{member}");
     }
 }

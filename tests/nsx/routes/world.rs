@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use ccm::clients::http::{self, TlsSettings, TlsTrust};
 use ccm::clients::nsx::{Client, Kind, LogIn, Login, NoLogin, Pace, Scheme, Timeouts};
 use ccm::cloud::{
-    AbsenceProof, ClusterEvents, ClusterReads, Error, LiveReads, NodeChange, Presence, Reason, Route, Routes as _,
-    Unknown, UsableAddresses, WritePermit, reason,
+    AbsenceProof, ClusterEvents, ClusterReads, Error, LeaderToken, LiveReads, NodeChange, Presence, Reason, Route,
+    Routes as _, Unknown, UsableAddresses, reason,
 };
-use ccm::controllers::route::plan::{Changes, Verdict, plan};
-use ccm::controllers::route::pod_networks::Refused;
+use ccm::controllers::route::plan::{LiveReadVerdict, RouteChanges, plan};
+use ccm::controllers::route::pod_networks::RefusedNetworks;
 use ccm::providers::vsphere::nsx::UsableAddressesOf;
-use ccm::providers::vsphere::nsx::routes::{Adoption, Routes};
+use ccm::providers::vsphere::nsx::routes::{Adoption, RouterRoutes};
 use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream::{self, BoxStream};
@@ -195,7 +195,7 @@ pub fn client(fake: &FakeNsx, timeouts: Timeouts) -> Client {
 pub struct World {
     pub fake: Arc<FakeNsx>,
     pub cluster: Arc<Cluster>,
-    pub routes: Routes,
+    pub routes: RouterRoutes,
     router: String,
     timeouts: Timeouts,
 }
@@ -207,8 +207,8 @@ pub struct Outcome {
     pub result: Result<(), Error>,
 }
 
-pub fn permit() -> WritePermit {
-    WritePermit::new(|| true, || Box::pin(std::future::pending()))
+pub fn permit() -> LeaderToken {
+    LeaderToken::new(|| true, || Box::pin(std::future::pending()))
 }
 
 pub fn model() -> Model {
@@ -240,7 +240,7 @@ impl World {
 
     fn new(fake: Arc<FakeNsx>, cluster: Arc<Cluster>, router: &str, adoption: Adoption, timeouts: Timeouts) -> Self {
         let (nodes, live) = (Arc::clone(&cluster) as Arc<dyn ClusterReads>, Arc::clone(&cluster) as Arc<dyn LiveReads>);
-        let routes = Routes::new(client(&fake, timeouts), router, adoption, nodes, live);
+        let routes = RouterRoutes::new(client(&fake, timeouts), router, adoption, nodes, live);
         let routes = routes.with_usable_addresses(cluster.usable());
         Self { fake, cluster, routes, router: router.to_owned(), timeouts }
     }
@@ -290,16 +290,16 @@ impl World {
     }
 
     /// What the route controller plans with a listing of now.
-    pub async fn plan(&self) -> BTreeMap<IpNet, Changes> {
+    pub async fn plan(&self) -> BTreeMap<IpNet, RouteChanges> {
         self.plan_of(&self.list().await)
     }
 
     /// What the route controller plans with this listing.
-    pub fn plan_of(&self, listed: &[Route]) -> BTreeMap<IpNet, Changes> {
+    pub fn plan_of(&self, listed: &[Route]) -> BTreeMap<IpNet, RouteChanges> {
         let nodes: Vec<_> = self.cluster.nodes().collect();
         let nodes: Vec<&Node> = nodes.iter().map(|node| &**node).collect();
         let networks = ["100.96.0.0/11".parse().unwrap(), "fd00::/8".parse().unwrap()];
-        plan(&nodes, listed, &networks, &Refused::default(), self.routes.rewrites_in_place())
+        plan(&nodes, listed, &networks, &RefusedNetworks::default(), self.routes.rewrites_in_place())
     }
 
     /// A pass of the route controller in which everything works. Nodes that are not here are deleted.
@@ -312,19 +312,19 @@ impl World {
     }
 
     /// Makes these changes, side by side for each network.
-    pub async fn work(&self, changes: BTreeMap<IpNet, Changes>) -> Vec<Outcome> {
+    pub async fn work(&self, changes: BTreeMap<IpNet, RouteChanges>) -> Vec<Outcome> {
         join_all(changes.into_values().map(|changes| self.make(changes))).await.into_iter().flatten().collect()
     }
 
     /// Makes these changes, one after the other, until one fails.
-    async fn make(&self, changes: Changes) -> Vec<Outcome> {
+    async fn make(&self, changes: RouteChanges) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for deletion in changes.deletions {
             let live = match self.cluster.nodes.lock().unwrap().get(&deletion.route.target_node) {
                 Some(node) => Presence::Exists((**node).clone()),
                 None => Presence::Absent(AbsenceProof::new("no Node of this name", [])),
             };
-            if deletion.verdict(Some(&live)) == Verdict::Delete {
+            if deletion.verdict(Some(&live)) == LiveReadVerdict::Delete {
                 let result = self.delete(&deletion.route).await;
                 outcomes.push(Outcome { route: deletion.route, is_deletion: true, result });
             }

@@ -39,7 +39,7 @@ async fn a_wait_that_was_lost_is_found_out_and_what_it_missed_is_read() {
     let watched = Watched::synced(2).await;
     deaf(&watched, |watched| watched.fake.next("WaitForUpdatesEx", Trouble::Hang)).await;
     assert!(is_live(&watched.vcenter.snapshot()), "nobody can know");
-    watched.vcenter.confirm().await;
+    watched.vcenter.refresh().await;
     let now = watched.vcenter.snapshot();
     assert!(is_live(&now) && address(now.vms.get("vm-2").unwrap()) == "192.0.2.2", "{}", told(&now));
     let counts = watched.fake.counts();
@@ -60,7 +60,7 @@ async fn an_answer_that_was_on_its_way_when_the_wait_was_ended_is_not_lost() {
     watched.fake.every("WaitForUpdatesEx", Trouble::Hang);
     watched.fake.change_vm("n-2", |vm| vm.ip("192.0.2.2"));
     watched.until_counted("an answer on its way", |counts| counts.pending_waits == 0).await;
-    watched.vcenter.confirm().await;
+    watched.vcenter.refresh().await;
     let now = watched.vcenter.snapshot();
     assert_eq!(address(now.vms.get("vm-2").unwrap()), "192.0.2.2", "{}", told(&now));
     assert!(!is_live(&now), "whether that is all nobody has said: {}", told(&now));
@@ -73,10 +73,10 @@ async fn an_answer_that_was_on_its_way_when_the_wait_was_ended_is_not_lost() {
 async fn a_vcenter_that_does_not_say_is_live_no_more_until_it_answers() {
     let watched = Watched::synced(2).await;
     deaf(&watched, |watched| watched.fake.every("*", Trouble::Hang)).await;
-    watched.vcenter.confirm().await;
+    watched.vcenter.refresh().await;
     let now = watched.vcenter.snapshot();
     assert!(!is_live(&now) && now.vms.len() == 2, "{}", told(&now));
-    watched.vcenter.confirm().await;
+    watched.vcenter.refresh().await;
     assert!(!is_live(&watched.vcenter.snapshot()), "whom nobody hears nobody asks");
     watched.fake.clear();
     watched.until("live again", |now| is_live(now) && address(now.vms.get("vm-2").unwrap()) == "192.0.2.2").await;
@@ -91,7 +91,7 @@ async fn what_is_as_known_costs_two_calls_and_is_live_all_the_time() {
     let mut changes = watched.vcenter.changes();
     changes.mark_unchanged();
     let began = Instant::now();
-    watched.vcenter.confirm().await;
+    watched.vcenter.refresh().await;
     let took = began.elapsed();
     assert!(!changes.has_changed().unwrap(), "nothing was published");
     until_waiting(&watched).await;
@@ -113,9 +113,9 @@ async fn two_who_ask_at_once_cost_little_more_and_leave_nothing_behind() {
     changes.mark_unchanged();
     let before = waits(&watched.fake.counts());
     let began = Instant::now();
-    tokio::join!(watched.vcenter.confirm(), watched.vcenter.confirm());
+    tokio::join!(watched.vcenter.refresh(), watched.vcenter.refresh());
     // Before the next wait is sent, which then is one that answers at once.
-    watched.vcenter.confirm().await;
+    watched.vcenter.refresh().await;
     let took = began.elapsed();
     until_waiting(&watched).await;
     let counts = watched.fake.counts();
@@ -129,6 +129,6 @@ async fn two_who_ask_at_once_cost_little_more_and_leave_nothing_behind() {
 #[tokio::test]
 async fn a_vcenter_that_was_never_reached_is_not_waited_for() {
     let (_fake, vcenter) = Watched::prepare(support::Model::small(), Vec::new(), None).await;
-    vcenter.confirm().await;
+    vcenter.refresh().await;
     assert!(!is_live(&vcenter.snapshot()));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use support::{Fault, Model, Trouble};
 
-use super::{Read, Watched, ids, is_live, search, tags};
+use super::{ReadAnswer, Watched, ids, is_live, search, tags};
 
 #[tokio::test]
 async fn a_rejected_login_is_told_with_server_and_user_and_is_not_repeated_soon() {
@@ -22,7 +22,7 @@ async fn a_rejected_login_is_told_with_server_and_user_and_is_not_repeated_soon(
     assert!(!everything.contains("Correct-Horse-7") && !everything.contains("another one"), "{everything}");
 
     // Searches and wishes do not make it try again.
-    assert!(matches!(search(&watched.vcenter, 1).await, Read::Silent(_)));
+    assert!(matches!(search(&watched.vcenter, 1).await, ReadAnswer::Silent(_)));
     watched.vcenter.want(ids(2..=2));
     let mut changes = watched.vcenter.changes();
     let quiet = tokio::time::timeout(Duration::from_secs(4), changes.changed()).await;

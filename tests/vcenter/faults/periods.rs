@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use ccm::providers::vsphere::login::credentials::Offer;
+use ccm::providers::vsphere::login::credentials::CredentialState;
 use support::{Model, Trouble};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{SOON, Watched, ids, is_live, pair, told};
 
-fn offer(password: &str) -> Arc<Offer> {
-    Arc::new(Offer::Ready(vec![pair(password)]))
+fn offer(password: &str) -> Arc<CredentialState> {
+    Arc::new(CredentialState::Ready(vec![pair(password)]))
 }
 
 /// A VM is destroyed while the session changes, and neither subscription reports it: the old one not any more, and the new

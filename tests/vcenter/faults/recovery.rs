@@ -6,7 +6,7 @@ use ccm::providers::vsphere::vcenter::snapshot::Snapshot;
 use futures::future::join_all;
 use support::{Fault, Model, Trouble, Unreadable};
 
-use super::{Read, SOON, VmRecord, Watched, address, found, ids, is_live, search, told};
+use super::{ReadAnswer, SOON, VmRecord, Watched, address, found, ids, is_live, search, told};
 
 /// What ends a pending wait, and how many logins there are in the end.
 fn breaks() -> Vec<(&'static str, Trouble, u32)> {
@@ -207,7 +207,7 @@ async fn an_outage_is_survived_and_what_happened_in_it_is_seen() {
     watched.fake.stop_listening().await;
     let stale = watched.until_always("stale", |now| now.vms.len() == 3, |now| !is_live(now)).await;
     let trouble = stale.freshness.check().unwrap_err();
-    assert_eq!(search(&watched.vcenter, 1).await, Read::Silent(trouble));
+    assert_eq!(search(&watched.vcenter, 1).await, ReadAnswer::Silent(trouble));
     watched.fake.destroy_vm("n-3");
     watched.fake.change_vm("n-1", |vm| vm.ip("192.0.2.1"));
     watched.fake.resume_listening().await;
@@ -333,7 +333,7 @@ async fn a_view_that_cannot_be_changed_is_made_anew() {
 #[tokio::test]
 async fn a_machine_of_another_datacenter_or_in_upper_case_is_found_where_it_is() {
     let watched = Watched::synced(2).await;
-    let ids = |ids: &[&str]| Read::Found(ids.iter().map(|id| (*id).into()).collect());
+    let ids = |ids: &[&str]| ReadAnswer::Found(ids.iter().map(|id| (*id).into()).collect());
     let upper = Model::uuid(2).to_uppercase().parse().unwrap();
     assert_eq!(watched.vcenter.search_by_uuid(&upper).await, ids(&["vm-2"]));
     for (name, expected) in [("n-1", ids(&["vm-1"])), ("10.0.0.3", ids(&["vm-2"])), ("n-3", ids(&[]))] {
@@ -346,7 +346,7 @@ async fn a_machine_of_another_datacenter_or_in_upper_case_is_found_where_it_is()
                 "FindAllByUuid" => search(&watched.vcenter, 2).await,
                 _ => watched.vcenter.search_by_name("n-1").await,
             };
-            assert!(matches!(found, Read::Silent(_)), "{operation}: {trouble:?} is no proof of none: {found:?}");
+            assert!(matches!(found, ReadAnswer::Silent(_)), "{operation}: {trouble:?} is no proof of none: {found:?}");
         }
     }
     watched.stop().await;

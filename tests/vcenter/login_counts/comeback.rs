@@ -144,16 +144,16 @@ async fn questions_to_many_vcenters_are_bounded_together() {
 /// vCenters in memory, and one account.
 struct InMemory {
     servers: Vec<MemoryVcenter>,
-    offers: watch::Sender<Arc<Offer>>,
+    offers: watch::Sender<Arc<CredentialState>>,
 }
 
 impl Connect for InMemory {
-    fn http(&self, entry: &config::Vcenter) -> Result<http::Client, String> {
+    fn http(&self, entry: &config::VcenterConfig) -> Result<http::Client, String> {
         let number: usize = entry.server.trim_start_matches("vc-").parse().unwrap();
         Ok(self.servers[number].client())
     }
 
-    fn offers(&self, _: &config::Vcenter) -> Offers {
+    fn offers(&self, _: &config::VcenterConfig) -> Offers {
         self.offers.subscribe()
     }
 }

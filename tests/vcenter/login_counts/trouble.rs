@@ -1,7 +1,7 @@
 //! Logins after trouble: what stays counted, who waits for it, and what ends the wait.
 
 use super::*;
-use ccm::kubernetes::login_ledger::Store as _;
+use ccm::kubernetes::login_ledger::LedgerStore as _;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -18,7 +18,7 @@ const PODS: [(&str, i64); 3] = [("pod-a", 0), ("pod-b", -20), ("pod-c", 540)];
 
 fn start_all(
     server: &MemoryVcenter,
-    offers: &watch::Sender<Arc<Offer>>,
+    offers: &watch::Sender<Arc<CredentialState>>,
     store: &MemoryStore,
     began: Instant,
 ) -> Vec<Replica> {

@@ -12,7 +12,7 @@ use ccm::clients::http::{self, TlsSettings, TlsTrust};
 use ccm::clients::{vapi, vim};
 use ccm::cloud::{CloudProvider as _, FoundBy, InstanceMetadata, InstancesV2, Presence};
 use ccm::providers::vsphere::config::{self, Credentials};
-use ccm::providers::vsphere::login::credentials::{Credential, Login, Offer, Offers, Origin};
+use ccm::providers::vsphere::login::credentials::{Credential, CredentialState, Login, Offers, Origin};
 use ccm::providers::vsphere::nodes::metadata::topology::TopologyLabels;
 use ccm::providers::vsphere::vcenter::Vcenter as Inventory;
 use ccm::providers::vsphere::vcenter::session::Timeouts;
@@ -44,27 +44,27 @@ const ZONES: &str = "[Labels]\nregion = k8s-region\nzone = k8s-zone\n";
 #[derive(Default)]
 pub struct Doors {
     clients: Mutex<HashMap<u16, http::Client>>,
-    offers: Mutex<HashMap<u16, watch::Sender<Arc<Offer>>>>,
+    offers: Mutex<HashMap<u16, watch::Sender<Arc<CredentialState>>>>,
 }
 
 fn trusting(pem: Vec<u8>) -> TlsSettings {
     TlsSettings { trust: TlsTrust::Ca { pem, path: "ca.pem".to_owned() }, ..TlsSettings::default() }
 }
 
-fn pair(user: &str, password: SecretString) -> Arc<Offer> {
+fn pair(user: &str, password: SecretString) -> Arc<CredentialState> {
     let login = Login::Password { user: user.to_owned(), password };
-    Arc::new(Offer::Ready(vec![Arc::new(Credential { login, origin: Origin::Config })]))
+    Arc::new(CredentialState::Ready(vec![Arc::new(Credential { login, origin: Origin::Config })]))
 }
 
 impl Connect for Doors {
-    fn http(&self, entry: &config::Vcenter) -> Result<http::Client, String> {
+    fn http(&self, entry: &config::VcenterConfig) -> Result<http::Client, String> {
         let tls = trusting(std::fs::read(&entry.ca_files[0]).unwrap());
         let client = http::Client::new(http::Settings::new(&entry.server, entry.port, tls, "test")).unwrap();
         self.clients.lock().unwrap().insert(entry.port, client.clone());
         Ok(client)
     }
 
-    fn offers(&self, entry: &config::Vcenter) -> Offers {
+    fn offers(&self, entry: &config::VcenterConfig) -> Offers {
         let Credentials::Inline { user, password } = &entry.credentials else { panic!("not in the file") };
         let mut offers = self.offers.lock().unwrap();
         offers.entry(entry.port).or_insert_with(|| watch::Sender::new(pair(user, password.clone()))).subscribe()
@@ -382,10 +382,10 @@ impl Scene {
         let address = format!("10.2.0.{round}");
         let began = Instant::now();
         let left = || limit.saturating_sub(began.elapsed());
-        self.known("n-1", left(), |found| internal(found) == [address.as_str()] && found.doubt.is_none()).await;
+        self.known("n-1", left(), |found| internal(found) == [address.as_str()] && found.stale.is_none()).await;
         let new = format!("n-{}", 5 + (round - 1) / 2 * 2);
         for name in ["n-2", "n-3", &new] {
-            self.known(name, left(), |found| !found.zone.is_empty() && found.doubt.is_none()).await;
+            self.known(name, left(), |found| !found.zone.is_empty() && found.stale.is_none()).await;
         }
     }
 

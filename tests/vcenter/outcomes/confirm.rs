@@ -45,7 +45,7 @@ async fn after_a_wait_was_lost_nobody_is_told_what_was() {
     .await;
     (1..=MACHINES).for_each(|number| fake.change_vm(&name(number), |vm| vm.ip(&format!("10.3.0.{number}"))));
     let instances = scene.instances();
-    instances.confirm().await;
+    instances.refresh().await;
     for number in (1..=MACHINES).rev() {
         let Presence::Exists(metadata) = instances.instance_metadata(&nodes[number - 1]).await else {
             panic!("it was found")
@@ -73,7 +73,7 @@ async fn what_was_read_is_applied_before_it_counts_as_confirmed() {
     })
     .await;
     let began = Instant::now();
-    scene.instances().confirm().await;
+    scene.instances().refresh().await;
     assert!(
         began.elapsed() >= APPLY_LIMIT,
         "nothing applies the snapshot, but this was waited for: {:?}",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm::cloud::FoundBy;
-use ccm::providers::vsphere::nodes::metadata::topology::{Place, TopologyLabels};
+use ccm::providers::vsphere::nodes::metadata::topology::{TopologyLabels, TopologyPlace};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use support::api_server::install_crypto;
 use support::{FakeVcenter, Machine, Model, eventually};
@@ -188,7 +188,7 @@ async fn a_node_shows_where_its_machine_is_when_it_moves_and_not_at_the_next_pol
     install_crypto();
     let fake = FakeVcenter::start(one()).await;
     let folder = TempDir::new().unwrap();
-    let topology = TopologyLabels { places: Place::ALL.into_iter().collect(), prefix: "x/".into() };
+    let topology = TopologyLabels { places: TopologyPlace::ALL.into_iter().collect(), prefix: "x/".into() };
     let text = fake.ini_section("vc", "", folder.path());
     let running = Running::start_changed(&text, |options| options.topology = topology);
     let scene = Scene { fakes: vec![fake], datacenters: "", folder, running };

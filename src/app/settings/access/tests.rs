@@ -1,8 +1,8 @@
 //! The flags of authentication and authorisation, as typed → what they are taken for.
 
 use super::*;
-use crate::app::files::Files;
-use crate::app::options::{self, Asked, PROGRAM};
+use crate::app::files::FileSystem;
+use crate::app::options::{self, Invocation, PROGRAM};
 use crate::app::settings::Mistake;
 use crate::providers::vsphere::config::Environment;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ const KUBECONFIG: &str = "clusters: [{name: c, cluster: {server: 'https://10.0.0
 /// One good bundle, one file that is none, one kubeconfig.
 struct MadeUp(String);
 
-impl Files for MadeUp {
+impl FileSystem for MadeUp {
     fn read(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
         let content = match path.to_str() {
             Some("/etc/ca.pem") => self.0.as_str(),
@@ -36,7 +36,7 @@ impl Files for MadeUp {
 /// Reads nothing.
 struct Unread;
 
-impl Files for Unread {
+impl FileSystem for Unread {
     fn read(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
         panic!("{} is read", path.display());
     }
@@ -50,9 +50,9 @@ fn settled(flags: &[&str]) -> Result<(Authentication, Authorization), Vec<Mistak
     settled_with(&MadeUp(rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap().cert.pem()), flags)
 }
 
-fn settled_with(files: &dyn Files, flags: &[&str]) -> Result<(Authentication, Authorization), Vec<Mistake>> {
+fn settled_with(files: &dyn FileSystem, flags: &[&str]) -> Result<(Authentication, Authorization), Vec<Mistake>> {
     let all = [PROGRAM, "--cloud-config=/etc/vsphere.conf"].iter().chain(flags).map(OsString::from);
-    let Ok(Asked::Run(options)) = options::parse(all) else { panic!("{flags:?}") };
+    let Ok(Invocation::Run(options)) = options::parse(all) else { panic!("{flags:?}") };
     let environment = Environment::new(std::iter::empty::<(OsString, OsString)>());
     let mut check =
         Check { options: &options, files, environment: &environment, mistakes: Vec::new(), warnings: Vec::new() };

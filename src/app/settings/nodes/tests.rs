@@ -17,7 +17,7 @@ fn defaults_follow_nothing_and_delete_with_care() {
         settings.node_lifecycle,
         node_lifecycle::Settings {
             period: Duration::from_secs(5),
-            deletion: Deletion::Enforce,
+            deletion: DeletionMode::Enforce,
             grace: Duration::from_secs(30),
             limit: Limit { nodes: 5, percent: 10, window: Duration::from_secs(600) },
             mass_hold: Duration::from_secs(900),
@@ -71,7 +71,7 @@ fn flags_reach_the_settings() {
         settings.node_lifecycle,
         node_lifecycle::Settings {
             period: Duration::from_secs(1),
-            deletion: Deletion::DryRun,
+            deletion: DeletionMode::DryRun,
             grace: Duration::ZERO,
             limit: Limit { nodes: 0, percent: 100, window: Duration::from_secs(90) },
             mass_hold: Duration::from_secs(3600),
@@ -79,7 +79,7 @@ fn flags_reach_the_settings() {
         }
     );
     let topology = TopologyLabels {
-        places: [Place::EsxiHost, Place::Cluster, Place::Datastore].into(),
+        places: [TopologyPlace::EsxiHost, TopologyPlace::Cluster, TopologyPlace::Datastore].into(),
         prefix: "vsphere.example.com/".to_owned(),
     };
     let ProviderSettings::Vsphere(vsphere) = settings.provider;
@@ -91,7 +91,7 @@ fn flags_reach_the_settings() {
 #[test]
 fn every_place_is_found_by_its_word_and_named_where_a_word_is_wrong() {
     let told = settled(&["--topology-labels=host"]).unwrap_err().to_string();
-    for place in Place::ALL {
+    for place in TopologyPlace::ALL {
         let settings = settled(&[&format!("--topology-labels={}", place.word())]).unwrap();
         let ProviderSettings::Vsphere(vsphere) = settings.provider;
         assert_eq!(vsphere.options.topology.places, [place].into());
@@ -109,10 +109,10 @@ fn labels_of_kubernetes_itself_are_no_mistake() {
 #[test]
 fn the_go_programs_variable_stops_deletion_whatever_the_flag_says() {
     for (flag, variable, expected) in [
-        ("--node-deletion=enforce", None, Deletion::Enforce),
-        ("--node-deletion=off", None, Deletion::Off { because: "--node-deletion=off" }),
-        ("--node-deletion=enforce", Some("false"), Deletion::Off { because: "SKIP_NODE_DELETION is set" }),
-        ("--node-deletion=dry-run", Some(""), Deletion::Off { because: "SKIP_NODE_DELETION is set" }),
+        ("--node-deletion=enforce", None, DeletionMode::Enforce),
+        ("--node-deletion=off", None, DeletionMode::Off { because: "--node-deletion=off" }),
+        ("--node-deletion=enforce", Some("false"), DeletionMode::Off { because: "SKIP_NODE_DELETION is set" }),
+        ("--node-deletion=dry-run", Some(""), DeletionMode::Off { because: "SKIP_NODE_DELETION is set" }),
     ] {
         let variables: Vec<_> = variable.iter().map(|value| ("SKIP_NODE_DELETION", *value)).collect();
         let settings = settled_in(&variables, &[flag]).unwrap();

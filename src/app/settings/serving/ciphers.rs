@@ -28,7 +28,7 @@ const MISSING_GROUPS: &[u16] = &[25, 4587, 4588, 4589];
 
 /// What a name or a number of a list stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known<T> {
+pub(super) enum CipherSupport<T> {
     /// There is one of it here.
     Here(T),
     /// Always on, and never chosen: a suite of TLS 1.3.
@@ -38,28 +38,28 @@ pub(super) enum Known<T> {
 }
 
 /// The suite of an IANA name, or of the older names of those with CHACHA20, as component-base's `cli/flag` has them.
-pub(super) fn suite(name: &str) -> Option<Known<CipherSuite>> {
+pub(super) fn suite(name: &str) -> Option<CipherSupport<CipherSuite>> {
     let name = match name {
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
         "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
         "TLS_AES_128_GCM_SHA256" | "TLS_AES_256_GCM_SHA384" | "TLS_CHACHA20_POLY1305_SHA256" => {
-            return Some(Known::Always);
+            return Some(CipherSupport::Always);
         }
         name => name,
     };
     let older = ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_none()).map(|suite| suite.suite());
     match older.into_iter().find(|suite| suite.as_str() == Some(name)) {
-        Some(suite) => Some(Known::Here(suite)),
-        None => MISSING_SUITES.contains(&name).then_some(Known::Missing),
+        Some(suite) => Some(CipherSupport::Here(suite)),
+        None => MISSING_SUITES.contains(&name).then_some(CipherSupport::Missing),
     }
 }
 
 /// The group of a number.
-pub(super) fn group(number: u16) -> Option<Known<NamedGroup>> {
+pub(super) fn group(number: u16) -> Option<CipherSupport<NamedGroup>> {
     let found = ALL_KX_GROUPS.iter().map(|group| group.name()).find(|group| u16::from(*group) == number);
     match found {
-        Some(group) => Some(Known::Here(group)),
-        None => MISSING_GROUPS.contains(&number).then_some(Known::Missing),
+        Some(group) => Some(CipherSupport::Here(group)),
+        None => MISSING_GROUPS.contains(&number).then_some(CipherSupport::Missing),
     }
 }
 
@@ -78,18 +78,18 @@ mod tests {
         let cases = [
             (
                 "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-                Some(Known::Here(CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256)),
+                Some(CipherSupport::Here(CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256)),
             ),
             (
                 "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
-                Some(Known::Here(CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256)),
+                Some(CipherSupport::Here(CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256)),
             ),
             (
                 "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-                Some(Known::Here(CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256)),
+                Some(CipherSupport::Here(CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256)),
             ),
-            ("TLS_AES_128_GCM_SHA256", Some(Known::Always)),
-            ("TLS_RSA_WITH_RC4_128_SHA", Some(Known::Missing)),
+            ("TLS_AES_128_GCM_SHA256", Some(CipherSupport::Always)),
+            ("TLS_RSA_WITH_RC4_128_SHA", Some(CipherSupport::Missing)),
             ("TLS13_AES_128_GCM_SHA256", None),
             ("tls_rsa_with_rc4_128_sha", None),
             ("", None),
@@ -98,8 +98,11 @@ mod tests {
             assert_eq!(suite(name), expected, "{name}");
         }
         assert_eq!(suites_here().split(", ").count(), 6, "{}", suites_here());
-        assert_eq!(group(29), Some(Known::Here(NamedGroup::X25519)));
-        assert_eq!(group(23), Some(Known::Here(NamedGroup::secp256r1)));
-        assert_eq!((group(25), group(4588), group(1)), (Some(Known::Missing), Some(Known::Missing), None));
+        assert_eq!(group(29), Some(CipherSupport::Here(NamedGroup::X25519)));
+        assert_eq!(group(23), Some(CipherSupport::Here(NamedGroup::secp256r1)));
+        assert_eq!(
+            (group(25), group(4588), group(1)),
+            (Some(CipherSupport::Missing), Some(CipherSupport::Missing), None)
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The flags of the secure port, one table of what is taken and one of what is refused.
 
 use super::*;
-use crate::app::options::{self, Asked, PROGRAM};
+use crate::app::options::{self, Invocation, PROGRAM};
 use crate::app::settings::secure_port;
 use crate::app::settings::tests::settled;
 use std::ffi::OsString;
@@ -75,7 +75,7 @@ fn where_to_listen_is_known_although_other_flags_are_wrong() {
     ];
     for (arguments, expected) in cases {
         let all = [PROGRAM].into_iter().chain(arguments.iter().copied()).map(OsString::from);
-        let Ok(Asked::Run(options)) = options::parse(all) else { panic!("{arguments:?}") };
+        let Ok(Invocation::Run(options)) = options::parse(all) else { panic!("{arguments:?}") };
         assert_eq!(secure_port(&options), expected, "{arguments:?}");
     }
 }

@@ -1,8 +1,8 @@
 //! The files that the section `NSXT` names: the CA file and the client certificate with its key.
 
-use crate::app::files::Files;
+use crate::app::files::FileSystem;
 use crate::clients::http::{self, ClientIdentity, TlsSettings, TlsTrust};
-use crate::providers::vsphere::config::{Nsx, NsxLogin};
+use crate::providers::vsphere::config::{NsxConfig, NsxLogin};
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -13,7 +13,10 @@ const KEY: &str = "client-auth-key-file";
 
 /// How to verify NSX, and how to prove who we are. That the files can be used is checked here, so that an error is reported
 /// when they are read: with the key of the section NSXT, as INI files spell it, where it is the cause.
-pub(super) fn nsx_tls(nsx: &Nsx, files: &dyn Files) -> Result<TlsSettings, Vec<(Option<&'static str>, String)>> {
+pub(super) fn nsx_tls(
+    nsx: &NsxConfig,
+    files: &dyn FileSystem,
+) -> Result<TlsSettings, Vec<(Option<&'static str>, String)>> {
     let mut mistakes = Vec::new();
     let mut read = |key, what: &str, path: &Path| {
         let unreadable = |error| (Some(key), format!("{what} {} cannot be read: {error}", path.display()));

@@ -33,9 +33,9 @@ const HIDDEN: &str = "..";
 
 /// What a look found.
 #[derive(PartialEq)]
-pub enum Seen {
+pub enum DirectoryReading {
     /// The files, all from one moment.
-    Files(Files),
+    Files(DirectoryFiles),
     /// There is no such directory, or this process may not look into it. Says which.
     Absent(String),
     /// It was not possible to tell. Says why.
@@ -44,7 +44,7 @@ pub enum Seen {
 
 /// The files of a directory. Deliberately without `Debug`.
 #[derive(Default)]
-pub struct Files {
+pub struct DirectoryFiles {
     /// By name; nothing where the file cannot be read.
     contents: BTreeMap<String, Option<SecretSlice<u8>>>,
     /// What is wrong with single files. Names paths.
@@ -53,36 +53,36 @@ pub struct Files {
     link: Option<PathBuf>,
 }
 
-impl Files {
+impl DirectoryFiles {
     /// Names and contents; no content where the file cannot be read.
     pub fn entries(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
         self.contents.iter().map(|(name, content)| (name.as_str(), content.as_ref().map(ExposeSecret::expose_secret)))
     }
 }
 
-impl PartialEq for Files {
+impl PartialEq for DirectoryFiles {
     fn eq(&self, other: &Self) -> bool {
         self.problems == other.problems && self.link == other.link && self.entries().eq(other.entries())
     }
 }
 
 /// Looks at one directory again and again.
-pub struct Watched {
+pub struct DirectoryWatcher {
     path: PathBuf,
-    told: Option<Seen>,
+    told: Option<DirectoryReading>,
     /// What was seen last and is not sure to be complete.
-    unsettled: Option<Files>,
+    unsettled: Option<DirectoryFiles>,
     next_look: Instant,
 }
 
-impl Watched {
+impl DirectoryWatcher {
     /// Nothing is looked at yet.
     pub fn new(path: PathBuf) -> Self {
         Self { path, told: None, unsettled: None, next_look: Instant::now() }
     }
 
     /// Completes when there is something else to see than before.
-    pub async fn next(&mut self) -> &Seen {
+    pub async fn next(&mut self) -> &DirectoryReading {
         let path = self.path.clone();
         let news = loop {
             sleep_until(self.next_look).await;
@@ -90,7 +90,7 @@ impl Watched {
             let seen = match timeout(LOOK_LIMIT, &mut looking).await {
                 Ok(seen) => seen,
                 Err(_) => {
-                    let stuck = Seen::Failing(format!("it was not read within {} s", LOOK_LIMIT.as_secs()));
+                    let stuck = DirectoryReading::Failing(format!("it was not read within {} s", LOOK_LIMIT.as_secs()));
                     if self.told.as_ref() != Some(&stuck) {
                         break stuck;
                     }
@@ -103,7 +103,7 @@ impl Watched {
                 continue;
             }
             match seen {
-                Seen::Files(files) if !self.is_settled(&files) => {
+                DirectoryReading::Files(files) if !self.is_settled(&files) => {
                     self.unsettled = Some(files);
                     self.next_look = Instant::now() + SETTLE;
                 }
@@ -115,27 +115,27 @@ impl Watched {
     }
 
     /// Whether the files are all from one moment: swapped by a link, seen twice, or there before this process was.
-    fn is_settled(&self, files: &Files) -> bool {
+    fn is_settled(&self, files: &DirectoryFiles) -> bool {
         files.link.is_some() || self.told.is_none() || self.unsettled.as_ref() == Some(files)
     }
 }
 
 /// One look at everything. Repeated at once when the files were swapped meanwhile.
-async fn look(path: &Path) -> Seen {
+async fn look(path: &Path) -> DirectoryReading {
     const ATTEMPTS: usize = 3;
     let link = path.join("..data");
     for _ in 0..ATTEMPTS {
         let before = tokio::fs::read_link(&link).await.ok();
         match read(path).await {
             Ok(files) if tokio::fs::read_link(&link).await.ok() == before => {
-                return Seen::Files(Files { link: before, ..files });
+                return DirectoryReading::Files(DirectoryFiles { link: before, ..files });
             }
             Ok(_) => {}
-            Err(error) if is_absent(&error) => return Seen::Absent(absence(&error)),
-            Err(error) => return Seen::Failing(format!("it cannot be read: {error}")),
+            Err(error) if is_absent(&error) => return DirectoryReading::Absent(absence(&error)),
+            Err(error) => return DirectoryReading::Failing(format!("it cannot be read: {error}")),
         }
     }
-    Seen::Failing("its files are swapped all the time".to_owned())
+    DirectoryReading::Failing("its files are swapped all the time".to_owned())
 }
 
 fn is_absent(error: &std::io::Error) -> bool {
@@ -150,8 +150,8 @@ fn absence(error: &std::io::Error) -> String {
     }
 }
 
-async fn read(path: &Path) -> std::io::Result<Files> {
-    let mut files = Files::default();
+async fn read(path: &Path) -> std::io::Result<DirectoryFiles> {
+    let mut files = DirectoryFiles::default();
     let mut entries = tokio::fs::read_dir(path).await?;
     let mut seen = 0;
     let mut left = MOST_BYTES;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
-use super::directory::{Seen, Watched};
-use crate::kubernetes::secrets::State;
+use super::directory::{DirectoryReading, DirectoryWatcher};
+use crate::kubernetes::secrets::SecretState;
 use crate::providers::vsphere::login::credentials::Origin;
-use crate::providers::vsphere::login::credentials::layout::{Layout, SessionManagers, Stored, is_basic_auth};
-use crate::providers::vsphere::login::credentials::source::{Place, Reading, SecretPlace};
+use crate::providers::vsphere::login::credentials::layout::{KeyLayout, SessionManagers, StoredKeys, is_basic_auth};
+use crate::providers::vsphere::login::credentials::source::{Reading, SecretPlace, SourceLocation};
 
 /// What the work on one source hands over.
 pub(super) enum Observation {
@@ -22,9 +22,9 @@ pub(super) enum Observation {
 
 /// Tells each change of a Secret, for ever.
 pub(super) async fn forward_changes(
-    place: Place,
-    mut state: watch::Receiver<State>,
-    observations: mpsc::Sender<(Place, Observation)>,
+    place: SourceLocation,
+    mut state: watch::Receiver<SecretState>,
+    observations: mpsc::Sender<(SourceLocation, Observation)>,
 ) {
     loop {
         state.mark_unchanged();
@@ -39,17 +39,21 @@ pub(super) async fn forward_changes(
 pub(super) async fn follow_directory(
     path: PathBuf,
     managers: Arc<SessionManagers>,
-    observations: mpsc::Sender<(Place, Observation)>,
+    observations: mpsc::Sender<(SourceLocation, Observation)>,
 ) {
-    let place = Place::Directory(path.clone());
-    let mut directory = Watched::new(path.clone());
+    let place = SourceLocation::Directory(path.clone());
+    let mut directory = DirectoryWatcher::new(path.clone());
     loop {
         let reading = of_directory(&path, directory.next().await, &managers);
         hand_over(&place, Observation::Directory(reading), &observations).await;
     }
 }
 
-async fn hand_over(place: &Place, observation: Observation, observations: &mpsc::Sender<(Place, Observation)>) {
+async fn hand_over(
+    place: &SourceLocation,
+    observation: Observation,
+    observations: &mpsc::Sender<(SourceLocation, Observation)>,
+) {
     // The receiver lives in the same task: where it is gone, so is this.
     let _ = observations.send((place.clone(), observation)).await;
 }
@@ -57,19 +61,19 @@ async fn hand_over(place: &Place, observation: Observation, observations: &mpsc:
 /// What a Secret says in each of the layouts in which it is used; nothing before the first look.
 pub(super) fn of_secret(
     secret: &SecretPlace,
-    state: &State,
-    layouts: &BTreeSet<Layout>,
+    state: &SecretState,
+    layouts: &BTreeSet<KeyLayout>,
     managers: &SessionManagers,
-) -> Vec<(Layout, Reading)> {
-    let is_shared = layouts.contains(&Layout::BasicAuth);
+) -> Vec<(KeyLayout, Reading)> {
+    let is_shared = layouts.contains(&KeyLayout::BasicAuth);
     let read = |layout| match state {
-        State::Pending => None,
-        State::Failing(why) => Some(Reading::Failing(why.clone())),
-        State::Absent(why) => Some(Reading::Absent(why.clone())),
-        State::Read(version) => {
+        SecretState::Pending => None,
+        SecretState::Failing(why) => Some(Reading::Failing(why.clone())),
+        SecretState::Absent(why) => Some(Reading::Absent(why.clone())),
+        SecretState::Read(version) => {
             let stored = match layout {
-                Layout::Vcenter => of_vcenters(version.entries(), is_shared, managers),
-                Layout::BasicAuth => Stored::read_basic_auth(version.entries()),
+                KeyLayout::Vcenter => of_vcenters(version.entries(), is_shared, managers),
+                KeyLayout::BasicAuth => StoredKeys::read_basic_auth(version.entries()),
             };
             let SecretPlace { namespace, name } = secret.clone();
             let (uid, resource_version) = (version.uid.clone(), version.resource_version.clone());
@@ -84,17 +88,17 @@ fn of_vcenters<'a>(
     entries: impl Iterator<Item = (&'a str, &'a [u8])>,
     is_shared: bool,
     managers: &SessionManagers,
-) -> Stored {
+) -> StoredKeys {
     let own = entries.filter(|(key, _)| !(is_shared && is_basic_auth(key)));
-    Stored::read(own.map(|(key, value)| (key, Some(value))), managers)
+    StoredKeys::read(own.map(|(key, value)| (key, Some(value))), managers)
 }
 
-fn of_directory(path: &Path, seen: &Seen, managers: &SessionManagers) -> Reading {
+fn of_directory(path: &Path, seen: &DirectoryReading, managers: &SessionManagers) -> Reading {
     match seen {
-        Seen::Failing(why) => Reading::Failing(why.clone()),
-        Seen::Absent(why) => Reading::Absent(why.clone()),
-        Seen::Files(files) => {
-            let mut stored = Stored::read(files.entries(), managers);
+        DirectoryReading::Failing(why) => Reading::Failing(why.clone()),
+        DirectoryReading::Absent(why) => Reading::Absent(why.clone()),
+        DirectoryReading::Files(files) => {
+            let mut stored = StoredKeys::read(files.entries(), managers);
             stored.problems.extend(files.problems.iter().cloned());
             Reading::Read { stored, origin: Origin::Directory { path: path.to_owned() } }
         }

@@ -17,23 +17,23 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 /// What was asked of the API server.
 #[derive(Default)]
-struct Asked {
+struct ApiRequests {
     gets: AtomicUsize,
     watches: AtomicUsize,
 }
 
-impl Asked {
+impl ApiRequests {
     fn counts(&self) -> (usize, usize) {
         (self.gets.load(Ordering::SeqCst), self.watches.load(Ordering::SeqCst))
     }
 }
 
 /// An API server with the one Secret `ns/n`, whose watches never tell anything.
-fn api_server(entries: &[(&str, &str)]) -> (kube::Client, Arc<Asked>) {
+fn api_server(entries: &[(&str, &str)]) -> (kube::Client, Arc<ApiRequests>) {
     let data: BTreeMap<_, _> = entries.iter().map(|(key, value)| (*key, STANDARD.encode(value))).collect();
     let metadata = json!({"namespace": "ns", "name": "n", "uid": "uid", "resourceVersion": "7"});
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data});
-    let asked = Arc::new(Asked::default());
+    let asked = Arc::new(ApiRequests::default());
     let counted = Arc::clone(&asked);
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let (secret, counted) = (secret.clone(), Arc::clone(&counted));
@@ -68,7 +68,7 @@ fn with_secret(key: &str, server: &str, name: &str) -> String {
 struct World {
     current: watch::Sender<Arc<CloudConfig>>,
     credentials: Credentials,
-    asked: Arc<Asked>,
+    asked: Arc<ApiRequests>,
     default_directory: tempfile::TempDir,
     _work: tokio::task::JoinHandle<()>,
 }
@@ -95,11 +95,11 @@ impl World {
 }
 
 /// User and password of each credential, or why there is none.
-fn shown(offer: &Offer) -> String {
+fn shown(offer: &CredentialState) -> String {
     match offer {
-        Offer::Pending { why } => format!("pending: {why}"),
-        Offer::Missing { why } => format!("missing: {why}"),
-        Offer::Ready(ready) => {
+        CredentialState::Pending { why } => format!("pending: {why}"),
+        CredentialState::Missing { why } => format!("missing: {why}"),
+        CredentialState::Ready(ready) => {
             let user = |credential: &Arc<Credential>| match &credential.login {
                 Login::Password { user, .. } => user.clone(),
                 other => other.kind().to_owned(),
@@ -207,7 +207,7 @@ fn nsx(server: &str, file: Option<&str>) -> NsxSources {
 
 fn password(offers: &Offers) -> String {
     match &**offers.borrow() {
-        Offer::Ready(ready) => match &ready[0].login {
+        CredentialState::Ready(ready) => match &ready[0].login {
             Login::Password { password, .. } => password.expose_secret().to_owned(),
             other => panic!("{}", other.kind()),
         },
@@ -229,7 +229,7 @@ async fn a_secret_of_a_vcenter_and_of_nsx_is_watched_once_in_either_order() {
         assert_eq!(password(&offers), " p\n", "as it is");
         let expected =
             Some(crate::cloud::login_ledger::SecretVersion { uid: "uid".into(), resource_version: "7".into() });
-        let Offer::Ready(ready) = &**offers.borrow() else { panic!("it is ready") };
+        let CredentialState::Ready(ready) = &**offers.borrow() else { panic!("it is ready") };
         assert_eq!(ready[0].origin.secret_version(), expected);
         assert_eq!(world.asked.counts(), (1, 1), "{nsx_is_late}");
     }
@@ -275,7 +275,7 @@ fn a_session_manager_is_named_if_the_service_accounts_token_is_sent_there() {
         let login = Login::SharedSession { url: url.to_owned(), token };
         Arc::new(Credential { login, origin: Origin::Config })
     };
-    let offer = Offer::Ready(vec![
+    let offer = CredentialState::Ready(vec![
         shared("https://own-token.test/", SessionToken::Given("secret".into())),
         shared("http://plain.test/tickets", account()),
         shared("https://user:hunter2@first.test:8443/tickets?key=hunter2", account()),
@@ -284,7 +284,7 @@ fn a_session_manager_is_named_if_the_service_accounts_token_is_sent_there() {
     ]);
     let named: Vec<String> = trusted_managers(&offer).into_keys().collect();
     assert_eq!(named, ["http://127.0.0.1:8080", "https://first.test:8443", "https://second.test:443"]);
-    assert!(trusted_managers(&Offer::Pending { why: String::new() }).is_empty());
+    assert!(trusted_managers(&CredentialState::Pending { why: String::new() }).is_empty());
 }
 
 #[tokio::test]
@@ -293,8 +293,8 @@ async fn a_session_manager_without_a_token_gets_that_of_the_file() {
     let world = World::new(&with_secret("a", "a", "n"), &[url]);
     std::fs::write(world.default_directory.path().join("session-manager-token"), "own").unwrap();
     let mut offers = world.offers("a");
-    let offer = offers.wait_for(|offer| matches!(**offer, Offer::Ready(_))).await.unwrap().clone();
-    let Offer::Ready(ready) = &*offer else { panic!("{}", shown(&offer)) };
+    let offer = offers.wait_for(|offer| matches!(**offer, CredentialState::Ready(_))).await.unwrap().clone();
+    let CredentialState::Ready(ready) = &*offer else { panic!("{}", shown(&offer)) };
     let Login::SharedSession { token: SessionToken::ServiceAccount(token), .. } = &ready[0].login else {
         panic!("{}", ready[0].login.kind())
     };

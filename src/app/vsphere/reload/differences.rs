@@ -2,7 +2,7 @@
 
 use crate::app::settings::vsphere::CloudConfig;
 use crate::base::addresses::host_and_port;
-use crate::providers::vsphere::config::{Part, Vcenter};
+use crate::providers::vsphere::config::{OptionalSection, VcenterConfig};
 
 /// One phrase for each difference; none when both mean the same.
 pub(super) fn differences(before: &CloudConfig, after: &CloudConfig) -> Vec<String> {
@@ -37,7 +37,9 @@ pub(super) fn differences(before: &CloudConfig, after: &CloudConfig) -> Vec<Stri
 
 fn nsx(before: &CloudConfig, after: &CloudConfig) -> Option<String> {
     let (old, new) = (&before.config.nsx, &after.config.nsx);
-    let (Part::Used(was), Part::Used(is)) = (old, new) else { return part("the connection to NSX", old, new) };
+    let (OptionalSection::Used(was), OptionalSection::Used(is)) = (old, new) else {
+        return part("the connection to NSX", old, new);
+    };
     let parts = [
         ((&was.host, was.port, &was.path_prefix) != (&is.host, is.port, &is.path_prefix), "server"),
         (before.nsx_tls != after.nsx_tls, "trust or client certificate"),
@@ -48,23 +50,23 @@ fn nsx(before: &CloudConfig, after: &CloudConfig) -> Option<String> {
 }
 
 /// How a part differs.
-fn part<T: PartialEq>(name: &str, before: &Part<T>, after: &Part<T>) -> Option<String> {
+fn part<T: PartialEq>(name: &str, before: &OptionalSection<T>, after: &OptionalSection<T>) -> Option<String> {
     let how = match (before, after) {
         _ if before == after => return None,
-        (Part::Used(_), Part::Used(_)) => "changed",
-        (_, Part::Used(_)) => "added",
+        (OptionalSection::Used(_), OptionalSection::Used(_)) => "changed",
+        (_, OptionalSection::Used(_)) => "added",
         // A file that turns a part off is refused.
-        (_, Part::Absent | Part::Refused) => "removed",
+        (_, OptionalSection::Absent | OptionalSection::Refused) => "removed",
     };
     Some(format!("{name} {how}"))
 }
 
-fn shown(vcenter: &Vcenter) -> String {
-    let Vcenter { key, server, port, .. } = vcenter;
+fn shown(vcenter: &VcenterConfig) -> String {
+    let VcenterConfig { key, server, port, .. } = vcenter;
     format!("{key:?} ({})", host_and_port(server, *port))
 }
 
-fn changed(before: &Vcenter, after: &Vcenter, is_trust_changed: bool) -> Vec<&'static str> {
+fn changed(before: &VcenterConfig, after: &VcenterConfig, is_trust_changed: bool) -> Vec<&'static str> {
     let is_same_credentials =
         before.credentials == after.credentials && before.fallback_credentials == after.fallback_credentials;
     let parts = [

@@ -1,7 +1,7 @@
 //! What is taken over from the files, and when.
 
 use super::{Background, GRACE, watch};
-use crate::app::files::{Files, SystemFiles};
+use crate::app::files::{FileSystem, SystemFiles};
 use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
 use crate::base::error_chain::chain;
 use crate::providers::Task;
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 /// One file at any path.
 struct Only<'a>(&'a str);
 
-impl Files for Only<'_> {
+impl FileSystem for Only<'_> {
     fn read(&self, _: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
         Ok(Zeroizing::new(self.0.as_bytes().to_vec()))
     }
@@ -38,7 +38,7 @@ pub(super) fn cloud_config(text: &str) -> CloudConfig {
 }
 
 /// Waits for what a changed content means; with the clock paused this takes no time.
-async fn next(changes: &mut mpsc::Receiver<watch::Outcome>) -> Option<watch::Outcome> {
+async fn next(changes: &mut mpsc::Receiver<watch::ReloadResult>) -> Option<watch::ReloadResult> {
     timeout(Duration::from_secs(60), changes.recv()).await.ok().flatten()
 }
 

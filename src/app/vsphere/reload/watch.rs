@@ -2,7 +2,7 @@
 //!
 //! By content: a ConfigMap is updated by exchanging a symbolic link, and copies keep their times.
 
-use crate::app::files::{Noted, SystemFiles};
+use crate::app::files::{FileFingerprints, SystemFiles};
 use crate::app::settings::Mistakes;
 use crate::app::settings::vsphere::{CloudConfig, CloudConfigFile};
 use crate::runtime::tasks::{BoxError, off_thread};
@@ -21,13 +21,13 @@ const SETTLE: Duration = Duration::from_millis(250);
 const SLOW: Duration = Duration::from_secs(30);
 
 /// What a changed content means.
-pub(super) type Outcome = Result<CloudConfig, Mistakes>;
+pub(super) type ReloadResult = Result<CloudConfig, Mistakes>;
 
 /// Hands every changed content over, once.
 pub(super) async fn run(
     file: Arc<CloudConfigFile>,
-    mut seen: Noted,
-    changes: mpsc::Sender<Outcome>,
+    mut seen: FileFingerprints,
+    changes: mpsc::Sender<ReloadResult>,
 ) -> Result<(), BoxError> {
     let mut looks = tokio::time::interval(PAUSE);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -47,7 +47,7 @@ pub(super) async fn run(
 }
 
 /// What the files say once they have stopped changing.
-async fn settled(file: &Arc<CloudConfigFile>) -> Result<(Outcome, Noted), BoxError> {
+async fn settled(file: &Arc<CloudConfigFile>) -> Result<(ReloadResult, FileFingerprints), BoxError> {
     loop {
         let file = Arc::clone(file);
         let (outcome, seen) = told_if_slow(off_thread(move || file.read(&SystemFiles))).await?;

@@ -9,8 +9,8 @@ use secrecy::ExposeSecret as _;
 
 use super::{Failure, Transport};
 use crate::base::error_chain::sources;
-use crate::clients::http::body::Wiped;
-use crate::clients::http::certificate::Seen;
+use crate::clients::http::body::WipedBytes;
+use crate::clients::http::certificate::PeerCertificate;
 use crate::clients::http::error::chain_text;
 use crate::clients::http::proxy::ProxyServer;
 use crate::clients::http::request::{Request, Response};
@@ -32,7 +32,7 @@ impl Network {
         settings: &Settings,
         endpoint: &Endpoint,
         tls: &TlsSettings,
-        seen: Arc<Seen>,
+        seen: Arc<PeerCertificate>,
     ) -> Result<Self, Error> {
         let refused = |message: String| Error::Configuration { endpoint: endpoint.authority().to_owned(), message };
         let tls = tls::client_config(tls, endpoint, seen).map_err(refused)?;
@@ -107,7 +107,7 @@ impl Transport for Network {
 
 /// A header value that prints as `Sensitive` and is overwritten when the library lets go of it.
 fn sensitive(value: &str) -> Option<HeaderValue> {
-    let shared = Wiped(value.as_bytes().to_vec()).into_shared();
+    let shared = WipedBytes(value.as_bytes().to_vec()).into_shared();
     let mut value = HeaderValue::from_maybe_shared(shared).ok()?;
     value.set_sensitive(true);
     Some(value)

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
 
-use super::{Answer, read};
+use super::{TokenAnswer, read};
 
 const ASSERTION: &str = "<saml2:Assertion xmlns:saml2=\"urn:oasis:names:tc:SAML:2.0:assertion\"\n  Version='2.0' \
      ID=\"_1&#45;a\"><ds:X509Certificate xmlns:ds=\"d\">MIID\nxTCC</ds:X509Certificate><a:Assertion xmlns:a=\"b\"/>\
@@ -27,7 +27,7 @@ fn with(assertion: &str) -> String {
 
 #[test]
 fn the_assertion_is_kept_byte_for_byte() {
-    let Answer::Token { id, assertion } = read(&with(ASSERTION)).unwrap() else { panic!("a fault") };
+    let TokenAnswer::Token { id, assertion } = read(&with(ASSERTION)).unwrap() else { panic!("a fault") };
     assert_eq!(assertion.expose_secret(), ASSERTION);
     assert_eq!(id, "_1-a");
 }
@@ -47,7 +47,7 @@ fn a_fault_has_its_code_without_prefix_and_its_text_in_one_line() {
     ];
     for (inside, expected, text) in cases {
         let document = format!("<S:Envelope xmlns:S='s'><S:Body><S:Fault>{inside}</S:Fault></S:Body></S:Envelope>");
-        let Answer::Fault { code, text: found } = read(&document).unwrap() else { panic!("{inside} is no fault") };
+        let TokenAnswer::Fault { code, text: found } = read(&document).unwrap() else { panic!("{inside} is no fault") };
         assert_eq!((code.as_str(), found.as_str()), (expected, text));
     }
 }

@@ -1,6 +1,6 @@
 //! Escaping, and the frame around a method.
 
-use super::{Body, escape_into};
+use super::{RequestBody, escape_into};
 use crate::clients::http::BodyWriter;
 use crate::clients::vim::MoRef;
 
@@ -26,7 +26,7 @@ fn text_from_outside_cannot_leave_its_element() {
 
 #[test]
 fn the_envelope_names_the_method_in_the_default_namespace_and_carries_the_operation_id() {
-    let mut body = Body::of(&MoRef::new("SessionManager", "SessionManager"));
+    let mut body = RequestBody::of(&MoRef::new("SessionManager", "SessionManager"));
     body.text("userName", "a&b");
     let expected = concat!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n",

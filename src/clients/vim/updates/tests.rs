@@ -2,7 +2,7 @@
 
 use super::{Page, UpdateKind, UpdateSet, read_page, read_update_set};
 use crate::clients::vim::call::{read_envelope, return_values};
-use crate::clients::vim::decode::{DecodeError, Decoder};
+use crate::clients::vim::decoder::{DecodeError, Decoder};
 use crate::clients::vim::{FaultKind, MoRef, Value};
 
 fn envelope(method: &str, content: &str) -> String {

@@ -1,7 +1,7 @@
 //! Values in the shapes of a real server and of the simulator.
 
 use super::{Value, decode_name, read_value};
-use crate::clients::vim::decode::{DecodeError, Decoder};
+use crate::clients::vim::decoder::{DecodeError, Decoder};
 use crate::clients::vim::{GuestNic, MoRef};
 
 fn value(document: &str) -> Result<Value, DecodeError> {

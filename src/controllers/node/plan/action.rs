@@ -3,12 +3,12 @@
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::labels::Changes;
+use super::labels::LabelChanges;
 use crate::cloud::node::{self, TAINT_UNINITIALIZED};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub enum NodeAction {
     /// Replaces the whole list of addresses in the status.
     WriteAddresses(Vec<NodeAddress>),
     /// Everything else that makes a node initialised, in one write.
@@ -32,7 +32,7 @@ pub struct Initialise {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// The labels; `None` for one that is to go.
-    pub labels: Changes,
+    pub labels: LabelChanges,
     /// The annotations.
     pub annotations: BTreeMap<String, String>,
     /// The annotations that are to go.
@@ -62,22 +62,22 @@ impl Metadata {
     }
 }
 
-impl Action {
+impl NodeAction {
     /// What it changes, for people.
     pub fn describe(&self) -> String {
         match self {
-            Action::WriteAddresses(addresses) => {
+            NodeAction::WriteAddresses(addresses) => {
                 let all: Vec<_> =
                     addresses.iter().map(|address| format!("{} {}", address.type_, address.address)).collect();
                 format!("addresses [{}]", all.join(", "))
             }
-            Action::Initialise(_) => "initialised".to_owned(),
-            Action::SetMetadata(Metadata { labels, annotations, removed_annotations }) => {
+            NodeAction::Initialise(_) => "initialised".to_owned(),
+            NodeAction::SetMetadata(Metadata { labels, annotations, removed_annotations }) => {
                 let set = labels.keys().chain(annotations.keys()).map(String::as_str);
                 let keys: Vec<_> = set.chain(removed_annotations.iter().copied()).collect();
                 format!("metadata [{}]", keys.join(", "))
             }
-            Action::SetCondition(NodeCondition { type_, status, reason, .. }) => {
+            NodeAction::SetCondition(NodeCondition { type_, status, reason, .. }) => {
                 format!("condition {type_}={status} ({})", reason.as_deref().unwrap_or_default())
             }
         }
@@ -86,11 +86,11 @@ impl Action {
     /// Does to `node` in memory what the write does to the one in the API server.
     pub fn apply_to(&self, node: &mut Node) {
         match self {
-            Action::WriteAddresses(addresses) => {
+            NodeAction::WriteAddresses(addresses) => {
                 let status = node.status.get_or_insert_with(NodeStatus::default);
                 status.addresses = Some(addresses.clone());
             }
-            Action::Initialise(Initialise { provider_id, metadata }) => {
+            NodeAction::Initialise(Initialise { provider_id, metadata }) => {
                 let taints = other_taints(node);
                 let spec = node.spec.get_or_insert_with(NodeSpec::default);
                 spec.taints = Some(taints).filter(|taints| !taints.is_empty());
@@ -99,8 +99,8 @@ impl Action {
                 }
                 metadata.apply_to(node);
             }
-            Action::SetMetadata(metadata) => metadata.apply_to(node),
-            Action::SetCondition(condition) => {
+            NodeAction::SetMetadata(metadata) => metadata.apply_to(node),
+            NodeAction::SetCondition(condition) => {
                 let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
                 match conditions.iter_mut().find(|present| present.type_ == condition.type_) {
                     Some(present) => present.clone_from(condition),

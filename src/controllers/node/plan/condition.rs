@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::time::Duration;
 
-use super::Held;
+use super::NodeBlocked;
 
 /// The condition's type.
 pub const CONDITION: &str = "VSphereInitialized";
@@ -48,7 +48,7 @@ pub fn stands_false(node: &Node) -> bool {
 }
 
 /// What to write on a node that `held` holds, that waits for `waited`, and is to say so from `after` on.
-pub fn tell(node: &Node, held: &Held, at: Timestamp, waited: Duration, after: Duration) -> Telling {
+pub fn tell(node: &Node, held: &NodeBlocked, at: Timestamp, waited: Duration, after: Duration) -> Telling {
     let after = match held.is_quiet {
         // What stands there says more than that something is on its way.
         true if stands_false(node) => return Telling::default(),

@@ -10,7 +10,7 @@ use crate::controllers::node::reason;
 use crate::controllers::node::{LabelMode, NodeLabelsOn, Policy};
 
 /// Labels to change: the new value, or `None` for one that is to go.
-pub type Changes = BTreeMap<String, Option<String>>;
+pub type LabelChanges = BTreeMap<String, Option<String>>;
 
 type Labels = BTreeMap<String, String>;
 
@@ -40,7 +40,7 @@ impl Difference {
 ///
 /// What the cloud says of type, zone and region overwrites; of the provider's further labels and of `--node-labels`
 /// those count whose key does not exist.
-pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (Changes, Vec<String>) {
+pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<String>) {
     let mut wanted = labels_of(node);
     for Said { pair, value, .. } in said(metadata, policy) {
         if !value.is_empty() {
@@ -64,7 +64,7 @@ pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Poli
 }
 
 /// The labels to change on a node that is initialised, and those that stay although the cloud says otherwise.
-pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (Changes, Vec<Difference>) {
+pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<Difference>) {
     let mut wanted = labels_of(node);
     let mut differences = Vec::new();
     for Said { pair, value, mode, reason } in said(metadata, policy) {
@@ -128,7 +128,7 @@ impl Lacks {
 }
 
 /// The labels to change while nothing is known of the machine.
-pub fn without_cloud(node: &Node) -> Changes {
+pub fn without_cloud(node: &Node) -> LabelChanges {
     changes(node, labels_of(node))
 }
 
@@ -187,7 +187,7 @@ fn place(wanted: &mut Labels, metadata: &InstanceMetadata) {
 
 /// What to change so that `node` has `wanted`. Where the older form of a label exists, the current one follows it;
 /// never the other way round.
-fn changes(node: &Node, mut wanted: Labels) -> Changes {
+fn changes(node: &Node, mut wanted: Labels) -> LabelChanges {
     for LabelPair { current, legacy } in [ZONE, REGION, INSTANCE_TYPE] {
         if let Some(value) = wanted.get(legacy).cloned() {
             wanted.insert(current.to_owned(), value);

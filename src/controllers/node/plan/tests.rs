@@ -95,20 +95,20 @@ fn ours(node: Node, instance: Presence<InstanceMetadata>) -> Ours {
     Ours { node: Arc::new(node), instance: Box::new(instance), at, waited: Duration::ZERO, turn: Turn::default() }
 }
 
-fn run(form: &Form, instance: Presence<InstanceMetadata>) -> (Plan, Node) {
+fn run(form: &Form, instance: Presence<InstanceMetadata>) -> (NodePlan, Node) {
     run_on(form.node(), instance, &Policy::default())
 }
 
-fn run_on(mut node: Node, instance: Presence<InstanceMetadata>, policy: &Policy) -> (Plan, Node) {
-    let plan = plan(&Observed::Ours(ours(node.clone(), instance)), policy);
+fn run_on(mut node: Node, instance: Presence<InstanceMetadata>, policy: &Policy) -> (NodePlan, Node) {
+    let plan = plan(&NodeObservation::Ours(ours(node.clone(), instance)), policy);
     plan.actions.iter().for_each(|action| action.apply_to(&mut node));
     (plan, node)
 }
 
-fn held(plan: &Plan) -> Option<&Held> {
+fn held(plan: &NodePlan) -> Option<&NodeBlocked> {
     match &plan.outcome {
-        Outcome::Held(held) => Some(held),
-        Outcome::Settled | Outcome::Superseded => None,
+        NextStep::Held(held) => Some(held),
+        NextStep::Settled | NextStep::Superseded => None,
     }
 }
 
@@ -191,7 +191,7 @@ fn nodes_are_initialised_as_upstream() {
     for (id, metadata, before, expected) in cases {
         let (plan, after) = run(&before, Presence::Exists(metadata));
         assert_eq!(after, expected.node(), "{id}");
-        assert_eq!(plan.outcome, Outcome::Settled, "{id}");
+        assert_eq!(plan.outcome, NextStep::Settled, "{id}");
     }
 }
 
@@ -239,8 +239,8 @@ fn a_node_ip_that_the_machine_lacks_is_told_with_both_sides() {
 
 #[test]
 fn what_is_not_ours_is_never_touched() {
-    assert_eq!(plan(&Observed::Missing, &Policy::default()), Plan::nothing());
-    assert_eq!(plan(&Observed::Foreign, &Policy::default()), Plan::nothing());
+    assert_eq!(plan(&NodeObservation::Missing, &Policy::default()), NodePlan::nothing());
+    assert_eq!(plan(&NodeObservation::Foreign, &Policy::default()), NodePlan::nothing());
 }
 
 const BETAS: [(&str, &str); 3] = [
@@ -307,9 +307,9 @@ fn only_addresses_of_initialised_nodes_follow_the_cloud() {
 #[test]
 fn addresses_are_written_before_the_taint_goes() {
     let (plan, _) = run(&tainted("U", "", ""), Presence::Exists(metadata("fake://1", A3)));
-    assert!(matches!(plan.actions.as_slice(), [Action::WriteAddresses(_), Action::Initialise(_)]), "{plan:?}");
+    assert!(matches!(plan.actions.as_slice(), [NodeAction::WriteAddresses(_), NodeAction::Initialise(_)]), "{plan:?}");
     let (plan, _) = run(&tainted("U", "", A3), Presence::Exists(metadata("fake://1", A3)));
-    assert!(matches!(plan.actions.as_slice(), [Action::Initialise(_)]), "{plan:?}");
+    assert!(matches!(plan.actions.as_slice(), [NodeAction::Initialise(_)]), "{plan:?}");
 }
 
 #[test]

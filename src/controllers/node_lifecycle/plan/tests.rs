@@ -75,7 +75,7 @@ fn the_shutdown_taint_follows_what_is_proven() {
         assert_eq!(plan.look_again, None, "{case}");
         let mut after = node.clone();
         after.spec.as_mut().unwrap().taints = Some(taints_after(&node, expected));
-        assert_eq!(super::plan(&after, power, HOUR, None), Plan::default(), "{case}: nothing is left to do");
+        assert_eq!(super::plan(&after, power, HOUR, None), LifecyclePlan::default(), "{case}: nothing is left to do");
     }
 }
 

@@ -37,12 +37,13 @@ fn networks(texts: &[&str]) -> Vec<IpNet> {
 fn after(nodes: &[Node], routes: &[Route], cluster: &[&str]) -> Vec<Route> {
     let cached: Vec<&Node> = nodes.iter().collect();
     let mut routes = routes.to_vec();
-    for changes in plan(&cached, &routes.clone(), &networks(cluster), &Refused::default(), false).into_values() {
+    for changes in plan(&cached, &routes.clone(), &networks(cluster), &RefusedNetworks::default(), false).into_values()
+    {
         for deletion in &changes.deletions {
             let target = nodes.iter().find(|node| node::name(node) == deletion.route.target_node);
             let absent = || Presence::Absent(AbsenceProof::new("none", []));
             let live = target.map_or_else(absent, |node| Presence::Exists(node.clone()));
-            assert_eq!(deletion.verdict(Some(&live)), Verdict::Delete, "{deletion:?}");
+            assert_eq!(deletion.verdict(Some(&live)), LiveReadVerdict::Delete, "{deletion:?}");
             routes.retain(|route| *route != deletion.route);
         }
         routes.extend(changes.creations.into_iter().map(|creation| creation.route));
@@ -86,7 +87,7 @@ fn a_route_is_ours_if_the_cluster_has_its_network() {
     ] {
         let cluster: IpNet = parse_network_sloppy(cluster).unwrap();
         // No Node wants it: it is deleted if it is ours.
-        let planned = plan(&[], &[route("gone", destination)], &[cluster], &Refused::default(), false);
+        let planned = plan(&[], &[route("gone", destination)], &[cluster], &RefusedNetworks::default(), false);
         assert_eq!(!planned.is_empty(), expected, "{id}");
     }
 }
@@ -168,9 +169,9 @@ fn routes_follow_the_nodes_as_in_the_go_program() {
     ] {
         assert_eq!(shown(&after(nodes, &before, &cluster)), shown(&expected), "{id}");
     }
-    let unchanged = plan(&[&n1, &n2], &full(&single), &networks(&cluster), &Refused::default(), false);
+    let unchanged = plan(&[&n1, &n2], &full(&single), &networks(&cluster), &RefusedNetworks::default(), false);
     assert_eq!(unchanged, BTreeMap::new(), "R-27");
-    let [creation] = plan(&[&n1], &[], &networks(&cluster), &Refused::default(), false)
+    let [creation] = plan(&[&n1], &[], &networks(&cluster), &RefusedNetworks::default(), false)
         .into_values()
         .next()
         .unwrap()
@@ -185,7 +186,7 @@ fn networks_are_compared_as_networks() {
     let node = node("a", "u", &["10.120.000.0/24", "garbage"], "10.0.0.1");
     let routes = [route("a", "10.120.0.7/24")];
     assert_eq!(
-        plan(&[&node], &routes, &networks(&["10.120.0.0/16"]), &Refused::default(), false),
+        plan(&[&node], &routes, &networks(&["10.120.0.0/16"]), &RefusedNetworks::default(), false),
         BTreeMap::new(),
         "W-48"
     );
@@ -195,7 +196,7 @@ fn networks_are_compared_as_networks() {
 #[test]
 fn a_network_is_written_as_the_node_has_it() {
     let spelled = node("a", "u", &["010.120.0.0/24", "10.120.0.0/24", "A00::/64"], "10.0.0.1");
-    let planned = plan(&[&spelled], &[], &networks(&["10.120.0.0/16", "a00::/8"]), &Refused::default(), false);
+    let planned = plan(&[&spelled], &[], &networks(&["10.120.0.0/16", "a00::/8"]), &RefusedNetworks::default(), false);
     let texts = planned.values().flat_map(|changes| &changes.creations).map(|one| one.route.destination_cidr.as_str());
     assert_eq!(texts.collect::<Vec<_>>(), ["010.120.0.0/24", "A00::/64"]);
     let creations = planned.values().flat_map(|changes| &changes.creations);
@@ -215,8 +216,10 @@ fn a_cloud_that_rewrites_gets_an_old_route_deleted_only_if_another_one_leads_the
         (vec![old.clone(), old.clone()], true, 0, 1),
         (vec![current], true, 0, 0),
     ] {
-        let changes =
-            plan(&[&wanted], &routes, &cluster, &Refused::default(), rewrites).into_values().next().unwrap_or_default();
+        let changes = plan(&[&wanted], &routes, &cluster, &RefusedNetworks::default(), rewrites)
+            .into_values()
+            .next()
+            .unwrap_or_default();
         assert_eq!((changes.deletions.len(), changes.creations.len()), (deletions, creations), "{routes:?} {rewrites}");
         assert!(changes.deletions.iter().all(|deletion| deletion.route == old), "{changes:?}");
     }
@@ -232,27 +235,27 @@ fn only_what_a_live_read_confirms_is_deleted() {
     let exists = |node: &Node| Some(Presence::Exists(node.clone()));
     let silent = || Some(Presence::Unknown(unknown.clone()));
     for (case, ground, live, expected) in [
-        ("no target", Ground::NoTarget, None, Verdict::Delete),
-        ("other addresses", Ground::OtherAddresses, exists(&elsewhere), Verdict::Delete),
-        ("other addresses, and gone", Ground::OtherAddresses, Some(absent.clone()), Verdict::Delete),
-        ("other addresses, and not wanted", Ground::OtherAddresses, exists(&other), Verdict::Delete),
-        ("other addresses, and the cache is behind", Ground::OtherAddresses, exists(&wants), Verdict::Keep),
-        ("other addresses, and no answer", Ground::OtherAddresses, silent(), Verdict::Unknown(unknown.clone())),
-        ("no Node, and there is none", Ground::NodeMissing, Some(absent.clone()), Verdict::Delete),
-        ("no Node in the cache, outside of the selection", Ground::NodeMissing, exists(&wants), Verdict::Keep),
-        ("the same, and it wants another one", Ground::NodeMissing, exists(&other), Verdict::Keep),
-        ("no Node, and no answer", Ground::NodeMissing, silent(), Verdict::Unknown(unknown.clone())),
-        ("not wanted", Ground::NotWanted, exists(&other), Verdict::Delete),
-        ("not wanted, and gone", Ground::NotWanted, Some(absent), Verdict::Delete),
-        ("the cache is behind", Ground::NotWanted, exists(&wants), Verdict::Keep),
-        ("not wanted, and no answer", Ground::NotWanted, silent(), Verdict::Unknown(unknown.clone())),
-        ("never read", Ground::NotWanted, None, Verdict::Keep),
+        ("no target", Ground::NoTarget, None, LiveReadVerdict::Delete),
+        ("other addresses", Ground::OtherAddresses, exists(&elsewhere), LiveReadVerdict::Delete),
+        ("other addresses, and gone", Ground::OtherAddresses, Some(absent.clone()), LiveReadVerdict::Delete),
+        ("other addresses, and not wanted", Ground::OtherAddresses, exists(&other), LiveReadVerdict::Delete),
+        ("other addresses, and the cache is behind", Ground::OtherAddresses, exists(&wants), LiveReadVerdict::Keep),
+        ("other addresses, and no answer", Ground::OtherAddresses, silent(), LiveReadVerdict::Unknown(unknown.clone())),
+        ("no Node, and there is none", Ground::NodeMissing, Some(absent.clone()), LiveReadVerdict::Delete),
+        ("no Node in the cache, outside of the selection", Ground::NodeMissing, exists(&wants), LiveReadVerdict::Keep),
+        ("the same, and it wants another one", Ground::NodeMissing, exists(&other), LiveReadVerdict::Keep),
+        ("no Node, and no answer", Ground::NodeMissing, silent(), LiveReadVerdict::Unknown(unknown.clone())),
+        ("not wanted", Ground::NotWanted, exists(&other), LiveReadVerdict::Delete),
+        ("not wanted, and gone", Ground::NotWanted, Some(absent), LiveReadVerdict::Delete),
+        ("the cache is behind", Ground::NotWanted, exists(&wants), LiveReadVerdict::Keep),
+        ("not wanted, and no answer", Ground::NotWanted, silent(), LiveReadVerdict::Unknown(unknown.clone())),
+        ("never read", Ground::NotWanted, None, LiveReadVerdict::Keep),
     ] {
         let route = match ground {
             Ground::OtherAddresses => addressed("a", "10.120.0.0/24", Some("10.0.0.1")),
             Ground::NoTarget | Ground::NodeMissing | Ground::NotWanted => route("a", "10.120.0.0/24"),
         };
-        let deletion = Deletion { route, ground };
+        let deletion = RouteDeletion { route, ground };
         assert_eq!(deletion.verdict(live.as_ref()), expected, "{case}");
         assert!(!deletion.needs_live_node() || live.is_some() || case == "never read", "{case}");
     }
@@ -262,10 +265,10 @@ fn only_what_a_live_read_confirms_is_deleted() {
 fn a_route_to_another_node_is_deleted_before_the_wanted_one_is_created() {
     let node = node("a", "u", &["10.120.0.0/24"], "10.0.0.1");
     let routes = [route("b", "10.120.0.0/24"), route("a", "10.120.0.0/24")];
-    let planned = plan(&[&node], &routes[..1], &networks(&["10.120.0.0/16"]), &Refused::default(), false);
+    let planned = plan(&[&node], &routes[..1], &networks(&["10.120.0.0/16"]), &RefusedNetworks::default(), false);
     let [changes] = planned.into_values().collect::<Vec<_>>().try_into().unwrap();
     assert_eq!((changes.deletions.len(), changes.creations.len()), (1, 1), "in one group");
-    let planned = plan(&[&node], &routes, &networks(&["10.120.0.0/16"]), &Refused::default(), false);
+    let planned = plan(&[&node], &routes, &networks(&["10.120.0.0/16"]), &RefusedNetworks::default(), false);
     let [changes] = planned.into_values().collect::<Vec<_>>().try_into().unwrap();
     assert_eq!((changes.deletions.len(), changes.creations.len()), (1, 0), "what is there stays");
 }
@@ -307,7 +310,7 @@ proptest! {
         let cluster = ["10.120.0.0/16"];
         let after = after(&nodes, &routes, &cluster);
         let cached: Vec<&Node> = nodes.iter().collect();
-        prop_assert_eq!(plan(&cached, &after, &networks(&cluster), &Refused::default(), false), BTreeMap::new());
+        prop_assert_eq!(plan(&cached, &after, &networks(&cluster), &RefusedNetworks::default(), false), BTreeMap::new());
         for node in &nodes {
             for network in wanted(node).flatten() {
                 let leads_there = |route: &&Route| {

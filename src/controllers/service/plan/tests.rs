@@ -19,8 +19,8 @@ fn ingress(ingress: Value) -> Vec<LoadBalancerIngress> {
     serde_json::from_value(ingress).unwrap()
 }
 
-fn decide(service: &Service, handling: &Handling, record: &ServiceRecord) -> Plan {
-    plan(&Observed { service, handling, inputs: &Inputs::of(service, &[""]), record })
+fn decide(service: &Service, handling: &Handling, record: &ServiceRecord) -> ServicePlan {
+    plan(&ServiceObservation { service, handling, inputs: &Inputs::of(service, &[""]), record })
 }
 
 /// The record after the load balancer was ensured.
@@ -37,19 +37,23 @@ fn a_sync_decides_as_in_the_go_program() {
     let port = |protocol: &str| json!({"type": "LoadBalancer", "ports": [{"port": 80, "protocol": protocol}]});
     let class = json!({"type": "LoadBalancer", "loadBalancerClass": "custom-loadbalancer"});
     for (id, service, expected) in [
-        ("S-01", service(json!({}), of_type("ClusterIP"), json!([])), Plan::LeaveAlone),
-        ("S-02", service(json!({}), port("UDP"), json!([])), Plan::Ensure { adds_finalizer: true }),
-        ("S-03", service(json!({}), port("TCP"), json!([])), Plan::Ensure { adds_finalizer: true }),
-        ("S-04", service(json!({}), port("SCTP"), json!([])), Plan::Ensure { adds_finalizer: true }),
-        ("S-05", service(json!({}), class.clone(), json!([])), Plan::LeaveAlone),
-        ("S-06", service(fin.clone(), of_type("ClusterIP"), one.clone()), Plan::Delete),
-        ("S-07", service(deleted.clone(), of_type("LoadBalancer"), one), Plan::Delete),
-        ("S-08", service(fin.clone(), of_type("LoadBalancer"), json!([])), Plan::Ensure { adds_finalizer: false }),
-        ("a class with the finalizer", service(fin, class, json!([])), Plan::LeaveAlone),
+        ("S-01", service(json!({}), of_type("ClusterIP"), json!([])), ServicePlan::LeaveAlone),
+        ("S-02", service(json!({}), port("UDP"), json!([])), ServicePlan::Ensure { adds_finalizer: true }),
+        ("S-03", service(json!({}), port("TCP"), json!([])), ServicePlan::Ensure { adds_finalizer: true }),
+        ("S-04", service(json!({}), port("SCTP"), json!([])), ServicePlan::Ensure { adds_finalizer: true }),
+        ("S-05", service(json!({}), class.clone(), json!([])), ServicePlan::LeaveAlone),
+        ("S-06", service(fin.clone(), of_type("ClusterIP"), one.clone()), ServicePlan::Delete),
+        ("S-07", service(deleted.clone(), of_type("LoadBalancer"), one), ServicePlan::Delete),
+        (
+            "S-08",
+            service(fin.clone(), of_type("LoadBalancer"), json!([])),
+            ServicePlan::Ensure { adds_finalizer: false },
+        ),
+        ("a class with the finalizer", service(fin, class, json!([])), ServicePlan::LeaveAlone),
         (
             "deleted, held by another finalizer",
             service(json!({"finalizers": ["foo"], "deletionTimestamp": gone}), of_type("LoadBalancer"), json!([])),
-            Plan::LeaveAlone,
+            ServicePlan::LeaveAlone,
         ),
     ] {
         assert_eq!(decide(&service, &Handling::Handled, &ServiceRecord::default()), expected, "{id}");
@@ -61,12 +65,12 @@ fn what_is_declined_or_wrong_is_never_ensured_and_always_deleted() {
     let (reason, message) = (reason::CloudError, "no such pool".to_owned());
     let invalid = Handling::Invalid { reason, message: message.clone() };
     let wanted = service(json!({}), of_type("LoadBalancer"), json!([]));
-    assert_eq!(decide(&wanted, &Handling::Declined, &ServiceRecord::default()), Plan::LeaveAlone);
-    let held = Plan::Hold { reason, message: message.clone() };
+    assert_eq!(decide(&wanted, &Handling::Declined, &ServiceRecord::default()), ServicePlan::LeaveAlone);
+    let held = ServicePlan::Hold { reason, message: message.clone() };
     assert_eq!(decide(&wanted, &invalid, &ServiceRecord::default()), held);
     let left = service(json!({"finalizers": [FINALIZER]}), of_type("ClusterIP"), json!([]));
     for handling in [&Handling::Declined, &invalid, &Handling::Handled] {
-        assert_eq!(decide(&left, handling, &ServiceRecord::default()), Plan::Delete, "{handling:?}");
+        assert_eq!(decide(&left, handling, &ServiceRecord::default()), ServicePlan::Delete, "{handling:?}");
     }
     // What the cloud refused is not asked again before it changes.
     let rejection = Rejection { inputs: Inputs::of(&wanted, &[""]), reason, message };
@@ -74,20 +78,20 @@ fn what_is_declined_or_wrong_is_never_ensured_and_always_deleted() {
     assert_eq!(decide(&wanted, &Handling::Handled, &record), held);
     let mut changed = wanted;
     changed.spec.as_mut().unwrap().load_balancer_ip = Some("192.0.2.1".into());
-    assert_eq!(decide(&changed, &Handling::Handled, &record), Plan::Ensure { adds_finalizer: true });
+    assert_eq!(decide(&changed, &Handling::Handled, &record), ServicePlan::Ensure { adds_finalizer: true });
 }
 
 #[test]
 fn a_load_balancer_is_ensured_once_and_again_when_something_changed() {
     let service = service(json!({"finalizers": [FINALIZER]}), of_type("LoadBalancer"), json!([]));
     let record = ensured(&service);
-    assert_eq!(decide(&service, &Handling::Handled, &record), Plan::LeaveAlone);
+    assert_eq!(decide(&service, &Handling::Handled, &record), ServicePlan::LeaveAlone);
     let mut changed = service.clone();
     changed.spec.as_mut().unwrap().load_balancer_ip = Some("192.168.1.11".into());
-    assert_eq!(decide(&changed, &Handling::Handled, &record), Plan::Ensure { adds_finalizer: false });
+    assert_eq!(decide(&changed, &Handling::Handled, &record), ServicePlan::Ensure { adds_finalizer: false });
     let mut unguarded = service.clone();
     unguarded.metadata.finalizers = None;
-    assert_eq!(decide(&unguarded, &Handling::Handled, &record), Plan::Ensure { adds_finalizer: true });
+    assert_eq!(decide(&unguarded, &Handling::Handled, &record), ServicePlan::Ensure { adds_finalizer: true });
 }
 
 #[test]
@@ -271,15 +275,15 @@ proptest! {
         let handling = if declines { Handling::Declined } else { Handling::Handled };
         let addresses = ingress(json!([{"ip": "192.0.2.7"}]));
         let after = match decide(&service, &handling, &ServiceRecord::default()) {
-            Plan::LeaveAlone | Plan::Hold { .. } => return Ok(()),
-            Plan::Ensure { adds_finalizer } => {
+            ServicePlan::LeaveAlone | ServicePlan::Hold { .. } => return Ok(()),
+            ServicePlan::Ensure { adds_finalizer } => {
                 let guarded = if adds_finalizer { patched(&service, &finalizer_patch(&service)) } else { service };
                 prop_assert!(service::has_finalizer(&guarded));
                 let after = status_patch(&guarded, &addresses).map_or(guarded.clone(), |patch| patched(&guarded, &patch));
                 prop_assert_eq!(status_patch(&after, &addresses), None);
                 after
             }
-            Plan::Delete => {
+            ServicePlan::Delete => {
                 let after = patched(&service, &release_patch(&service).unwrap());
                 prop_assert_eq!(release_patch(&after), None);
                 after
@@ -290,7 +294,7 @@ proptest! {
             others.map(str::to_owned).collect::<Vec<_>>()
         };
         let record = ensured(&after);
-        prop_assert_eq!(decide(&after, &handling, &record), Plan::LeaveAlone);
+        prop_assert_eq!(decide(&after, &handling, &record), ServicePlan::LeaveAlone);
         prop_assert!(others(&after).iter().all(|other| ["foo", "bar"].contains(&other.as_str())));
     }
 
@@ -298,8 +302,8 @@ proptest! {
     #[test]
     fn only_a_service_with_the_finalizer_is_cleaned_up(service in any_service()) {
         let planned = decide(&service, &Handling::Handled, &ServiceRecord::default());
-        prop_assert_eq!(planned == Plan::Delete, service::needs_cleanup(&service));
-        if let Plan::Ensure { .. } = planned {
+        prop_assert_eq!(planned == ServicePlan::Delete, service::needs_cleanup(&service));
+        if let ServicePlan::Ensure { .. } = planned {
             prop_assert!(service.metadata.deletion_timestamp.is_none() && service::wants_load_balancer(&service));
         }
     }
@@ -308,18 +312,21 @@ proptest! {
 #[test]
 fn a_service_that_is_too_large_is_held_until_it_is_deleted() {
     let ranges = json!({"type": "LoadBalancer", "loadBalancerSourceRanges": vec!["192.0.2.0/24"; 10_000]});
-    let large = |metadata: Value, spec: &Value| cached::reduced(service(metadata, spec.clone(), json!([])));
+    let large = |metadata: Value, spec: &Value| cache_filter::reduced(service(metadata, spec.clone(), json!([])));
     let wanted = large(json!({}), &ranges);
-    let expected = |plan: Plan| {
-        let Plan::Hold { reason, message } = plan else { panic!("{plan:?}") };
+    let expected = |plan: ServicePlan| {
+        let ServicePlan::Hold { reason, message } = plan else { panic!("{plan:?}") };
         assert_eq!(reason, reason::LoadBalancerNotPossible);
         assert!(message.starts_with("the Service is too large: ") && message.len() < 300, "{message}");
     };
     expected(decide(&wanted, &Handling::Handled, &ServiceRecord::default()));
     expected(decide(&wanted, &Handling::Handled, &ensured(&wanted)));
-    assert_eq!(decide(&wanted, &Handling::Declined, &ServiceRecord::default()), Plan::LeaveAlone);
+    assert_eq!(decide(&wanted, &Handling::Declined, &ServiceRecord::default()), ServicePlan::LeaveAlone);
     let deleted = json!({"finalizers": [FINALIZER], "deletionTimestamp": "2025-01-01T00:00:00Z"});
-    assert_eq!(decide(&large(deleted, &ranges), &Handling::Handled, &ServiceRecord::default()), Plan::Delete);
+    assert_eq!(decide(&large(deleted, &ranges), &Handling::Handled, &ServiceRecord::default()), ServicePlan::Delete);
     let class = json!({"loadBalancerClass": "other", "type": "LoadBalancer", "loadBalancerSourceRanges": vec!["192.0.2.0/24"; 10_000]});
-    assert_eq!(decide(&large(json!({}), &class), &Handling::Handled, &ServiceRecord::default()), Plan::LeaveAlone);
+    assert_eq!(
+        decide(&large(json!({}), &class), &Handling::Handled, &ServiceRecord::default()),
+        ServicePlan::LeaveAlone
+    );
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kubernetes::access::authority::{Authority, client};
-use crate::kubernetes::access::scripted::server;
+use crate::kubernetes::access::scripted_server::server;
 use crate::runtime::admin::access::Authorizer;
 use crate::runtime::admin::{Admin, Checks, given_certificate, serve};
 use crate::runtime::tasks::BoxError;
@@ -21,7 +21,7 @@ struct World {
     clients: Authority,
     /// Those whose word the Go program takes for who asks; here they are strangers.
     proxies: Authority,
-    delegated: Delegated,
+    delegated: DelegatedAuthenticator,
 }
 
 /// Knows client certificates and the token `good`.
@@ -38,11 +38,11 @@ fn world() -> World {
         })
     });
     let (clients, proxies) = (Authority::new("clients"), Authority::new("proxies"));
-    let trust = Trust::default();
+    let trust = ClientTrust::default();
     trust.believe_clients(clients.pem.as_bytes()).unwrap();
     let metrics = Metrics::default();
     let tokens = TokenReviews::new(api, Duration::from_secs(10), &metrics);
-    World { clients, proxies, delegated: Delegated::new(trust, tokens, metrics) }
+    World { clients, proxies, delegated: DelegatedAuthenticator::new(trust, tokens, metrics) }
 }
 
 fn headers(entries: &[(&'static str, &str)]) -> HeaderMap {
@@ -53,7 +53,7 @@ fn headers(entries: &[(&'static str, &str)]) -> HeaderMap {
 
 async fn who(world: &World, certificates: &[CertificateDer<'static>], entries: &[(&'static str, &str)]) -> String {
     let headers = headers(entries);
-    match world.delegated.authenticate(Shown { headers: &headers, certificates }).await {
+    match world.delegated.authenticate(RequestCredentials { headers: &headers, certificates }).await {
         Ok(Some(user)) => format!("{} in {}", user.name, user.groups.join(",")),
         Ok(None) => "nobody".to_owned(),
         Err(NotAuthenticated::Invalid) => "wrong".to_owned(),
@@ -211,7 +211,7 @@ async fn without_authorities_certificates_say_nothing() {
     let (api, _) = server(|_, _| Ok(json!({"authenticated": false})));
     let metrics = Metrics::default();
     let tokens = TokenReviews::new(api, Duration::from_secs(10), &metrics);
-    let bare = World { delegated: Delegated::new(Trust::default(), tokens, metrics), ..world };
+    let bare = World { delegated: DelegatedAuthenticator::new(ClientTrust::default(), tokens, metrics), ..world };
     assert_eq!(who(&bare, &[jane], &[("x-remote-user", "john")]).await, "nobody");
 }
 

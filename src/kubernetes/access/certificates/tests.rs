@@ -9,7 +9,7 @@ fn at(time: SystemTime) -> UnixTime {
     UnixTime::since_unix_epoch(time.duration_since(UNIX_EPOCH).unwrap())
 }
 
-fn verified(authorities: &Authorities, chain: &[CertificateDer<'static>]) -> Result<(), rustls::Error> {
+fn verified(authorities: &ClientVerifier, chain: &[CertificateDer<'static>]) -> Result<(), rustls::Error> {
     authorities.verify_client_cert(&chain[0], &chain[1..], at(SystemTime::now())).map(drop)
 }
 

@@ -1,8 +1,8 @@
 //! Permissions, from a scripted API server, with the clock paused.
 
 use super::*;
-use crate::kubernetes::access::questions::REMEMBERED;
-use crate::kubernetes::access::scripted::server;
+use crate::kubernetes::access::review_client::REMEMBERED;
+use crate::kubernetes::access::scripted_server::server;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Tokens and their users, from a scripted API server, with the clock paused.
 
 use super::*;
-use crate::kubernetes::access::questions::REMEMBERED;
-use crate::kubernetes::access::scripted::{server, silent_server};
+use crate::kubernetes::access::review_client::REMEMBERED;
+use crate::kubernetes::access::scripted_server::{server, silent_server};
 use futures::future::join_all;
 use http::HeaderValue;
 use serde_json::json;

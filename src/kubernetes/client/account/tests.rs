@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kubernetes::client::guard;
-use crate::kubernetes::leadership::{Holder, Sent};
+use crate::kubernetes::leadership::{Holder, SendTime};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::client::{Body, ClientBuilder};
@@ -29,7 +29,7 @@ struct Server {
     written: Vec<String>,
 }
 
-type Shared = Arc<Mutex<Server>>;
+type SharedAccountServer = Arc<Mutex<Server>>;
 
 fn answer(code: u16, body: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(serde_json::to_vec(body).unwrap()));
@@ -82,7 +82,7 @@ impl Server {
 }
 
 fn service(
-    server: &Shared,
+    server: &SharedAccountServer,
 ) -> impl Service<Request<Body>, Response = Response<Body>, Error = BoxError, Future: Send> + Send + 'static {
     let server = server.clone();
     tower::service_fn(move |request: Request<Body>| {
@@ -101,7 +101,7 @@ fn service(
 }
 
 struct Scene {
-    server: Shared,
+    server: SharedAccountServer,
     account: Account,
     nodes: Api<Node>,
     keeper: tokio::task::JoinHandle<Result<(), tasks::BoxError>>,
@@ -174,7 +174,7 @@ async fn a_standby_has_a_token_and_makes_no_account() {
     tokio::time::sleep(HOUR).await;
     assert!(scene.server().asked.iter().all(|asked| asked.starts_with("GET ")), "{:?}", scene.server().asked);
     assert!(scene.write().await.is_err());
-    holder.begin(Sent::now(), HOUR);
+    holder.begin(SendTime::now(), HOUR);
     scene.write().await.unwrap();
     assert!(scene.server().has_account);
     drop(holder);
@@ -184,7 +184,7 @@ async fn a_standby_has_a_token_and_makes_no_account() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(scene.server().tokens, 1);
     assert!(scene.write().await.unwrap_err().is_not_leader());
-    holder.begin(Sent::now(), HOUR);
+    holder.begin(SendTime::now(), HOUR);
     scene.write().await.unwrap();
     assert_eq!(scene.server().tokens, 1, "the first write needs none");
 }

@@ -26,7 +26,7 @@ type Reply = oneshot::Sender<Answer>;
 
 /// What is on its way between the machines and the server.
 struct Network {
-    server: Shared,
+    server: SharedServer,
     now: Duration,
     fates: Vec<Fate>,
     sent: usize,

@@ -5,7 +5,7 @@ use super::*;
 
 /// Two candidates that both write whenever they may.
 struct Pair {
-    server: Shared,
+    server: SharedServer,
     candidates: [Candidate; 2],
     writers: [tokio::task::JoinHandle<()>; 2],
 }

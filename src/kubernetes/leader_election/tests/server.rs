@@ -31,7 +31,7 @@ pub struct Server {
     requests: usize,
 }
 
-pub type Shared = Arc<Mutex<Server>>;
+pub type SharedServer = Arc<Mutex<Server>>;
 
 /// What is wrong.
 #[derive(Clone, Debug, Default)]
@@ -66,8 +66,8 @@ impl Fate {
 }
 
 impl Server {
-    pub fn shared() -> Shared {
-        Shared::default()
+    pub fn shared() -> SharedServer {
+        SharedServer::default()
     }
 
     fn fate(&mut self, method: &Method, uri: &http::Uri) -> Fate {
@@ -174,7 +174,7 @@ fn status(code: u16, reason: &str) -> Response<Body> {
 }
 
 /// A candidate's client. What it has sent goes on although it waits no longer.
-pub fn client(server: &Shared) -> Client {
+pub fn client(server: &SharedServer) -> Client {
     let server = server.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         let server = server.clone();
@@ -204,7 +204,7 @@ pub fn client(server: &Shared) -> Client {
 
 /// Writes to a Node again and again, as a controller that asks nobody: only the guard is in its way. What reaches the
 /// wire is held against the Lease under which it works, at that moment.
-pub async fn node_writer(server: Shared, identity: String, lease: &'static str, leadership: Leadership) {
+pub async fn node_writer(server: SharedServer, identity: String, lease: &'static str, leadership: Leadership) {
     use k8s_openapi::api::core::v1::Node;
     use kube::api::{Patch, PatchParams};
     let service = tower::service_fn(move |_: Request<Body>| {

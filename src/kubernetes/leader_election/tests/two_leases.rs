@@ -10,7 +10,7 @@ struct Both {
     task: tokio::task::JoinHandle<Result<(), BoxError>>,
 }
 
-fn both(identity: &str, server: &Shared) -> Both {
+fn both(identity: &str, server: &SharedServer) -> Both {
     let main = candidate(identity, server);
     let config = LeaseConfig { name: SECOND.to_owned(), ..config(identity) };
     let (elector, second) = LeaderElector::new(client(server), config).unwrap();

@@ -25,13 +25,13 @@ fn of_version(number: &str) -> Attempt {
 }
 
 /// One entry: seconds of age, state, here or at another server, and what it was made with.
-struct Case(u64, State, bool, Attempt);
+struct Case(u64, LoginState, bool, Attempt);
 
-fn decided(cases: &[Case], attempt: &Attempt) -> Result<(), Refused> {
+fn decided(cases: &[Case], attempt: &Attempt) -> Result<(), LoginRefusal> {
     decided_by(cases, attempt, true)
 }
 
-fn decided_by(cases: &[Case], attempt: &Attempt, is_shared: bool) -> Result<(), Refused> {
+fn decided_by(cases: &[Case], attempt: &Attempt, is_shared: bool) -> Result<(), LoginRefusal> {
     let entries: Vec<Entry> = cases
         .iter()
         .map(|Case(_, state, _, made)| Entry { state: *state, ..Entry::claim("id".to_owned(), 0, made) })
@@ -48,13 +48,13 @@ fn decided_by(cases: &[Case], attempt: &Attempt, is_shared: bool) -> Result<(), 
     decide(Evidence { entries: &aged, is_shared, is_accepted: false }, attempt, 0.0)
 }
 
-fn waits(decision: &Result<(), Refused>) -> u64 {
+fn waits(decision: &Result<(), LoginRefusal>) -> u64 {
     decision.as_ref().map_or_else(|refused| refused.pause.as_secs(), |()| 0)
 }
 
 #[test]
 fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_left_it() {
-    use State::{Claimed, Rejected, Unanswered};
+    use LoginState::{Claimed, Rejected, Unanswered};
     let other = || Attempt { is_new: false, ..attempt() };
     let table: Vec<(&str, Vec<Case>, Attempt, u64)> = vec![
         ("nothing happened", vec![], attempt(), 0),
@@ -146,7 +146,7 @@ fn three_that_count_in_the_window_make_the_next_one_wait_until_the_oldest_has_le
 
 #[test]
 fn a_process_that_counts_alone_makes_one_attempt_in_the_window_and_one_at_a_time() {
-    use State::{Claimed, Rejected, Unanswered};
+    use LoginState::{Claimed, Rejected, Unanswered};
     let known = || Attempt { is_known: true, is_new: false, ..attempt() };
     let look_again = LOOK_AGAIN.as_secs();
     for (case, cases, made, expected) in [
@@ -171,7 +171,7 @@ fn a_process_that_counts_alone_makes_one_attempt_in_the_window_and_one_at_a_time
 
 #[test]
 fn a_version_of_a_secret_that_was_rejected_is_not_repeated_early_and_a_new_one_is_not_held_for_it() {
-    let rejected = |age, number| Case(age, State::Rejected, false, of_version(number));
+    let rejected = |age, number| Case(age, LoginState::Rejected, false, of_version(number));
     assert_eq!(waits(&decided(&[rejected(10, "7")], &of_version("7"))), 60);
     assert_eq!(waits(&decided(&[rejected(10, "7"), rejected(90, "7")], &of_version("7"))), 130);
     assert_eq!(waits(&decided(&[rejected(10, "7"), rejected(90, "7")], &of_version("8"))), 0);
@@ -183,23 +183,26 @@ fn a_version_of_a_secret_that_was_rejected_is_not_repeated_early_and_a_new_one_i
 #[test]
 fn without_a_version_the_pauses_grow_and_a_pair_that_may_be_another_one_waits_five_minutes_at_most() {
     let rejections = |count: u64| -> Vec<Case> {
-        (0..count).map(|number| Case(250 + 300 * number, State::Rejected, true, attempt())).collect()
+        (0..count).map(|number| Case(250 + 300 * number, LoginState::Rejected, true, attempt())).collect()
     };
     let again = Attempt { is_new: false, ..attempt() };
     let pauses: Vec<u64> = (3..9).map(|count| waits(&decided(&rejections(count), &again))).collect();
     assert_eq!(pauses, [0, 0, 150, 550, 1350, 1550]);
     assert_eq!(waits(&decided(&rejections(9), &attempt())), 50);
-    let lost: Vec<Case> = (0..9).map(|number| Case(250 + 300 * number, State::Unanswered, true, attempt())).collect();
+    let lost: Vec<Case> =
+        (0..9).map(|number| Case(250 + 300 * number, LoginState::Unanswered, true, attempt())).collect();
     assert_eq!(waits(&decided(&lost, &again)), 50, "a server that only loses answers is asked every five minutes");
 }
 
 #[test]
 fn what_was_accepted_does_not_wait_for_what_others_were_refused() {
     let known = Attempt { is_known: true, is_new: false, ..attempt() };
-    let three =
-        |made: &Attempt| -> Vec<Case> { (1..4).map(|age| Case(age, State::Rejected, true, made.clone())).collect() };
+    let three = |made: &Attempt| -> Vec<Case> {
+        (1..4).map(|age| Case(age, LoginState::Rejected, true, made.clone())).collect()
+    };
     assert_eq!(waits(&decided(&three(&attempt()), &known)), 0);
-    let under_way = |count| -> Vec<Case> { (0..count).map(|_| Case(1, State::Claimed, true, known.clone())).collect() };
+    let under_way =
+        |count| -> Vec<Case> { (0..count).map(|_| Case(1, LoginState::Claimed, true, known.clone())).collect() };
     assert_eq!(waits(&decided(&under_way(3), &known)), 0, "all replicas may come back at once");
     assert_eq!(waits(&decided(&under_way(4), &known)), LOOK_AGAIN.as_secs(), "four at a time, should it be refused");
     // Until one such pair is refused: then the others are most likely the same.
@@ -211,7 +214,7 @@ fn what_was_accepted_does_not_wait_for_what_others_were_refused() {
 
 #[test]
 fn what_was_accepted_is_no_more_than_a_fourth_that_may_be_refused() {
-    use State::{Claimed, Rejected, Unanswered};
+    use LoginState::{Claimed, Rejected, Unanswered};
     let known = Attempt { is_known: true, is_new: false, ..attempt() };
     let settled =
         |state, ages: &[u64]| -> Vec<Case> { ages.iter().map(|age| Case(*age, state, true, attempt())).collect() };
@@ -254,13 +257,13 @@ fn an_accepted_login_forgets_what_was_not_answered_before_and_no_rejection() {
     let entry = |id: &str, state, made: &Attempt| Entry { state, ..Entry::claim(id.to_owned(), 0, made) };
     let all = || Record {
         entries: vec![
-            entry("unanswered", State::Unanswered, &attempt()),
-            entry("unanswered of 7", State::Unanswered, &of_version("7")),
-            entry("lost", State::Claimed, &attempt()),
-            entry("lost of 7", State::Claimed, &of_version("7")),
-            entry("under way of 7", State::Claimed, &of_version("7")),
-            entry("rejected", State::Rejected, &attempt()),
-            entry("rejected of 7", State::Rejected, &of_version("7")),
+            entry("unanswered", LoginState::Unanswered, &attempt()),
+            entry("unanswered of 7", LoginState::Unanswered, &of_version("7")),
+            entry("lost", LoginState::Claimed, &attempt()),
+            entry("lost of 7", LoginState::Claimed, &of_version("7")),
+            entry("under way of 7", LoginState::Claimed, &of_version("7")),
+            entry("rejected", LoginState::Rejected, &attempt()),
+            entry("rejected of 7", LoginState::Rejected, &of_version("7")),
         ],
         accepted: None,
     };
@@ -301,7 +304,7 @@ fn a_pair_that_was_accepted_is_proven_for_others_until_it_is_rejected_or_for_ten
 #[test]
 fn a_proven_pair_waits_for_no_rejection_before_and_is_still_no_more_than_a_fourth() {
     let decided = |ages: &[u64], made: &Attempt| {
-        let entry = Entry { state: State::Rejected, ..Entry::claim("id".to_owned(), 0, made) };
+        let entry = Entry { state: LoginState::Rejected, ..Entry::claim("id".to_owned(), 0, made) };
         let aged: Vec<Aged<'_>> = ages
             .iter()
             .map(|age| Duration::from_secs(*age))
@@ -330,7 +333,7 @@ fn attempts_that_are_gone_from_a_record_were_deleted_unless_it_is_full() {
 
 #[test]
 fn jitter_makes_a_pause_longer_and_never_shorter() {
-    let entry = Entry { state: State::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
+    let entry = Entry { state: LoginState::Rejected, ..Entry::claim("id".to_owned(), 0, &of_version("7")) };
     let aged = [Aged {
         entry: &entry,
         age: Duration::ZERO,
@@ -362,7 +365,7 @@ fn a_record_is_bounded_survives_a_round_trip_and_holds_nothing_of_a_password() {
     assert_eq!(one.to_text(), r#"{"entries":[{"id":"id-1","at":5,"state":"claimed"}]}"#);
     // Other replicas, perhaps of another version of this program, read these names.
     let seventh = of_version("7");
-    let accepted = Some(Accepted { at: 4, version: seventh.version.clone() });
+    let accepted = Some(AcceptedLogin { at: 4, version: seventh.version.clone() });
     let both = Record { entries: vec![Entry::claim("id-1".to_owned(), 5, &seventh)], accepted };
     assert_eq!(
         both.to_text(),
@@ -375,11 +378,11 @@ fn another_product_has_its_own_budget_and_pauses() {
     let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 2, budget_alone: 1 };
     let of = |made: Attempt| Attempt { policy, is_new: false, ..made };
     let rejected = |ages: &[u64], made: &Attempt| -> Vec<Case> {
-        ages.iter().map(|age| Case(*age, State::Rejected, true, made.clone())).collect()
+        ages.iter().map(|age| Case(*age, LoginState::Rejected, true, made.clone())).collect()
     };
     let (any, seventh) = (of(attempt()), of(of_version("7")));
     assert_eq!(waits(&decided(&rejected(&[800], &any), &any)), 0);
-    let Refused { pause, why, is_lockout } = decided(&rejected(&[700, 800], &any), &any).unwrap_err();
+    let LoginRefusal { pause, why, is_lockout } = decided(&rejected(&[700, 800], &any), &any).unwrap_err();
     assert!(is_lockout);
     assert_eq!((pause.as_secs(), why.as_str()), (100, "logins were rejected or not answered 2 times within 900 s"));
     assert_eq!(waits(&decided(&rejected(&[700, 800], &any), &Attempt { is_known: true, ..any.clone() })), 0, "a third");
@@ -387,13 +390,13 @@ fn another_product_has_its_own_budget_and_pauses() {
     assert_eq!(waits(&decided_by(&rejected(&[300], &any), &any, false)), 600, "alone: one in the window");
     let two = Attempt { policy: LoginPolicy { budget_alone: 2, ..policy }, ..any.clone() };
     assert_eq!(waits(&decided_by(&rejected(&[300], &any), &two, false)), 0, "alone: two in the window");
-    let Refused { pause, why, .. } = decided_by(&rejected(&[300, 500], &any), &two, false).unwrap_err();
+    let LoginRefusal { pause, why, .. } = decided_by(&rejected(&[300, 500], &any), &two, false).unwrap_err();
     let expected = "logins were rejected or not answered 2 times within 900 s, and the replicas cannot count together";
     assert_eq!((pause.as_secs(), why.as_str()), (400, expected));
 }
 
 /// What `attempt` waits for attempts of these ages and states at another product, and why.
-fn decided_for_sum(cases: &[(u64, State)], attempt: &Attempt, is_shared: bool) -> Result<(), Refused> {
+fn decided_for_sum(cases: &[(u64, LoginState)], attempt: &Attempt, is_shared: bool) -> Result<(), LoginRefusal> {
     let entries: Vec<Entry> =
         cases.iter().map(|(_, state)| Entry { state: *state, ..Entry::claim("id".to_owned(), 0, attempt) }).collect();
     let aged: Vec<Aged<'_>> = cases
@@ -409,12 +412,12 @@ fn decided_for_sum(cases: &[(u64, State)], attempt: &Attempt, is_shared: bool) -
 
 #[test]
 fn of_another_product_rejections_count_within_the_products_own_window_and_lost_answers_do_not() {
-    use State::{Claimed, Rejected, Unanswered};
+    use LoginState::{Claimed, Rejected, Unanswered};
     let vcenter = Attempt { is_new: false, ..attempt() };
     let policy = LoginPolicy { scope: "nsx", window: Duration::from_secs(15 * 60), budget: 3, budget_alone: 1 };
     let nsx = Attempt { policy, ..vcenter.clone() };
     let of_secret = |made: &Attempt| Attempt { version: Some(version("7")), ..made.clone() };
-    let rejected = |ages: &[u64]| -> Vec<(u64, State)> { ages.iter().map(|age| (*age, Rejected)).collect() };
+    let rejected = |ages: &[u64]| -> Vec<(u64, LoginState)> { ages.iter().map(|age| (*age, Rejected)).collect() };
     let look_again = LOOK_AGAIN.as_secs();
     for (case, cases, [at_nsx, at_vcenter]) in [
         ("two", rejected(&[10, 20]), [0, 0]),
@@ -431,7 +434,7 @@ fn of_another_product_rejections_count_within_the_products_own_window_and_lost_a
             assert_eq!(waits(&decided_for_sum(&cases, &of_secret(made), true)), expected, "{case}: {product}: secret");
         }
     }
-    let Refused { why, .. } = decided_for_sum(&rejected(&[10, 20, 150]), &vcenter, true).unwrap_err();
+    let LoginRefusal { why, .. } = decided_for_sum(&rejected(&[10, 20, 150]), &vcenter, true).unwrap_err();
     assert_eq!(
         why,
         "logins were rejected or not answered three times within 200 s, those of the same user name at another product included"

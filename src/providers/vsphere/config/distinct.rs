@@ -3,7 +3,7 @@
 //! The Go program makes a connection per entry, also where `Global.server` repeats the server of another entry
 //! (`validateConfig` of `config_ini_legacy.go` and `config_yaml.go`).
 
-use super::{Credentials, Vcenter};
+use super::{Credentials, VcenterConfig};
 use crate::base::addresses::parse_ip;
 
 /// How an entry stands to those before it.
@@ -18,7 +18,7 @@ pub(super) enum Kinship {
 }
 
 /// One for each entry.
-pub(super) fn kinships(vcenters: &[Vcenter]) -> Vec<Kinship> {
+pub(super) fn kinships(vcenters: &[VcenterConfig]) -> Vec<Kinship> {
     let mut found: Vec<Kinship> = Vec::new();
     for (index, vcenter) in vcenters.iter().enumerate() {
         let earlier = || vcenters.iter().take(index).zip(&found).enumerate();
@@ -44,7 +44,7 @@ pub(super) fn kinships(vcenters: &[Vcenter]) -> Vec<Kinship> {
 /// Entries are the same vCenter if they have the same server and port, the same credentials, the same trust and the same
 /// IP families. Entries that differ in one of these stay apart: accounts may see different machines, and a node's
 /// addresses follow the families of its entry. Parsing warns of both.
-pub fn distinct_vcenters(vcenters: &[Vcenter]) -> Vec<Vcenter> {
+pub fn distinct_vcenters(vcenters: &[VcenterConfig]) -> Vec<VcenterConfig> {
     let kinships = kinships(vcenters);
     let heads = vcenters.iter().enumerate().zip(&kinships).filter(|(_, kinship)| !matches!(kinship, Kinship::Same(_)));
     heads
@@ -55,7 +55,7 @@ pub fn distinct_vcenters(vcenters: &[Vcenter]) -> Vec<Vcenter> {
         .collect()
 }
 
-fn with_datacenters_of(mut known: Vcenter, other: &Vcenter) -> Vcenter {
+fn with_datacenters_of(mut known: VcenterConfig, other: &VcenterConfig) -> VcenterConfig {
     if known.datacenters.is_empty() || other.datacenters.is_empty() {
         known.datacenters.clear();
     } else {
@@ -65,7 +65,7 @@ fn with_datacenters_of(mut known: Vcenter, other: &Vcenter) -> Vcenter {
     known
 }
 
-fn same_address(one: &Vcenter, other: &Vcenter) -> bool {
+fn same_address(one: &VcenterConfig, other: &VcenterConfig) -> bool {
     let address = |text: &str| parse_ip(text.trim_start_matches('[').trim_end_matches(']'));
     let is_same_host = match (address(&one.server), address(&other.server)) {
         (Some(one), Some(other)) => one == other,
@@ -75,7 +75,7 @@ fn same_address(one: &Vcenter, other: &Vcenter) -> bool {
 }
 
 /// In what two entries of one server differ, so that they cannot share a session.
-fn difference(one: &Vcenter, other: &Vcenter) -> Option<&'static str> {
+fn difference(one: &VcenterConfig, other: &VcenterConfig) -> Option<&'static str> {
     let is_stored = |source: &Credentials| !matches!(source, Credentials::Inline { .. });
     // In a Secret or directory the server as written is the key.
     let is_server_the_key = is_stored(&one.credentials) || one.fallback_credentials.as_ref().is_some_and(is_stored);
@@ -104,7 +104,7 @@ mod tests {
             Ok(parsed) => parsed.config,
             Err(errors) => panic!("{errors}"),
         };
-        let shown = |vcenter: &Vcenter| format!("{}: {}", vcenter.key, vcenter.datacenters.join(","));
+        let shown = |vcenter: &VcenterConfig| format!("{}: {}", vcenter.key, vcenter.datacenters.join(","));
         distinct_vcenters(&config.vcenters).iter().map(shown).collect()
     }
 

@@ -10,9 +10,9 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::fields::{Dialect, Named, Plain, RawField, RawFile, RawSection, RawValue};
-use super::parts::PartName;
-use super::problems::Report;
+use super::fields::{Dialect, NamedSection, Plain, RawField, RawFile, RawSection, RawValue};
+use super::optional_sections::PartName;
+use super::problems::ProblemReport;
 use crate::base::go_flags::parse_bool;
 
 /// Beginnings of the names that are kept; a service account token or another program's password never gets here.
@@ -160,11 +160,11 @@ impl Environment {
 
 /// Reads all variables there are names for, in the form of a file; `file` tells which of them have something to act on. The
 /// vCenters are in the order of the variables' names.
-pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Report) -> RawFile {
+pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut ProblemReport) -> RawFile {
     let is_file_empty = file.vcenters.is_empty() && file.global.text("server").is_none();
     // Without a vCenter in the file nothing is left to work with when a variable is wrong.
     let part = (!is_file_empty).then_some(PartName::FurtherVcenters);
-    let mut reader = Reader { environment, part, report };
+    let mut reader = VariableReader { environment, part, report };
     reader.tell_services();
     let (mut vcenters, replaced) = reader.vcenters();
     if is_file_empty && reader.is_no_text("VSPHERE_VCENTER") {
@@ -190,14 +190,14 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Repor
     RawFile { global, labels, nodes, nsxt, vcenters, replaced, ..RawFile::new(Dialect::Environment) }
 }
 
-struct Reader<'a, 'b> {
+struct VariableReader<'a, 'b> {
     environment: &'a Environment,
     /// What a mistake about the vCenters of variables turns off; none where the whole file is refused.
     part: Option<PartName>,
-    report: &'b mut Report,
+    report: &'b mut ProblemReport,
 }
 
-impl<'a> Reader<'a, '_> {
+impl<'a> VariableReader<'a, '_> {
     /// A value that is text and not empty.
     fn text(&self, name: &str) -> Option<&'a str> {
         let value = self.environment.variables.get(name)?;
@@ -328,7 +328,7 @@ impl<'a> Reader<'a, '_> {
 }
 
 fn defined(variable: &str, key: &str, part: Option<PartName>) -> RawSection {
-    let mut section = RawSection::named(Named::Vcenter, key.to_owned(), None, Dialect::Environment);
+    let mut section = RawSection::named(NamedSection::Vcenter, key.to_owned(), None, Dialect::Environment);
     section.part = part;
     section.shown = variable.to_owned();
     section

@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use super::parts::PartName;
+use super::optional_sections::PartName;
 use crate::providers::vsphere::config::address_rules::equal_fold;
 pub(super) use crate::providers::vsphere::vcenter::spelling::Dialect;
 
@@ -33,7 +33,7 @@ fn camel(kebab: &str) -> String {
 
 /// What a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Text,
     Flag,
     /// A whole number; 0 means "not set" in YAML.
@@ -45,73 +45,73 @@ pub(super) enum Kind {
 }
 
 /// A key of a section: its INI form and what it takes.
-pub(super) type Key = (&'static str, Kind);
+pub(super) type KeySpec = (&'static str, ValueKind);
 
 /// What one vCenter takes.
-pub(super) const VCENTER_KEYS: &[Key] = &[
-    ("user", Kind::Text),
-    ("password", Kind::Text),
-    ("server", Kind::Text),
-    ("port", Kind::Number),
-    ("insecure-flag", Kind::Flag),
-    ("datacenters", Kind::List),
-    ("soap-roundtrip-count", Kind::Number),
-    ("ca-file", Kind::Text),
-    ("thumbprint", Kind::Text),
-    ("secret-name", Kind::Text),
-    ("secret-namespace", Kind::Text),
-    ("ip-family", Kind::List),
+pub(super) const VCENTER_KEYS: &[KeySpec] = &[
+    ("user", ValueKind::Text),
+    ("password", ValueKind::Text),
+    ("server", ValueKind::Text),
+    ("port", ValueKind::Number),
+    ("insecure-flag", ValueKind::Flag),
+    ("datacenters", ValueKind::List),
+    ("soap-roundtrip-count", ValueKind::Number),
+    ("ca-file", ValueKind::Text),
+    ("thumbprint", ValueKind::Text),
+    ("secret-name", ValueKind::Text),
+    ("secret-namespace", ValueKind::Text),
+    ("ip-family", ValueKind::List),
 ];
 
 /// What Global takes besides the keys of a vCenter.
-const GLOBAL_KEYS: &[Key] =
-    &[("secrets-directory", Kind::Text), ("api-disable", Kind::Flag), ("api-binding", Kind::Text)];
+const GLOBAL_KEYS: &[KeySpec] =
+    &[("secrets-directory", ValueKind::Text), ("api-disable", ValueKind::Flag), ("api-binding", ValueKind::Text)];
 
-const LABEL_KEYS: &[Key] = &[("zone", Kind::Text), ("region", Kind::Text)];
+const LABEL_KEYS: &[KeySpec] = &[("zone", ValueKind::Text), ("region", ValueKind::Text)];
 
-const NODE_KEYS: &[Key] = &[
-    ("internal-network-subnet-cidr", Kind::Text),
-    ("external-network-subnet-cidr", Kind::Text),
-    ("internal-vm-network-name", Kind::Text),
-    ("external-vm-network-name", Kind::Text),
-    ("exclude-internal-network-subnet-cidr", Kind::Text),
-    ("exclude-external-network-subnet-cidr", Kind::Text),
+const NODE_KEYS: &[KeySpec] = &[
+    ("internal-network-subnet-cidr", ValueKind::Text),
+    ("external-network-subnet-cidr", ValueKind::Text),
+    ("internal-vm-network-name", ValueKind::Text),
+    ("external-vm-network-name", ValueKind::Text),
+    ("exclude-internal-network-subnet-cidr", ValueKind::Text),
+    ("exclude-external-network-subnet-cidr", ValueKind::Text),
 ];
 
-const NSXT_KEYS: &[Key] = &[
-    ("host", Kind::Text),
-    ("user", Kind::Text),
-    ("password", Kind::Text),
-    ("insecure-flag", Kind::Flag),
-    ("remote-auth", Kind::Flag),
-    ("vmc-access-token", Kind::Text),
-    ("vmc-auth-host", Kind::Text),
-    ("client-auth-cert-file", Kind::Text),
-    ("client-auth-key-file", Kind::Text),
-    ("ca-file", Kind::Text),
-    ("secret-name", Kind::Text),
-    ("secret-namespace", Kind::Text),
+const NSXT_KEYS: &[KeySpec] = &[
+    ("host", ValueKind::Text),
+    ("user", ValueKind::Text),
+    ("password", ValueKind::Text),
+    ("insecure-flag", ValueKind::Flag),
+    ("remote-auth", ValueKind::Flag),
+    ("vmc-access-token", ValueKind::Text),
+    ("vmc-auth-host", ValueKind::Text),
+    ("client-auth-cert-file", ValueKind::Text),
+    ("client-auth-key-file", ValueKind::Text),
+    ("ca-file", ValueKind::Text),
+    ("secret-name", ValueKind::Text),
+    ("secret-namespace", ValueKind::Text),
 ];
 
 /// What one class takes, and the section of the load balancers, too.
-const CLASS_KEYS: &[Key] = &[
-    ("ip-pool-name", Kind::Text),
-    ("ip-pool-id", Kind::Text),
-    ("tcp-app-profile-name", Kind::Text),
-    ("tcp-app-profile-path", Kind::Text),
-    ("udp-app-profile-name", Kind::Text),
-    ("udp-app-profile-path", Kind::Text),
+const CLASS_KEYS: &[KeySpec] = &[
+    ("ip-pool-name", ValueKind::Text),
+    ("ip-pool-id", ValueKind::Text),
+    ("tcp-app-profile-name", ValueKind::Text),
+    ("tcp-app-profile-path", ValueKind::Text),
+    ("udp-app-profile-name", ValueKind::Text),
+    ("udp-app-profile-path", ValueKind::Text),
 ];
 
-const LOAD_BALANCER_KEYS: &[Key] = &[
-    ("size", Kind::Text),
-    ("lb-service-id", Kind::Text),
-    ("tier1-gateway-path", Kind::Text),
-    ("snat-disabled", Kind::Flag),
-    ("tags", Kind::Map),
+const LOAD_BALANCER_KEYS: &[KeySpec] = &[
+    ("size", ValueKind::Text),
+    ("lb-service-id", ValueKind::Text),
+    ("tier1-gateway-path", ValueKind::Text),
+    ("snat-disabled", ValueKind::Flag),
+    ("tags", ValueKind::Map),
 ];
 
-const ROUTE_KEYS: &[Key] = &[("router-path", Kind::Text)];
+const ROUTE_KEYS: &[KeySpec] = &[("router-path", ValueKind::Text)];
 
 /// The keys of all sections.
 pub(super) fn known_keys() -> impl Iterator<Item = &'static str> {
@@ -170,12 +170,12 @@ impl Plain {
 
 /// The sections of which there are several, each with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Named {
+pub(super) enum NamedSection {
     Vcenter,
     Class,
 }
 
-impl Named {
+impl NamedSection {
     pub const ALL: [Self; 2] = [Self::Vcenter, Self::Class];
 
     /// The most of one file; beyond that it is no configuration.
@@ -211,7 +211,7 @@ impl Named {
         }
     }
 
-    fn keys(self) -> &'static [Key] {
+    fn keys(self) -> &'static [KeySpec] {
         match self {
             Self::Vcenter => VCENTER_KEYS,
             Self::Class => CLASS_KEYS,
@@ -261,10 +261,10 @@ impl RawFile {
         }
     }
 
-    pub fn named_mut(&mut self, which: Named) -> &mut Vec<RawSection> {
+    pub fn named_mut(&mut self, which: NamedSection) -> &mut Vec<RawSection> {
         match which {
-            Named::Vcenter => &mut self.vcenters,
-            Named::Class => &mut self.classes,
+            NamedSection::Vcenter => &mut self.vcenters,
+            NamedSection::Class => &mut self.classes,
         }
     }
 
@@ -295,7 +295,7 @@ pub(super) struct RawSection {
     pub fields: Vec<RawField>,
     /// The variables behind the keys, where the section is made of variables.
     pub variables: Vec<(&'static str, String)>,
-    keys: [&'static [Key]; 2],
+    keys: [&'static [KeySpec]; 2],
 }
 
 /// One key with its value.
@@ -335,7 +335,7 @@ impl RawSection {
         Self::new(dialect, which.part(), String::new(), shown, keys)
     }
 
-    pub fn named(which: Named, key: String, line: Option<usize>, dialect: Dialect) -> Self {
+    pub fn named(which: NamedSection, key: String, line: Option<usize>, dialect: Dialect) -> Self {
         // A name that was written as a URL may hold user and password.
         let name = key.rsplit_once('@').map_or(key.clone(), |(_, host)| format!("…@{host}"));
         let shown = match dialect {
@@ -346,7 +346,13 @@ impl RawSection {
         Self { line, ..Self::new(dialect, which.part(), key, shown, [which.keys(), &[]]) }
     }
 
-    fn new(dialect: Dialect, part: Option<PartName>, key: String, shown: String, keys: [&'static [Key]; 2]) -> Self {
+    fn new(
+        dialect: Dialect,
+        part: Option<PartName>,
+        key: String,
+        shown: String,
+        keys: [&'static [KeySpec]; 2],
+    ) -> Self {
         Self { dialect, part, key, shown, line: None, fields: Vec::new(), variables: Vec::new(), keys }
     }
 
@@ -375,7 +381,7 @@ impl RawSection {
     }
 
     /// The key that is written so in this dialect: without case in INI, with case in YAML.
-    pub fn find_key(&self, written: &str) -> Option<Key> {
+    pub fn find_key(&self, written: &str) -> Option<KeySpec> {
         self.keys.iter().copied().flatten().copied().find(|(kebab, _)| match self.dialect {
             Dialect::Ini => equal_fold(kebab, written),
             Dialect::Yaml => camel(kebab) == written,

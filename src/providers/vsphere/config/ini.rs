@@ -2,14 +2,14 @@
 
 use zeroize::Zeroizing;
 
-use super::fields::{Dialect, Key, Kind, Named, Plain, RawField, RawFile, RawSection, RawValue};
+use super::fields::{Dialect, KeySpec, NamedSection, Plain, RawField, RawFile, RawSection, RawValue, ValueKind};
 use super::gcfg::{self, End, Item};
-use super::problems::Report;
+use super::problems::ProblemReport;
 use super::traps;
 use crate::providers::vsphere::config::address_rules::equal_fold;
 
 /// Reads the whole text. Mistakes go into the report; what is right is in the result all the same.
-pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
+pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     let (items, errors) = gcfg::scan(text);
     for error in errors {
         report.mistake(Some(error.line), format!("column {}: {}", error.column, error.message));
@@ -36,9 +36,9 @@ fn enter<'a>(
     name: &str,
     subsection: Option<String>,
     line: usize,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<&'a mut RawSection> {
-    if let Some(which) = Named::ALL.into_iter().find(|which| equal_fold(which.ini(), name)) {
+    if let Some(which) = NamedSection::ALL.into_iter().find(|which| equal_fold(which.ini(), name)) {
         return enter_named(file.named_mut(which), which, subsection, line, report);
     }
     let plain = Plain::ALL.into_iter().find(|which| equal_fold(which.ini(), name));
@@ -62,17 +62,17 @@ fn enter<'a>(
 /// A vCenter needs a name. The class without one is a class all the same, as in the Go program.
 fn enter_named<'a>(
     sections: &'a mut Vec<RawSection>,
-    which: Named,
+    which: NamedSection,
     subsection: Option<String>,
     line: usize,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<&'a mut RawSection> {
-    let Some(key) = subsection.or_else(|| (which == Named::Class).then(String::new)) else {
+    let Some(key) = subsection.or_else(|| (which == NamedSection::Class).then(String::new)) else {
         report.mistake_in(line, "[VirtualCenter]", None, "expected a name: [VirtualCenter \"<name or address>\"]");
         return None;
     };
     let index = sections.iter().position(|section| section.key == key).unwrap_or(sections.len());
-    if index == Named::MOST {
+    if index == NamedSection::MOST {
         report.mistake_once(which, line, Dialect::Ini);
         return None;
     }
@@ -89,7 +89,7 @@ fn tell_traps(
     value: Option<&Zeroizing<String>>,
     (end, is_quoted): (End, bool),
     line: usize,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     let (Some(key), Some(value)) = (section.find_key(written), value) else { return };
     for odd in traps::of_ini(key, value, end, is_quoted) {
@@ -97,7 +97,13 @@ fn tell_traps(
     }
 }
 
-fn add(section: &mut RawSection, written: &str, value: Option<Zeroizing<String>>, line: usize, report: &mut Report) {
+fn add(
+    section: &mut RawSection,
+    written: &str,
+    value: Option<Zeroizing<String>>,
+    line: usize,
+    report: &mut ProblemReport,
+) {
     let Some(key) = section.find_key(written) else {
         // A line without a value is rather the rest of a broken one than a mistyped key.
         report.warn_of_unknown_key(line, section, value.map(|_| written));
@@ -111,18 +117,18 @@ fn add(section: &mut RawSection, written: &str, value: Option<Zeroizing<String>>
     section.fields.push(RawField { name: key.0, line: Some(line), value });
 }
 
-fn parse_value((name, kind): Key, value: Option<Zeroizing<String>>) -> Result<RawValue, &'static str> {
+fn parse_value((name, kind): KeySpec, value: Option<Zeroizing<String>>) -> Result<RawValue, &'static str> {
     match (kind, value) {
-        (Kind::Flag, None) => Ok(RawValue::Flag(true)),
+        (ValueKind::Flag, None) => Ok(RawValue::Flag(true)),
         (_, None) => Err("expected '=' and a value"),
-        (Kind::Text | Kind::List, Some(text)) => Ok(RawValue::Text(text)),
+        (ValueKind::Text | ValueKind::List, Some(text)) => Ok(RawValue::Text(text)),
         // Text in the Go program: empty means "not set".
-        (Kind::Number, Some(text)) if name == "port" && text.is_empty() => Ok(RawValue::Unset),
-        (Kind::Number, Some(text)) => parse_number(text.trim())
+        (ValueKind::Number, Some(text)) if name == "port" && text.is_empty() => Ok(RawValue::Unset),
+        (ValueKind::Number, Some(text)) => parse_number(text.trim())
             .map(RawValue::Number)
             .ok_or("expected a whole number, decimal or hexadecimal with 0x"),
-        (Kind::Map, Some(text)) => parse_map(&text).map(RawValue::Map).ok_or(MAP),
-        (Kind::Flag, Some(text)) => match text.to_ascii_lowercase().as_str() {
+        (ValueKind::Map, Some(text)) => parse_map(&text).map(RawValue::Map).ok_or(MAP),
+        (ValueKind::Flag, Some(text)) => match text.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Ok(RawValue::Flag(true)),
             "false" | "no" | "off" | "0" => Ok(RawValue::Flag(false)),
             _ => Err("expected true, yes, on or 1, or false, no, off or 0"),

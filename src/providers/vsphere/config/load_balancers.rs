@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::fields::{RawFile, RawSection};
-use super::parts::{Part, PartName};
-use super::problems::Report;
+use super::optional_sections::{OptionalSection, PartName};
+use super::problems::ProblemReport;
 use super::routes::{Router, RouterKind, SPELLING};
 
 /// The class of Services that name none; it is always there.
@@ -39,7 +39,7 @@ const MOST_TAGS_OF_SERVER: usize = 24;
 
 /// The load balancers of Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoadBalancers {
+pub struct LoadBalancerConfig {
     /// The size of a load balancer service that is created; also needed where none is.
     pub size: Size,
     /// The id of a load balancer service that exists and is used; none means that one is created.
@@ -64,7 +64,7 @@ pub struct LoadBalancers {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     /// The pool of addresses.
-    pub pool: Option<Pool>,
+    pub pool: Option<IpPool>,
     /// The application profile of TCP ports.
     pub tcp: Option<Profile>,
     /// The application profile of UDP ports.
@@ -75,7 +75,7 @@ pub struct Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompleteClass<'a> {
     /// The pool of addresses.
-    pub pool: &'a Pool,
+    pub pool: &'a IpPool,
     /// The application profile of TCP ports.
     pub tcp: &'a Profile,
     /// The application profile of UDP ports.
@@ -84,7 +84,7 @@ pub struct CompleteClass<'a> {
 
 /// An IP pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pool {
+pub enum IpPool {
     /// By its id, the last part of its path.
     Id(String),
     /// By its display name.
@@ -130,7 +130,7 @@ impl Size {
     }
 }
 
-impl LoadBalancers {
+impl LoadBalancerConfig {
     /// What is wrong with the number of configured tags, if they are more than [`MOST_TAGS_BESIDE`].
     pub fn too_many_tags(&self) -> Option<String> {
         too_many_tags(self.tags.keys().map(String::as_str))
@@ -182,18 +182,18 @@ const DISTRIBUTED: &str = "a distributed load balancer serves only workloads on 
 const NO_EFFECT: &str =
     "no effect: load balancers are off without a class, size, service id, IP pool and tier-1 gateway";
 
-pub(super) fn check(raw: &RawFile, report: &mut Report) -> Part<LoadBalancers> {
+pub(super) fn check(raw: &RawFile, report: &mut ProblemReport) -> OptionalSection<LoadBalancerConfig> {
     let section = &raw.load_balancer;
     let is_on = !raw.classes.is_empty()
         || [SIZE, SERVICE, POOL_ID, POOL_NAME, TIER1].into_iter().any(|key| section.text(key).is_some());
     if report.is_refused(PartName::LoadBalancers) && !is_on {
-        return Part::Refused;
+        return OptionalSection::Refused;
     }
     if !is_on {
         if section.line.is_some() {
             report.warn_at(section, None, NO_EFFECT);
         }
-        return Part::Absent;
+        return OptionalSection::Absent;
     }
     let size = check_rules(raw, report);
     if size == Some(Size::Dlb) && section.text(SERVICE).is_none() {
@@ -203,7 +203,7 @@ pub(super) fn check(raw: &RawFile, report: &mut Report) -> Part<LoadBalancers> {
     let (common, tier1) = (class(section, report), tier1(section, report));
     let classes = raw.classes.iter().map(|section| (section.key.clone(), class(section, report))).collect();
     match size {
-        Some(size) if !report.is_refused(PartName::LoadBalancers) => Part::Used(LoadBalancers {
+        Some(size) if !report.is_refused(PartName::LoadBalancers) => OptionalSection::Used(LoadBalancerConfig {
             ipv6_pools: BTreeMap::new(),
             size,
             lb_service_id: section.text(SERVICE).map(str::to_owned),
@@ -213,12 +213,12 @@ pub(super) fn check(raw: &RawFile, report: &mut Report) -> Part<LoadBalancers> {
             common,
             classes,
         }),
-        _ => Part::Refused,
+        _ => OptionalSection::Refused,
     }
 }
 
 /// The rules of the Go program with its texts, in its order; it reports the first only.
-fn check_rules(raw: &RawFile, report: &mut Report) -> Option<Size> {
+fn check_rules(raw: &RawFile, report: &mut ProblemReport) -> Option<Size> {
     let section = &raw.load_balancer;
     let has = |key: &str| section.text(key).is_some() || section.is_mistake(key);
     let mut require = |is_met: bool, key: Option<&str>, rule: &str| {
@@ -248,7 +248,7 @@ fn check_rules(raw: &RawFile, report: &mut Report) -> Option<Size> {
 }
 
 /// The pool and the profiles of a section. Where both keys are given, the id or path is used, as in the Go program.
-fn class(section: &RawSection, report: &mut Report) -> Class {
+fn class(section: &RawSection, report: &mut ProblemReport) -> Class {
     let mut either = |exact: &str, name: &str| {
         let (exact_text, name_text) = (section.text(exact), section.text(name));
         if exact_text.is_some() && name_text.is_some() {
@@ -261,11 +261,11 @@ fn class(section: &RawSection, report: &mut Report) -> Class {
         let found = either(path, name);
         found.map(|(text, is_path)| if is_path { Profile::Path(text) } else { Profile::Name(text) })
     });
-    Class { pool: pool.map(|(text, is_id)| if is_id { Pool::Id(text) } else { Pool::Name(text) }), tcp, udp }
+    Class { pool: pool.map(|(text, is_id)| if is_id { IpPool::Id(text) } else { IpPool::Name(text) }), tcp, udp }
 }
 
 /// Not refused where it is no path: with an existing service the Go program works with any text that equals the service's.
-fn tier1(section: &RawSection, report: &mut Report) -> Option<String> {
+fn tier1(section: &RawSection, report: &mut ProblemReport) -> Option<String> {
     let text = section.text(TIER1)?;
     let router = Router::parse(text).filter(|router| router.kind == RouterKind::Tier1);
     let path = router.as_ref().map(Router::path);
@@ -295,7 +295,7 @@ fn too_many_tags<'a>(scopes: impl Iterator<Item = &'a str>) -> Option<String> {
     ))
 }
 
-fn tags(section: &RawSection, report: &mut Report) -> BTreeMap<String, String> {
+fn tags(section: &RawSection, report: &mut ProblemReport) -> BTreeMap<String, String> {
     const TAGS: &str = "tags";
     let written = section.entries(TAGS);
     if written.iter().any(|(scope, _)| OWN_SCOPES.contains(&scope.as_str())) {

@@ -4,7 +4,7 @@
 //! only what resembles a known name is repeated, or reads as a key in a section without secrets; of all else the line is
 //! told.
 
-use super::fields::{Dialect, Named, Plain, RawSection, known_keys};
+use super::fields::{Dialect, NamedSection, Plain, RawSection, known_keys};
 
 /// Internal fields that the Go program lets a file set, and keys that old examples have.
 const FORMER_KEYS: [&str; 6] =
@@ -51,15 +51,15 @@ fn is_plain_word(section: &RawSection, written: &str) -> bool {
 pub(super) fn unknown_section(written: &str, dialect: Dialect) -> UnknownName {
     let plain = Plain::ALL.map(|which| (which.ini(), which.yaml(), ""));
     let named = [
-        ("VirtualCenter", Named::Vcenter.yaml(), " \"<name or address>\""),
-        ("vCenter", Named::Vcenter.yaml(), " \"<name or address>\""),
-        ("LoadBalancerClass", Named::Class.yaml(), " \"<name>\""),
+        ("VirtualCenter", NamedSection::Vcenter.yaml(), " \"<name or address>\""),
+        ("vCenter", NamedSection::Vcenter.yaml(), " \"<name or address>\""),
+        ("LoadBalancerClass", NamedSection::Class.yaml(), " \"<name>\""),
     ];
     let known = plain.into_iter().chain(named);
     let meant = closest(written, known.clone().map(|(name, ..)| name)).map(|(name, _)| name);
     let found =
         known.into_iter().find(|(name, ..)| Some(*name) == meant).map(|(name, yaml, rest)| match (name, dialect) {
-            ("vCenter", Dialect::Ini) => format!("[{}{rest}]", Named::Vcenter.ini()),
+            ("vCenter", Dialect::Ini) => format!("[{}{rest}]", NamedSection::Vcenter.ini()),
             (name, Dialect::Ini) => format!("[{name}{rest}]"),
             _ => yaml.to_owned(),
         });
@@ -123,7 +123,7 @@ mod tests {
         ] {
             assert_eq!(key(&section, written), (Some(written.to_owned()), hint.to_owned()));
         }
-        let class = RawSection::named(Named::Class, "web".to_owned(), Some(1), Dialect::Ini);
+        let class = RawSection::named(NamedSection::Class, "web".to_owned(), Some(1), Dialect::Ini);
         for section in [class, ini(Plain::LoadBalancer), yaml(Plain::Nodes)] {
             assert_eq!(key(&section, "colour"), (Some("colour".to_owned()), String::new()));
             assert_eq!(key(&section, "aWxsIG5ldmVyIHRlbGw="), (None, String::new()));

@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::fields::RawSection;
-use super::parts::{Part, PartName};
-use super::problems::Report;
+use super::optional_sections::{OptionalSection, PartName};
+use super::problems::ProblemReport;
 use crate::base::addresses::parse_ip;
 
 const DEFAULT_PORT: u16 = 443;
 
 /// The connection to NSX.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nsx {
+pub struct NsxConfig {
     /// Host name or IP address, IPv6 without brackets.
     pub host: String,
     /// The TCP port.
@@ -169,12 +169,16 @@ const LOGINS: [(&str, [&str; 2]); 4] = [
     ("user and password", [USER, PASSWORD]),
 ];
 
-pub(super) fn check(file: &RawSection, variables: &RawSection, report: &mut Report) -> Part<Nsx> {
+pub(super) fn check(
+    file: &RawSection,
+    variables: &RawSection,
+    report: &mut ProblemReport,
+) -> OptionalSection<NsxConfig> {
     // As in the Go program, variables alone make no connection.
     if file.line.is_none() {
-        return Part::Absent;
+        return OptionalSection::Absent;
     }
-    let given = Given { file, variables };
+    let given = GivenSection { file, variables };
     check_rules(&given, report);
     let host = match given.text("host") {
         None => {
@@ -192,20 +196,22 @@ pub(super) fn check(file: &RawSection, variables: &RawSection, report: &mut Repo
         report.note_nsx_file(given.section(key), key);
     }
     match (host, login) {
-        (Some((host, port, path_prefix)), Some(login)) if !report.is_refused(PartName::Nsx) => Part::Used(Nsx {
-            host,
-            port,
-            path_prefix,
-            insecure: given.flag("insecure-flag"),
-            ca_file: given.text(CA_FILE).map(PathBuf::from),
-            remote_auth: given.flag("remote-auth"),
-            login,
-        }),
-        _ => Part::Refused,
+        (Some((host, port, path_prefix)), Some(login)) if !report.is_refused(PartName::Nsx) => {
+            OptionalSection::Used(NsxConfig {
+                host,
+                port,
+                path_prefix,
+                insecure: given.flag("insecure-flag"),
+                ca_file: given.text(CA_FILE).map(PathBuf::from),
+                remote_auth: given.flag("remote-auth"),
+                login,
+            })
+        }
+        _ => OptionalSection::Refused,
     }
 }
 
-fn check_rules(given: &Given<'_>, report: &mut Report) {
+fn check_rules(given: &GivenSection<'_>, report: &mut ProblemReport) {
     let chosen = RULES.into_iter().find(|(key, _, _)| given.text(key).is_some());
     match chosen {
         Some((_, needed, rule)) => given.require(needed, rule, report),
@@ -220,12 +226,12 @@ fn check_rules(given: &Given<'_>, report: &mut Report) {
 }
 
 /// The section of the file with the variables, which take precedence.
-struct Given<'a> {
+struct GivenSection<'a> {
     file: &'a RawSection,
     variables: &'a RawSection,
 }
 
-impl<'a> Given<'a> {
+impl<'a> GivenSection<'a> {
     /// Where a key is given; the file, where it is not.
     fn section(&self, key: &str) -> &'a RawSection {
         if self.variables.text(key).is_some() { self.variables } else { self.file }
@@ -240,14 +246,14 @@ impl<'a> Given<'a> {
     }
 
     /// Reports a key that is missing, unless it is there with a mistake.
-    fn require(&self, key: &str, rule: &str, report: &mut Report) {
+    fn require(&self, key: &str, rule: &str, report: &mut ProblemReport) {
         let is_mistake = self.file.is_mistake(key) || self.variables.is_mistake(key);
         if self.text(key).is_none() && !is_mistake && report.is_readable {
             report.mistake_at(self.file, Some(key), rule);
         }
     }
 
-    fn host(&self, key: &str, text: &str, report: &mut Report) -> Option<(String, u16, String)> {
+    fn host(&self, key: &str, text: &str, report: &mut ProblemReport) -> Option<(String, u16, String)> {
         let host = parse_host(text);
         if host.is_none() {
             report.mistake_at(self.section(key), Some(key), HOST);
@@ -256,7 +262,7 @@ impl<'a> Given<'a> {
     }
 
     /// The first login that is complete; a warning for each other one.
-    fn login(&self, report: &mut Report) -> Option<NsxLogin> {
+    fn login(&self, report: &mut ProblemReport) -> Option<NsxLogin> {
         let is_complete = |keys: &[&str; 2]| keys.iter().all(|key| self.text(key).is_some());
         let (used, [first, second]) = LOGINS.into_iter().find(|(_, keys)| is_complete(keys))?;
         for (_, keys) in LOGINS.into_iter().filter(|(login, _)| *login != used) {

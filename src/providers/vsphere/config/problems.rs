@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::fields::{Dialect, Named, RawSection};
+use super::fields::{Dialect, NamedSection, RawSection};
 use super::names::{UnknownName, unknown_key, unknown_section};
-use super::parts::PartName;
+use super::optional_sections::PartName;
 
 /// The most mistakes, and oddities, that are told one by one.
 const MOST_TOLD: usize = 100;
@@ -73,10 +73,10 @@ impl FilePlaces {
 }
 
 /// Where mistakes and oddities are gathered while a file is read.
-pub(super) struct Report {
+pub(super) struct ProblemReport {
     file: String,
-    problems: Gathered,
-    warnings: Gathered,
+    problems: GatheredProblems,
+    warnings: GatheredProblems,
     /// Whether all of the file is known, so that what is not there is missing.
     pub is_readable: bool,
     /// Where other files are named.
@@ -99,12 +99,12 @@ pub(super) struct Findings {
 
 /// The first problems of one kind, and how many more there are.
 #[derive(Default)]
-struct Gathered {
+struct GatheredProblems {
     kept: Vec<(Option<PartName>, ConfigProblem)>,
     more: usize,
 }
 
-impl Gathered {
+impl GatheredProblems {
     fn push(&mut self, part: Option<PartName>, problem: ConfigProblem) {
         if self.kept.len() < MOST_KEPT {
             self.kept.push((part, problem));
@@ -114,9 +114,9 @@ impl Gathered {
     }
 }
 
-impl Report {
+impl ProblemReport {
     pub fn new(file: &str) -> Self {
-        let (problems, warnings) = (Gathered::default(), Gathered::default());
+        let (problems, warnings) = (GatheredProblems::default(), GatheredProblems::default());
         Self {
             file: file.to_owned(),
             problems,
@@ -170,7 +170,7 @@ impl Report {
     }
 
     /// A mistake of all vCenters or classes.
-    pub fn mistake_of_named(&mut self, which: Named, line: usize, dialect: Dialect, expected: &str) {
+    pub fn mistake_of_named(&mut self, which: NamedSection, line: usize, dialect: Dialect, expected: &str) {
         let shown = if dialect == Dialect::Ini { format!("[{}]", which.ini()) } else { which.yaml().to_owned() };
         self.push(which.part(), place(&self.file, Some(line), Some(&shown), None, expected));
     }
@@ -232,7 +232,7 @@ impl Report {
     }
 
     /// That there are too many vCenters or classes, which would be reported at each further one.
-    pub fn mistake_once(&mut self, which: Named, line: usize, dialect: Dialect) {
+    pub fn mistake_once(&mut self, which: NamedSection, line: usize, dialect: Dialect) {
         let expected = which.too_many();
         if self.problems.kept.iter().rev().take(MOST_TOLD).all(|(_, problem)| problem.expected != expected) {
             self.mistake_of_named(which, line, dialect, expected);
@@ -290,8 +290,8 @@ impl Report {
     }
 
     /// In the order of the lines, and not without end.
-    fn sorted(&self, gathered: Gathered, what: &str) -> Vec<(Option<PartName>, ConfigProblem)> {
-        let Gathered { kept: mut problems, more } = gathered;
+    fn sorted(&self, gathered: GatheredProblems, what: &str) -> Vec<(Option<PartName>, ConfigProblem)> {
+        let GatheredProblems { kept: mut problems, more } = gathered;
         problems.sort_by_key(|(_, problem)| problem.line.unwrap_or(usize::MAX));
         let more = more + problems.len().saturating_sub(MOST_TOLD);
         if more > 0 {

@@ -5,15 +5,15 @@
 use std::fmt;
 
 use super::fields::RawSection;
-use super::parts::{Part, PartName};
-use super::problems::Report;
+use super::optional_sections::{OptionalSection, PartName};
+use super::problems::ProblemReport;
 
 /// Where a Policy path may begin with the address of the API, which is no part of it.
 const API: &str = "policy/api/v1/";
 
 /// The routes for the pods of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Routes {
+pub struct RouteConfig {
     /// The router that has them.
     pub router: Router,
 }
@@ -70,10 +70,10 @@ impl fmt::Display for Router {
     }
 }
 
-pub(super) fn check(section: &RawSection, report: &mut Report) -> Part<Routes> {
+pub(super) fn check(section: &RawSection, report: &mut ProblemReport) -> OptionalSection<RouteConfig> {
     const PATH: &str = "router-path";
     if section.line.is_none() {
-        return Part::Absent;
+        return OptionalSection::Absent;
     }
     let router = section.text(PATH).and_then(Router::parse);
     match section.text(PATH) {
@@ -88,8 +88,8 @@ pub(super) fn check(section: &RawSection, report: &mut Report) -> Part<Routes> {
         Some(_) => {}
     }
     match router {
-        Some(router) if !report.is_refused(PartName::Routes) => Part::Used(Routes { router }),
-        _ => Part::Refused,
+        Some(router) if !report.is_refused(PartName::Routes) => OptionalSection::Used(RouteConfig { router }),
+        _ => OptionalSection::Refused,
     }
 }
 

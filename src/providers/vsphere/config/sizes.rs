@@ -4,16 +4,16 @@
 use secrecy::ExposeSecret;
 
 use super::fields::{RawFile, RawSection, RawValue};
-use super::problems::Report;
-use super::{Credentials, Vcenter};
+use super::problems::ProblemReport;
+use super::{Credentials, VcenterConfig};
 use crate::base::yaml::{MAX_TEXT, MAX_VALUES};
-use crate::providers::vsphere::login::credentials::source::Place;
+use crate::providers::vsphere::login::credentials::source::SourceLocation;
 
 /// What a text or a path costs beside its bytes.
 const PER_ITEM: usize = size_of::<String>();
 
 /// Tells when the lists are too long; they must not be read then.
-pub(super) fn are_lists_short(raw: &RawFile, report: &mut Report) -> bool {
+pub(super) fn are_lists_short(raw: &RawFile, report: &mut ProblemReport) -> bool {
     let is_short = raw.sections().map(items).sum::<usize>() <= MAX_VALUES;
     if !is_short {
         report.mistake(None, format!("expected at most {MAX_VALUES} items in all lists together"));
@@ -50,7 +50,7 @@ pub(super) struct Total(usize);
 
 impl Total {
     /// Counts one more; tells and returns false when they are too many. The vCenters after it must not be read then.
-    pub(super) fn has_room_for(&mut self, vcenter: &Vcenter, report: &mut Report) -> bool {
+    pub(super) fn has_room_for(&mut self, vcenter: &VcenterConfig, report: &mut ProblemReport) -> bool {
         self.0 = self.0.saturating_add(bytes(vcenter));
         if self.0 > MAX_TEXT {
             report.mistake(
@@ -62,14 +62,14 @@ impl Total {
     }
 }
 
-fn bytes(vcenter: &Vcenter) -> usize {
+fn bytes(vcenter: &VcenterConfig) -> usize {
     let texts = [&vcenter.thumbprints, &vcenter.datacenters].into_iter().flatten().map(|text| PER_ITEM + text.len());
     let paths = vcenter.ca_files.iter().map(|path| PER_ITEM + path.as_os_str().len());
     let credentials = [Some(&vcenter.credentials), vcenter.fallback_credentials.as_ref()].into_iter().flatten();
     let stored = credentials.map(|credentials| match credentials {
         Credentials::Inline { user, password } => user.len() + password.expose_secret().len(),
-        Credentials::Stored(Place::Secret { namespace, name }) => namespace.len() + name.len(),
-        Credentials::Stored(Place::Directory(path)) => path.as_os_str().len(),
+        Credentials::Stored(SourceLocation::Secret { namespace, name }) => namespace.len() + name.len(),
+        Credentials::Stored(SourceLocation::Directory(path)) => path.as_os_str().len(),
     });
     vcenter.key.len() + vcenter.server.len() + texts.chain(paths).chain(stored).sum::<usize>()
 }

@@ -8,15 +8,15 @@ use secrecy::SecretString;
 
 use super::Credentials;
 use super::fields::{RawFile, RawSection};
-use super::problems::Report;
-use crate::providers::vsphere::login::credentials::source::Place;
+use super::problems::ProblemReport;
+use crate::providers::vsphere::login::credentials::source::SourceLocation;
 
 /// The directory that is used where none is configured, if it exists.
 pub const DEFAULT_DIRECTORY: &str = "/etc/cloud/secrets";
 
 /// Where an entry was defined, which decides what it inherits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Defined {
+pub(super) enum EntryOrigin {
     /// A section or map entry of its own.
     InFile,
     /// By `server` of Global.
@@ -79,7 +79,7 @@ impl Sources {
         file: &RawFile,
         environment: &RawFile,
         is_directory: &dyn Fn(&Path) -> bool,
-        report: &mut Report,
+        report: &mut ProblemReport,
     ) -> Self {
         let (global, variables) = (&file.global, &environment.global);
         let is_named = global.text("secret-name").is_some() || global.text("secret-namespace").is_some();
@@ -112,15 +112,15 @@ impl Sources {
     /// directory give it.
     pub fn credentials(
         &mut self,
-        defined: Defined,
+        defined: EntryOrigin,
         section: &RawSection,
-        report: &mut Report,
+        report: &mut ProblemReport,
     ) -> (Credentials, Option<Credentials>) {
         let own = Pair::of(section);
-        if defined != Defined::InGlobal {
+        if defined != EntryOrigin::InGlobal {
             warn_of_half_secret(section, report);
         }
-        if defined == Defined::ByVariable {
+        if defined == EntryOrigin::ByVariable {
             self.asked_variables = true;
             let pair = own.or(&self.variables).or(&self.global);
             return self.pick(section, &pair, secret(&[section]).or_else(|| self.shared.clone()), report);
@@ -133,7 +133,7 @@ impl Sources {
         }
         let pair = own.or(&self.global);
         match pair.inline() {
-            Some(inline) => (inline, self.shared.clone().filter(|_| defined == Defined::InGlobal)),
+            Some(inline) => (inline, self.shared.clone().filter(|_| defined == EntryOrigin::InGlobal)),
             None => {
                 self.asked_variables = true;
                 let shared = self.shared.clone().filter(|_| !self.is_ambiguous);
@@ -143,7 +143,7 @@ impl Sources {
     }
 
     /// Tells of a user and a password in variables that reach no vCenter.
-    pub fn tell_unused(&self, variables: &RawSection, report: &mut Report) {
+    pub fn tell_unused(&self, variables: &RawSection, report: &mut ProblemReport) {
         for key in ["user", "password"].into_iter().filter(|key| !self.asked_variables && variables.text(key).is_some())
         {
             let odd = "no effect: every vCenter has a user and a password, or a secret, in the file";
@@ -156,7 +156,7 @@ impl Sources {
         section: &RawSection,
         pair: &Pair,
         stored: Option<Credentials>,
-        report: &mut Report,
+        report: &mut ProblemReport,
     ) -> (Credentials, Option<Credentials>) {
         if let Some(inline) = pair.inline() {
             return (inline, stored);
@@ -189,7 +189,10 @@ impl Sources {
 /// Name and namespace, each from the first section that has it; they belong together.
 fn secret(sections: &[&RawSection]) -> Option<Credentials> {
     let first = |key: &str| sections.iter().find_map(|section| section.text(key)).map(str::to_owned);
-    Some(Credentials::Stored(Place::Secret { namespace: first("secret-namespace")?, name: first("secret-name")? }))
+    Some(Credentials::Stored(SourceLocation::Secret {
+        namespace: first("secret-namespace")?,
+        name: first("secret-name")?,
+    }))
 }
 
 /// That a name has no namespace, or the reverse.
@@ -203,7 +206,7 @@ fn half_secret(section: &RawSection) -> Option<String> {
 }
 
 /// Tells of a name without a namespace, or the reverse.
-pub(super) fn warn_of_half_secret(section: &RawSection, report: &mut Report) {
+pub(super) fn warn_of_half_secret(section: &RawSection, report: &mut ProblemReport) {
     let given: Vec<_> =
         ["secret-name", "secret-namespace"].into_iter().filter(|key| section.text(key).is_some()).collect();
     if let [only] = given.as_slice() {
@@ -217,7 +220,7 @@ fn shared(
     global: &RawSection,
     variables: &RawSection,
     is_directory: &dyn Fn(&Path) -> bool,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<Credentials> {
     let secret = secret(&[variables, global]);
     if secret.is_none() {
@@ -226,7 +229,7 @@ fn shared(
     }
     let chosen = [variables, global].into_iter().find(|section| section.text("secrets-directory").is_some());
     let directory = chosen.and_then(|section| Some((section, PathBuf::from(section.text("secrets-directory")?))));
-    let at = |path: &Path| Some(Credentials::Stored(Place::Directory(path.to_path_buf())));
+    let at = |path: &Path| Some(Credentials::Stored(SourceLocation::Directory(path.to_path_buf())));
     let default = Path::new(DEFAULT_DIRECTORY);
     match (secret, directory) {
         (Some(secret), Some((section, path))) => {

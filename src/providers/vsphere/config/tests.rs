@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::providers::vsphere::login::credentials::source::Place;
+use crate::providers::vsphere::login::credentials::source::SourceLocation;
 
 fn config(id: &str, text: &str) -> Config {
     match parse(text, "vsphere.conf") {
@@ -28,14 +28,14 @@ fn warnings(text: &str) -> Vec<String> {
 pub(super) fn shown(credentials: &Credentials) -> String {
     match credentials {
         Credentials::Inline { user, password } => format!("{user}/{}", password.expose_secret()),
-        Credentials::Stored(Place::Secret { namespace, name }) => format!("secret {namespace}/{name}"),
-        Credentials::Stored(Place::Directory(path)) => format!("directory {}", path.display()),
+        Credentials::Stored(SourceLocation::Secret { namespace, name }) => format!("secret {namespace}/{name}"),
+        Credentials::Stored(SourceLocation::Directory(path)) => format!("directory {}", path.display()),
     }
 }
 
 /// Per vCenter: key, server, credentials in the order they are tried.
 pub(super) fn vcenters(config: &Config) -> Vec<String> {
-    let one = |vcenter: &Vcenter| {
+    let one = |vcenter: &VcenterConfig| {
         let tried = [Some(&vcenter.credentials), vcenter.fallback_credentials.as_ref()];
         let tried: Vec<_> = tried.into_iter().flatten().map(shown).collect();
         format!("{} -> {}, {}", vcenter.key, vcenter.server, tried.join(", "))
@@ -665,7 +665,7 @@ mod bounds;
 mod dialects;
 mod golden;
 mod page;
-mod wiped;
+mod wiping;
 
 #[test]
 fn a_key_that_stands_in_place_of_the_user_is_not_printed() {

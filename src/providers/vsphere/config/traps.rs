@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use super::fields::{Key, Kind, Named, Plain, RawFile, RawValue};
+use super::fields::{KeySpec, NamedSection, Plain, RawFile, RawValue, ValueKind};
 use super::gcfg::End;
-use super::problems::Report;
+use super::problems::ProblemReport;
 use crate::base::yaml::Entry;
 
 /// Whether a cut value of this key is a login that is rejected.
@@ -17,7 +17,7 @@ const COMMENT: &str =
     "the value ends where `;` or `#` begins a comment: write it in double quotes if they belong to it";
 
 /// What is odd about a value of an INI file.
-pub(super) fn of_ini((key, kind): Key, text: &str, end: End, is_quoted: bool) -> Vec<&'static str> {
+pub(super) fn of_ini((key, kind): KeySpec, text: &str, end: End, is_quoted: bool) -> Vec<&'static str> {
     let is_in = |open: char, close: char| text.len() > 1 && text.starts_with(open) && text.ends_with(close);
     let mut odd = Vec::new();
     if end == End::Cut || end == End::Comment && is_login(key) {
@@ -29,7 +29,7 @@ pub(super) fn of_ini((key, kind): Key, text: &str, end: End, is_quoted: bool) ->
     if is_in('\'', '\'') && !is_quoted {
         odd.push("the single quotes belong to the value: write double quotes, or none");
     }
-    if kind == Kind::List && is_in('[', ']') {
+    if kind == ValueKind::List && is_in('[', ']') {
         odd.push("the brackets belong to the value: INI files have lists without them, separated by commas");
     }
     odd
@@ -37,9 +37,9 @@ pub(super) fn of_ini((key, kind): Key, text: &str, end: End, is_quoted: bool) ->
 
 /// The lines of a YAML file that may have a comment behind a value, by their numbers. So many, and no longer ones: each value of a
 /// login looks at its line.
-pub(super) struct Commented<'a>(HashMap<usize, &'a str>);
+pub(super) struct CommentableLines<'a>(HashMap<usize, &'a str>);
 
-impl<'a> Commented<'a> {
+impl<'a> CommentableLines<'a> {
     const MOST: usize = 1000;
     const LONGEST: usize = 1000;
 
@@ -81,7 +81,7 @@ pub(super) fn of_other_files(top: &[Entry]) -> Option<&'static str> {
     let has = |key: &str| top.iter().any(|entry| entry.key == key);
     let names_section = |entry: &Entry| {
         Plain::ALL.iter().any(|which| which.yaml() == entry.key)
-            || Named::ALL.iter().any(|which| which.yaml() == entry.key)
+            || NamedSection::ALL.iter().any(|which| which.yaml() == entry.key)
     };
     if top.iter().any(names_section) {
         return None;
@@ -128,7 +128,7 @@ pub(super) fn second_document(file: &str) -> Option<usize> {
 }
 
 /// Warns of what a template, or a reader of an example, has not replaced.
-pub(super) fn tell_placeholders(raw: &RawFile, report: &mut Report) {
+pub(super) fn tell_placeholders(raw: &RawFile, report: &mut ProblemReport) {
     for section in raw.sections() {
         for field in &section.fields {
             let is_odd = match &field.value {

@@ -3,12 +3,12 @@
 use ipnet::{IpNet, Ipv4Net};
 
 use super::fields::RawSection;
-use super::problems::Report;
+use super::problems::ProblemReport;
 use crate::base::addresses::parse_ip;
 use crate::base::glob;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
-pub(super) fn checked_server(section: &RawSection, report: &mut Report) -> Option<String> {
+pub(super) fn checked_server(section: &RawSection, report: &mut ProblemReport) -> Option<String> {
     let (key, server) = match section.text("server") {
         Some(server) => (Some("server"), server),
         // The name of an INI entry stands for its server.
@@ -28,7 +28,7 @@ fn is_odd_in_a_host_name(c: char) -> bool {
     is_quote || c.is_whitespace() || c.is_control() || c.is_ascii() && !c.is_ascii_alphanumeric() && !"-._".contains(c)
 }
 
-pub(super) fn checked_port(section: &RawSection, report: &mut Report) -> Option<u16> {
+pub(super) fn checked_port(section: &RawSection, report: &mut ProblemReport) -> Option<u16> {
     let number = section.number("port")?;
     match u16::try_from(number) {
         Ok(port) if port != 0 => Some(port),
@@ -55,7 +55,7 @@ pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<String>> {
 }
 
 /// Tells of a malformed thumbprint. Without verification nobody looks at it, so that it is no mistake then.
-pub(super) fn tell_thumbprint(section: &RawSection, is_verified: bool, report: &mut Report) {
+pub(super) fn tell_thumbprint(section: &RawSection, is_verified: bool, report: &mut ProblemReport) {
     if parse_thumbprints(section).is_some() {
         return;
     }
@@ -97,7 +97,7 @@ fn parse_thumbprint(text: &str) -> Option<String> {
 }
 
 /// Names, paths, patterns or ids of datacenters.
-pub(super) fn checked_datacenters(section: &RawSection, report: &mut Report) -> Vec<String> {
+pub(super) fn checked_datacenters(section: &RawSection, report: &mut ProblemReport) -> Vec<String> {
     let items = section.items("datacenters").unwrap_or_default();
     if let Some(index) = items.iter().position(|item| !glob::is_well_formed(item)) {
         let expected =
@@ -107,7 +107,7 @@ pub(super) fn checked_datacenters(section: &RawSection, report: &mut Report) -> 
     items.into_iter().map(str::to_owned).collect()
 }
 
-pub(super) fn checked_families(section: &RawSection, report: &mut Report) -> Vec<IpFamily> {
+pub(super) fn checked_families(section: &RawSection, report: &mut ProblemReport) -> Vec<IpFamily> {
     let Some(items) = section.items("ip-family") else { return Vec::new() };
     let mut families = Vec::new();
     let are_known = items.iter().all(|item| {
@@ -121,7 +121,7 @@ pub(super) fn checked_families(section: &RawSection, report: &mut Report) -> Vec
     families
 }
 
-pub(super) fn checked_networks(section: &RawSection, key: &str, report: &mut Report) -> Vec<IpNet> {
+pub(super) fn checked_networks(section: &RawSection, key: &str, report: &mut ProblemReport) -> Vec<IpNet> {
     let mut networks = Vec::new();
     for (index, item) in section.items(key).unwrap_or_default().into_iter().enumerate() {
         match parse_network(item) {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use zeroize::Zeroizing;
 
-use super::fields::{Dialect, Kind, Named, Plain, RawField, RawFile, RawSection, RawValue};
-use super::problems::Report;
-use super::traps::{self, Commented};
+use super::fields::{Dialect, NamedSection, Plain, RawField, RawFile, RawSection, RawValue, ValueKind};
+use super::problems::ProblemReport;
+use super::traps::{self, CommentableLines};
 use crate::base::yaml::{Aliases, Entry, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Node, Value, YamlError, parse_document};
 
 /// Reads the first document. Mistakes go into the report; what is right is in the result all the same.
-pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
+pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     let mut file = RawFile::new(Dialect::Yaml);
     let document = match parse_document(text, Aliases::Copied) {
         Ok(document) => document,
@@ -41,10 +41,10 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
     if let Some(line) = traps::second_document(text) {
         report.warn_of_line(line, "another document begins here: only the first one counts");
     }
-    let commented = Commented::lines_of(text);
+    let commented = CommentableLines::lines_of(text);
     for entry in top {
         let plain = Plain::ALL.into_iter().find(|which| which.yaml() == entry.key);
-        let named = Named::ALL.into_iter().find(|which| which.yaml() == entry.key);
+        let named = NamedSection::ALL.into_iter().find(|which| which.yaml() == entry.key);
         match (plain, named) {
             (Some(which), _) => {
                 let section = file.plain_mut(which);
@@ -66,25 +66,25 @@ pub(super) fn read(text: &str, report: &mut Report) -> RawFile {
 /// empty, where that crashes.
 fn read_named(
     sections: &mut Vec<RawSection>,
-    which: Named,
+    which: NamedSection,
     all: &Entry,
-    commented: &Commented<'_>,
-    report: &mut Report,
+    commented: &CommentableLines<'_>,
+    report: &mut ProblemReport,
 ) {
     if matches!(all.node.value, Value::Null) {
         sections.clear();
     }
     let Some(written) = all.node.entries() else {
         let expected = match which {
-            Named::Vcenter => "expected a mapping of names to vCenters",
-            Named::Class => "expected a mapping of names to classes",
+            NamedSection::Vcenter => "expected a mapping of names to vCenters",
+            NamedSection::Class => "expected a mapping of names to classes",
         };
         report.mistake_of_named(which, all.line, Dialect::Yaml, expected);
         return;
     };
     for entry in written {
         let is_new = sections.iter().all(|known| known.key != entry.key);
-        if is_new && sections.len() == Named::MOST {
+        if is_new && sections.len() == NamedSection::MOST {
             report.mistake_of_named(which, entry.line, Dialect::Yaml, which.too_many());
             return;
         }
@@ -103,7 +103,12 @@ fn read_named(
     }
 }
 
-fn read_section(section: &mut RawSection, written: &Entry, commented: &Commented<'_>, report: &mut Report) {
+fn read_section(
+    section: &mut RawSection,
+    written: &Entry,
+    commented: &CommentableLines<'_>,
+    report: &mut ProblemReport,
+) {
     section.line.get_or_insert(written.line);
     if matches!(written.node.value, Value::Null) {
         section.fields.clear();
@@ -153,32 +158,32 @@ fn read_section(section: &mut RawSection, written: &Entry, commented: &Commented
 
 /// The section of this name, whatever its case.
 fn section_named(written: &str) -> Option<&'static str> {
-    let names = Plain::ALL.map(Plain::yaml).into_iter().chain(Named::ALL.map(Named::yaml));
+    let names = Plain::ALL.map(Plain::yaml).into_iter().chain(NamedSection::ALL.map(NamedSection::yaml));
     names.into_iter().find(|name| name.eq_ignore_ascii_case(written))
 }
 
-fn parse_value(kind: Kind, value: &Value) -> Result<RawValue, &'static str> {
+fn parse_value(kind: ValueKind, value: &Value) -> Result<RawValue, &'static str> {
     match (kind, value) {
         (_, Value::Null) => Ok(RawValue::Unset),
-        (Kind::Text, Value::Scalar { text, .. }) => Ok(RawValue::Text(text.clone())),
-        (Kind::Text, _) => Err("expected text, not a list or a mapping"),
-        (Kind::Flag, Value::Scalar { text, plain: true }) => {
+        (ValueKind::Text, Value::Scalar { text, .. }) => Ok(RawValue::Text(text.clone())),
+        (ValueKind::Text, _) => Err("expected text, not a list or a mapping"),
+        (ValueKind::Flag, Value::Scalar { text, plain: true }) => {
             parse_flag(text).map(RawValue::Flag).ok_or("expected true or false")
         }
-        (Kind::Flag, _) => Err("expected true or false without quotes"),
-        (Kind::Number, Value::Scalar { text, plain: true }) => match parse_number(text) {
+        (ValueKind::Flag, _) => Err("expected true or false without quotes"),
+        (ValueKind::Number, Value::Scalar { text, plain: true }) => match parse_number(text) {
             Some(0) => Ok(RawValue::Unset),
             Some(number) => Ok(RawValue::Number(number)),
             None => Err("expected a whole number"),
         },
-        (Kind::Number, _) => Err("expected a whole number without quotes"),
-        (Kind::List, Value::List(items)) => items.iter().map(item).collect::<Result<_, _>>().map(RawValue::List),
-        (Kind::List, _) => Err("expected a list, for example [a, b]"),
-        (Kind::Map, Value::Map(entries)) => {
+        (ValueKind::Number, _) => Err("expected a whole number without quotes"),
+        (ValueKind::List, Value::List(items)) => items.iter().map(item).collect::<Result<_, _>>().map(RawValue::List),
+        (ValueKind::List, _) => Err("expected a list, for example [a, b]"),
+        (ValueKind::Map, Value::Map(entries)) => {
             let entries = entries.iter().map(|entry| Some((entry.key.clone(), item(&entry.node).ok()?)));
             entries.collect::<Option<_>>().map(RawValue::Map).ok_or(MAP)
         }
-        (Kind::Map, _) => Err(MAP),
+        (ValueKind::Map, _) => Err(MAP),
     }
 }
 

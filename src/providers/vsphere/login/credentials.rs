@@ -15,7 +15,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use secrecy::{ExposeSecret, SecretString};
 
-use self::source::Place;
+use self::source::SourceLocation;
 use crate::cloud::login_ledger::SecretVersion;
 
 /// Where user and password come from. Prints without secrets.
@@ -30,7 +30,7 @@ pub enum Credentials {
     },
     /// They are in a Secret, under keys that begin with the server, or in files of a directory. Whether it exists is not
     /// checked here.
-    Stored(Place),
+    Stored(SourceLocation),
 }
 
 /// Not in constant time: both sides are configurations of this process, so timing discloses nothing.
@@ -140,7 +140,7 @@ pub struct Credential {
 
 /// The credentials of a vCenter entry or an NSX Manager at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Offer {
+pub enum CredentialState {
     /// A source was not read yet. Nothing may be tried.
     Pending {
         /// What is waited for.
@@ -155,8 +155,8 @@ pub enum Offer {
     },
 }
 
-/// One entry's [`Offer`], as it changes. The sender lives as long as the entry is in the configuration.
-pub type Offers = tokio::sync::watch::Receiver<Arc<Offer>>;
+/// One entry's [`CredentialState`], as it changes. The sender lives as long as the entry is in the configuration.
+pub type Offers = tokio::sync::watch::Receiver<Arc<CredentialState>>;
 
 impl SessionToken {
     /// The token as it is now.

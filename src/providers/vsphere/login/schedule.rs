@@ -20,7 +20,7 @@ pub(in crate::providers::vsphere) enum Interface {
 }
 
 /// What is known of the logins that are, or were, offered.
-pub(in crate::providers::vsphere) struct Pairs {
+pub(in crate::providers::vsphere) struct LoginSchedule {
     policy: LoginPolicy,
     standings: Vec<Standing>,
 }
@@ -38,12 +38,12 @@ struct Standing {
 #[derive(Default)]
 struct Schedule {
     rejections: Failures,
-    held: Option<Held>,
+    held: Option<LoginBlocked>,
 }
 
 /// A login that must wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::providers::vsphere) struct Held {
+pub(in crate::providers::vsphere) struct LoginBlocked {
     pub(in crate::providers::vsphere) until: Duration,
     pub(in crate::providers::vsphere) why: String,
     /// By the clock on the wall, where it waits so that the account is not locked. Computed once, so that the message
@@ -54,14 +54,14 @@ pub(in crate::providers::vsphere) struct Held {
 }
 
 /// A login that waits so that the account is not locked.
-pub(in crate::providers::vsphere) struct Paused {
+pub(in crate::providers::vsphere) struct PausedLogin {
     pub(in crate::providers::vsphere) credential: Arc<Credential>,
     pub(in crate::providers::vsphere) interface: Interface,
     /// Whether it waits for a rejection of this process's own, and not for what the ledger asks for.
     pub(in crate::providers::vsphere) is_of_rejection: bool,
 }
 
-impl Held {
+impl LoginBlocked {
     /// That the login to `place` waits, in words.
     pub(in crate::providers::vsphere) fn what(&self, place: &str) -> String {
         match self.lockout_until {
@@ -120,15 +120,15 @@ pub(in crate::providers::vsphere) struct Rejection {
 
 impl Moment {
     /// A wait that begins now.
-    pub(in crate::providers::vsphere) fn wait(self, pause: Duration, why: String) -> Held {
-        Held { until: self.since_start.saturating_add(pause), why, lockout_until: None, is_of_rejection: false }
+    pub(in crate::providers::vsphere) fn wait(self, pause: Duration, why: String) -> LoginBlocked {
+        LoginBlocked { until: self.since_start.saturating_add(pause), why, lockout_until: None, is_of_rejection: false }
     }
 
     /// A pause that begins now, so that the account is not locked.
-    pub(in crate::providers::vsphere) fn lockout(self, pause: Duration, why: String) -> Held {
+    pub(in crate::providers::vsphere) fn lockout(self, pause: Duration, why: String) -> LoginBlocked {
         let until = self.wall.saturating_add(pause).unwrap_or(Timestamp::MAX);
         let until = until.round(Unit::Second).unwrap_or(until);
-        Held { lockout_until: Some(until), ..self.wait(pause, why) }
+        LoginBlocked { lockout_until: Some(until), ..self.wait(pause, why) }
     }
 }
 
@@ -145,7 +145,7 @@ pub(in crate::providers::vsphere) enum Better {
     NotBefore(Duration),
 }
 
-impl Pairs {
+impl LoginSchedule {
     /// Nothing is known. The policy is that of the server's product.
     pub(in crate::providers::vsphere) fn new(policy: LoginPolicy) -> Self {
         Self { policy, standings: Vec::new() }
@@ -212,7 +212,7 @@ impl Pairs {
         credential: &Credential,
         interface: Interface,
         at: Duration,
-    ) -> Option<Held> {
+    ) -> Option<LoginBlocked> {
         let standing = self.find(credential)?;
         let schedule = match interface {
             Interface::Primary => &standing.soap,
@@ -261,7 +261,7 @@ impl Pairs {
         standing.was_tried = true;
         let schedule = standing.schedule(interface);
         let pause = schedule.rejections.next_pause(&REJECTED, random).max(REJECTED.jittered(least, random));
-        schedule.held = Some(Held { is_of_rejection: true, ..moment.lockout(pause, why) });
+        schedule.held = Some(LoginBlocked { is_of_rejection: true, ..moment.lockout(pause, why) });
         pause
     }
 
@@ -277,19 +277,19 @@ impl Pairs {
         &mut self,
         credential: &Arc<Credential>,
         interface: Interface,
-        held: Held,
+        held: LoginBlocked,
     ) {
         self.standing(credential).schedule(interface).held = Some(held);
     }
 
     /// The logins that wait so that the account is not locked.
-    pub(in crate::providers::vsphere) fn paused(&self, at: Duration) -> Vec<Paused> {
+    pub(in crate::providers::vsphere) fn paused(&self, at: Duration) -> Vec<PausedLogin> {
         let of_one = |standing: &Standing| {
             let credential = Arc::clone(&standing.credential);
             [(Interface::Primary, &standing.soap), (Interface::Rest, &standing.rest)].map(|(interface, schedule)| {
                 let held = schedule.held.as_ref().filter(|held| held.until > at && held.lockout_until.is_some())?;
                 let credential = Arc::clone(&credential);
-                Some(Paused { credential, interface, is_of_rejection: held.is_of_rejection })
+                Some(PausedLogin { credential, interface, is_of_rejection: held.is_of_rejection })
             })
         };
         self.standings.iter().flat_map(of_one).flatten().collect()

@@ -15,18 +15,20 @@ use k8s_openapi::api::core::v1::Node;
 
 use self::last_place::LastPlaces;
 use self::location::Location;
-use crate::base::quoted::quoted;
+use crate::base::quoting::quoted;
 use crate::clients::vim::MoRef;
 use crate::cloud::node;
 use crate::cloud::{AbsenceProof, Presence, Unknown};
 use crate::providers::provider_id::{self, BiosUuid};
 use crate::providers::vsphere::reason;
-use crate::providers::vsphere::vcenter::reads::{Denial, HostRead, ObjectRead, Read, SearchRead, VmIdentity, VmRead};
+use crate::providers::vsphere::vcenter::reads::{
+    Denial, HostRead, ObjectRead, ReadAnswer, SearchRead, VmIdentity, VmRead,
+};
 use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, Trouble};
 
 /// What one vCenter said.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Testimony {
+pub struct VcenterEvidence {
     /// Host and port, for messages.
     pub server: String,
     /// `about.instanceUuid`; empty before the first connection.
@@ -34,10 +36,10 @@ pub struct Testimony {
     /// What it answered to each search. A search that was not made proves nothing.
     pub searches: Vec<(BiosUuid, SearchRead)>,
     /// What it answered to reads of the places where the machine was last known to be, if they were there.
-    pub places: Vec<Place>,
+    pub places: Vec<LocationReads>,
 }
 
-impl Testimony {
+impl VcenterEvidence {
     /// Nothing, if by now another vCenter answers at the address: what two have said together proves nothing.
     pub fn if_still(self, instance_uuid: &str) -> Self {
         if self.instance_uuid == instance_uuid {
@@ -49,7 +51,7 @@ impl Testimony {
 
 /// What was read of a [`Location`]. What it does not name was not read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct LocationReads {
     /// Which place it was.
     pub location: Arc<Location>,
     /// The machine's id.
@@ -66,7 +68,7 @@ pub struct Place {
 
 /// Everything that is known of one node's machine.
 #[derive(Clone, Debug)]
-pub struct Case<'a> {
+pub struct AbsenceInput<'a> {
     /// The UUIDs by which the machine may be known, from [`uuids`].
     pub uuids: &'a [BiosUuid],
     /// Where the machine was last known to be.
@@ -74,7 +76,7 @@ pub struct Case<'a> {
     /// Whether a machine that was never seen may be absent, too.
     pub trusts_unseen: bool,
     /// What every configured vCenter said, each exactly once.
-    pub testimonies: &'a [Testimony],
+    pub testimonies: &'a [VcenterEvidence],
     /// Why a vCenter was not asked, if one was not.
     pub unasked: Option<Unknown>,
 }
@@ -114,7 +116,7 @@ pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
 }
 
 /// Decides. Any sign of the machine is existence; anything less than the whole proof is unknown.
-pub fn judge(case: &Case<'_>) -> Presence {
+pub fn presence_of(case: &AbsenceInput<'_>) -> Presence {
     if case.testimonies.iter().any(|testimony| has_sign(testimony, case.uuids)) {
         return Presence::Exists(());
     }
@@ -124,9 +126,11 @@ pub fn judge(case: &Case<'_>) -> Presence {
     }
 }
 
-fn has_sign(testimony: &Testimony, uuids: &[BiosUuid]) -> bool {
-    let is_matched = testimony.searches.iter().any(|(_, read)| matches!(read, Read::Found(ids) if !ids.is_empty()));
-    let is_there = |place: &Place| matches!(&place.vm, Read::Found(vm) if other_uuid(vm, uuids).is_none());
+fn has_sign(testimony: &VcenterEvidence, uuids: &[BiosUuid]) -> bool {
+    let is_matched =
+        testimony.searches.iter().any(|(_, read)| matches!(read, ReadAnswer::Found(ids) if !ids.is_empty()));
+    let is_there =
+        |place: &LocationReads| matches!(&place.vm, ReadAnswer::Found(vm) if other_uuid(vm, uuids).is_none());
     is_matched || testimony.places.iter().any(is_there)
 }
 
@@ -136,7 +140,7 @@ fn other_uuid<'a>(vm: &'a VmIdentity, uuids: &[BiosUuid]) -> Option<&'a BiosUuid
     vm.bios_uuid.as_ref().filter(|uuid| !uuids.contains(uuid))
 }
 
-fn prove(case: &Case<'_>) -> Result<AbsenceProof, Unknown> {
+fn prove(case: &AbsenceInput<'_>) -> Result<AbsenceProof, Unknown> {
     if let Some(unknown) = &case.unasked {
         return Err(unknown.clone());
     }
@@ -174,9 +178,10 @@ fn never_seen(last: &LastPlaces) -> String {
 
 /// The machine is gone from where it was at this place. One vCenter may be configured twice, with two accounts: each
 /// has to say it.
-fn prove_gone_from(testimonies: &[Testimony], location: &Location) -> Result<Vec<String>, Unknown> {
-    let at_home =
-        |testimony: &&Testimony| !testimony.instance_uuid.is_empty() && *testimony.instance_uuid == *location.vcenter;
+fn prove_gone_from(testimonies: &[VcenterEvidence], location: &Location) -> Result<Vec<String>, Unknown> {
+    let at_home = |testimony: &&VcenterEvidence| {
+        !testimony.instance_uuid.is_empty() && *testimony.instance_uuid == *location.vcenter
+    };
     let mut evidence = Vec::new();
     for testimony in testimonies.iter().filter(at_home) {
         evidence.extend(prove_gone(testimony, location)?);
@@ -192,7 +197,7 @@ fn prove_gone_from(testimonies: &[Testimony], location: &Location) -> Result<Vec
 }
 
 /// Every vCenter says that it knows none of the UUIDs.
-fn prove_not_found(case: &Case<'_>) -> Result<String, Unknown> {
+fn prove_not_found(case: &AbsenceInput<'_>) -> Result<String, Unknown> {
     if case.uuids.is_empty() || case.testimonies.is_empty() {
         return Err(Unknown::new(reason::VCenterUnavailable, "no vCenter was asked for the machine's UUID"));
     }
@@ -209,17 +214,17 @@ fn prove_not_found(case: &Case<'_>) -> Result<String, Unknown> {
 }
 
 /// The machine's own vCenter says that it is gone, and lets the account see where it was.
-fn prove_gone(testimony: &Testimony, location: &Location) -> Result<Vec<String>, Unknown> {
+fn prove_gone(testimony: &VcenterEvidence, location: &Location) -> Result<Vec<String>, Unknown> {
     let server = &testimony.server;
     let unread = || unanswered(&format!("reading {} on {server}", location.vm), "it was not asked");
     let place = testimony.places.iter().find(|place| *place.location == *location).ok_or_else(unread)?;
     match &place.vm {
-        Read::Gone => {}
-        Read::Found(vm) => {
+        ReadAnswer::Gone => {}
+        ReadAnswer::Found(vm) => {
             return Err(vm.bios_uuid.as_ref().map_or_else(unread, |uuid| reused(server, location, uuid)));
         }
-        Read::Denied(denial) => return Err(denied(&format!("reading {} on {server}", location.vm), denial)),
-        Read::Silent(trouble) => return Err(silent(&format!("reading {} on {server}", location.vm), trouble)),
+        ReadAnswer::Denied(denial) => return Err(denied(&format!("reading {} on {server}", location.vm), denial)),
+        ReadAnswer::Silent(trouble) => return Err(silent(&format!("reading {} on {server}", location.vm), trouble)),
     }
     let host = prove_host(server, location, place)?;
     let folder = (location.folder.as_ref(), place.folder.as_ref());
@@ -248,17 +253,17 @@ fn reused(server: &str, location: &Location, uuid: &BiosUuid) -> Unknown {
 
 /// A host that left vCenter takes its machines out of the inventory, and they run on. So may a machine on a host that
 /// vCenter does not hear from: a vCenter restored from a backup does not have it until its host is connected again.
-fn prove_host(server: &str, location: &Location, place: &Place) -> Result<String, Unknown> {
+fn prove_host(server: &str, location: &Location, place: &LocationReads) -> Result<String, Unknown> {
     let Some(host) = &location.host else {
         let message = format!("{} is gone from {server}, and its last host is not known", location.vm);
         return Err(Unknown::new(reason::LocationUnknown, message));
     };
     match &place.host {
-        Some(Read::Gone) => Err(Unknown::new(
+        Some(ReadAnswer::Gone) => Err(Unknown::new(
             reason::HostGone,
             format!("{} is gone from {server} with its last host {host}, on which it may still run", location.vm),
         )),
-        Some(Read::Found(state)) if state != CONNECTED => Err(Unknown::new(
+        Some(ReadAnswer::Found(state)) if state != CONNECTED => Err(Unknown::new(
             reason::HostNotConnected,
             format!(
                 "{} is gone from {server}, and its last host {host}, on which it may still run, has the connection state \
@@ -274,11 +279,11 @@ fn prove_host(server: &str, location: &Location, place: &Place) -> Result<String
 fn prove_above(
     server: &str,
     location: &Location,
-    place: &Place,
+    place: &LocationReads,
     (what, below): (&str, (Option<&MoRef>, Option<&ObjectRead>)),
 ) -> Result<String, Unknown> {
     match below {
-        (None, _) | (Some(_), Some(Read::Gone)) => {}
+        (None, _) | (Some(_), Some(ReadAnswer::Gone)) => {}
         (Some(object), read) => {
             let doing = || format!("reading {what} {object} on {server}");
             return need_answer(read, doing).map(|()| object.to_string());
@@ -293,22 +298,22 @@ fn prove_above(
     };
     let datacenter = location.datacenter.as_ref().ok_or_else(gone)?;
     match &place.datacenter {
-        Some(Read::Gone) => Err(gone()),
+        Some(ReadAnswer::Gone) => Err(gone()),
         read => need_answer(read.as_ref(), || format!("reading datacenter {datacenter} on {server}"))
             .map(|()| datacenter.to_string()),
     }
 }
 
-/// The question was answered, whatever the answer was; [`Read::Gone`] is no answer to these.
+/// The question was answered, whatever the answer was; [`ReadAnswer::Gone`] is no answer to these.
 pub(in crate::providers::vsphere) fn need_answer<T>(
-    read: Option<&Read<T>>,
+    read: Option<&ReadAnswer<T>>,
     doing: impl Fn() -> String,
 ) -> Result<(), Unknown> {
     match read {
-        Some(Read::Found(_)) => Ok(()),
-        Some(Read::Denied(denial)) => Err(denied(&doing(), denial)),
-        Some(Read::Silent(trouble)) => Err(silent(&doing(), trouble)),
-        Some(Read::Gone) => Err(unanswered(&doing(), "what was asked is gone")),
+        Some(ReadAnswer::Found(_)) => Ok(()),
+        Some(ReadAnswer::Denied(denial)) => Err(denied(&doing(), denial)),
+        Some(ReadAnswer::Silent(trouble)) => Err(silent(&doing(), trouble)),
+        Some(ReadAnswer::Gone) => Err(unanswered(&doing(), "what was asked is gone")),
         None => Err(unanswered(&doing(), "it was not asked")),
     }
 }

@@ -18,10 +18,10 @@ use tokio::time::timeout;
 use super::absence::last_place::{last_places, place_to_record};
 use super::absence::location::Location;
 use super::absence::twins::check_none_runs;
-use super::absence::{self, Case, Place, Testimony};
-use super::lookup::board::{Board, BoundVm, View};
-use super::lookup::slots::Setup;
-use crate::base::quoted::quoted;
+use super::absence::{self, AbsenceInput, LocationReads, VcenterEvidence};
+use super::lookup::instance_cache::{BoundVm, CachedInstance, InstanceCache};
+use super::lookup::vcenters::TrackerConfig;
+use crate::base::quoting::quoted;
 use crate::cloud::node;
 use crate::cloud::{
     InstanceEvent, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, UsableAddresses,
@@ -30,7 +30,7 @@ use crate::providers::provider_id::{self, BiosUuid};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::Vcenter;
 use crate::providers::vsphere::vcenter::VcenterId;
-use crate::providers::vsphere::vcenter::reads::Read;
+use crate::providers::vsphere::vcenter::reads::ReadAnswer;
 use crate::providers::vsphere::vcenter::snapshot::{self, Proven};
 
 /// Questions that are asked of vCenter at a time. Each has at most a handful of calls under way at a vCenter.
@@ -43,8 +43,8 @@ const BEHIND: Duration = Duration::from_secs(1);
 
 /// The contract over the board.
 pub struct Instances {
-    board: Arc<Board>,
-    setup: watch::Receiver<Arc<Setup>>,
+    board: Arc<InstanceCache>,
+    setup: watch::Receiver<Arc<TrackerConfig>>,
     /// Whether a machine that was never seen may be absent, too.
     trusts_unseen: bool,
     /// Who may ask vCenter.
@@ -53,12 +53,12 @@ pub struct Instances {
 
 impl Instances {
     /// Reads `board`, and for proofs of absence the vCenters of `setup`.
-    pub fn new(board: Arc<Board>, setup: watch::Receiver<Arc<Setup>>, trusts_unseen: bool) -> Self {
+    pub fn new(board: Arc<InstanceCache>, setup: watch::Receiver<Arc<TrackerConfig>>, trusts_unseen: bool) -> Self {
         Self { board, setup, trusts_unseen, turns: Semaphore::new(TURNS) }
     }
 
     /// What the board says of this very node.
-    fn view(&self, node: &Node) -> Option<Arc<View>> {
+    fn view(&self, node: &Node) -> Option<Arc<CachedInstance>> {
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         self.board.find(node::name(node)).filter(|view| *view.uid == *uid)
     }
@@ -146,7 +146,7 @@ impl Instances {
     }
 
     /// What was asked is still what is configured: a vCenter may have been added that was not asked.
-    fn check_same(&self, setup: &Arc<Setup>) -> Result<(), Unknown> {
+    fn check_same(&self, setup: &Arc<TrackerConfig>) -> Result<(), Unknown> {
         if Arc::ptr_eq(setup, &self.setup.borrow()) {
             return Ok(());
         }
@@ -170,7 +170,7 @@ impl Instances {
             return Presence::Unknown(unknown);
         }
         let (trusts_unseen, unasked) = (self.trusts_unseen, setup.check_complete().err());
-        absence::judge(&Case { uuids, last: &last, trusts_unseen, testimonies: &testimonies, unasked })
+        absence::presence_of(&AbsenceInput { uuids, last: &last, trusts_unseen, testimonies: &testimonies, unasked })
     }
 }
 
@@ -196,38 +196,38 @@ fn late() -> Unknown {
 }
 
 /// Everything that one vCenter has to say. Its calls follow one another, and end with the first that has no answer.
-async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]) -> Testimony {
+async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]) -> VcenterEvidence {
     let instance_uuid = vcenter.snapshot().instance_uuid.to_string();
     let server = vcenter.server().to_owned();
     let mut searches = Vec::new();
     for uuid in uuids {
         let read = vcenter.search_by_uuid(uuid).await;
-        let is_over = !matches!(&read, Read::Found(ids) if ids.is_empty());
+        let is_over = !matches!(&read, ReadAnswer::Found(ids) if ids.is_empty());
         searches.push((uuid.clone(), read));
         if is_over {
-            return Testimony { server, instance_uuid, searches, places: Vec::new() };
+            return VcenterEvidence { server, instance_uuid, searches, places: Vec::new() };
         }
     }
     let mut places = Vec::new();
     for location in last.iter().filter(|at| !instance_uuid.is_empty() && *at.vcenter == *instance_uuid) {
         places.push(place(vcenter, location).await);
     }
-    Testimony { server, instance_uuid, searches, places }.if_still(&vcenter.snapshot().instance_uuid)
+    VcenterEvidence { server, instance_uuid, searches, places }.if_still(&vcenter.snapshot().instance_uuid)
 }
 
 /// Reads the machine and, if that is gone, what it lay in.
-async fn place(vcenter: &Vcenter, location: &Arc<Location>) -> Place {
+async fn place(vcenter: &Vcenter, location: &Arc<Location>) -> LocationReads {
     let at = Arc::clone(location);
     let vm = vcenter.read_vm(&location.vm).await;
-    if vm != Read::Gone {
-        return Place { location: at, vm, host: None, folder: None, pool: None, datacenter: None };
+    if vm != ReadAnswer::Gone {
+        return LocationReads { location: at, vm, host: None, folder: None, pool: None, datacenter: None };
     }
     let [folder, pool, datacenter] = [&location.folder, &location.pool, &location.datacenter]
         .map(|object| OptionFuture::from(object.as_ref().map(|object| vcenter.read_object(object))));
     let host = OptionFuture::from(location.host.as_ref().map(|host| vcenter.read_host(host)));
     let (host, folder) = tokio::join!(host, folder);
     let (pool, datacenter) = tokio::join!(pool, datacenter);
-    Place { location: at, vm, host, folder, pool, datacenter }
+    LocationReads { location: at, vm, host, folder, pool, datacenter }
 }
 
 #[async_trait]
@@ -282,7 +282,7 @@ impl InstancesV2 for Instances {
             let found = vm.metadata.clone();
             found.map(|metadata| InstanceMetadata {
                 record: vm.location.to_record(),
-                doubt: self.doubt(&vm),
+                stale: self.doubt(&vm),
                 ..metadata
             })
         });
@@ -297,10 +297,10 @@ impl InstancesV2 for Instances {
         }
     }
 
-    async fn confirm(&self) {
+    async fn refresh(&self) {
         let setup = Arc::clone(&self.setup.borrow());
         join_all(setup.sources.values().map(async |source| {
-            source.vcenter.confirm().await;
+            source.vcenter.refresh().await;
             // What is on the board follows from the snapshots a moment later.
             source.vcenter.wait_applied().await;
         }))
@@ -367,16 +367,17 @@ mod tests {
             ("a match that may not be taken", "", Some((not_found(), false)), UsableAddresses::Unknown),
             ("of another provider", "aws:///a/i-1", None, UsableAddresses::All),
         ] {
-            let board = Arc::new(Board::default());
+            let board = Arc::new(InstanceCache::default());
             if let Some((presence, has_no_match)) = view {
-                board.set("n", View { uid: "u".into(), presence, has_no_match, last_observation: None });
+                board.set("n", CachedInstance { uid: "u".into(), presence, has_no_match, last_observation: None });
             }
             let mut node = Node::default();
             (node.metadata.name, node.metadata.uid) = (Some("n".to_owned()), Some("u".to_owned()));
             node.spec.get_or_insert_default().provider_id = Some(provider_id.to_owned());
             let with = |setup| Instances::new(Arc::clone(&board), watch::channel(Arc::new(setup)).1, false);
-            assert_eq!(with(Setup::default()).usable_addresses(&node), expected, "{case}");
-            let refused = with(Setup { refused: vec!["VSPHERE_VCENTER_2".to_owned()], ..Setup::default() });
+            assert_eq!(with(TrackerConfig::default()).usable_addresses(&node), expected, "{case}");
+            let refused =
+                with(TrackerConfig { refused: vec!["VSPHERE_VCENTER_2".to_owned()], ..TrackerConfig::default() });
             let expected = if case == "no match" { UsableAddresses::Unknown } else { expected };
             assert_eq!(refused.usable_addresses(&node), expected, "{case}, one vCenter is turned off");
         }

@@ -1,20 +1,20 @@
 //! Which virtual machine backs which node, and what follows from it for the node.
 //!
 //! One task holds all of it. It hears of nodes (through [`ClusterReads`]), of inventory changes (through each
-//! vCenter's snapshot) and of answered searches; it decides with the pure rules in [`mod@resolve`] and [`super::metadata`]; it
-//! writes the outcome on the [`board`], from which the contract is answered without waiting.
+//! vCenter's snapshot) and of answered searches; it decides with the pure rules in [`mod@resolution`] and [`super::metadata`]; it
+//! writes the outcome on the [`instance_cache`], from which the contract is answered without waiting.
 
-pub mod board;
 pub mod changes;
 mod contest;
-mod evaluate;
+mod evaluation;
 pub mod facts;
+pub mod instance_cache;
+mod node_entry;
 mod nodes;
-pub mod resolve;
+pub mod resolution;
 mod search;
 mod shared_addresses;
-pub mod slots;
-mod tracked;
+pub mod vcenters;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -26,17 +26,17 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use self::board::Board;
 use self::changes::changes;
 use self::facts::{NodeFacts, facts_of};
+use self::instance_cache::InstanceCache;
+use self::node_entry::{NodeEntry, NodeVersion};
 use self::nodes::Nodes;
-use self::resolve::Answer;
-use self::search::{Answered, Searches, Wanted};
+use self::resolution::SearchAnswer;
+use self::search::{SearchReply, SearchRequest, Searches};
 use self::shared_addresses::SharedAddresses;
-use self::slots::{Held, Setup};
-use self::tracked::{Seen, Tracked};
+use self::vcenters::{TrackerConfig, VcenterState};
 use super::absence::location::Location;
-use super::metadata::Rules;
+use super::metadata::MetadataRules;
 use super::metadata::addresses::candidate_ips;
 use crate::cloud::{ClusterReads, NodeChange};
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
@@ -45,10 +45,10 @@ use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
 /// The task's state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
 pub struct Tracker {
     cluster: Arc<dyn ClusterReads>,
-    setup: watch::Receiver<Arc<Setup>>,
-    board: Arc<Board>,
-    rules: Rules,
-    slots: BTreeMap<VcenterId, Held>,
+    setup: watch::Receiver<Arc<TrackerConfig>>,
+    board: Arc<InstanceCache>,
+    rules: MetadataRules,
+    slots: BTreeMap<VcenterId, VcenterState>,
     /// Which vCenter's snapshot changed.
     snapshots: SelectAll<BoxStream<'static, VcenterId>>,
     nodes: Nodes,
@@ -60,12 +60,16 @@ pub struct Tracker {
 
 impl Tracker {
     /// A tracker of all nodes of `cluster` over the vCenters of `setup`, writing on `board`.
-    pub fn new(cluster: Arc<dyn ClusterReads>, setup: watch::Receiver<Arc<Setup>>, board: Arc<Board>) -> Self {
+    pub fn new(
+        cluster: Arc<dyn ClusterReads>,
+        setup: watch::Receiver<Arc<TrackerConfig>>,
+        board: Arc<InstanceCache>,
+    ) -> Self {
         Self {
             cluster,
             setup,
             board,
-            rules: Rules::default(),
+            rules: MetadataRules::default(),
             slots: BTreeMap::new(),
             snapshots: SelectAll::new(),
             nodes: Nodes::default(),
@@ -133,17 +137,17 @@ impl Tracker {
             return;
         }
         match facts_of(&node) {
-            Some(facts) => self.take_node(name, Seen::of(&node), facts),
+            Some(facts) => self.take_node(name, NodeVersion::of(&node), facts),
             None => self.forget(name),
         }
     }
 
-    fn take_node(&mut self, name: &str, seen: Seen, facts: NodeFacts) {
+    fn take_node(&mut self, name: &str, seen: NodeVersion, facts: NodeFacts) {
         if self.nodes.get(name).is_some_and(|tracked| tracked.facts.uid != facts.uid) {
             self.forget(name);
         }
         let Some(tracked) = self.nodes.get(name) else {
-            self.put(name, Tracked::new(seen, facts));
+            self.put(name, NodeEntry::new(seen, facts));
             self.concerned.extend(self.rivals(name));
             self.search_everywhere(name);
             self.evaluate(name);
@@ -168,7 +172,7 @@ impl Tracker {
                 tracked.plan_look(Instant::now(), is_not_ready_now, others);
             });
         } else {
-            self.put(name, Tracked::new(seen, facts));
+            self.put(name, NodeEntry::new(seen, facts));
             self.search_everywhere(name);
         }
         if has_changed {
@@ -213,7 +217,7 @@ impl Tracker {
     }
 
     /// Whether the node's machine backs another node by now, as which it joined again.
-    fn has_joined_again(&self, name: &str, tracked: &Tracked) -> bool {
+    fn has_joined_again(&self, name: &str, tracked: &NodeEntry) -> bool {
         let Some(vm) = tracked.vm().filter(|_| tracked.facts.is_unreachable) else { return false };
         let others = self.nodes.needing(vm).filter(|other| *other != name);
         let mut backed = others.filter_map(|other| self.nodes.get(other)).filter(|other| other.vm() == Some(vm));
@@ -221,13 +225,13 @@ impl Tracker {
     }
 
     /// Puts a node in. What no node needs any more is not watched any more.
-    fn put(&mut self, name: &str, tracked: Tracked) {
+    fn put(&mut self, name: &str, tracked: NodeEntry) {
         let unneeded = self.nodes.put(name, tracked);
         self.unwant(unneeded);
     }
 
     /// Changes a node. What no node needs any more is not watched any more.
-    fn update(&mut self, name: &str, change: impl FnOnce(&mut Tracked)) {
+    fn update(&mut self, name: &str, change: impl FnOnce(&mut NodeEntry)) {
         let unneeded = self.nodes.update(name, change);
         self.unwant(unneeded);
     }
@@ -259,7 +263,7 @@ impl Tracker {
             return;
         }
         let is_there = |at: &&Arc<Location>| !at.vcenter.is_empty() && at.vcenter == seen.instance_uuid;
-        let wanted = Wanted {
+        let wanted = SearchRequest {
             node: name.to_string(),
             uid: facts.uid.clone(),
             uuid: facts.search_uuid().cloned(),
@@ -274,8 +278,8 @@ impl Tracker {
         self.searches.start(slot, wanted);
     }
 
-    fn take_answer(&mut self, answered: Answered) {
-        let Answered { wanted: Wanted { node, uid, uuid, .. }, vcenter, answer, .. } = answered;
+    fn take_answer(&mut self, answered: SearchReply) {
+        let SearchReply { wanted: SearchRequest { node, uid, uuid, .. }, vcenter, answer, .. } = answered;
         let Some(tracked) = self.nodes.get(&node) else { return };
         if tracked.facts.uid != uid || tracked.facts.search_uuid() != uuid.as_ref() {
             // The answer to an earlier question.
@@ -295,15 +299,15 @@ impl Tracker {
         if self.nodes.get(name).is_none_or(|tracked| tracked.bound.is_some()) {
             return;
         }
-        self.note_answer(name, vcenter, Answer::Pending);
+        self.note_answer(name, vcenter, SearchAnswer::Pending);
         // It is asked at once, which is what this moment was for.
         self.update(name, |tracked| tracked.search_at = None);
     }
 
-    fn note_answer(&mut self, name: &str, vcenter: VcenterId, answer: Answer) {
+    fn note_answer(&mut self, name: &str, vcenter: VcenterId, answer: SearchAnswer) {
         // A vCenter that is not configured any more has no say.
-        let Some(Held { source, seen }) = self.slots.get(&vcenter) else { return };
-        if let Answer::Matches { ids, .. } = &answer
+        let Some(VcenterState { source, seen }) = self.slots.get(&vcenter) else { return };
+        if let SearchAnswer::Matches { ids, .. } = &answer
             && !ids.is_empty()
         {
             source.vcenter.want(ids.iter().cloned());
@@ -339,8 +343,9 @@ impl Tracker {
 
     /// A vCenter went away or came back, or all it says has another meaning.
     fn take_state(&mut self, vcenter: VcenterId, came_back: bool, before: &Snapshot, now: &Snapshot) {
-        let is_asking = |tracked: &Tracked| tracked.bound.as_ref().is_none_or(|bound| bound.unasked.contains(&vcenter));
-        let is_concerned = |tracked: &Tracked| is_asking(tracked) || tracked.ids_at(vcenter).next().is_some();
+        let is_asking =
+            |tracked: &NodeEntry| tracked.bound.as_ref().is_none_or(|bound| bound.unasked.contains(&vcenter));
+        let is_concerned = |tracked: &NodeEntry| is_asking(tracked) || tracked.ids_at(vcenter).next().is_some();
         let concerned: Vec<(String, bool)> = self
             .nodes
             .iter()

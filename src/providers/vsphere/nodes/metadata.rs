@@ -19,7 +19,7 @@ use crate::cloud::zones::Zone;
 use crate::cloud::{InstanceMetadata, Reason, Unknown};
 use crate::providers::vsphere::config::address_rules::{AddressRules, IpFamily};
 use crate::providers::vsphere::nodes::metadata::addresses::{
-    AddressError, Awaited, Preferences, awaited, build_addresses, missing_family, with_guest_interfaces,
+    AddressError, AwaitedFamily, Preferences, awaited, build_addresses, missing_family, with_guest_interfaces,
 };
 use crate::providers::vsphere::nodes::metadata::guest_metadata::parse_static_order;
 use crate::providers::vsphere::nodes::metadata::instance_type::build_instance_type;
@@ -43,7 +43,7 @@ const SOME_TAGS_HIDDEN: &str = "if these objects do have such tags, the account 
 
 /// What applies to every node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {
+pub struct MetadataRules {
     /// Which addresses nodes get.
     pub addresses: AddressRules,
     /// The address families of each vCenter.
@@ -66,7 +66,7 @@ pub struct Rules {
     pub family_wait: Duration,
 }
 
-impl Rules {
+impl MetadataRules {
     /// The interfaces of a node's machine.
     pub fn nics<'a>(&self, facts: &NodeFacts, record: &'a VmRecord) -> Cow<'a, [GuestNic]> {
         match self.trusts_guest_interfaces {
@@ -98,7 +98,7 @@ pub fn describe(
     snapshot: &Snapshot,
     vm: &VmKey,
     record: &VmRecord,
-    rules: &Rules,
+    rules: &MetadataRules,
     beside: Beside<'_>,
 ) -> Result<InstanceMetadata, Unknown> {
     let Some(uuid) = &record.bios_uuid else {
@@ -152,7 +152,7 @@ fn addresses(
     facts: &NodeFacts,
     record: &VmRecord,
     vm: &VmKey,
-    rules: &Rules,
+    rules: &MetadataRules,
     beside: Beside<'_>,
 ) -> Result<OfGuest, AddressError> {
     let families = rules.families.get(&vm.vcenter).map(Vec::as_slice).unwrap_or_default();
@@ -191,7 +191,7 @@ fn addresses(
         let why = if is_endpoint(ip) { "the API server is reached there" } else { "other nodes' machines have it" };
         format!("{ip} gives way to another address, because {why} (--demote-virtual-ips)")
     }));
-    let awaited = awaited.map(|Awaited { family, limit }| {
+    let awaited = awaited.map(|AwaitedFamily { family, limit }| {
         let error = missing_family(family, &nics, families, &rules.addresses);
         let wait = limit.map_or_else(
             || "it is the first family of the node, which is not initialized without it".to_owned(),
@@ -269,7 +269,12 @@ fn unreadable(record: &VmRecord) -> String {
 }
 
 /// Zone and region, or why an initialisation has to wait for them.
-fn zone(snapshot: &Snapshot, vm: &VmKey, record: &VmRecord, rules: &Rules) -> (String, String, Option<Unknown>) {
+fn zone(
+    snapshot: &Snapshot,
+    vm: &VmKey,
+    record: &VmRecord,
+    rules: &MetadataRules,
+) -> (String, String, Option<Unknown>) {
     // A way up ends at an object without parent, or at one that may not be read. One that goes on and was cut is a
     // circle, as while an object is being moved: nothing follows from its tags.
     let checked = |objects: Vec<MoRef>| {

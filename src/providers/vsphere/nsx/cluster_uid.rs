@@ -18,12 +18,12 @@ pub struct ClusterUid {
     live: Arc<dyn LiveReads>,
     /// What it is for, in the warning: it begins the sentence.
     missing: &'static str,
-    known: Mutex<Known>,
+    known: Mutex<CachedClusterUid>,
 }
 
 /// Never locked over an await.
 #[derive(Default)]
-struct Known {
+struct CachedClusterUid {
     uid: Option<String>,
     /// When it may be asked for again.
     ask_again: Option<Instant>,

@@ -14,9 +14,7 @@
 
 pub mod backend;
 mod cleanup;
-pub mod contents;
 pub mod families;
-mod inventory;
 pub mod layout;
 pub mod members;
 mod node_addresses;
@@ -25,9 +23,11 @@ pub mod objects;
 pub mod orphans;
 pub mod ownership;
 pub mod plan;
-pub mod realized;
+pub mod realization;
+mod resource_cache;
+pub mod resource_index;
 mod service_call;
-pub mod wanted;
+pub mod service_request;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,22 +41,22 @@ use tokio_util::sync::CancellationToken;
 
 use self::backend::{Backend, Scope};
 use self::cleanup::Cleanup;
-use self::contents::Selection;
-use self::inventory::Inventory;
-use self::layout::{Layout, Protocol};
+use self::layout::{ClusterLayout, Protocol};
 use self::node_addresses::{HasNode, NodeAddresses};
 use self::orphans::Policy;
+use self::resource_cache::ResourceCache;
+use self::resource_index::Selection;
 use self::service_call::ServiceCall;
-use super::Leads;
+use super::AnyLeader;
 use super::cluster_uid::ClusterUid;
 use super::routes::Adoption;
 use crate::cloud::service::ANNOTATION_SOURCE_RANGES;
 use crate::cloud::{
-    ClusterEvents, ClusterReads, Error, Handling, LiveReads, LoadBalancer, LoadBalancerFleet, NO_NODES, Reason,
-    ServiceEvent, UsableAddresses, WritePermit,
+    ClusterEvents, ClusterReads, Error, Handling, LeaderToken, LiveReads, LoadBalancer, LoadBalancerFleet, NO_NODES,
+    Reason, ServiceEvent, UsableAddresses,
 };
 use crate::providers::vsphere::config::address_rules::IpFamily;
-use crate::providers::vsphere::config::{self, Class, Pool, Profile};
+use crate::providers::vsphere::config::{self, Class, IpPool, Profile};
 use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::reason;
 
@@ -74,11 +74,11 @@ const RECENT: Duration = Duration::from_secs(60);
 const ANNOTATIONS: &[&str] = &["loadbalancer.vmware.io/", "loadbalancer.vsphere-ccm.dev/", ANNOTATION_SOURCE_RANGES];
 
 /// The load balancers of one configuration.
-pub struct LoadBalancers {
-    config: config::LoadBalancers,
+pub struct NsxLoadBalancers {
+    config: config::LoadBalancerConfig,
     cluster: String,
     backend: Arc<dyn Backend>,
-    inventory: Inventory,
+    inventory: ResourceCache,
     adoption: Adoption,
     requested_addresses: RequestedAddresses,
     cleanup: Cleanup,
@@ -119,22 +119,22 @@ pub struct Settings {
     pub requested_addresses: RequestedAddresses,
 }
 
-impl LoadBalancers {
-    /// Nothing is read before [`LoadBalancers::run`]. `cluster` is the name of the cluster, and `leads` says whether this process
+impl NsxLoadBalancers {
+    /// Nothing is read before [`NsxLoadBalancers::run`]. `cluster` is the name of the cluster, and `leads` says whether this process
     /// may use NSX.
     pub fn new(
-        config: config::LoadBalancers,
+        config: config::LoadBalancerConfig,
         cluster: impl Into<String>,
         settings: Settings,
         backend: Arc<dyn Backend>,
         nodes: Arc<dyn ClusterReads>,
         live: Arc<dyn LiveReads>,
-        leads: Leads,
+        leads: AnyLeader,
     ) -> Self {
         let Settings { adoption, orphans, requested_addresses } = settings;
         let cleanup = Cleanup::new(orphans, Arc::clone(&live));
         let node_addresses = NodeAddresses::new(Arc::new(|_| UsableAddresses::All), has_node(&nodes));
-        let (cluster, inventory, uid) = (cluster.into(), Inventory::new(leads), ClusterUid::new(live, WITHOUT_UID));
+        let (cluster, inventory, uid) = (cluster.into(), ResourceCache::new(leads), ClusterUid::new(live, WITHOUT_UID));
         Self { config, cluster, backend, inventory, adoption, requested_addresses, cleanup, nodes, node_addresses, uid }
     }
 
@@ -160,7 +160,7 @@ impl LoadBalancers {
     }
 
     /// Whether it works by this configuration.
-    pub fn is_configured_as(&self, config: &config::LoadBalancers) -> bool {
+    pub fn is_configured_as(&self, config: &config::LoadBalancerConfig) -> bool {
         self.config == *config
     }
 
@@ -186,13 +186,13 @@ impl LoadBalancers {
     }
 
     /// What holds for all Services.
-    fn rules(&self) -> wanted::Rules {
+    fn rules(&self) -> service_request::ServiceRules {
         let ignores_address = self.requested_addresses == RequestedAddresses::Ignored;
-        wanted::Rules { is_snat_disabled: self.config.snat_disabled, ignores_address }
+        service_request::ServiceRules { is_snat_disabled: self.config.snat_disabled, ignores_address }
     }
 
-    fn layout(&self, cluster_uid: Option<String>) -> Layout {
-        Layout { cluster: self.cluster.clone(), cluster_uid, configured: self.config.tags.clone(), second: None }
+    fn layout(&self, cluster_uid: Option<String>) -> ClusterLayout {
+        ClusterLayout { cluster: self.cluster.clone(), cluster_uid, configured: self.config.tags.clone(), second: None }
     }
 
     fn selection(&self) -> Selection<'_> {
@@ -206,12 +206,12 @@ impl LoadBalancers {
     /// What a reading has to include for the classes of the configuration.
     fn scope(&self) -> Scope {
         let mut scope = Scope::default();
-        let Self { config: config::LoadBalancers { common, classes, ipv6_pools, .. }, .. } = self;
+        let Self { config: config::LoadBalancerConfig { common, classes, ipv6_pools, .. }, .. } = self;
         scope.pools.extend(ipv6_pools.values().map(|id| id.as_str().into()));
         for Class { pool, tcp, udp } in classes.values().chain([common]) {
             match pool {
-                Some(Pool::Id(id)) => drop(scope.pools.insert(id.as_str().into())),
-                Some(Pool::Name(name)) => drop(scope.pool_names.insert(name.clone())),
+                Some(IpPool::Id(id)) => drop(scope.pools.insert(id.as_str().into())),
+                Some(IpPool::Name(name)) => drop(scope.pool_names.insert(name.clone())),
                 None => {}
             }
             for (protocol, profile) in [(Protocol::Tcp, tcp), (Protocol::Udp, udp)] {
@@ -237,7 +237,7 @@ impl LoadBalancers {
         }
     }
 
-    async fn call<'a>(&'a self, permit: &'a WritePermit, service: &'a Service) -> Result<ServiceCall<'a>, Error> {
+    async fn call<'a>(&'a self, permit: &'a LeaderToken, service: &'a Service) -> Result<ServiceCall<'a>, Error> {
         permit.check()?;
         self.inventory.begin(permit);
         self.node_addresses.begin(permit);
@@ -247,7 +247,7 @@ impl LoadBalancers {
 }
 
 #[async_trait]
-impl LoadBalancer for LoadBalancers {
+impl LoadBalancer for NsxLoadBalancers {
     async fn get_load_balancer(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, Error> {
         self.check_cluster(cluster)?;
         self.inventory.begin_read();
@@ -261,7 +261,7 @@ impl LoadBalancer for LoadBalancers {
 
     async fn ensure_load_balancer(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster: &str,
         service: &Service,
         nodes: &[Arc<Node>],
@@ -272,7 +272,7 @@ impl LoadBalancer for LoadBalancers {
 
     async fn update_load_balancer(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         service: &Service,
         nodes: &[Arc<Node>],
@@ -283,7 +283,7 @@ impl LoadBalancer for LoadBalancers {
 
     async fn ensure_load_balancer_deleted(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster: &str,
         service: &Service,
     ) -> Result<(), Error> {
@@ -293,18 +293,23 @@ impl LoadBalancer for LoadBalancers {
 }
 
 #[async_trait]
-impl LoadBalancerFleet for LoadBalancers {
+impl LoadBalancerFleet for NsxLoadBalancers {
     fn handles(&self, service: &Service) -> Handling {
         if service.spec.as_ref().is_some_and(|spec| spec.load_balancer_class.is_some()) {
             return Handling::Declined;
         }
-        let class = wanted::class_of(service);
-        let checked = wanted::check_class(&self.config, class)
-            .and_then(|()| wanted::ports_of(service).map(drop))
+        let class = service_request::class_of(service);
+        let checked = service_request::check_class(&self.config, class)
+            .and_then(|()| service_request::ports_of(service).map(drop))
             .and_then(|()| {
-                wanted::check_families(service, class, self.config.ipv6_pools.contains_key(class), self.rules())
+                service_request::check_families(
+                    service,
+                    class,
+                    self.config.ipv6_pools.contains_key(class),
+                    self.rules(),
+                )
             })
-            .and_then(|()| wanted::features_of(service, self.rules(), IpFamily::V4).map(drop));
+            .and_then(|()| service_request::features_of(service, self.rules(), IpFamily::V4).map(drop));
         match checked {
             Err(Error::Invalid { reason, message }) => Handling::Invalid { reason, message },
             Ok(()) | Err(_) => Handling::Handled,
@@ -313,7 +318,7 @@ impl LoadBalancerFleet for LoadBalancers {
 
     async fn update_nodes(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster: &str,
         services: &[Arc<Service>],
         nodes: &[Arc<Node>],

@@ -24,16 +24,16 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
-use crate::clients::nsx::{self, Client, Kind, Object, Priority, Write};
+use crate::clients::nsx::{self, Client, Kind, Object, Priority, WriteCall};
 use crate::cloud::node::{self, addresses};
-use crate::cloud::{ClusterReads, Error, LiveReads, Route, UsableAddresses, WritePermit};
+use crate::cloud::{ClusterReads, Error, LeaderToken, LiveReads, Route, UsableAddresses};
 use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::nsx::cluster_uid::ClusterUid;
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 use crate::providers::vsphere::nsx::{failed, permit as permit_of};
 use crate::providers::vsphere::reason;
 use ownership::{Cluster, Ownership, judge};
-use static_route::{Listed, StaticRoute};
+use static_route::{ListedRoute, StaticRoute};
 
 /// How often a change is planned again after another client changed the route.
 const ATTEMPTS: u32 = 5;
@@ -62,7 +62,7 @@ pub enum Adoption {
 }
 
 /// The routes of one router.
-pub struct Routes {
+pub struct RouterRoutes {
     client: Client,
     /// Its path, such as `/infra/tier-1s/a`.
     router: String,
@@ -70,13 +70,13 @@ pub struct Routes {
     nodes: Arc<dyn ClusterReads>,
     usable_addresses: UsableAddressesOf,
     uid: ClusterUid,
-    known: Mutex<Known>,
+    known: Mutex<RouteCache>,
     held: AtomicUsize,
 }
 
 /// Never locked over an await.
 #[derive(Default)]
-struct Known {
+struct RouteCache {
     /// The Nodes that were seen, by UID.
     nodes: BTreeMap<String, SeenNode>,
     /// The ids of our routes, by Node and network: they may be spelled otherwise than ours would be.
@@ -111,13 +111,13 @@ impl LastWrite {
 
 /// A route that is written now. It is unrealized, also after a failure or a cancellation, until NSX has realized it: a
 /// listing meanwhile may not have it yet, and forget it.
-struct Unrealized<'a> {
-    routes: &'a Routes,
+struct UnrealizedRoute<'a> {
+    routes: &'a RouterRoutes,
     id: &'a str,
 }
 
-impl<'a> Unrealized<'a> {
-    fn begin(routes: &'a Routes, id: &'a str) -> Self {
+impl<'a> UnrealizedRoute<'a> {
+    fn begin(routes: &'a RouterRoutes, id: &'a str) -> Self {
         routes.known.lock().unrealized.entry(id.to_owned()).or_insert_with(|| LastWrite::now(false));
         Self { routes, id }
     }
@@ -134,20 +134,20 @@ impl<'a> Unrealized<'a> {
     }
 }
 
-impl Drop for Unrealized<'_> {
+impl Drop for UnrealizedRoute<'_> {
     fn drop(&mut self) {
         self.routes.known.lock().unrealized.entry(self.id.to_owned()).or_insert_with(|| LastWrite::now(false));
     }
 }
 
 /// One route that was read, and whose it is.
-struct Found {
+struct FoundRoute {
     object: Object,
-    listed: Listed,
+    listed: ListedRoute,
     ownership: Ownership,
 }
 
-impl Routes {
+impl RouterRoutes {
     /// Nothing is sent.
     pub fn new(
         client: Client,
@@ -201,7 +201,7 @@ impl Routes {
 
     /// The name of the Node that a route of ours leads to. Without its tag the UID in its id shows the Node, or else its display
     /// name. `None` if nothing does.
-    fn target(&self, cluster_name: &str, object: &Object, listed: &Listed) -> Option<String> {
+    fn target(&self, cluster_name: &str, object: &Object, listed: &ListedRoute) -> Option<String> {
         if !listed.node.is_empty() {
             return Some(listed.node.clone());
         }
@@ -209,7 +209,7 @@ impl Routes {
         by_uid.or_else(|| static_route::node_of_display_name(object, cluster_name).map(str::to_owned))
     }
 
-    fn judge(&self, cluster_name: &str, uid: Option<&str>, object: &Object, listed: &Listed) -> Ownership {
+    fn judge(&self, cluster_name: &str, uid: Option<&str>, object: &Object, listed: &ListedRoute) -> Ownership {
         let of_node = |name: &str| self.nodes.node(name).map(|node| ips(&self.addresses_of(&node))).unwrap_or_default();
         let known = self.known.lock();
         let is_node = |uid: &str| known.nodes.contains_key(uid);
@@ -218,7 +218,7 @@ impl Routes {
     }
 
     /// The route of this id as it is now.
-    async fn read(&self, cluster_name: &str, id: &str, doing: &str) -> Result<Option<Found>, Error> {
+    async fn read(&self, cluster_name: &str, id: &str, doing: &str) -> Result<Option<FoundRoute>, Error> {
         let uid = self.uid.read().await?;
         let object = match self.client.get(&self.path(id), "static-routes.get", Priority::Urgent).await {
             Ok(object) => object,
@@ -229,7 +229,7 @@ impl Routes {
             let message = format!("{doing}: the answer is not the object that was asked for");
             return Err(Error::Failed { reason: reason::NSXUnavailable, message, after: None });
         }
-        let Some(listed) = Listed::read(&object) else {
+        let Some(listed) = ListedRoute::read(&object) else {
             let message = format!("{doing}: NSX has an object of this id that is no route");
             return Err(Error::Failed { reason: reason::RouteNotOurs, message, after: None });
         };
@@ -237,11 +237,11 @@ impl Routes {
             self.known.lock().nodes.extend(seen(&node, Instant::now()));
         }
         let ownership = self.judge(cluster_name, uid.as_deref(), &object, &listed);
-        Ok(Some(Found { object, listed, ownership }))
+        Ok(Some(FoundRoute { object, listed, ownership }))
     }
 
     /// Why a route that exists is not changed, if it is not.
-    fn check_ours(&self, found: &Found, doing: &str) -> Result<(), Error> {
+    fn check_ours(&self, found: &FoundRoute, doing: &str) -> Result<(), Error> {
         let message = match found.ownership {
             Ownership::Ours if found.object.is_marked_for_delete() => {
                 let message = format!("{doing}: NSX has it marked for deletion, and removes it within minutes");
@@ -269,14 +269,14 @@ impl Routes {
     /// Makes the route of this id lead where it is to lead, and nothing if it does. Gives its revision, unless it is new.
     async fn ensure(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         id: &str,
         route: &Route,
         hop: IpAddr,
     ) -> Result<Option<i64>, Error> {
         let (doing, permit) = (format!("write the route {id}"), permit_of(permit));
-        let write = || Write { permit: &permit };
+        let write = || WriteCall { permit: &permit };
         let mut attempt = 1;
         loop {
             let found = self.read(cluster_name, id, &doing).await?;
@@ -344,7 +344,7 @@ impl Routes {
     }
 
     /// As the controller sees a route of ours to this Node. One that has to be written again is shown without addresses.
-    fn shown(&self, target: &str, listed: &Listed, object: &Object, cluster_name: &str) -> Route {
+    fn shown(&self, target: &str, listed: &ListedRoute, object: &Object, cluster_name: &str) -> Route {
         let uid = self.uid.known();
         let known = self.known.lock();
         let node = self.nodes.node(target);
@@ -398,7 +398,7 @@ impl Routes {
 }
 
 #[async_trait]
-impl crate::cloud::Routes for Routes {
+impl crate::cloud::Routes for RouterRoutes {
     async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error> {
         let uid = self.uid.read().await?;
         let path = format!("{}/static-routes", self.router);
@@ -409,7 +409,7 @@ impl crate::cloud::Routes for Routes {
         let (mut routes, mut ids, mut held) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         let mut skipped = listing.skipped;
         for object in listing.objects.iter().filter(|object| !object.is_marked_for_delete()) {
-            let Some(listed) = Listed::read(object) else {
+            let Some(listed) = ListedRoute::read(object) else {
                 if is_foreign(object, cluster_name, uid.as_deref()) {
                     skipped += 1;
                     continue;
@@ -453,7 +453,7 @@ impl crate::cloud::Routes for Routes {
 
     async fn create_route(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         name_hint: &str,
         route: &Route,
@@ -474,7 +474,7 @@ impl crate::cloud::Routes for Routes {
             }
             None => own,
         };
-        let unrealized = Unrealized::begin(self, &id);
+        let unrealized = UnrealizedRoute::begin(self, &id);
         let revision = self.ensure(permit, cluster_name, &id, route, hop).await?;
         self.wait_until_realized(&id, revision, unrealized.last_write()).await?;
         unrealized.end();
@@ -483,7 +483,7 @@ impl crate::cloud::Routes for Routes {
         Ok(())
     }
 
-    async fn delete_route(&self, permit: &WritePermit, cluster_name: &str, route: &Route) -> Result<(), Error> {
+    async fn delete_route(&self, permit: &LeaderToken, cluster_name: &str, route: &Route) -> Result<(), Error> {
         let (id, permit) = (&route.name, permit_of(permit));
         let doing = format!("delete the route {id}");
         let mut attempt = 1;
@@ -498,7 +498,7 @@ impl crate::cloud::Routes for Routes {
                 let message = format!("{doing}: it was changed since it was listed");
                 return Err(Error::Failed { reason: reason::NSXRefused, message, after: None });
             }
-            match self.client.delete(Write { permit: &permit }, &self.path(id), "static-routes.delete").await {
+            match self.client.delete(WriteCall { permit: &permit }, &self.path(id), "static-routes.delete").await {
                 Ok(()) => break,
                 Err(error) if is_to_be_read(&error.kind) && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(failed(&doing, protected_by(&found.object).as_deref(), &error)),

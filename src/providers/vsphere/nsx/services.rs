@@ -7,17 +7,17 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Facts, Gate, Leads, Source};
+use super::{AnyLeader, LoginSource, NsxSession, NsxSessionStatus};
 use crate::clients::http;
 use crate::clients::nsx::{Client, Pace, Timeouts};
-use crate::cloud::login_ledger::LoginLedger;
+use crate::cloud::login_ledger::LoginThrottle;
 use crate::cloud::{ClusterEvents, ClusterReads, LiveReads};
-use crate::providers::vsphere::config::{Config, Nsx, NsxLogin, Part};
+use crate::providers::vsphere::config::{Config, NsxConfig, NsxLogin, OptionalSection};
 use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::nsx::load_balancer::orphans::Policy;
 use crate::providers::vsphere::nsx::load_balancer::{self, RequestedAddresses};
-use crate::providers::vsphere::nsx::load_balancer::{LoadBalancers, backend};
-use crate::providers::vsphere::nsx::routes::{Adoption, Routes};
+use crate::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, backend};
+use crate::providers::vsphere::nsx::routes::{Adoption, RouterRoutes};
 use crate::providers::{BuildError, Task};
 
 /// How NSX is reached, and what it has to log in with. Implemented by `app`, which knows the files.
@@ -26,21 +26,21 @@ pub trait ConnectNsx: Send + Sync {
     ///
     /// # Errors
     /// Why the configuration cannot be used.
-    fn http(&self, nsx: &Nsx) -> Result<http::Client, String>;
+    fn http(&self, nsx: &NsxConfig) -> Result<http::Client, String>;
 
     /// What to log in with. Called again after each reload: the offers of the same manager are those of before.
     ///
     /// # Errors
     /// Why the configuration cannot be used.
-    fn source(&self, nsx: &Nsx) -> Result<Source, String>;
+    fn source(&self, nsx: &NsxConfig) -> Result<LoginSource, String>;
 }
 
 /// What the parts need besides the configuration.
-pub struct Setup {
+pub struct NsxServicesContext {
     /// How NSX is reached.
     pub connect: Arc<dyn ConnectNsx>,
     /// Counts logins.
-    pub ledger: Arc<dyn LoginLedger>,
+    pub ledger: Arc<dyn LoginThrottle>,
     /// The cached Nodes.
     pub nodes: Arc<dyn ClusterReads>,
     /// Reads of the API server.
@@ -48,7 +48,7 @@ pub struct Setup {
     /// Events about the cluster.
     pub events: Arc<dyn ClusterEvents>,
     /// Whether a controller that uses NSX may work here.
-    pub leads: Leads,
+    pub leads: AnyLeader,
     /// The most calls a second.
     pub calls_per_second: u32,
     /// What becomes of routes and load balancers that the Go program made.
@@ -73,28 +73,28 @@ pub(in crate::providers::vsphere) enum RoutesPart {
     /// Nothing is known of it, or it is refused.
     Unavailable,
     /// They can be served.
-    Served(Arc<Routes>),
+    Served(Arc<RouterRoutes>),
 }
 
 /// The parts in force.
-pub struct Parts {
-    setup: Setup,
+pub struct NsxServices {
+    setup: NsxServicesContext,
     usable_addresses: UsableAddressesOf,
-    connected: Mutex<Option<Connected>>,
+    connected: Mutex<Option<NsxConnection>>,
     routes: watch::Sender<RoutesPart>,
-    balancers: watch::Sender<Option<Arc<LoadBalancers>>>,
+    balancers: watch::Sender<Option<Arc<NsxLoadBalancers>>>,
     stop: CancellationToken,
 }
 
 /// One connection.
-struct Connected {
-    config: Nsx,
+struct NsxConnection {
+    config: NsxConfig,
     client: Client,
-    gate: Arc<Gate>,
+    gate: Arc<NsxSession>,
     /// The router of the routes.
     router: Option<String>,
     /// The load balancers, and what ends their readings.
-    balancers: Option<(Arc<LoadBalancers>, CancellationToken)>,
+    balancers: Option<(Arc<NsxLoadBalancers>, CancellationToken)>,
     stop: CancellationToken,
 }
 
@@ -106,16 +106,16 @@ pub struct NsxReport {
     /// Whether this process may use NSX now.
     pub leads: bool,
     /// What the login has come to.
-    pub login: Facts,
+    pub login: NsxSessionStatus,
     /// What is known of load balancers, once they were read.
     pub balancers: Option<load_balancer::Counts>,
     /// What is wrong with the number of tags that are configured for load balancers, if they do not fit.
     pub too_many_tags: Option<String>,
 }
 
-impl Parts {
+impl NsxServices {
     /// Nothing is configured. Everything ends with `stop`.
-    pub fn new(setup: Setup, usable_addresses: UsableAddressesOf, stop: &CancellationToken) -> Self {
+    pub fn new(setup: NsxServicesContext, usable_addresses: UsableAddressesOf, stop: &CancellationToken) -> Self {
         let (routes, balancers) = (watch::Sender::new(RoutesPart::Unavailable), watch::Sender::new(None));
         Self { setup, usable_addresses, connected: Mutex::default(), routes, balancers, stop: stop.clone() }
     }
@@ -130,7 +130,7 @@ impl Parts {
         let mut connected = self.connected.lock();
         let mut tasks = Vec::new();
         match &config.nsx {
-            Part::Used(nsx) => {
+            OptionalSection::Used(nsx) => {
                 let source = self.setup.connect.source(nsx).map_err(wrong)?;
                 match connected.as_mut().filter(|connected| connected.serves(nsx)) {
                     Some(connected) => connected.config = nsx.clone(),
@@ -143,7 +143,7 @@ impl Parts {
                     }
                 }
             }
-            Part::Absent | Part::Refused => {
+            OptionalSection::Absent | OptionalSection::Refused => {
                 if let Some(before) = connected.take() {
                     before.stop.cancel();
                 }
@@ -154,7 +154,7 @@ impl Parts {
         Ok(tasks)
     }
 
-    fn apply_load_balancers(&self, config: &Config, mut connected: Option<&mut Connected>) -> Option<Task> {
+    fn apply_load_balancers(&self, config: &Config, mut connected: Option<&mut NsxConnection>) -> Option<Task> {
         let (Some(wanted), Some(connected)) = (config.load_balancers.used(), connected.as_deref_mut()) else {
             // Neither readings nor deletions go on.
             if let Some((_, before)) = connected.and_then(|connected| connected.balancers.take()) {
@@ -166,13 +166,13 @@ impl Parts {
         if connected.balancers.as_ref().is_some_and(|(balancers, _)| balancers.is_configured_as(wanted)) {
             return None;
         }
-        let Setup { cluster, batches, nodes, live, events, leads, .. } = &self.setup;
-        let Setup { adoption, orphans, requested_addresses, .. } = self.setup;
+        let NsxServicesContext { cluster, batches, nodes, live, events, leads, .. } = &self.setup;
+        let NsxServicesContext { adoption, orphans, requested_addresses, .. } = self.setup;
         let settings = load_balancer::Settings { adoption, orphans, requested_addresses };
-        let backend = Arc::new(backend::Nsx::new(connected.client.clone(), *batches));
+        let backend = Arc::new(backend::NsxBackend::new(connected.client.clone(), *batches));
         let (nodes, live) = (Arc::clone(nodes), Arc::clone(live));
         let (config, cluster, leads) = (wanted.clone(), cluster.as_str(), leads.clone());
-        let balancers = LoadBalancers::new(config, cluster, settings, backend, nodes, live, leads);
+        let balancers = NsxLoadBalancers::new(config, cluster, settings, backend, nodes, live, leads);
         let balancers = balancers.with_usable_addresses(Arc::clone(&self.usable_addresses));
         let balancers = Arc::new(balancers.with_events(Arc::clone(events)));
         let stop = connected.stop.child_token();
@@ -185,41 +185,41 @@ impl Parts {
         Some(Task { name: "load-balancers".to_owned(), stop, run })
     }
 
-    fn apply_routes(&self, config: &Config, connected: Option<&mut Connected>) {
+    fn apply_routes(&self, config: &Config, connected: Option<&mut NsxConnection>) {
         let part = match (&config.routes, connected) {
-            (Part::Absent, connected) => {
+            (OptionalSection::Absent, connected) => {
                 if let Some(connected) = connected {
                     connected.router = None;
                 }
                 RoutesPart::Off
             }
-            (Part::Used(routes), Some(connected)) => {
+            (OptionalSection::Used(routes), Some(connected)) => {
                 let router = routes.router.path();
                 if connected.router.as_ref() == Some(&router) {
                     return;
                 }
                 connected.router = Some(router.clone());
-                let Setup { adoption, nodes, live, .. } = &self.setup;
+                let NsxServicesContext { adoption, nodes, live, .. } = &self.setup;
                 let (client, nodes, live) = (connected.client.clone(), Arc::clone(nodes), Arc::clone(live));
-                let routes = Routes::new(client, router, *adoption, nodes, live);
+                let routes = RouterRoutes::new(client, router, *adoption, nodes, live);
                 RoutesPart::Served(Arc::new(routes.with_usable_addresses(Arc::clone(&self.usable_addresses))))
             }
-            (Part::Used(_) | Part::Refused, _) => RoutesPart::Unavailable,
+            (OptionalSection::Used(_) | OptionalSection::Refused, _) => RoutesPart::Unavailable,
         };
         self.routes.send_replace(part);
     }
 
-    fn connect(&self, nsx: &Nsx, source: Source) -> Result<(Connected, Task), String> {
-        let Setup { connect, ledger, leads, calls_per_second, timeouts, .. } = &self.setup;
+    fn connect(&self, nsx: &NsxConfig, source: LoginSource) -> Result<(NsxConnection, Task), String> {
+        let NsxServicesContext { connect, ledger, leads, calls_per_second, timeouts, .. } = &self.setup;
         let http = connect.http(nsx)?;
-        let gate = Arc::new(Gate::new(http.endpoint(), source, Arc::clone(ledger), leads.clone()));
+        let gate = Arc::new(NsxSession::new(http.endpoint(), source, Arc::clone(ledger), leads.clone()));
         let pace = Arc::new(Pace::new(*calls_per_second));
         let client = Client::new(http, &nsx.path_prefix, pace, Arc::clone(&gate) as _, *timeouts);
         let stop = self.stop.child_token();
         let (runs, logs_in, until) = (Arc::clone(&gate), client.clone(), stop.clone());
         let run = Box::pin(async move { runs.run(&logs_in, until).await });
         let task = Task { name: "nsx".to_owned(), stop: stop.clone(), run };
-        Ok((Connected { config: nsx.clone(), client, gate, router: None, balancers: None, stop }, task))
+        Ok((NsxConnection { config: nsx.clone(), client, gate, router: None, balancers: None, stop }, task))
     }
 
     /// The routes as they are now.
@@ -228,7 +228,7 @@ impl Parts {
     }
 
     /// The load balancers as they are now.
-    pub(in crate::providers::vsphere) fn load_balancers(&self) -> Option<Arc<LoadBalancers>> {
+    pub(in crate::providers::vsphere) fn load_balancers(&self) -> Option<Arc<NsxLoadBalancers>> {
         self.balancers.borrow().clone()
     }
 
@@ -248,18 +248,18 @@ impl Parts {
     /// The state of the connection, if there is one.
     pub fn report(&self) -> Option<NsxReport> {
         let connected = self.connected.lock();
-        let Connected { client, gate, balancers, .. } = connected.as_ref()?;
+        let NsxConnection { client, gate, balancers, .. } = connected.as_ref()?;
         let balancers = balancers.as_ref().map(|(balancers, _)| balancers);
         let too_many_tags = balancers.and_then(|balancers| balancers.too_many_tags());
         let balancers = balancers.and_then(|balancers| balancers.counts());
-        let (server, leads) = (client.endpoint().to_owned(), self.setup.leads.is_so());
+        let (server, leads) = (client.endpoint().to_owned(), self.setup.leads.is_leader());
         Some(NsxReport { server, leads, login: gate.facts(), balancers, too_many_tags })
     }
 }
 
-impl Connected {
+impl NsxConnection {
     /// Whether this connection serves `nsx`, too. User and password, where they are from, and tokens are offered to it.
-    fn serves(&self, nsx: &Nsx) -> bool {
+    fn serves(&self, nsx: &NsxConfig) -> bool {
         let own = &self.config;
         let is_same_login = match (&own.login, &nsx.login) {
             (

@@ -19,16 +19,16 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::leads::Leads;
+use super::any_leader::AnyLeader;
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::http;
 use crate::clients::nsx::{AccessToken, Client, Kind, LogIn, Login, NoLogin, Scheme};
-use crate::cloud::login_ledger::{LoginLedger, Outcome};
-use crate::providers::vsphere::login::credentials::{Credential, Offer, Offers};
+use crate::cloud::login_ledger::{LoginThrottle, Outcome};
+use crate::providers::vsphere::login::credentials::{Credential, CredentialState, Offers};
 use crate::providers::vsphere::login::policy::NSX_LOGIN_POLICY;
 use crate::providers::vsphere::login::retry::PASSING;
-use crate::providers::vsphere::login::schedule::{Better, Interface, Moment, Pairs};
+use crate::providers::vsphere::login::schedule::{Better, Interface, LoginSchedule, Moment};
 use login::HARMLESS;
 
 /// How long a call waits for a login. A login takes at most twice 30 s, with the claim before it.
@@ -57,7 +57,7 @@ const RENEWAL: f64 = 0.85;
 const REVIEW: Duration = Duration::from_secs(30);
 
 /// What to log in with.
-pub enum Source {
+pub enum LoginSource {
     /// The client certificate of the TLS settings.
     Certificate,
     /// A token of VMware Cloud. It changes with the file.
@@ -83,7 +83,7 @@ pub struct Token {
 
 /// What the login has come to, for those who show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct NsxSessionStatus {
     /// Whether there is a login.
     pub is_logged_in: bool,
     /// Why what is offered now is not used although there is a login.
@@ -93,12 +93,12 @@ pub struct Facts {
 }
 
 /// The one that logs in to one manager.
-pub struct Gate {
+pub struct NsxSession {
     /// `host:port`.
     server: String,
-    source: Source,
-    ledger: Arc<dyn LoginLedger>,
-    leads: Leads,
+    source: LoginSource,
+    ledger: Arc<dyn LoginThrottle>,
+    leads: AnyLeader,
     began: Instant,
     wanted: Notify,
     /// A request was refused for its password.
@@ -107,7 +107,7 @@ pub struct Gate {
     doubted: Notify,
     /// Counts the tries, with what came of the last.
     tries: watch::Sender<(u64, Option<NoLogin>)>,
-    state: Mutex<State>,
+    state: Mutex<NsxSessionState>,
 }
 
 /// Whether sessions serve, as far as this term of leadership has shown.
@@ -124,8 +124,8 @@ enum Sessions {
 }
 
 /// Never locked over an await.
-struct State {
-    pairs: Pairs,
+struct NsxSessionState {
+    pairs: LoginSchedule,
     in_use: Option<Arc<Credential>>,
     /// The login made with it, and when it was made. A session that is over is taken out.
     adopted: Option<(Login, Instant)>,
@@ -152,7 +152,7 @@ struct State {
     leaving: Vec<Leaving>,
     /// Whether nothing logs in any more.
     has_ended: bool,
-    facts: Facts,
+    facts: NsxSessionStatus,
 }
 
 /// A login that was replaced by another one.
@@ -164,7 +164,7 @@ struct Leaving {
     credential: Option<Arc<Credential>>,
 }
 
-impl State {
+impl NsxSessionState {
     /// The login of a call was refused. The refusal may be late: the next login may serve already.
     fn note_refusal(&mut self, client: &Client, why: &str) {
         if client.login().is_none() {
@@ -173,15 +173,20 @@ impl State {
     }
 }
 
-impl Gate {
+impl NsxSession {
     /// Nothing is sent before a call needs a login, and nothing while `leads` is false.
-    pub fn new(server: impl Into<String>, source: Source, ledger: Arc<dyn LoginLedger>, leads: Leads) -> Self {
+    pub fn new(
+        server: impl Into<String>,
+        source: LoginSource,
+        ledger: Arc<dyn LoginThrottle>,
+        leads: AnyLeader,
+    ) -> Self {
         let server = server.into();
-        if matches!(source, Source::Pairs { .. }) {
+        if matches!(source, LoginSource::Pairs { .. }) {
             ledger.know(NSX_LOGIN_POLICY, &server);
         }
-        let state = State {
-            pairs: Pairs::new(NSX_LOGIN_POLICY),
+        let state = NsxSessionState {
+            pairs: LoginSchedule::new(NSX_LOGIN_POLICY),
             in_use: None,
             adopted: None,
             short_lived: 0,
@@ -196,7 +201,7 @@ impl Gate {
             uncounted: Vec::new(),
             leaving: Vec::new(),
             has_ended: false,
-            facts: Facts::default(),
+            facts: NsxSessionStatus::default(),
         };
         let (wanted, refused, doubted, tries) = (Notify::new(), Notify::new(), Notify::new(), watch::Sender::default());
         let (began, state) = (Instant::now(), Mutex::new(state));
@@ -204,7 +209,7 @@ impl Gate {
     }
 
     /// What the login has come to.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> NsxSessionStatus {
         self.state.lock().facts.clone()
     }
 
@@ -212,8 +217,8 @@ impl Gate {
     pub async fn run(&self, client: &Client, stop: CancellationToken) {
         let mut leads = self.leads.clone();
         let mut tokens = match &self.source {
-            Source::Token(tokens) => Some(tokens.clone()),
-            Source::Certificate | Source::Pairs { .. } => None,
+            LoginSource::Token(tokens) => Some(tokens.clone()),
+            LoginSource::Certificate | LoginSource::Pairs { .. } => None,
         };
         let mut review = next_review();
         loop {
@@ -224,7 +229,7 @@ impl Gate {
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = leads.changed() => {
-                    if !leads.is_so() {
+                    if !leads.is_leader() {
                         self.end_all(client).await;
                     }
                 }
@@ -266,7 +271,7 @@ impl Gate {
     async fn make(&self, client: &Client) {
         let result = match client.login() {
             Some(_) => Ok(()),
-            None if !self.leads.is_so() => Err(not_leading()),
+            None if !self.leads.is_leader() => Err(not_leading()),
             None => self.log_in(client).await,
         };
         {
@@ -279,13 +284,13 @@ impl Gate {
 
     async fn log_in(&self, client: &Client) -> Result<(), NoLogin> {
         match &self.source {
-            Source::Certificate => drop(client.adopt(Login::with_certificate())),
-            Source::Token(tokens) => self.exchange(client, tokens).await?,
-            Source::Pairs { offers, scheme } => {
+            LoginSource::Certificate => drop(client.adopt(Login::with_certificate())),
+            LoginSource::Token(tokens) => self.exchange(client, tokens).await?,
+            LoginSource::Pairs { offers, scheme } => {
                 self.may_log_in()?;
                 let (login, credential) = self.log_in_with(client, offers, *scheme).await?;
                 info!(nsx = self.server, from = %credential.origin, "logged in to NSX with a {login:?}");
-                self.adopt(client, login, credential);
+                self.switch_to(client, login, credential);
             }
         }
         Ok(())
@@ -299,7 +304,7 @@ impl Gate {
         Err(NoLogin { why: format!("the next login is in {seconds} s; {}", failure.why), ..failure })
     }
 
-    fn adopt(&self, client: &Client, login: Login, credential: Arc<Credential>) {
+    fn switch_to(&self, client: &Client, login: Login, credential: Arc<Credential>) {
         let before = client.adopt(login.clone());
         let mut state = self.state.lock();
         let used = state.in_use.replace(credential);
@@ -308,7 +313,7 @@ impl Gate {
             state.short_lived = 0;
         }
         (state.retry, state.login_failures) = (None, Failures::default());
-        state.facts = Facts { is_logged_in: true, ..Facts::default() };
+        state.facts = NsxSessionStatus { is_logged_in: true, ..NsxSessionStatus::default() };
         let leaving = |login| Leaving { due: Instant::now() + USE, login, credential: used };
         state.leaving.extend(before.map(leaving));
     }
@@ -329,7 +334,7 @@ impl Gate {
         }
         match result {
             // The lead was lost meanwhile.
-            Ok(_) if !self.leads.is_so() => Err(not_leading()),
+            Ok(_) if !self.leads.is_leader() => Err(not_leading()),
             Ok(access) => {
                 drop(client.adopt(Login::with_token(&access)));
                 let mut state = self.state.lock();
@@ -339,7 +344,7 @@ impl Gate {
                 if let Some(why) = &refused {
                     warn!(nsx = self.server, "the new token is not used, and the one of before is: {why}");
                 }
-                state.facts = Facts { is_logged_in: true, refused_offer: refused, failure: None };
+                state.facts = NsxSessionStatus { is_logged_in: true, refused_offer: refused, failure: None };
                 Ok(())
             }
             Err(error) => {
@@ -378,7 +383,7 @@ impl Gate {
     /// Renews the token beside the one in use, which stays if that fails.
     async fn renew(&self, client: &Client) {
         self.state.lock().renewal = None;
-        let Source::Token(tokens) = &self.source else { return };
+        let LoginSource::Token(tokens) = &self.source else { return };
         if client.login().is_none() {
             return;
         }
@@ -396,7 +401,7 @@ impl Gate {
 
     /// Completes when something better is offered than what the login in use was made with, and may be tried.
     async fn offered_better(&self) {
-        let Source::Pairs { offers, .. } = &self.source else { return std::future::pending().await };
+        let LoginSource::Pairs { offers, .. } = &self.source else { return std::future::pending().await };
         let mut changes = offers.clone();
         loop {
             changes.mark_unchanged();
@@ -436,7 +441,7 @@ impl Gate {
 
     /// Tries what is offered beside the login in use, which stays if that is refused.
     async fn rotate(&self, client: &Client) {
-        let Source::Pairs { offers, scheme } = &self.source else { return };
+        let LoginSource::Pairs { offers, scheme } = &self.source else { return };
         let credential = {
             let mut state = self.state.lock();
             let Some(in_use) = state.in_use.clone() else { return };
@@ -445,15 +450,15 @@ impl Gate {
                 Better::Nothing | Better::Same(_) | Better::NotBefore(_) => return,
             }
         };
-        match self.enter(client, &credential, *scheme).await {
+        match self.try_credential(client, &credential, *scheme).await {
             // Also when a call has found meanwhile that the login of before is over.
-            Ok(login) if self.leads.is_so() => {
+            Ok(login) if self.leads.is_leader() => {
                 info!(nsx = self.server, from = %credential.origin, "the login to NSX is made with other credentials now");
-                self.adopt(client, login, credential);
+                self.switch_to(client, login, credential);
                 self.state.lock().failures = Failures::default();
             }
             // The lead was lost meanwhile.
-            Ok(login) => self.end(client, login).await,
+            Ok(login) => self.log_out(client, login).await,
             Err(NoLogin { why, .. }) => {
                 warn!(nsx = self.server, "new credentials are not used, and the login stays: {why}");
                 let mut state = self.state.lock();
@@ -467,14 +472,14 @@ impl Gate {
     /// Logs in beside a session that may have ended, and uses the new login if it is accepted.
     async fn replace(&self, client: &Client) {
         let in_use = self.state.lock().in_use.clone();
-        if let (Source::Pairs { scheme, .. }, Some(credential)) = (&self.source, in_use) {
-            match self.enter(client, &credential, *scheme).await {
-                Ok(login) if self.leads.is_so() => {
+        if let (LoginSource::Pairs { scheme, .. }, Some(credential)) = (&self.source, in_use) {
+            match self.try_credential(client, &credential, *scheme).await {
+                Ok(login) if self.leads.is_leader() => {
                     info!(nsx = self.server, "a page came in place of an answer, and the session is replaced");
-                    self.adopt(client, login, credential);
+                    self.switch_to(client, login, credential);
                 }
                 // The lead was lost meanwhile.
-                Ok(login) => self.end(client, login).await,
+                Ok(login) => self.log_out(client, login).await,
                 Err(NoLogin { why, .. }) => {
                     warn!(nsx = self.server, "a page came in place of an answer, and the session stays: {why}");
                 }
@@ -552,7 +557,7 @@ impl Gate {
             due.into_iter().map(|leaving| leaving.login).collect()
         };
         for login in due {
-            self.end(client, login).await;
+            self.log_out(client, login).await;
         }
     }
 
@@ -567,10 +572,10 @@ impl Gate {
             let leaving = std::mem::take(&mut state.leaving);
             leaving.into_iter().map(|leaving| leaving.login).chain(client.leave()).collect()
         };
-        futures::future::join_all(logins.into_iter().map(|login| self.end(client, login))).await;
+        futures::future::join_all(logins.into_iter().map(|login| self.log_out(client, login))).await;
     }
 
-    async fn end(&self, client: &Client, login: Login) {
+    async fn log_out(&self, client: &Client, login: Login) {
         match timeout(END, client.end(login)).await {
             Ok(Ok(())) => debug!(nsx = self.server, "logged out of NSX"),
             Ok(Err(error)) => warn!(nsx = self.server, error = chain(&error), "the session could not be ended"),
@@ -584,9 +589,9 @@ impl Gate {
 }
 
 #[async_trait]
-impl LogIn for Gate {
+impl LogIn for NsxSession {
     async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin> {
-        if over.is_some() && matches!(self.source, Source::Certificate) {
+        if over.is_some() && matches!(self.source, LoginSource::Certificate) {
             return Err(self.refuse_certificate(client));
         }
         if let Some(over) = over {
@@ -601,7 +606,7 @@ impl LogIn for Gate {
         let tried = tries.wait_for(|(count, _)| *count != before);
         match timeout(WAIT, tried).await {
             // The login may have been made, and been ended with the lead.
-            Ok(Ok(_)) if client.login().is_none() && !self.leads.is_so() => Err(not_leading()),
+            Ok(Ok(_)) if client.login().is_none() && !self.leads.is_leader() => Err(not_leading()),
             Ok(Ok(tried)) if client.login().is_none() => {
                 let unknown = || NoLogin { kind: Kind::Unavailable, why: "the login was ended".to_owned() };
                 Err(tried.1.clone().unwrap_or_else(unknown))
@@ -617,9 +622,9 @@ impl LogIn for Gate {
 
     async fn log_in_otherwise(&self, client: &Client, over: &Login) -> Result<(), NoLogin> {
         match &self.source {
-            Source::Certificate => Err(self.refuse_certificate(client)),
-            Source::Token(_) => Err(self.refuse_token(client)),
-            Source::Pairs { .. } => {
+            LoginSource::Certificate => Err(self.refuse_certificate(client)),
+            LoginSource::Token(_) => Err(self.refuse_token(client)),
+            LoginSource::Pairs { .. } => {
                 self.note_over(over);
                 match self.state.lock().sessions {
                     Sessions::End | Sessions::Replaced => {}
@@ -712,7 +717,7 @@ async fn another_token(tokens: &mut Option<watch::Receiver<Arc<Token>>>) {
 /// What is offered now.
 fn offered(offers: &Offers) -> Vec<Arc<Credential>> {
     match &**offers.borrow() {
-        Offer::Ready(credentials) => credentials.clone(),
-        Offer::Pending { .. } | Offer::Missing { .. } => Vec::new(),
+        CredentialState::Ready(credentials) => credentials.clone(),
+        CredentialState::Pending { .. } | CredentialState::Missing { .. } => Vec::new(),
     }
 }

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::clients::nsx::{Object, Tag};
+use crate::clients::nsx::{Object, ObjectTag};
 
 /// Tags by their scope, in its order, which is that of the Go program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tags(BTreeMap<String, String>);
+pub struct ScopedTags(BTreeMap<String, String>);
 
-impl Tags {
+impl ScopedTags {
     /// These and one more, which takes the place of one with the same scope.
     #[must_use]
     pub fn with(mut self, scope: &str, tag: impl Into<String>) -> Self {
@@ -19,8 +19,8 @@ impl Tags {
     }
 
     /// Each tag, in the order of the scopes.
-    pub fn iter(&self) -> impl Iterator<Item = Tag<'_>> {
-        self.0.iter().map(|(scope, tag)| Tag { scope, tag })
+    pub fn iter(&self) -> impl Iterator<Item = ObjectTag<'_>> {
+        self.0.iter().map(|(scope, tag)| ObjectTag { scope, tag })
     }
 
     /// Whether an object has all of them. Of several tags with one scope the first decides, as in the Go program.
@@ -35,12 +35,12 @@ impl Tags {
         }
         let before = object.clone();
         let mut missing = self.0.clone();
-        let mut tags: Vec<Tag<'_>> = Vec::new();
+        let mut tags: Vec<ObjectTag<'_>> = Vec::new();
         for tag in before.tags() {
             let wanted = missing.remove(tag.scope).and_then(|_| self.0.get(tag.scope));
-            tags.push(wanted.map_or(tag, |wanted| Tag { scope: tag.scope, tag: wanted }));
+            tags.push(wanted.map_or(tag, |wanted| ObjectTag { scope: tag.scope, tag: wanted }));
         }
-        tags.extend(missing.iter().map(|(scope, tag)| Tag { scope, tag }));
+        tags.extend(missing.iter().map(|(scope, tag)| ObjectTag { scope, tag }));
         object.set_tags(tags);
     }
 }
@@ -49,13 +49,13 @@ impl Tags {
 mod tests {
     use serde_json::json;
 
-    use super::{Object, Tags};
+    use super::{Object, ScopedTags};
 
-    fn tags(pairs: &[(&str, &str)]) -> Tags {
-        pairs.iter().fold(Tags::default(), |tags, (scope, tag)| tags.with(scope, *tag))
+    fn tags(pairs: &[(&str, &str)]) -> ScopedTags {
+        pairs.iter().fold(ScopedTags::default(), |tags, (scope, tag)| tags.with(scope, *tag))
     }
 
-    fn sent(tags: &Tags) -> Vec<(String, String)> {
+    fn sent(tags: &ScopedTags) -> Vec<(String, String)> {
         let mut object = Object::default();
         tags.write_into(&mut object);
         object.tags().map(|tag| (tag.scope.to_owned(), tag.tag.to_owned())).collect()
@@ -75,7 +75,7 @@ mod tests {
             assert_eq!(before.clone().with(scope, tag), tags(expected), "{id}");
             assert_eq!(before, original, "{id}");
         }
-        let empty = Tags::default();
+        let empty = ScopedTags::default();
         assert_eq!(empty.clone().with("t1", "v1").with("t2", "v2"), tags(&two));
         assert_eq!(sent(&empty), []);
     }
@@ -85,7 +85,7 @@ mod tests {
     fn tag_04_tags_are_sent_in_the_order_of_their_scopes() {
         let expected = ["t1", "t2", "t3"].map(|scope| (scope.to_owned(), format!("of {scope}")));
         for order in [["t1", "t2", "t3"], ["t3", "t1", "t2"], ["t2", "t3", "t1"], ["t3", "t2", "t1"]] {
-            let tags = order.iter().fold(Tags::default(), |tags, scope| tags.with(scope, format!("of {scope}")));
+            let tags = order.iter().fold(ScopedTags::default(), |tags, scope| tags.with(scope, format!("of {scope}")));
             assert_eq!(sent(&tags), expected, "{order:?}");
         }
     }

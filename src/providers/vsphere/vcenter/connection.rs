@@ -20,9 +20,9 @@ use self::reads::READ_PRIVILEGE;
 use super::fence::Fence;
 use super::outage::{Outage, cause_of};
 use super::publisher::Publisher;
-use super::session::{Failure, Link, Pause, Rotation, Session, Use, text_of_read};
+use super::session::{ClientInUse, ConnectionFailure, Pause, Rotation, Session, SessionHandle, text_of_read};
 use super::snapshot::{Freshness, Snapshot, Trouble};
-use super::subscription::{Prepared, Subscription, clear_leftovers};
+use super::subscription::{PreparedSubscription, Subscription, clear_leftovers};
 use super::tags::{Settings, TagReader, TagRetry};
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
@@ -118,7 +118,7 @@ impl Vcenter {
     /// Asks vCenter whether its inventory is as known, tags apart, since a wait for updates that was lost on its way looks
     /// like one with nothing to tell. When this returns, the snapshot is live and has everything until now, or is not live.
     /// Takes 3 s at most.
-    pub async fn confirm(&self) {
+    pub async fn refresh(&self) {
         let mut changes = self.changes();
         if changes.borrow_and_update().freshness != Freshness::Live {
             return;
@@ -236,7 +236,7 @@ impl Vcenter {
     }
 
     /// One connection: from the first call to the first failure.
-    async fn serve(&self, retry: &mut Failures) -> Failure {
+    async fn serve(&self, retry: &mut Failures) -> ConnectionFailure {
         // Every call below has a limit of its own.
         let mut subscription = match self.open().await {
             Ok(subscription) => subscription,
@@ -253,7 +253,7 @@ impl Vcenter {
                 never = &mut tags => match never {},
                 (link, prepared) = &mut rotation => {
                     // The old subscription ends with its session; the new one tells everything anew.
-                    self.session.adopt(link);
+                    self.session.switch_to(link);
                     subscription = prepared.begin();
                     rotation.set(self.rotate());
                     continue;
@@ -269,7 +269,7 @@ impl Vcenter {
     }
 
     /// Connects, logs in and sets the subscription up.
-    async fn open(&self) -> Result<Subscription<'_>, Failure> {
+    async fn open(&self) -> Result<Subscription<'_>, ConnectionFailure> {
         self.session.mark_unreachable();
         self.session.open().await?;
         let prepared = self.session.persist(|| self.prepare(self.session.soap())).await;
@@ -277,7 +277,7 @@ impl Vcenter {
         if prepared.is_ok() {
             self.tell_rights().await;
         }
-        prepared.map(Prepared::begin)
+        prepared.map(PreparedSubscription::begin)
     }
 
     /// Logs once if the account may not see every folder. Without an answer, the next connection asks again.
@@ -302,13 +302,16 @@ impl Vcenter {
         }
     }
 
-    fn prepare(&self, soap: Use<vim::Client>) -> impl Future<Output = Result<Prepared<'_>, Failure>> {
+    fn prepare(
+        &self,
+        soap: ClientInUse<vim::Client>,
+    ) -> impl Future<Output = Result<PreparedSubscription<'_>, ConnectionFailure>> {
         Subscription::prepare(&self.session, &self.publisher, &self.fence, soap)
     }
 
     /// Waits for a session with other credentials and subscribes on it, while the old one is still followed. What is
     /// refused is told, and changes nothing.
-    async fn rotate(&self) -> (Arc<Link>, Prepared<'_>) {
+    async fn rotate(&self) -> (Arc<SessionHandle>, PreparedSubscription<'_>) {
         let mut retry = Failures::default();
         loop {
             let is_told = self.snapshot().offer_trouble.is_some();
@@ -327,7 +330,7 @@ impl Vcenter {
     }
 
     /// Subscribes on a session that is not in use yet; none where it ended, or its credentials are not offered any more.
-    async fn prepare_on(&self, link: &Arc<Link>) -> Option<Prepared<'_>> {
+    async fn prepare_on(&self, link: &Arc<SessionHandle>) -> Option<PreparedSubscription<'_>> {
         let mut retry = Failures::default();
         loop {
             let failure = match self.prepare(link.soap()).await {
@@ -372,7 +375,7 @@ impl Vcenter {
     }
 
     /// vCenter is not connected any more. Logged when the reason changes.
-    fn mark_down(&self, failure: &Failure, pause: Option<Duration>) {
+    fn mark_down(&self, failure: &ConnectionFailure, pause: Option<Duration>) {
         let trouble = failure.trouble(&self.session.spelling());
         let reason = trouble.why.as_str();
         if self.snapshot().freshness.trouble() == Some(reason) {

@@ -18,12 +18,12 @@ pub(super) struct Members {
 
 /// A change of the view. What is in both parts is taken out and put in again.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Change {
+pub(super) struct ViewChange {
     pub(super) add: BTreeSet<Arc<str>>,
     pub(super) remove: BTreeSet<Arc<str>>,
 }
 
-impl Change {
+impl ViewChange {
     pub(super) fn is_empty(&self) -> bool {
         self.add.is_empty() && self.remove.is_empty()
     }
@@ -81,7 +81,7 @@ impl Members {
     }
 
     /// What the view lacks, and what it holds without need.
-    pub(super) fn next_change(&mut self) -> Change {
+    pub(super) fn next_change(&mut self) -> ViewChange {
         let renew = std::mem::take(&mut self.renew);
         let is_out = |id: &&Arc<str>| !self.wanted.contains(*id) || renew.contains(*id);
         let remove: BTreeSet<Arc<str>> = self.in_view.iter().filter(is_out).cloned().collect();
@@ -89,11 +89,11 @@ impl Members {
         let add: BTreeSet<Arc<str>> = self.wanted.iter().filter(is_in).cloned().collect();
         // Members from now on, because updates may come before the call returns.
         self.shown.extend(add.iter().cloned());
-        Change { add, remove }
+        ViewChange { add, remove }
     }
 
     /// A change of the view was made; the server does not know the `unresolved`.
-    pub(super) fn made(&mut self, change: &Change, unresolved: &[Arc<str>]) {
+    pub(super) fn made(&mut self, change: &ViewChange, unresolved: &[Arc<str>]) {
         self.in_view.extend(change.add.iter().cloned());
         self.shown.extend(change.add.iter().cloned());
         for id in change.remove.difference(&change.add).chain(unresolved) {
@@ -105,7 +105,7 @@ impl Members {
     /// There is another view, with these members but for the `unresolved`, which the server does not know.
     pub(super) fn restart(&mut self, members: BTreeSet<Arc<str>>, unresolved: &[Arc<str>]) {
         *self = Self { wanted: std::mem::take(&mut self.wanted), ..Self::default() };
-        self.made(&Change { add: members, remove: BTreeSet::new() }, unresolved);
+        self.made(&ViewChange { add: members, remove: BTreeSet::new() }, unresolved);
     }
 }
 
@@ -117,8 +117,8 @@ mod tests {
         ids.iter().map(|id| Arc::from(*id)).collect()
     }
 
-    fn change(add: &[&str], remove: &[&str]) -> Change {
-        Change { add: ids(add), remove: ids(remove) }
+    fn change(add: &[&str], remove: &[&str]) -> ViewChange {
+        ViewChange { add: ids(add), remove: ids(remove) }
     }
 
     /// Wants these and has them in the view.

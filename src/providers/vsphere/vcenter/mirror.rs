@@ -24,7 +24,7 @@ pub struct Mirror {
 
 /// What update sets touched.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Touched {
+pub struct TouchedObjects {
     /// Virtual machines that changed, came or went.
     pub vms: BTreeSet<Arc<str>>,
     /// Whether an object above the virtual machines changed, came or went.
@@ -37,8 +37,8 @@ pub struct Touched {
 
 impl Mirror {
     /// Applies every object update in order.
-    pub fn apply(&mut self, sets: &[UpdateSet]) -> Touched {
-        let mut touched = Touched::default();
+    pub fn apply(&mut self, sets: &[UpdateSet]) -> TouchedObjects {
+        let mut touched = TouchedObjects::default();
         for update in sets.iter().flat_map(|set| &set.filters).flat_map(|filter| &filter.objects) {
             if update.object.kind() == "VirtualMachine" {
                 self.apply_vm(update, &mut touched);
@@ -49,7 +49,7 @@ impl Mirror {
         touched
     }
 
-    fn apply_vm(&mut self, update: &ObjectUpdate, touched: &mut Touched) {
+    fn apply_vm(&mut self, update: &ObjectUpdate, touched: &mut TouchedObjects) {
         let entry = self.vms.get_key_value(update.object.id());
         let id = entry.map_or_else(|| update.object.id().into(), |(id, _)| Arc::clone(id));
         if update.kind == UpdateKind::Leave {
@@ -87,7 +87,7 @@ impl Mirror {
         }
     }
 
-    fn apply_entity(&mut self, update: &ObjectUpdate, touched: &mut Touched) {
+    fn apply_entity(&mut self, update: &ObjectUpdate, touched: &mut TouchedObjects) {
         if update.kind == UpdateKind::Leave {
             let is_gone = self.entities.remove(&update.object).is_some();
             touched.entities |= is_gone;
@@ -203,7 +203,7 @@ mod tests {
         update(kind, MoRef::new("VirtualMachine", "vm-1"), changes)
     }
 
-    fn apply(mirror: &mut Mirror, objects: Vec<ObjectUpdate>) -> Touched {
+    fn apply(mirror: &mut Mirror, objects: Vec<ObjectUpdate>) -> TouchedObjects {
         let filter = FilterUpdate { filter: MoRef::new("PropertyFilter", "f"), objects };
         mirror.apply(&[UpdateSet { version: "1".into(), filters: vec![filter], truncated: false }])
     }
@@ -238,7 +238,7 @@ mod tests {
                 ],
             )],
         );
-        let expected = Touched { vms: ["vm-1".into()].into(), objects: true, ..Touched::default() };
+        let expected = TouchedObjects { vms: ["vm-1".into()].into(), objects: true, ..TouchedObjects::default() };
         assert_eq!(touched, expected);
         let record = &mirror.vms["vm-1"];
         assert_eq!(record.name, "a/b");
@@ -257,7 +257,7 @@ mod tests {
         let enter = || vec![vm(UpdateKind::Enter, vec![("name", text("a")), ("guest.hostName", text("a"))])];
         apply(&mut mirror, enter());
         let before = Arc::clone(&mirror.vms["vm-1"]);
-        assert_eq!(apply(&mut mirror, enter()), Touched::default());
+        assert_eq!(apply(&mut mirror, enter()), TouchedObjects::default());
         assert!(Arc::ptr_eq(&before, &mirror.vms["vm-1"]));
     }
 

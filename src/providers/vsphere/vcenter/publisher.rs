@@ -7,16 +7,16 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::members::{Change, Members};
-use super::mirror::{Mirror, Touched};
+use super::members::{Members, ViewChange};
+use super::mirror::{Mirror, TouchedObjects};
 use super::shared_map::SharedMap;
-use super::snapshot::{Freshness, Snapshot, Tags, Trouble, VmRecord};
+use super::snapshot::{Freshness, Snapshot, TagSnapshot, Trouble, VmRecord};
 use crate::clients::vim::UpdateSet;
 
 /// What is known of one vCenter, and the snapshot of it that others read.
 #[derive(Default)]
 pub(super) struct Publisher {
-    state: Mutex<State>,
+    state: Mutex<PublisherState>,
     snapshot: watch::Sender<Arc<Snapshot>>,
     /// The view may need a change.
     pub(super) members_changed: Notify,
@@ -26,7 +26,7 @@ pub(super) struct Publisher {
 
 /// What the snapshots are made from. Never locked over an await.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct PublisherState {
     /// The next snapshot, without its virtual machines. Its changed VMs are those since the last snapshot.
     pub(super) next: Snapshot,
     pub(super) mirror: Mirror,
@@ -37,16 +37,16 @@ pub(super) struct State {
     answered: Option<Instant>,
 }
 
-impl State {
+impl PublisherState {
     /// A change of the view was made, and this is what the server did not know.
-    pub(super) fn made(&mut self, change: &Change, unresolved: Vec<Arc<str>>) {
+    pub(super) fn made(&mut self, change: &ViewChange, unresolved: Vec<Arc<str>>) {
         self.note_changed(change.add.iter().chain(&change.remove).chain(&unresolved));
         self.members.made(change, &unresolved);
         self.set_unresolved(unresolved);
     }
 
     /// The next change of the view. What it adds is shown at once.
-    pub(super) fn next_change(&mut self) -> Change {
+    pub(super) fn next_change(&mut self) -> ViewChange {
         let change = self.members.next_change();
         self.note_changed(&change.add);
         change
@@ -102,7 +102,7 @@ impl State {
     }
 
     /// Applies one whole answer.
-    fn apply(&mut self, pages: &[UpdateSet]) -> Touched {
+    fn apply(&mut self, pages: &[UpdateSet]) -> TouchedObjects {
         let Self { next, mirror, members, .. } = self;
         let mut touched = mirror.apply(pages);
         // Also one that came back: nobody knows what its power state was in between.
@@ -134,19 +134,19 @@ impl Publisher {
     }
 
     /// Reads the state, or changes what the next snapshot does not have to show at once.
-    pub(super) fn with<T>(&self, access: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn with<T>(&self, access: impl FnOnce(&mut PublisherState) -> T) -> T {
         access(&mut self.state.lock())
     }
 
     /// Changes the state and publishes what follows from it.
-    pub(super) fn publish(&self, change: impl FnOnce(&mut State)) {
+    pub(super) fn publish(&self, change: impl FnOnce(&mut PublisherState)) {
         let mut state = self.state.lock();
         change(&mut state);
         self.send(&mut state);
     }
 
     /// Under the lock, so that the snapshots are published in the order of the changes.
-    fn send(&self, state: &mut State) {
+    fn send(&self, state: &mut PublisherState) {
         state.next.number += 1;
         let before = self.snapshot();
         let changed = state.next.changed.replace(BTreeSet::new());
@@ -183,10 +183,10 @@ impl Publisher {
     }
 
     /// Takes in one whole answer, and publishes what it changed.
-    pub(super) fn apply(&self, pages: &[UpdateSet]) -> Touched {
+    pub(super) fn apply(&self, pages: &[UpdateSet]) -> TouchedObjects {
         let mut state = self.state.lock();
         let touched = state.apply(pages);
-        if touched == Touched::default() {
+        if touched == TouchedObjects::default() {
             return touched;
         }
         // One that was refused is reported when its right comes back; adding it again makes it a member.
@@ -202,7 +202,7 @@ impl Publisher {
     }
 
     /// Changes the tags.
-    pub(super) fn change_tags(&self, change: impl FnOnce(&mut Tags)) {
+    pub(super) fn change_tags(&self, change: impl FnOnce(&mut TagSnapshot)) {
         self.publish(|state| change(Arc::make_mut(&mut state.next.tags)));
     }
 

@@ -5,12 +5,12 @@
 //! together do not lock the account. A new pair is tried beside the session that is in use, which is ended only when
 //! the new one has taken over and the calls under way are over.
 
-mod enter;
 mod failure;
-mod link;
-mod reach;
+mod handle;
+mod login;
+mod logins;
+mod reachability;
 mod review;
-mod under_way;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
-use self::reach::Reach;
+use self::reachability::Reachability;
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::{http, vapi, vim};
-use crate::cloud::login_ledger::LoginLedger;
-use crate::providers::vsphere::login::credentials::{Credential, Offer, Offers};
+use crate::cloud::login_ledger::LoginThrottle;
+use crate::providers::vsphere::login::credentials::{Credential, CredentialState, Offers};
 use crate::providers::vsphere::login::policy::LOGIN_POLICY;
 use crate::providers::vsphere::login::retry::PASSING;
-use crate::providers::vsphere::login::schedule::{Better, Interface, Moment, Pairs, place};
+use crate::providers::vsphere::login::schedule::{Better, Interface, LoginSchedule, Moment, place};
 use crate::providers::vsphere::vcenter::spelling::Spelling;
-pub(super) use failure::{Cause, Failure, Pause, RestFailure, failed, text_of_read};
-pub(super) use link::Link;
-pub use link::Use;
-pub use reach::PROBES;
-pub(super) use under_way::Logins;
+pub(super) use failure::{Cause, ConnectionFailure, Pause, RestFailure, failed, text_of_read};
+pub use handle::ClientInUse;
+pub(super) use handle::SessionHandle;
+pub(super) use logins::InFlightLogins;
+pub use reachability::PROBES;
 
 /// How long a new source of credentials may take before the log says that it offers none: it has not been read at first.
 const FIRST_READ_LIMIT: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ const ONE_SESSION: [u32; 4] = [8, 0, 3, 0];
 
 /// What one vCenter is called in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct VcenterNames {
     /// The configuration's name for it.
     pub key: String,
     /// Host and port.
@@ -67,7 +67,7 @@ pub struct Timeouts {
 
 /// What a session has come to, for metrics and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct SessionStatus {
     /// When the session in use was made.
     pub since: Option<Instant>,
     /// Logins over SOAP that were accepted.
@@ -82,46 +82,46 @@ pub struct Facts {
 
 /// The session with one vCenter.
 pub struct Session {
-    names: Names,
+    names: VcenterNames,
     /// How its entry in the configuration is written, which may change while the session stays.
     spelling: Mutex<Spelling>,
     http: http::Client,
     timeouts: Timeouts,
     offers: Offers,
-    ledger: Arc<dyn LoginLedger>,
+    ledger: Arc<dyn LoginThrottle>,
     began: Instant,
     /// Held by whoever logs in over SOAP.
     turn: Semaphore,
     /// Held by whoever looks after the REST session.
     rest_turn: Semaphore,
-    logins: Logins,
-    state: Mutex<State>,
+    logins: InFlightLogins,
+    state: Mutex<VcenterSessionState>,
     /// There is a session to end.
     leaving: Notify,
     /// A login has to wait.
     pauses: Notify,
     /// Counts the logins that need not wait any more.
     released: watch::Sender<u64>,
-    reach: Reach,
+    reach: Reachability,
 }
 
 /// Never locked over an await.
-struct State {
-    current: Arc<Link>,
+struct VcenterSessionState {
+    current: Arc<SessionHandle>,
     /// Logged in with better credentials, and not in use yet.
-    coming: Option<Arc<Link>>,
+    coming: Option<Arc<SessionHandle>>,
     /// To be ended when nobody uses them any more.
-    leaving: Vec<Arc<Link>>,
-    pairs: Pairs,
+    leaving: Vec<Arc<SessionHandle>>,
+    pairs: LoginSchedule,
     /// The version that did not take a SOAP session over REST although it should.
     refuses_loans: Option<String>,
-    facts: Facts,
+    facts: SessionStatus,
 }
 
 /// What came of an offer while there is a session.
 pub(super) enum Rotation {
     /// A session with the new credentials, to be adopted.
-    Accepted(Arc<Link>),
+    Accepted(Arc<SessionHandle>),
     /// The session in use stays, for this reason.
     Refused(String),
     /// What is in use is what is offered.
@@ -133,18 +133,18 @@ impl Session {
     pub fn new(
         http: http::Client,
         offers: Offers,
-        ledger: Arc<dyn LoginLedger>,
-        names: Names,
+        ledger: Arc<dyn LoginThrottle>,
+        names: VcenterNames,
         timeouts: Timeouts,
     ) -> Self {
         ledger.know(LOGIN_POLICY, &names.server);
-        let state = State {
+        let state = VcenterSessionState {
             current: link(&http, timeouts),
             coming: None,
             leaving: Vec::new(),
-            pairs: Pairs::new(LOGIN_POLICY),
+            pairs: LoginSchedule::new(LOGIN_POLICY),
             refuses_loans: None,
-            facts: Facts::default(),
+            facts: SessionStatus::default(),
         };
         Self {
             names,
@@ -156,17 +156,17 @@ impl Session {
             began: Instant::now(),
             turn: Semaphore::new(1),
             rest_turn: Semaphore::new(1),
-            logins: Logins::default(),
+            logins: InFlightLogins::default(),
             state: Mutex::new(state),
             leaving: Notify::new(),
             pauses: Notify::new(),
             released: watch::Sender::default(),
-            reach: Reach::default(),
+            reach: Reachability::default(),
         }
     }
 
     /// What it is called.
-    pub fn names(&self) -> &Names {
+    pub fn names(&self) -> &VcenterNames {
         &self.names
     }
 
@@ -181,17 +181,17 @@ impl Session {
     }
 
     /// What it has come to.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> SessionStatus {
         self.state.lock().facts
     }
 
     /// The client of the session in use. Ask anew for every call: it changes with the credentials.
-    pub fn soap(&self) -> Use<vim::Client> {
+    pub fn soap(&self) -> ClientInUse<vim::Client> {
         self.current().soap()
     }
 
     /// The logins under way.
-    pub(super) fn logins(&self) -> &Logins {
+    pub(super) fn logins(&self) -> &InFlightLogins {
         &self.logins
     }
 
@@ -199,24 +199,24 @@ impl Session {
         Moment { since_start: self.began.elapsed(), wall: Timestamp::now() }
     }
 
-    fn current(&self) -> Arc<Link> {
+    fn current(&self) -> Arc<SessionHandle> {
         Arc::clone(&self.state.lock().current)
     }
 
     /// What is offered now; an offer that is pending or missing offers nothing, and says why.
     fn offered(&self) -> (Vec<Arc<Credential>>, Option<String>) {
         match &**self.offers.borrow() {
-            Offer::Ready(credentials) => (credentials.clone(), None),
-            Offer::Pending { why } | Offer::Missing { why } => (Vec::new(), Some(why.clone())),
+            CredentialState::Ready(credentials) => (credentials.clone(), None),
+            CredentialState::Pending { why } | CredentialState::Missing { why } => (Vec::new(), Some(why.clone())),
         }
     }
 
     /// Why nothing was tried.
     fn nothing_offered(&self) -> Cause {
         match &**self.offers.borrow() {
-            Offer::Ready(_) => Cause::NoCredentials("there are no credentials".to_owned()),
-            Offer::Missing { why } => Cause::NoCredentials(why.clone()),
-            Offer::Pending { why } => Cause::CredentialsUnread(why.clone()),
+            CredentialState::Ready(_) => Cause::NoCredentials("there are no credentials".to_owned()),
+            CredentialState::Missing { why } => Cause::NoCredentials(why.clone()),
+            CredentialState::Pending { why } => Cause::CredentialsUnread(why.clone()),
         }
     }
 
@@ -229,11 +229,11 @@ impl Session {
 
     /// Connects, and logs in unless the session of an earlier connection is still good. One caller does so while others
     /// wait.
-    pub(super) async fn open(&self) -> Result<vim::ServiceContent, Failure> {
+    pub(super) async fn open(&self) -> Result<vim::ServiceContent, ConnectionFailure> {
         let _turn = self.turn.acquire().await;
         let coming = self.state.lock().coming.take();
         if let Some(link) = coming {
-            self.adopt(link);
+            self.switch_to(link);
         }
         let link = self.current();
         let content = self.persist(|| self.connect(&link)).await?;
@@ -247,7 +247,7 @@ impl Session {
         self.log_in(&link).await.map(|()| content)
     }
 
-    async fn connect(&self, link: &Link) -> Result<vim::ServiceContent, Failure> {
+    async fn connect(&self, link: &SessionHandle) -> Result<vim::ServiceContent, ConnectionFailure> {
         let doing = format!(
             "connecting to vCenter {}; expected is a vCenter Server at the server and port of {}",
             self.names.server,
@@ -259,16 +259,16 @@ impl Session {
     }
 
     /// Tries what is offered, in order, until one is accepted or there is trouble of another kind.
-    async fn log_in(&self, link: &Arc<Link>) -> Result<(), Failure> {
+    async fn log_in(&self, link: &Arc<SessionHandle>) -> Result<(), ConnectionFailure> {
         let in_use = link.credential();
         let (offered, _) = self.offered();
         self.state.lock().pairs.forget_others(&offered, in_use.as_ref());
-        let mut last: Option<Failure> = None;
-        for credential in Pairs::candidates(&offered, in_use.as_ref()) {
+        let mut last: Option<ConnectionFailure> = None;
+        for credential in LoginSchedule::candidates(&offered, in_use.as_ref()) {
             if !self.state.lock().pairs.may_be_tried(&credential, &offered) {
                 break;
             }
-            let failure = match self.enter(link, &credential).await {
+            let failure = match self.try_credential(link, &credential).await {
                 Ok(()) => {
                     self.logged_in(link, credential).await;
                     return Ok(());
@@ -281,14 +281,14 @@ impl Session {
                 None => failure,
             });
         }
-        Err(last.unwrap_or_else(|| Failure {
+        Err(last.unwrap_or_else(|| ConnectionFailure {
             during: format!("logging in to vCenter {}", self.names.server),
             source: self.nothing_offered(),
             pause: Pause::UntilOffered,
         }))
     }
 
-    async fn logged_in(&self, link: &Arc<Link>, credential: Arc<Credential>) {
+    async fn logged_in(&self, link: &Arc<SessionHandle>, credential: Arc<Credential>) {
         let was_other = link.credential().is_some_and(|before| before.login != credential.login);
         link.set_credential(credential);
         if link.is_borrowing() || was_other {
@@ -352,19 +352,19 @@ impl Session {
         }
     }
 
-    async fn log_in_beside(&self, credential: &Arc<Credential>) -> Result<Arc<Link>, Failure> {
+    async fn log_in_beside(&self, credential: &Arc<Credential>) -> Result<Arc<SessionHandle>, ConnectionFailure> {
         let _turn = self.turn.acquire().await;
         let link = link(&self.http, self.timeouts);
         self.connect(&link).await?;
-        self.enter(&link, credential).await?;
+        self.try_credential(&link, credential).await?;
         link.set_credential(Arc::clone(credential));
         let before = self.state.lock().coming.replace(Arc::clone(&link));
-        self.leave(before);
+        self.retire(before);
         Ok(link)
     }
 
     /// Makes a link that [`Session::rotated`] has told the one in use; the old one is ended when nobody uses it.
-    pub(super) fn adopt(&self, link: Arc<Link>) {
+    pub(super) fn switch_to(&self, link: Arc<SessionHandle>) {
         let place =
             link.credential().map(|credential| place(&credential.origin, || self.spelling().credentials_place()));
         let before = {
@@ -373,27 +373,28 @@ impl Session {
             state.facts.since = Some(Instant::now());
             std::mem::replace(&mut state.current, link)
         };
-        self.leave(Some(before));
+        self.retire(Some(before));
         info!(vcenter = self.names.server, from = place, "the session is made with other credentials now");
     }
 
     /// A link that was accepted is of no use after all: its session has ended.
-    pub(super) fn discard(&self, link: &Arc<Link>) {
+    pub(super) fn discard(&self, link: &Arc<SessionHandle>) {
         let coming = self.state.lock().coming.take_if(|coming| Arc::ptr_eq(coming, link));
-        self.leave(coming);
+        self.retire(coming);
     }
 
     /// Completes when other credentials are offered in place of those of this link.
-    pub(super) async fn withdrawn(&self, link: &Link) {
+    pub(super) async fn withdrawn(&self, link: &SessionHandle) {
         let credential = link.credential();
         let is_its = |offered: &Arc<Credential>| credential.as_ref().is_some_and(|own| own.login == offered.login);
-        let is_other = |offer: &Arc<Offer>| matches!(&**offer, Offer::Ready(all) if !all.iter().any(is_its));
+        let is_other =
+            |offer: &Arc<CredentialState>| matches!(&**offer, CredentialState::Ready(all) if !all.iter().any(is_its));
         if self.offers.clone().wait_for(is_other).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    fn leave(&self, link: Option<Arc<Link>>) {
+    fn retire(&self, link: Option<Arc<SessionHandle>>) {
         if let Some(link) = link {
             self.state.lock().leaving.push(link);
             self.leaving.notify_one();
@@ -409,14 +410,14 @@ impl Session {
                 continue;
             };
             let _ = timeout(USE_LIMIT, link.unused()).await;
-            self.end(&link).await;
+            self.log_out_of(&link).await;
             self.state.lock().leaving.retain(|other| !Arc::ptr_eq(other, &link));
         }
     }
 
     /// A client with a REST session: the SOAP session itself where the server takes it, else one of its own, made only
     /// with credentials that SOAP has accepted.
-    pub(super) async fn rest(&self) -> Result<Use<vapi::Client>, RestFailure> {
+    pub(super) async fn rest(&self) -> Result<ClientInUse<vapi::Client>, RestFailure> {
         let _turn = self.rest_turn.acquire().await;
         let link = self.current();
         if link.rest.has_session() {
@@ -427,7 +428,7 @@ impl Session {
         };
         let about = link.about();
         let refuses = self.state.lock().refuses_loans.as_ref() == Some(&about.full_name);
-        if enter::is_shared(&credential) || about.is_api_at_least(ONE_SESSION) && !refuses {
+        if login::is_shared(&credential) || about.is_api_at_least(ONE_SESSION) && !refuses {
             link.rest.borrow_session(secret);
             link.set_borrowing(true);
             return Ok(link.rest());
@@ -437,7 +438,7 @@ impl Session {
     }
 
     /// The server did not take the REST session of this client: the next [`Session::rest`] makes another.
-    pub(super) async fn rest_refused(&self, refused: &Use<vapi::Client>) {
+    pub(super) async fn rest_refused(&self, refused: &ClientInUse<vapi::Client>) {
         let _turn = self.rest_turn.acquire().await;
         let link = &refused.link;
         if !link.is_borrowing() {
@@ -452,7 +453,7 @@ impl Session {
         }
         link.rest.forget_session();
         link.set_borrowing(false);
-        let is_ours = link.credential().is_some_and(|credential| !enter::is_shared(&credential));
+        let is_ours = link.credential().is_some_and(|credential| !login::is_shared(&credential));
         // Only while the session lives does the refusal say something about loans.
         if is_ours && matches!(link.soap.is_logged_in().await, Ok(true)) {
             let version = link.about().full_name;
@@ -463,15 +464,15 @@ impl Session {
 
     /// Ends every session, in at most 3 s.
     pub(super) async fn log_out(&self) {
-        let links: Vec<Arc<Link>> = {
+        let links: Vec<Arc<SessionHandle>> = {
             let mut state = self.state.lock();
             let leaving = std::mem::take(&mut state.leaving);
             leaving.into_iter().chain(state.coming.take()).chain([Arc::clone(&state.current)]).collect()
         };
-        futures::future::join_all(links.iter().map(|link| self.end(link))).await;
+        futures::future::join_all(links.iter().map(|link| self.log_out_of(link))).await;
     }
 
-    async fn end(&self, link: &Link) {
+    async fn log_out_of(&self, link: &SessionHandle) {
         let both = async {
             let rest = link.rest.logout();
             let soap = async {
@@ -501,17 +502,17 @@ async fn next_change<T>(mut watched: watch::Receiver<T>) {
     }
 }
 
-fn link(http: &http::Client, timeouts: Timeouts) -> Arc<Link> {
+fn link(http: &http::Client, timeouts: Timeouts) -> Arc<SessionHandle> {
     let soap = vim::Client::with_timeouts(http.clone(), timeouts.soap);
-    Link::new(soap, vapi::Client::with_timeouts(http.clone(), timeouts.rest))
+    SessionHandle::new(soap, vapi::Client::with_timeouts(http.clone(), timeouts.rest))
 }
 
 /// The failure that says more, with the shorter pause of the two.
-fn soonest(before: Failure, after: Failure) -> Failure {
+fn soonest(before: ConnectionFailure, after: ConnectionFailure) -> ConnectionFailure {
     let pause = match (before.pause, after.pause) {
         (Pause::For(before), Pause::For(after)) => Pause::For(before.min(after)),
         (Pause::For(pause), _) | (_, Pause::For(pause)) => Pause::For(pause),
         (pause, _) => pause,
     };
-    Failure { pause, ..if after.source.is_invalid_login() { after } else { before } }
+    ConnectionFailure { pause, ..if after.source.is_invalid_login() { after } else { before } }
 }

@@ -41,7 +41,7 @@ pub struct Snapshot {
     /// Hosts, clusters, pools, folders and datacenters above the virtual machines.
     pub entities: Arc<HashMap<MoRef, Entity>>,
     /// Tags of zones and regions.
-    pub tags: Arc<Tags>,
+    pub tags: Arc<TagSnapshot>,
     /// The power states that are proven, by machine; see [`Snapshot::prove_power`].
     pub power: SharedMap<Proven>,
 }
@@ -230,7 +230,7 @@ pub struct Entity {
 
 /// What is known of tags.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tags {
+pub struct TagSnapshot {
     /// The zone and region tags of an object. An object that was not asked about yet has no entry.
     pub of: HashMap<MoRef, ObjectTags>,
     /// Why tags cannot be read at the moment.

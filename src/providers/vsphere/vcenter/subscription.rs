@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::fence::Fence;
-use super::leftovers::{Parts, Unfinished};
-use super::members::Change;
+use super::members::ViewChange;
 use super::publisher::Publisher;
-use super::session::{Failure, Session, Use, failed};
+use super::session::{ClientInUse, ConnectionFailure, Session, failed};
+use super::stale_subscriptions::{SubscriptionObjects, UnfinishedSubscription};
 use crate::base::error_chain::chain;
 use crate::clients::vim::{self, FilterSpec, MoRef};
 
@@ -31,20 +31,20 @@ pub(super) struct Subscription<'a> {
     session: &'a Session,
     publisher: &'a Publisher,
     fence: &'a Fence,
-    soap: Use<vim::Client>,
+    soap: ClientInUse<vim::Client>,
     collector: MoRef,
     view: MoRef,
 }
 
 /// A subscription that is set up and not followed yet.
-pub(super) struct Prepared<'a> {
+pub(super) struct PreparedSubscription<'a> {
     subscription: Subscription<'a>,
     members: BTreeSet<Arc<str>>,
     unresolved: Vec<Arc<str>>,
     instance_uuid: String,
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedSubscription<'a> {
     /// From now on this is the subscription that tells what is true.
     pub(super) fn begin(self) -> Subscription<'a> {
         let Self { subscription, members, unresolved, instance_uuid } = self;
@@ -59,11 +59,11 @@ impl<'a> Subscription<'a> {
         session: &'a Session,
         publisher: &'a Publisher,
         fence: &'a Fence,
-        soap: Use<vim::Client>,
-    ) -> Result<Prepared<'a>, Failure> {
+        soap: ClientInUse<vim::Client>,
+    ) -> Result<PreparedSubscription<'a>, ConnectionFailure> {
         let doing = format!("subscribing to the inventory of vCenter {}", session.names().server);
         let view = soap.create_list_view(&[]).await.map_err(failed(&doing))?;
-        let mut unfinished = Unfinished::new(soap.leftovers(), view.clone());
+        let mut unfinished = UnfinishedSubscription::new(soap.leftovers(), view.clone());
         let collector = soap.create_property_collector().await.map_err(failed(&doing))?;
         unfinished.add_collector(collector.clone());
         let subscription = Self { session, publisher, fence, soap, collector, view };
@@ -71,7 +71,7 @@ impl<'a> Subscription<'a> {
         let unresolved = subscription.fill(&members).await.map_err(failed(&doing))?;
         unfinished.finish();
         let instance_uuid = subscription.soap.about().instance_uuid.unwrap_or_default();
-        Ok(Prepared { subscription, members, unresolved, instance_uuid })
+        Ok(PreparedSubscription { subscription, members, unresolved, instance_uuid })
     }
 
     /// Fills the view, which was created empty because only a change of it tells which members the server does not
@@ -86,19 +86,19 @@ impl<'a> Subscription<'a> {
     /// Takes a subscription that is over off its session, and what others left behind there.
     pub(super) async fn clear(&self) {
         let Self { soap, collector, view, .. } = self;
-        soap.leftovers().add(Parts { view: view.clone(), collector: Some(collector.clone()) });
+        soap.leftovers().add(SubscriptionObjects { view: view.clone(), collector: Some(collector.clone()) });
         clear_leftovers(soap, &self.session.names().server).await;
     }
 
     /// Keeps the members of the view what is wanted.
-    pub(super) async fn keep_view(&self) -> Failure {
+    pub(super) async fn keep_view(&self) -> ConnectionFailure {
         match self.keep_members().await {
             Ok(never) => match never {},
             Err(failure) => failure,
         }
     }
 
-    async fn keep_members(&self) -> Result<Infallible, Failure> {
+    async fn keep_members(&self) -> Result<Infallible, ConnectionFailure> {
         let doing = format!("changing the list of watched virtual machines of vCenter {}", self.session.names().server);
         loop {
             let change = self.publisher.with(|state| state.next_change());
@@ -113,7 +113,7 @@ impl<'a> Subscription<'a> {
     }
 
     /// Makes a change of the view; the answer is what the server does not know.
-    async fn make(&self, change: &Change) -> Result<Vec<Arc<str>>, vim::Error> {
+    async fn make(&self, change: &ViewChange) -> Result<Vec<Arc<str>>, vim::Error> {
         let add: Vec<MoRef> = change.add.iter().map(reference).collect();
         let remove: Vec<MoRef> = change.remove.iter().map(reference).collect();
         if change.add.is_disjoint(&change.remove) {
@@ -146,7 +146,7 @@ impl<'a> Subscription<'a> {
 
 /// Takes what earlier subscriptions left behind off a session that lives on. What cannot be taken off now, as vCenter
 /// does not answer, is left for the next time. Ending the session does the same.
-pub(super) async fn clear_leftovers(soap: &Use<vim::Client>, vcenter: &str) {
+pub(super) async fn clear_leftovers(soap: &ClientInUse<vim::Client>, vcenter: &str) {
     let leftovers = soap.leftovers();
     while let Some(parts) = leftovers.take() {
         let both = async {

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
 use super::publisher::Publisher;
-use super::session::{RestFailure, Session, Use};
-use super::snapshot::Tags;
+use super::session::{ClientInUse, RestFailure, Session};
+use super::snapshot::TagSnapshot;
 use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vapi;
@@ -49,7 +49,7 @@ const GLOBAL_PERMISSION: &str = "check first that the account has a global permi
 
 /// What a poll found: the tags of the two categories, and what they are attached to.
 #[derive(Default)]
-struct Known {
+struct CachedTags {
     /// Tag id → tag.
     tags: HashMap<String, Tag>,
     /// Object → ids of the tags it carries.
@@ -59,7 +59,7 @@ struct Known {
     polls: u32,
 }
 
-impl Known {
+impl CachedTags {
     /// Why zones cannot be found if a configured category is not visible.
     fn missing_category(&self, categories: &ZoneCategories) -> Option<String> {
         let is_missing = |wanted: &&String| !self.categories.values().any(|name| name == *wanted);
@@ -173,7 +173,7 @@ impl TagReader<'_> {
     }
 
     async fn keep_tags(&self, categories: &ZoneCategories, tag_poll: Duration) -> Result<Infallible, RestFailure> {
-        let mut known = Known::default();
+        let mut known = CachedTags::default();
         let mut refused_in_row = 0;
         let mut next_poll = Instant::now();
         loop {
@@ -208,8 +208,8 @@ impl TagReader<'_> {
 
     /// Zones are off: what was known of tags is no answer any more.
     fn forget_tags(&self) {
-        if *self.tags() != Tags::default() {
-            self.publisher.change_tags(|tags| *tags = Tags::default());
+        if *self.tags() != TagSnapshot::default() {
+            self.publisher.change_tags(|tags| *tags = TagSnapshot::default());
         }
     }
 
@@ -217,9 +217,9 @@ impl TagReader<'_> {
     /// differs from what is known.
     async fn poll(
         &self,
-        rest: &Use<vapi::Client>,
+        rest: &ClientInUse<vapi::Client>,
         categories: &ZoneCategories,
-        known: &mut Known,
+        known: &mut CachedTags,
     ) -> Result<(), vapi::Error> {
         if known.polls.is_multiple_of(POLLS_PER_NAME_READ) {
             known.categories = self.fetch_categories(rest, categories).await?;
@@ -245,7 +245,7 @@ impl TagReader<'_> {
     }
 
     /// Fetches the names of the tags of both categories that are not known.
-    async fn fetch_tags(&self, rest: &Use<vapi::Client>, known: &mut Known) -> Result<(), vapi::Error> {
+    async fn fetch_tags(&self, rest: &ClientInUse<vapi::Client>, known: &mut CachedTags) -> Result<(), vapi::Error> {
         let mut names = HashMap::new();
         for (category_id, category) in &known.categories {
             // A category or tag may disappear between the calls.
@@ -288,7 +288,7 @@ impl TagReader<'_> {
     /// The ids of the two configured categories. There is no look-up by name.
     async fn fetch_categories(
         &self,
-        rest: &Use<vapi::Client>,
+        rest: &ClientInUse<vapi::Client>,
         categories: &ZoneCategories,
     ) -> Result<BTreeMap<String, String>, vapi::Error> {
         let mut found = BTreeMap::new();
@@ -302,7 +302,7 @@ impl TagReader<'_> {
     }
 
     /// Marks the objects whose tags differ from what the snapshot holds as not read.
-    fn forget_changed(&self, known: &Known) {
+    fn forget_changed(&self, known: &CachedTags) {
         let tags = self.tags();
         let is_same = |object: &MoRef, held: &ObjectTags| {
             let ObjectTags::Read(held) = held else { return false };
@@ -318,7 +318,7 @@ impl TagReader<'_> {
     }
 
     /// Reads the tags of objects that were not asked about yet.
-    async fn read_new_objects(&self, rest: &Use<vapi::Client>, known: &Known) -> Result<(), vapi::Error> {
+    async fn read_new_objects(&self, rest: &ClientInUse<vapi::Client>, known: &CachedTags) -> Result<(), vapi::Error> {
         let (new, gone) = self.publisher.with(|state| {
             let vms = state.vms().map(|(id, _)| MoRef::new("VirtualMachine", id));
             let objects: BTreeSet<MoRef> = vms.chain(state.mirror.entities.keys().cloned()).collect();
@@ -352,7 +352,7 @@ impl TagReader<'_> {
         Ok(())
     }
 
-    fn tags(&self) -> Arc<Tags> {
+    fn tags(&self) -> Arc<TagSnapshot> {
         self.publisher.with(|state| Arc::clone(&state.next.tags))
     }
 

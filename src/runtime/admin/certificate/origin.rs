@@ -29,7 +29,7 @@ pub(super) struct Origin {
     kind: Kind,
     pub(super) pair: Pair,
     seen: Digests,
-    refused: Option<Refused>,
+    refused: Option<RefusedPair>,
 }
 
 enum Kind {
@@ -45,7 +45,7 @@ enum Kind {
 type Digests = [[u8; 32]; 2];
 
 /// What could not be used.
-struct Refused {
+struct RefusedPair {
     why: String,
     is_told: bool,
 }
@@ -104,7 +104,7 @@ impl Origin {
                 if before.as_ref().is_some_and(|refused| !refused.is_told) {
                     tracing::warn!("the certificate of the secure port stays as it is: {why}");
                 }
-                self.refused = Some(Refused { why, is_told: before.is_some() });
+                self.refused = Some(RefusedPair { why, is_told: before.is_some() });
                 false
             }
         }

@@ -111,7 +111,7 @@ fn names(leaf: &X509Certificate<'_>, common: String) -> Vec<String> {
 
 /// A chain and a key in PEM form where none is configured, like the Go program's: a CA of its own and a leaf, for a year
 /// (client-go `util/cert`, `GenerateSelfSignedCertKey`).
-pub(super) struct Made {
+pub(super) struct GeneratedPair {
     /// Leaf, then CA.
     pub chain: String,
     /// The key of the leaf. That of the CA is forgotten.
@@ -119,7 +119,7 @@ pub(super) struct Made {
 }
 
 /// Makes a pair for the loopback names and `names` (host names and addresses).
-pub(super) fn make(names: &[String], now: SystemTime) -> Result<Made, CertificateError> {
+pub(super) fn make(names: &[String], now: SystemTime) -> Result<GeneratedPair, CertificateError> {
     let mut all: Vec<_> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     for name in names.iter().filter(|name| !name.is_empty()) {
         if !all.contains(name) {
@@ -130,7 +130,7 @@ pub(super) fn make(names: &[String], now: SystemTime) -> Result<Made, Certificat
     signed(all, now).map_err(|source| CertificateError::Make(listed, source))
 }
 
-fn signed(names: Vec<String>, now: SystemTime) -> Result<Made, rcgen::Error> {
+fn signed(names: Vec<String>, now: SystemTime) -> Result<GeneratedPair, rcgen::Error> {
     let second = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let named = |name: &str| {
         let mut named = DistinguishedName::new();
@@ -157,5 +157,5 @@ fn signed(names: Vec<String>, now: SystemTime) -> Result<Made, rcgen::Error> {
     let key = KeyPair::generate()?;
     let certificate = leaf.signed_by(&key, &issuer)?;
     let chain = format!("{}{}", certificate.pem(), ca_certificate.pem());
-    Ok(Made { chain, key: Zeroizing::new(key.serialize_pem()) })
+    Ok(GeneratedPair { chain, key: Zeroizing::new(key.serialize_pem()) })
 }

@@ -3,7 +3,7 @@
 use super::world::{MOMENT, World, pass, seconds, settings};
 use ccm::cloud::PowerState;
 use ccm::controllers::node_lifecycle::plan::ANNOTATION_ALLOW_DELETION;
-use ccm::controllers::node_lifecycle::{Deletion, Limit, Settings};
+use ccm::controllers::node_lifecycle::{DeletionMode, Limit, Settings};
 use http::Method;
 use serde_json::json;
 use std::time::Duration;
@@ -85,10 +85,11 @@ async fn many_at_once_are_held_told_and_then_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_says_what_it_would_do_and_off_says_that_it_does_nothing() {
-    for (deletion, reason) in
-        [(Deletion::DryRun, "DeletionDryRun"), (Deletion::Off { because: "--node-deletion=off" }, "DeletionOff")]
-    {
-        let is_dry = deletion == Deletion::DryRun;
+    for (deletion, reason) in [
+        (DeletionMode::DryRun, "DeletionDryRun"),
+        (DeletionMode::Off { because: "--node-deletion=off" }, "DeletionOff"),
+    ] {
+        let is_dry = deletion == DeletionMode::DryRun;
         let world = world(0, Settings { deletion, limit: WIDE, mass_hold: Duration::ZERO, ..settings() }).await;
         world.lose("a");
         allow(&world, "a", "true");

@@ -16,7 +16,7 @@ use ccm::cloud::{
     CloudProvider, InstanceEvents, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown, node,
 };
 use ccm::controllers::Context;
-use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
+use ccm::controllers::node_lifecycle::{self, DeletionMode, Limit, Settings};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::watch_nodes;
@@ -31,7 +31,7 @@ pub const MOMENT: Duration = Duration::from_millis(500);
 pub fn settings() -> Settings {
     Settings {
         period: Duration::from_secs(5),
-        deletion: Deletion::Enforce,
+        deletion: DeletionMode::Enforce,
         grace: Duration::from_secs(30),
         limit: Limit { nodes: 5, percent: 10, window: Duration::from_secs(600) },
         mass_hold: Duration::from_secs(900),

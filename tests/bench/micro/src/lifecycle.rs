@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use ccm::cloud::reason;
 use ccm::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerState, Presence, Unknown};
 use ccm::controllers::Context;
-use ccm::controllers::node_lifecycle::{self, Deletion, Limit, Settings};
+use ccm::controllers::node_lifecycle::{self, DeletionMode, Limit, Settings};
 use ccm::kubernetes::events::recorder;
 use ccm::kubernetes::leadership::Leadership;
 use ccm::kubernetes::stores::{Nodes, watch_nodes};
@@ -91,7 +91,7 @@ async fn pass(store: &Nodes, client: &Client, count: usize) {
     let cloud = Cloud { nodes: count, ..Cloud::default() };
     let settings = Settings {
         period: Duration::from_secs(3600),
-        deletion: Deletion::Enforce,
+        deletion: DeletionMode::Enforce,
         grace: Duration::from_secs(30),
         limit: Limit { nodes: 5, percent: 10, window: Duration::from_secs(600) },
         mass_hold: Duration::from_secs(900),

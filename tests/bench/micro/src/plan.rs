@@ -8,8 +8,8 @@ use std::time::Duration;
 use ccm::cloud::node::TAINT_UNINITIALIZED;
 use ccm::cloud::{FoundBy, InstanceMetadata, Presence};
 use ccm::controllers::node::Policy;
-use ccm::controllers::node::observe::{Observed, Ours, Turn};
-use ccm::controllers::node::plan::{Action, plan};
+use ccm::controllers::node::observe::{NodeObservation, Ours, Turn};
+use ccm::controllers::node::plan::{NodeAction, plan};
 use criterion::Criterion;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerImage, Node, NodeAddress, NodeSpec, NodeStatus, Taint};
@@ -19,7 +19,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 pub fn measure(criterion: &mut Criterion) {
     let policy = Policy::default();
     let joins = joining();
-    let is_initialised = |actions: &[Action]| actions.iter().any(|action| matches!(action, Action::Initialise(_)));
+    let is_initialised =
+        |actions: &[NodeAction]| actions.iter().any(|action| matches!(action, NodeAction::Initialise(_)));
     criterion.bench_function("plan/joining", |bencher| {
         bencher.iter(|| {
             let made = plan(black_box(&joins), &policy);
@@ -37,7 +38,7 @@ pub fn measure(criterion: &mut Criterion) {
     });
 }
 
-fn joining() -> Observed {
+fn joining() -> NodeObservation {
     let taint = Taint { key: TAINT_UNINITIALIZED.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
     let mut node = bare();
     node.spec = Some(NodeSpec { taints: Some(vec![taint]), ..NodeSpec::default() });
@@ -45,7 +46,7 @@ fn joining() -> Observed {
 }
 
 /// The node as the plan for a joining one makes it.
-fn settled() -> Observed {
+fn settled() -> NodeObservation {
     let metadata = instance();
     let mut node = bare();
     node.spec = Some(NodeSpec { provider_id: Some(metadata.provider_id.clone()), ..NodeSpec::default() });
@@ -66,9 +67,9 @@ fn settled() -> Observed {
     observed(node)
 }
 
-fn observed(node: Node) -> Observed {
+fn observed(node: Node) -> NodeObservation {
     let instance = Box::new(Presence::Exists(instance()));
-    Observed::Ours(Ours {
+    NodeObservation::Ours(Ours {
         node: Arc::new(node),
         instance,
         at: Timestamp::UNIX_EPOCH,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::calls::Call;
 use super::{Memory, stream_of};
-use ccm::cloud::{Error, Handling, LoadBalancer, LoadBalancerFleet, ServiceEvent, UsableAddresses, WritePermit, node};
+use ccm::cloud::{Error, Handling, LeaderToken, LoadBalancer, LoadBalancerFleet, ServiceEvent, UsableAddresses, node};
 
 /// How the annotations begin that this provider reads.
 pub const ANNOTATION_PREFIX: &str = "loadbalancer.vsphere-ccm.dev/memory-";
@@ -112,7 +112,7 @@ impl Memory {
         (cluster_name.to_owned(), self.load_balancer_name(cluster_name, service))
     }
 
-    fn set_nodes(&self, permit: &WritePermit, key: &Key, nodes: &[Arc<Node>]) -> Result<(), Error> {
+    fn set_nodes(&self, permit: &LeaderToken, key: &Key, nodes: &[Arc<Node>]) -> Result<(), Error> {
         match self.lock_for_write(permit)?.balancers.by_key.get_mut(key) {
             Some(balancer) => {
                 balancer.nodes = names(nodes);
@@ -152,7 +152,7 @@ impl LoadBalancer for Memory {
 
     async fn ensure_load_balancer(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         service: &Service,
         nodes: &[Arc<Node>],
@@ -175,7 +175,7 @@ impl LoadBalancer for Memory {
 
     async fn update_load_balancer(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         service: &Service,
         nodes: &[Arc<Node>],
@@ -186,7 +186,7 @@ impl LoadBalancer for Memory {
 
     async fn ensure_load_balancer_deleted(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         service: &Service,
     ) -> Result<(), Error> {
@@ -217,7 +217,7 @@ impl LoadBalancerFleet for Memory {
 
     async fn update_nodes(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         services: &[Arc<Service>],
         nodes: &[Arc<Node>],

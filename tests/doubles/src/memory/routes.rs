@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::Memory;
 use super::calls::Call;
-use ccm::cloud::{Clusters, Error, Route, Routes, WritePermit};
+use ccm::cloud::{Clusters, Error, LeaderToken, Route, Routes};
 
 impl Memory {
     /// All routes, each with its cluster.
@@ -46,7 +46,7 @@ impl Routes for Memory {
     /// The name has the destination: a node may have several routes.
     async fn create_route(
         &self,
-        permit: &WritePermit,
+        permit: &LeaderToken,
         cluster_name: &str,
         name_hint: &str,
         route: &Route,
@@ -59,7 +59,7 @@ impl Routes for Memory {
         Ok(())
     }
 
-    async fn delete_route(&self, permit: &WritePermit, cluster_name: &str, route: &Route) -> Result<(), Error> {
+    async fn delete_route(&self, permit: &LeaderToken, cluster_name: &str, route: &Route) -> Result<(), Error> {
         self.begin(Call::DeleteRoute).await?;
         let mut state = self.lock_for_write(permit)?;
         state.routes.retain(|(cluster, other)| (cluster.as_str(), &other.name) != (cluster_name, &route.name));

@@ -8,19 +8,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm::app::files::{Files, SystemFiles};
+use ccm::app::files::{FileSystem, SystemFiles};
 use ccm::app::settings::vsphere::{CloudConfig, CloudConfigFile};
 use ccm::base::addresses::host_and_port;
 use ccm::clients::http::{Endpoint, ProxySettings, Settings, TlsSettings};
 use ccm::clients::nsx::Scheme;
 use ccm::clients::vim;
 use ccm::providers::vsphere::config::{
-    DEFAULT_CLASS, DEFAULT_DIRECTORY, Environment, Nsx, NsxLogin, Pool, Profile, Vcenter, distinct_vcenters,
+    DEFAULT_CLASS, DEFAULT_DIRECTORY, Environment, IpPool, NsxConfig, NsxLogin, Profile, VcenterConfig,
+    distinct_vcenters,
 };
-use ccm::providers::vsphere::login::credentials::layout::{SessionManagers, Stored};
+use ccm::providers::vsphere::login::credentials::layout::{SessionManagers, StoredKeys};
 use ccm::providers::vsphere::login::credentials::offer::{offer, places};
-use ccm::providers::vsphere::login::credentials::source::{Place, Reading, Source};
-use ccm::providers::vsphere::login::credentials::{Login, Offer, Origin, ReadToken};
+use ccm::providers::vsphere::login::credentials::source::{CredentialSource, Reading, SourceLocation};
+use ccm::providers::vsphere::login::credentials::{CredentialState, Login, Origin, ReadToken};
 use secrecy::SecretString;
 
 /// Why a server without credentials is not tested.
@@ -126,7 +127,7 @@ pub struct NsxServer {
     /// The path of the load balancer service that the file names.
     pub lb_service: Option<String>,
     /// The pool of addresses of the default class.
-    pub address_pool: Option<Pool>,
+    pub address_pool: Option<IpPool>,
     /// The application profile for TCP of the default class.
     pub tcp_profile: Option<Profile>,
 }
@@ -178,7 +179,7 @@ fn settings(host: &str, port: u16, tls: TlsSettings, proxy: &ProxySettings) -> S
     Settings { proxy: Some(proxy.clone()), ..Settings::new(host, port, tls, vim::user_agent(None)) }
 }
 
-fn nsx_server(nsx: &Nsx, config: &CloudConfig, proxy: &ProxySettings) -> NsxServer {
+fn nsx_server(nsx: &NsxConfig, config: &CloudConfig, proxy: &ProxySettings) -> NsxServer {
     let scheme = if nsx.remote_auth { Scheme::Remote } else { Scheme::Basic };
     let password = |user: &str, password: &SecretString| NsxProof::Password(scheme, user.to_owned(), password.clone());
     let login = match &nsx.login {
@@ -216,22 +217,22 @@ fn nsx_server(nsx: &Nsx, config: &CloudConfig, proxy: &ProxySettings) -> NsxServ
 }
 
 /// The first credentials that the product would try. Others are never tried here.
-fn vcenter_login(entry: &Vcenter) -> Result<Login, String> {
+fn vcenter_login(entry: &VcenterConfig) -> Result<Login, String> {
     let default = Path::new(DEFAULT_DIRECTORY);
     let mut sources = BTreeMap::new();
     for place in places(entry.entry_credentials(), default) {
-        if let Place::Directory(path) = &place {
-            let mut source = Source::default();
+        if let SourceLocation::Directory(path) = &place {
+            let mut source = CredentialSource::default();
             source.take(read_directory(path));
             sources.insert(place, source);
         }
     }
     match offer(entry.entry_credentials(), default, &sources) {
-        Offer::Ready(credentials) => {
+        CredentialState::Ready(credentials) => {
             credentials.first().map(|credential| credential.login.clone()).ok_or_else(|| NO_SECRET.to_owned())
         }
-        Offer::Pending { .. } => Err(NO_SECRET.to_owned()),
-        Offer::Missing { why } => Err(why),
+        CredentialState::Pending { .. } => Err(NO_SECRET.to_owned()),
+        CredentialState::Missing { why } => Err(why),
     }
 }
 
@@ -246,7 +247,7 @@ fn read_directory(path: &PathBuf) -> Reading {
     let contents: Vec<_> = keys.iter().map(|key| (key.as_str(), SystemFiles.read(&path.join(key)).ok())).collect();
     let managers = SessionManagers { account: Arc::new(ServiceAccount), hosts: BTreeSet::new() };
     let entries = contents.iter().map(|(key, content)| (*key, content.as_ref().map(|content| content.as_slice())));
-    Reading::Read { stored: Stored::read(entries, &managers), origin: Origin::Directory { path: path.clone() } }
+    Reading::Read { stored: StoredKeys::read(entries, &managers), origin: Origin::Directory { path: path.clone() } }
 }
 
 /// The token of the pod's service account.

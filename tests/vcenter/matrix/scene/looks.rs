@@ -90,7 +90,7 @@ impl Scene {
             let was_initialised = node.spec.as_ref().is_some_and(|spec| spec.provider_id.is_some());
             if of_other && was_initialised {
                 let is_well = matches!(exists, Presence::Exists(()))
-                    && matches!(&metadata, Presence::Exists(found) if found.doubt.is_none());
+                    && matches!(&metadata, Presence::Exists(found) if found.stale.is_none());
                 if !is_well || took > OTHER_ANSWERS {
                     return Err(format!(
                         "{name} of the vCenter that is well, after {took:?}: {exists:?}, {metadata:?}"

@@ -14,11 +14,11 @@ fn write(folder: &Path, files: &[(&str, &str)]) {
 }
 
 /// The files in one line, or what else was seen.
-fn shown(seen: &Seen) -> String {
+fn shown(seen: &DirectoryReading) -> String {
     match seen {
-        Seen::Absent(why) => format!("absent: {why}"),
-        Seen::Failing(why) => format!("failing: {why}"),
-        Seen::Files(files) => {
+        DirectoryReading::Absent(why) => format!("absent: {why}"),
+        DirectoryReading::Failing(why) => format!("failing: {why}"),
+        DirectoryReading::Files(files) => {
             let text =
                 |content: Option<&[u8]>| content.map_or("?".to_owned(), |bytes| String::from_utf8_lossy(bytes).into());
             files.entries().map(|(name, content)| format!("{name}={}", text(content))).collect::<Vec<_>>().join(" ")
@@ -49,7 +49,7 @@ fn mount(folder: &Path, version: &str, files: &[(&str, &str)]) {
 async fn w23_a_directory_that_does_not_exist_yet_is_found_when_it_appears() {
     let folder = folder();
     let path = folder.path().join("secrets");
-    let mut watched = Watched::new(path.clone());
+    let mut watched = DirectoryWatcher::new(path.clone());
     assert_eq!(shown(watched.next().await), "absent: it does not exist");
     std::fs::create_dir(&path).unwrap();
     write(&path, &[("vc.username", "u"), ("vc.password", "p")]);
@@ -66,7 +66,7 @@ async fn w23_a_directory_that_does_not_exist_yet_is_found_when_it_appears() {
 async fn what_did_not_change_is_not_told_again() {
     let folder = folder();
     write(folder.path(), &[("vc.username", "u")]);
-    let mut watched = Watched::new(folder.path().to_owned());
+    let mut watched = DirectoryWatcher::new(folder.path().to_owned());
     watched.next().await;
     let nothing = timeout(PAUSE * 10, watched.next()).await;
     assert!(nothing.is_err(), "{}", shown(nothing.unwrap()));
@@ -76,7 +76,7 @@ async fn what_did_not_change_is_not_told_again() {
 async fn files_that_are_still_being_written_do_not_count_before_they_stay_the_same() {
     let folder = folder();
     write(folder.path(), &[("vc.username", "old"), ("vc.password", "old")]);
-    let mut watched = Watched::new(folder.path().to_owned());
+    let mut watched = DirectoryWatcher::new(folder.path().to_owned());
     assert_eq!(shown(watched.next().await), "vc.password=old vc.username=old");
     write(folder.path(), &[("vc.username", "new")]);
     // The look that sees the half comes after a pause; the other half is written before that has settled.
@@ -90,7 +90,7 @@ async fn files_that_are_still_being_written_do_not_count_before_they_stay_the_sa
 async fn a_mounted_secret_is_swapped_as_a_whole() {
     let folder = folder();
     mount(folder.path(), "1", &[("vc.username", "old"), ("vc.password", "old")]);
-    let mut watched = Watched::new(folder.path().to_owned());
+    let mut watched = DirectoryWatcher::new(folder.path().to_owned());
     assert_eq!(shown(watched.next().await), "vc.password=old vc.username=old");
     mount(folder.path(), "2", &[("vc.username", "new"), ("vc.password", "new")]);
     let swapped = timeout(PAUSE + SETTLE / 2, watched.next()).await;
@@ -107,10 +107,10 @@ async fn entries_that_are_no_keys_are_skipped_and_odd_ones_are_told_by_their_pat
     symlink("nowhere", path.join("dangling")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(path.join("socket")).unwrap();
     std::fs::write(path.join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
-    let Seen::Files(files) = look(path).await else { panic!("it can be read") };
-    let seen = Seen::Files(files);
+    let DirectoryReading::Files(files) = look(path).await else { panic!("it can be read") };
+    let seen = DirectoryReading::Files(files);
     assert_eq!(shown(&seen), ".odd=y dangling=? large=? socket=? vc.username=u");
-    let Seen::Files(files) = seen else { unreachable!() };
+    let DirectoryReading::Files(files) = seen else { unreachable!() };
     let expected = ["the file", "the file", "the file", "the name of"];
     assert_eq!(files.problems.len(), expected.len(), "{:?}", files.problems);
     for (problem, (expected, name)) in
@@ -126,7 +126,7 @@ async fn many_entries_are_cut_and_that_is_told() {
     for number in 0..=MOST_ENTRIES {
         std::fs::write(folder.path().join(format!("file-{number}")), "").unwrap();
     }
-    let Seen::Files(files) = look(folder.path()).await else { panic!("it can be read") };
+    let DirectoryReading::Files(files) = look(folder.path()).await else { panic!("it can be read") };
     assert_eq!(files.entries().count(), MOST_ENTRIES);
     assert!(matches!(files.problems.as_slice(), [problem] if problem.starts_with("only the first 1000")));
 }

@@ -13,7 +13,7 @@ fn machine(found_by: FoundBy, addresses: &str) -> InstanceMetadata {
 #[test]
 fn a_node_without_taint_is_adopted_by_its_uuid_alone() {
     let before = || tainted("X", "", H);
-    let reason = |plan: &Plan| held(plan).map(|held| (held.reason, held.is_quiet));
+    let reason = |plan: &NodePlan| held(plan).map(|held| (held.reason, held.is_quiet));
     let absent = Presence::Absent(AbsenceProof::new("gone", []));
     let unknown = Presence::Unknown(Unknown::new(reason::VMNotFound, "no such machine"));
     let exists = |found_by| Presence::Exists(machine(found_by, A3));
@@ -39,7 +39,7 @@ fn a_node_without_taint_is_adopted_by_its_uuid_alone() {
 fn addresses_of_an_adopted_node_come_before_the_rest() {
     let (plan, after) =
         run_on(tainted("", "", H).node(), Presence::Exists(machine(FoundBy::SystemUuid, A3)), &adopts());
-    assert!(matches!(plan.actions.as_slice(), [Action::WriteAddresses(_), Action::Initialise(_)]), "{plan:?}");
+    assert!(matches!(plan.actions.as_slice(), [NodeAction::WriteAddresses(_), NodeAction::Initialise(_)]), "{plan:?}");
     assert_eq!(after.metadata.labels, Some(map(ZONES)));
 }
 
@@ -48,7 +48,7 @@ fn a_provider_id_is_never_changed_and_such_a_node_not_adopted() {
     let (plan, after) =
         run_on(tainted("", "other://1", A3).node(), Presence::Exists(machine(FoundBy::SystemUuid, A3)), &adopts());
     assert_eq!(node::provider_id(&after), "other://1");
-    assert!(!plan.actions.iter().any(|action| matches!(action, Action::Initialise(_))), "{plan:?}");
+    assert!(!plan.actions.iter().any(|action| matches!(action, NodeAction::Initialise(_))), "{plan:?}");
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn a_node_that_cannot_be_adopted_yet_says_why_and_is_kept_up_to_date() {
     let pending = Unknown::new(reason::NoPermission, "no tag");
     let machine = InstanceMetadata { pending: Some(pending), ..machine(FoundBy::SystemUuid, A3) };
     let ours = Ours { waited: Duration::from_secs(30), ..ours(tainted("", "", H).node(), Presence::Exists(machine)) };
-    let plan = plan(&Observed::Ours(ours), &adopts());
+    let plan = plan(&NodeObservation::Ours(ours), &adopts());
     assert_eq!(held(&plan).map(|held| (held.reason, held.is_quiet)), Some((reason::NoPermission, false)));
-    let [Action::WriteAddresses(_), Action::SetCondition(condition)] = plan.actions.as_slice() else {
+    let [NodeAction::WriteAddresses(_), NodeAction::SetCondition(condition)] = plan.actions.as_slice() else {
         panic!("{plan:?}")
     };
     assert_eq!(condition.status, "False");

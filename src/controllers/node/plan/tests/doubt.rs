@@ -8,7 +8,7 @@ fn old(metadata: InstanceMetadata) -> Presence<InstanceMetadata> {
 }
 
 fn doubted(doubt: Unknown, metadata: InstanceMetadata) -> Presence<InstanceMetadata> {
-    Presence::Exists(InstanceMetadata { doubt: Some(doubt), ..metadata })
+    Presence::Exists(InstanceMetadata { stale: Some(doubt), ..metadata })
 }
 
 fn adopted() -> Policy {

@@ -25,7 +25,7 @@ fn after(
     labels: BTreeMap<String, String>,
     machine: InstanceMetadata,
     policy: &Policy,
-) -> (Plan, BTreeMap<String, String>) {
+) -> (NodePlan, BTreeMap<String, String>) {
     let form = Form { labels, ..tainted("", "fake://1", A3) };
     let (plan, after) = run_on(form.node(), Presence::Exists(machine), policy);
     (plan, after.metadata.labels.unwrap_or_default())
@@ -154,7 +154,7 @@ fn what_was_reported_is_remembered_until_the_cloud_says_all_again() {
     let form = Form { labels: all(&[pairs(ZONE, "a"), pairs(INSTANCE_TYPE, "small")]), ..tainted("", "fake://1", A3) };
     let machine = |zone: &str, instance_type: &str| machine(zone, "", instance_type);
     let (_, reported) = run(&form, Presence::Exists(machine("b", "large")));
-    let annotation = |node: &Node| node::annotation(node, reported::ANNOTATION).map(str::to_owned);
+    let annotation = |node: &Node| node::annotation(node, label_reports::ANNOTATION).map(str::to_owned);
     let (zone, both) = (
         r#""topology.kubernetes.io/zone":["a","b"]"#,
         r#"{"node.kubernetes.io/instance-type":["small","large"],"topology.kubernetes.io/zone":["a","b"]}"#,
@@ -238,7 +238,7 @@ fn labelled(form: Form, machine: InstanceMetadata, policy: &Policy, is_turn: boo
     let mut ours = ours(node.clone(), Presence::Exists(machine));
     ours.turn.of_labels = is_turn;
     let lacks = lacks_labels(&ours, policy);
-    plan(&Observed::Ours(ours), policy).actions.iter().for_each(|action| action.apply_to(&mut node));
+    plan(&NodeObservation::Ours(ours), policy).actions.iter().for_each(|action| action.apply_to(&mut node));
     (lacks, node.metadata.labels.unwrap_or_default())
 }
 
@@ -251,7 +251,7 @@ fn an_initialised_node_gets_the_labels_it_lacks_only_when_all_are_asked_for_and_
     let added = map(&[("a.b/c", "d"), ("pool", "red")]);
     let machine = || metadata("fake://1", A3);
     let located = InstanceMetadata { topology_labels: [("a.b/c".to_owned(), None)].into(), ..machine() };
-    let doubted = InstanceMetadata { doubt: Some(Unknown::new(reason::LookupPending, "")), ..machine() };
+    let doubted = InstanceMetadata { stale: Some(Unknown::new(reason::LookupPending, "")), ..machine() };
     for (case, policy, form, machine, is_turn, lacks, expected) in [
         ("join", &join, tainted("", "fake://1", A3), machine(), true, false, &missing),
         ("all, not its turn", &all, tainted("", "fake://1", A3), machine(), false, true, &missing),

@@ -86,7 +86,7 @@ fn any_instance() -> impl Strategy<Value = Presence<InstanceMetadata>> {
                 found_by,
                 is_recorded,
                 pending: is_pending.then(|| Unknown::new(reason::NoPermission, "of this")),
-                doubt: is_doubted.then(|| Unknown::new(reason::CloudUnavailable, "of this")),
+                stale: is_doubted.then(|| Unknown::new(reason::CloudUnavailable, "of this")),
                 ..metadata(if has_id { "fake://2" } else { "" }, addresses)
             })
         },
@@ -128,7 +128,7 @@ fn any_ours() -> impl Strategy<Value = Ours> {
 /// The node after the plan.
 fn done(ours: &Ours, policy: &Policy) -> Node {
     let mut node = Node::clone(&ours.node);
-    plan(&Observed::Ours(ours.clone()), policy).actions.iter().for_each(|action| action.apply_to(&mut node));
+    plan(&NodeObservation::Ours(ours.clone()), policy).actions.iter().for_each(|action| action.apply_to(&mut node));
     node
 }
 
@@ -139,20 +139,20 @@ proptest! {
         policy in any_policy(),
         seconds in 0..100_i64,
     ) {
-        let first = plan(&Observed::Ours(ours.clone()), &policy);
+        let first = plan(&NodeObservation::Ours(ours.clone()), &policy);
         let after = done(&ours, &policy);
         // What is put off is done when its time has come.
         let put_off = held(&first).and_then(|held| held.tell_after).map(|rest| rest.as_secs() as i64 - 1);
         let later = Timestamp::from_second(ours.at.as_second() + put_off.unwrap_or(seconds).clamp(0, seconds)).unwrap();
         let again = Ours { node: Arc::new(after), at: later, ..ours };
-        let again = plan(&Observed::Ours(again), &policy);
+        let again = plan(&NodeObservation::Ours(again), &policy);
         prop_assert!(again.actions.is_empty(), "{:?}", again);
         prop_assert!(again.told.is_none(), "{:?}", again);
     }
 
     #[test]
     fn what_is_refused_is_told_once(ours in any_ours(), policy in any_policy()) {
-        let held = || Held::new(reason::WriteRefused, "forbidden".into(), Next::Backoff);
+        let held = || NodeBlocked::new(reason::WriteRefused, "forbidden".into(), Next::Backoff);
         let mut node = Node::clone(&ours.node);
         tell(&ours, held(), &policy).actions.iter().for_each(|action| action.apply_to(&mut node));
         let again = tell(&Ours { node: Arc::new(node), ..ours }, held(), &policy);

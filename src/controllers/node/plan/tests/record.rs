@@ -17,7 +17,7 @@ fn node_with(taints: &'static str, provider_id: &'static str, record: Option<&st
 
 #[test]
 fn the_record_is_written_when_it_is_needed_and_not_at_every_move() {
-    let stale = InstanceMetadata { doubt: Some(Unknown::new(reason::CloudUnavailable, "")), ..machine("vm-1 b", true) };
+    let stale = InstanceMetadata { stale: Some(Unknown::new(reason::CloudUnavailable, "")), ..machine("vm-1 b", true) };
     let id = "fake://1";
     let (yes, no) = (Some("True"), Some("False"));
     for (case, node, machine, expected) in [
@@ -68,7 +68,7 @@ fn the_record_is_written_when_it_is_needed_and_not_at_every_move() {
 #[test]
 fn a4_the_record_of_a_ready_node_follows_its_machine_when_it_is_its_turn() {
     let moved = || machine("vm-1 b", true);
-    let stale = InstanceMetadata { doubt: Some(Unknown::new(reason::CloudUnavailable, "")), ..moved() };
+    let stale = InstanceMetadata { stale: Some(Unknown::new(reason::CloudUnavailable, "")), ..moved() };
     let id = "fake://1";
     let (yes, no) = (Some("True"), Some("False"));
     let known = |ready| node_with("", id, Some("vm-1 a"), ready);
@@ -87,7 +87,7 @@ fn a4_the_record_of_a_ready_node_follows_its_machine_when_it_is_its_turn() {
         assert_eq!(has_moved(&ours), follows, "{case}");
         let record = |may_follow| {
             let observed =
-                Observed::Ours(Ours { turn: Turn { of_record: may_follow, ..Turn::default() }, ..ours.clone() });
+                NodeObservation::Ours(Ours { turn: Turn { of_record: may_follow, ..Turn::default() }, ..ours.clone() });
             plan(&observed, &Policy::default()).actions
         };
         let (before, after) = (record(false), record(true));
@@ -97,7 +97,7 @@ fn a4_the_record_of_a_ready_node_follows_its_machine_when_it_is_its_turn() {
             let expected = Metadata { annotations, ..Metadata::default() };
             assert_eq!(
                 (before.as_slice(), after.as_slice()),
-                (&[][..], &[Action::SetMetadata(expected)][..]),
+                (&[][..], &[NodeAction::SetMetadata(expected)][..]),
                 "{case}"
             );
         }
@@ -111,7 +111,7 @@ fn labels_and_the_record_are_one_write() {
     let machine = zoned(machine("vm-1 a", false));
     let (plan, _) =
         run_on(node_with("", "fake://1", None, Some("True")), Presence::Exists(machine), &Policy::default());
-    assert!(matches!(plan.actions.as_slice(), [Action::SetMetadata(_)]), "{:?}", plan.actions);
+    assert!(matches!(plan.actions.as_slice(), [NodeAction::SetMetadata(_)]), "{:?}", plan.actions);
 }
 
 #[test]

@@ -27,10 +27,10 @@ fn with(mut node: Node, condition: Option<NodeCondition>) -> Node {
 }
 
 /// What is planned at second 100 for a node that waited for so long, is held by `unknown`, and carries `condition`.
-fn told(waited: u64, unknown: Unknown, condition: Option<NodeCondition>) -> Plan {
+fn told(waited: u64, unknown: Unknown, condition: Option<NodeCondition>) -> NodePlan {
     let node = with(tainted("U", "", "").node(), condition);
     let ours = Ours { at: at(100), waited: Duration::from_secs(waited), ..ours(node, Presence::Unknown(unknown)) };
-    plan(&Observed::Ours(ours), &Policy::default())
+    plan(&NodeObservation::Ours(ours), &Policy::default())
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_node_that_waits_says_why_after_a_while_and_not_again() {
         ("it passes, and something stands there", 500, passing, same(), None, false, None),
     ] {
         let plan = told(waited, unknown, standing);
-        let expected: Vec<_> = written.map(Action::SetCondition).into_iter().collect();
+        let expected: Vec<_> = written.map(NodeAction::SetCondition).into_iter().collect();
         assert_eq!(plan.actions, expected, "{case}");
         assert_eq!(plan.told.is_some(), is_news, "{case}");
         assert_eq!(held(&plan).and_then(|held| held.tell_after), again, "{case}");
@@ -96,7 +96,7 @@ fn the_event_has_the_reason_and_the_whole_message() {
 fn the_message_is_bounded_and_then_is_still_the_same() {
     let unknown = || Unknown::new(reason::VMNotFound, "ä".repeat(2000));
     let first = told(30, unknown(), None);
-    let [Action::SetCondition(condition)] = first.actions.as_slice() else { panic!("{first:?}") };
+    let [NodeAction::SetCondition(condition)] = first.actions.as_slice() else { panic!("{first:?}") };
     let message = condition.message.as_deref().unwrap();
     assert_eq!((message.len(), message.chars().all(|char| char == 'ä')), (2048, true));
     assert_eq!(told(30, unknown(), Some(condition.clone())).actions, []);
@@ -122,8 +122,8 @@ fn a_condition_that_says_no_is_taken_back_where_the_node_is_initialised() {
     ] {
         let node = with(tainted(taints, provider_id, A3).node(), condition);
         let (plan, after) = run_on(node, instance, &Policy::default());
-        let word = |action: &Action| match action {
-            Action::SetCondition(condition) => condition.status.clone(),
+        let word = |action: &NodeAction| match action {
+            NodeAction::SetCondition(condition) => condition.status.clone(),
             other => other.describe(),
         };
         assert_eq!(plan.actions.iter().map(word).collect::<Vec<_>>(), expected, "{case}");
@@ -137,20 +137,20 @@ fn an_initialised_node_never_gets_a_condition() {
     let unknown = Presence::Unknown(Unknown::new(reason::CloudError, "away"));
     for node in [tainted("", "fake://1", A3).node(), tainted("X", "", A3).node()] {
         let ours = Ours { waited: AFTER * 10, ..ours(node, unknown.clone()) };
-        assert_eq!(plan(&Observed::Ours(ours), &Policy::default()).actions, []);
+        assert_eq!(plan(&NodeObservation::Ours(ours), &Policy::default()).actions, []);
     }
 }
 
 #[test]
 fn what_the_api_server_refuses_is_told_like_any_other_reason() {
-    let refused = || Held::new(reason::WriteRefused, "forbidden".into(), Next::Backoff);
+    let refused = || NodeBlocked::new(reason::WriteRefused, "forbidden".into(), Next::Backoff);
     let exists = Presence::Exists(metadata("fake://1", A3));
     let waiting = Ours { waited: AFTER, ..ours(tainted("U", "", "").node(), exists.clone()) };
     let plan = tell(&waiting, refused(), &Policy::default());
-    let [Action::SetCondition(condition)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    let [NodeAction::SetCondition(condition)] = plan.actions.as_slice() else { panic!("{plan:?}") };
     assert_eq!(condition.reason.as_deref(), Some("WriteRefused"));
     assert_eq!(plan.told, Some((reason::WriteRefused, "forbidden".to_owned())));
     let initialised = Ours { waited: AFTER, ..ours(tainted("", "fake://1", A3).node(), exists) };
     let plan = tell(&initialised, refused(), &Policy::default());
-    assert_eq!((plan.actions, plan.outcome), (vec![], Outcome::Held(refused())));
+    assert_eq!((plan.actions, plan.outcome), (vec![], NextStep::Held(refused())));
 }

@@ -2,10 +2,10 @@
 
 use super::super::sources::DEFAULT_DIRECTORY;
 use super::super::tests::vcenters;
-use super::super::{Config, ConfigErrors, FileChecks, IpFamily, Parsed, Vcenter, parse_within};
+use super::super::{Config, ConfigErrors, FileChecks, IpFamily, ParsedConfig, VcenterConfig, parse_within};
 use super::*;
 
-mod refused;
+mod refused_values;
 
 type Texts = &'static [&'static str];
 
@@ -18,7 +18,7 @@ fn environment(variables: &[&str]) -> Environment {
 }
 
 /// Only the named directories exist.
-fn read(text: &str, variables: &[&str], directories: &[&str]) -> Result<Parsed, ConfigErrors> {
+fn read(text: &str, variables: &[&str], directories: &[&str]) -> Result<ParsedConfig, ConfigErrors> {
     let is_directory = |path: &std::path::Path| directories.iter().any(|directory| path.ends_with(directory));
     let environment = environment(variables);
     parse_within(text, "f", &environment, &FileChecks { is_directory: &is_directory, ..FileChecks::default() })
@@ -315,7 +315,7 @@ fn credentials_follow_file_and_variables() {
 }
 
 /// The vCenter that variables define beside GLOBAL.
-fn defined(id: &str, variables: &[&str]) -> Vcenter {
+fn defined(id: &str, variables: &[&str]) -> VcenterConfig {
     let all: Vec<_> = ["VSPHERE_VCENTER_1=b"].iter().chain(variables).copied().collect();
     config(id, GLOBAL, &all, &[]).vcenters.remove(1)
 }

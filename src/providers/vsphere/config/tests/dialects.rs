@@ -4,7 +4,7 @@ use super::*;
 
 /// A value in both dialects.
 #[derive(Clone, Debug)]
-enum Written {
+enum WrittenValue {
     Text(String),
     Flag(bool),
     Number(u16),
@@ -12,7 +12,7 @@ enum Written {
     Map(std::collections::BTreeMap<String, String>),
 }
 
-type Fields = Vec<(&'static str, Written)>;
+type Fields = Vec<(&'static str, WrittenValue)>;
 
 #[derive(Clone, Debug)]
 struct Model {
@@ -24,7 +24,7 @@ struct Model {
     nsx: Vec<(&'static str, &'static str, Fields)>,
 }
 
-impl Written {
+impl WrittenValue {
     fn ini(&self) -> String {
         match self {
             Self::Text(text) => {
@@ -64,7 +64,7 @@ impl Model {
 
     fn yaml(&self) -> String {
         let fields = |indent: &str, fields: &Fields| {
-            let line = |(key, value): &(&str, Written)| format!("{indent}{}: {}\n", camel_case(key), value.yaml());
+            let line = |(key, value): &(&str, WrittenValue)| format!("{indent}{}: {}\n", camel_case(key), value.yaml());
             fields.iter().map(line).collect::<String>()
         };
         let entries: Vec<_> =
@@ -86,17 +86,18 @@ pub(super) fn camel_case(kebab: &str) -> String {
 }
 
 /// What a text may hold in both dialects; INI drops CR.
-fn text() -> impl Strategy<Value = Written> {
+fn text() -> impl Strategy<Value = WrittenValue> {
     prop_oneof![Just(String::new()), "[ -~\t\n\u{e9}\u{4e2d}]{1,12}", "[;#\"'\\\\=:@{}\\[\\]&*!|>%, -]{1,6}"]
-        .prop_map(Written::Text)
+        .prop_map(WrittenValue::Text)
 }
 
-fn list(items: &'static [&'static str]) -> impl Strategy<Value = Written> {
-    proptest::collection::vec(proptest::sample::select(items).prop_map(str::to_owned), 0..4).prop_map(Written::List)
+fn list(items: &'static [&'static str]) -> impl Strategy<Value = WrittenValue> {
+    proptest::collection::vec(proptest::sample::select(items).prop_map(str::to_owned), 0..4)
+        .prop_map(WrittenValue::List)
 }
 
-fn fixed(texts: &'static [&'static str]) -> impl Strategy<Value = Written> {
-    proptest::sample::select(texts).prop_map(|text| Written::Text(text.to_owned()))
+fn fixed(texts: &'static [&'static str]) -> impl Strategy<Value = WrittenValue> {
+    proptest::sample::select(texts).prop_map(|text| WrittenValue::Text(text.to_owned()))
 }
 
 const FAMILIES: &[&str] = &["ipv4", "IPv6", " ipv4 ", "ipv6"];
@@ -109,21 +110,21 @@ const THUMBPRINTS: &[&str] = &[
 ];
 
 /// Any of the fields of `all`, each at most once.
-fn some_of(all: Vec<(&'static str, BoxedStrategy<Written>)>) -> BoxedStrategy<Fields> {
+fn some_of(all: Vec<(&'static str, BoxedStrategy<WrittenValue>)>) -> BoxedStrategy<Fields> {
     let one = all
         .into_iter()
         .map(|(key, value)| proptest::option::of(value).prop_map(move |value| value.map(|value| (key, value))));
     one.collect::<Vec<_>>().prop_map(|fields| fields.into_iter().flatten().collect()).boxed()
 }
 
-fn vcenter_fields() -> Vec<(&'static str, BoxedStrategy<Written>)> {
+fn vcenter_fields() -> Vec<(&'static str, BoxedStrategy<WrittenValue>)> {
     vec![
         ("user", text().boxed()),
         ("password", text().boxed()),
-        ("port", (1..u16::MAX).prop_map(Written::Number).boxed()),
-        ("insecure-flag", any::<bool>().prop_map(Written::Flag).boxed()),
+        ("port", (1..u16::MAX).prop_map(WrittenValue::Number).boxed()),
+        ("insecure-flag", any::<bool>().prop_map(WrittenValue::Flag).boxed()),
         ("datacenters", list(&["d1", "d 2", "/f/d3", ""]).boxed()),
-        ("soap-roundtrip-count", (0..9u16).prop_map(Written::Number).boxed()),
+        ("soap-roundtrip-count", (0..9u16).prop_map(WrittenValue::Number).boxed()),
         ("ca-file", fixed(&["", "/a.pem", "/a.pem:/b c.pem"]).boxed()),
         ("thumbprint", fixed(THUMBPRINTS).boxed()),
         ("secret-name", text().boxed()),
@@ -136,10 +137,10 @@ fn model() -> impl Strategy<Value = Model> {
     let mut global = vcenter_fields();
     global.push(("server", fixed(SERVERS).boxed()));
     global.push(("secrets-directory", fixed(&["", "/x"]).boxed()));
-    global.push(("api-disable", any::<bool>().prop_map(Written::Flag).boxed()));
+    global.push(("api-disable", any::<bool>().prop_map(WrittenValue::Flag).boxed()));
     global.push(("api-binding", text().boxed()));
     // In YAML an entry needs a server; in INI its name would do.
-    let server = proptest::sample::select(&SERVERS[1..]).prop_map(|server| Written::Text(server.to_owned()));
+    let server = proptest::sample::select(&SERVERS[1..]).prop_map(|server| WrittenValue::Text(server.to_owned()));
     let own = (some_of(vcenter_fields()), server).prop_map(|(mut fields, server)| {
         fields.push(("server", server));
         fields
@@ -174,7 +175,7 @@ fn model() -> impl Strategy<Value = Model> {
 
 /// The sections of NSX, each of them there or not.
 fn nsx_sections() -> BoxedStrategy<Vec<(&'static str, &'static str, Fields)>> {
-    let flag = || any::<bool>().prop_map(Written::Flag).boxed();
+    let flag = || any::<bool>().prop_map(WrittenValue::Flag).boxed();
     let nsxt = vec![
         ("host", fixed(&["", "nsx", "nsx:8443/a/", "[fd00::1]:443", "https://nsx"]).boxed()),
         ("user", text().boxed()),
@@ -199,7 +200,8 @@ fn nsx_sections() -> BoxedStrategy<Vec<(&'static str, &'static str, Fields)>> {
             ("udp-app-profile-path", text().boxed()),
         ]
     };
-    let tags = proptest::collection::btree_map("[a-z\"\\\\ ]{0,3}", "[ -~\n\u{e9}]{0,4}", 0..3).prop_map(Written::Map);
+    let tags =
+        proptest::collection::btree_map("[a-z\"\\\\ ]{0,3}", "[ -~\n\u{e9}]{0,4}", 0..3).prop_map(WrittenValue::Map);
     let mut balancers = class();
     balancers.push(("size", fixed(&["SMALL", "DLB", "small", ""]).boxed()));
     balancers.push(("lb-service-id", fixed(&["", "4711"]).boxed()));

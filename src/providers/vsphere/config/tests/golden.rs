@@ -39,9 +39,9 @@ fn show(text: &str, file: &str) -> String {
     }
     let Config { nsx, load_balancers, routes, .. } = &parsed.config;
     for (is_there, part) in [
-        (*nsx != Part::Absent, format!("{nsx:?}")),
-        (*load_balancers != Part::Absent, format!("{load_balancers:?}")),
-        (*routes != Part::Absent, format!("{routes:?}")),
+        (*nsx != OptionalSection::Absent, format!("{nsx:?}")),
+        (*load_balancers != OptionalSection::Absent, format!("{load_balancers:?}")),
+        (*routes != OptionalSection::Absent, format!("{routes:?}")),
     ] {
         if is_there {
             writeln!(shown, "{part}").unwrap();
@@ -56,7 +56,7 @@ fn show(text: &str, file: &str) -> String {
     shown
 }
 
-fn show_vcenter(vcenter: &Vcenter, shown: &mut String) -> std::fmt::Result {
+fn show_vcenter(vcenter: &VcenterConfig, shown: &mut String) -> std::fmt::Result {
     writeln!(shown, "vCenter {:?}", vcenter.key)?;
     writeln!(shown, "  {:?} port {}", vcenter.server, vcenter.port)?;
     for source in [Some(&vcenter.credentials), vcenter.fallback_credentials.as_ref()].into_iter().flatten() {

@@ -21,20 +21,20 @@ use crate::clients::http::Endpoint;
 
 /// How the keys of a source are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Layout {
+pub enum KeyLayout {
     /// The two layouts for vCenters.
     Vcenter,
     /// The keys `username` and `password`.
     BasicAuth,
 }
 
-/// The server of a login that a source has for any: [`Layout::BasicAuth`] names none.
+/// The server of a login that a source has for any: [`KeyLayout::BasicAuth`] names none.
 pub const ANY_SERVER: &str = "";
 
-/// The keys of [`Layout::BasicAuth`].
+/// The keys of [`KeyLayout::BasicAuth`].
 const BASIC_AUTH: [&str; 2] = ["username", "password"];
 
-/// Whether this key is one of [`Layout::BasicAuth`], which is unknown to the layouts for vCenters.
+/// Whether this key is one of [`KeyLayout::BasicAuth`], which is unknown to the layouts for vCenters.
 pub fn is_basic_auth(key: &str) -> bool {
     BASIC_AUTH.contains(&key)
 }
@@ -55,7 +55,7 @@ impl SessionManagers {
 }
 
 /// What a Secret or a directory holds. Deliberately without `Debug`.
-pub struct Stored {
+pub struct StoredKeys {
     /// By server as it is written there: what to log in with, or what is wrong with it.
     pub servers: BTreeMap<String, Result<Login, String>>,
     /// What is odd about single keys. Names keys, never values.
@@ -67,7 +67,7 @@ const SHOWN: usize = 100;
 
 /// The parts of one server's login. What is empty counts as not given.
 #[derive(Default, Clone, PartialEq)]
-struct Parts<'a> {
+struct LoginParts<'a> {
     /// Of an index: whose parts they are.
     server: Option<&'a str>,
     user: Option<&'a str>,
@@ -77,10 +77,10 @@ struct Parts<'a> {
 }
 
 /// The part that a key holds.
-type Part = for<'a, 'b> fn(&'b mut Parts<'a>) -> &'b mut Option<&'a str>;
+type PartSelector = for<'a, 'b> fn(&'b mut LoginParts<'a>) -> &'b mut Option<&'a str>;
 
 /// The text after the name of a server.
-const SUFFIXES: [(&str, Part); 4] = [
+const SUFFIXES: [(&str, PartSelector); 4] = [
     (".username", |parts| &mut parts.user),
     (".password", |parts| &mut parts.password),
     (".vc-session-manager-url", |parts| &mut parts.url),
@@ -88,21 +88,21 @@ const SUFFIXES: [(&str, Part); 4] = [
 ];
 
 /// The text before an index.
-const PREFIXES: [(&str, Part); 3] = [
+const PREFIXES: [(&str, PartSelector); 3] = [
     ("server_", |parts| &mut parts.server),
     ("username_", |parts| &mut parts.user),
     ("password_", |parts| &mut parts.password),
 ];
 
 /// A key of one of the two layouts.
-struct Key<'a> {
+struct SourceKey<'a> {
     is_indexed: bool,
     /// The server or the index.
     owner: &'a str,
-    part: Part,
+    part: PartSelector,
 }
 
-impl<'a> Key<'a> {
+impl<'a> SourceKey<'a> {
     /// The layout per server goes first, as in the Go program. The server is what stands before the last suffix.
     fn parse(key: &'a str) -> Option<Self> {
         let suffixed = SUFFIXES.iter().filter_map(|(suffix, part)| Some((false, key.strip_suffix(suffix)?, part)));
@@ -113,23 +113,23 @@ impl<'a> Key<'a> {
 }
 
 /// The parts of one index.
-struct Indexed<'a> {
+struct IndexedParts<'a> {
     id: &'a str,
-    parts: Parts<'a>,
+    parts: LoginParts<'a>,
     /// Why it is ignored, if two indexes contradict each other.
     contradiction: Option<String>,
 }
 
-impl Stored {
+impl StoredKeys {
     /// Sorts keys and values into logins. A key without value is there and cannot be read, which somebody else tells.
     pub fn read<'a>(
         entries: impl IntoIterator<Item = (&'a str, Option<&'a [u8]>)>,
         managers: &SessionManagers,
-    ) -> Stored {
+    ) -> StoredKeys {
         let mut problems = Vec::new();
-        let (mut servers, mut indexes) = (BTreeMap::<_, Parts<'_>>::new(), BTreeMap::<_, Parts<'_>>::new());
+        let (mut servers, mut indexes) = (BTreeMap::<_, LoginParts<'_>>::new(), BTreeMap::<_, LoginParts<'_>>::new());
         for (key, value) in entries {
-            let Some(Key { is_indexed, owner, part }) = Key::parse(key) else {
+            let Some(SourceKey { is_indexed, owner, part }) = SourceKey::parse(key) else {
                 problems.push(unknown(key));
                 continue;
             };
@@ -137,7 +137,7 @@ impl Stored {
             *part(of_layout.entry(owner).or_default()) = value.and_then(|value| text(key, value, &mut problems));
         }
         let mut contradictions = Vec::new();
-        for (server, Indexed { parts: indexed, contradiction, .. }) in by_server(indexes, &mut problems) {
+        for (server, IndexedParts { parts: indexed, contradiction, .. }) in by_server(indexes, &mut problems) {
             contradictions.extend(contradiction.map(|why| (server.to_owned(), Err(why))));
             let parts = servers.entry(server).or_default();
             if parts.user.is_some() || parts.password.is_some() {
@@ -150,12 +150,12 @@ impl Stored {
             }
         }
         let servers = servers.into_iter().map(|(server, parts)| (server.to_owned(), parts.login(managers)));
-        Stored { servers: servers.chain(contradictions).collect(), problems }
+        StoredKeys { servers: servers.chain(contradictions).collect(), problems }
     }
 
-    /// Reads user name and password from the keys of [`Layout::BasicAuth`]; other keys are no concern of it. Values are not
+    /// Reads user name and password from the keys of [`KeyLayout::BasicAuth`]; other keys are no concern of it. Values are not
     /// trimmed.
-    pub fn read_basic_auth<'a>(entries: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Stored {
+    pub fn read_basic_auth<'a>(entries: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> StoredKeys {
         let [user_key, password_key] = BASIC_AUTH;
         let (mut user, mut password) = (None, None);
         for (key, value) in entries.into_iter().filter(|(_, value)| !value.is_empty()) {
@@ -172,7 +172,7 @@ impl Stored {
             (None, Some(_)) => Err(format!("its key {user_key:?} is missing or empty")),
             (None, None) => Err(format!("its keys {user_key:?} and {password_key:?} are missing or empty")),
         };
-        Stored { servers: BTreeMap::from([(ANY_SERVER.to_owned(), login)]), problems }
+        StoredKeys { servers: BTreeMap::from([(ANY_SERVER.to_owned(), login)]), problems }
     }
 
     /// Whether there is nothing in it that could be meant for a server.
@@ -181,7 +181,7 @@ impl Stored {
     }
 }
 
-impl Parts<'_> {
+impl LoginParts<'_> {
     fn is_pair(&self) -> bool {
         self.user.is_some() && self.password.is_some()
     }
@@ -210,8 +210,11 @@ impl Parts<'_> {
 }
 
 /// The parts of all indexes by the server that they name.
-fn by_server<'a>(indexes: BTreeMap<&'a str, Parts<'a>>, problems: &mut Vec<String>) -> BTreeMap<&'a str, Indexed<'a>> {
-    let mut servers = BTreeMap::<_, Indexed<'a>>::new();
+fn by_server<'a>(
+    indexes: BTreeMap<&'a str, LoginParts<'a>>,
+    problems: &mut Vec<String>,
+) -> BTreeMap<&'a str, IndexedParts<'a>> {
+    let mut servers = BTreeMap::<_, IndexedParts<'a>>::new();
     for (id, mut parts) in indexes {
         let Some(server) = parts.server.take().map(str::trim).filter(|server| !server.is_empty()) else {
             problems
@@ -219,7 +222,7 @@ fn by_server<'a>(indexes: BTreeMap<&'a str, Parts<'a>>, problems: &mut Vec<Strin
             continue;
         };
         match servers.get_mut(server) {
-            None => drop(servers.insert(server, Indexed { id, parts, contradiction: None })),
+            None => drop(servers.insert(server, IndexedParts { id, parts, contradiction: None })),
             Some(known) if known.parts == parts => {}
             Some(known) => {
                 let (one, other) = (cut("", known.id), cut("", id));
@@ -238,9 +241,9 @@ fn by_server<'a>(indexes: BTreeMap<&'a str, Parts<'a>>, problems: &mut Vec<Strin
 /// somebody put there by mistake.
 pub fn pair(user: &str, password: &str) -> Result<Login, String> {
     match pem::looks_like(user) {
-        pem::Looks::No => Ok(Login::Password { user: user.to_owned(), password: password.into() }),
-        pem::Looks::Complete => Ok(Login::Certificate { certificate: user.to_owned(), key: password.into() }),
-        pem::Looks::Broken => Err("its user name begins like a PEM certificate and is none".to_owned()),
+        pem::PemKind::No => Ok(Login::Password { user: user.to_owned(), password: password.into() }),
+        pem::PemKind::Complete => Ok(Login::Certificate { certificate: user.to_owned(), key: password.into() }),
+        pem::PemKind::Broken => Err("its user name begins like a PEM certificate and is none".to_owned()),
     }
 }
 
@@ -257,8 +260,8 @@ fn basic_auth(user: &[u8], password: &[u8], problems: &mut Vec<String>) -> Resul
     });
     let (user, password) = (user?, password?);
     match pem::looks_like(user) {
-        pem::Looks::No => Ok(Login::Password { user: user.to_owned(), password: password.into() }),
-        pem::Looks::Complete | pem::Looks::Broken => {
+        pem::PemKind::No => Ok(Login::Password { user: user.to_owned(), password: password.into() }),
+        pem::PemKind::Complete | pem::PemKind::Broken => {
             Err("its user name is a PEM text; expected is the name of an NSX user".to_owned())
         }
     }
@@ -271,7 +274,7 @@ fn text<'a>(key: &str, value: &'a [u8], problems: &mut Vec<String>) -> Option<&'
         return None;
     };
     let text = text.strip_suffix('\n').unwrap_or(text);
-    if text.ends_with(['\n', '\r']) && pem::looks_like(text) == pem::Looks::No {
+    if text.ends_with(['\n', '\r']) && pem::looks_like(text) == pem::PemKind::No {
         let odd = "ends in a line break, which is kept as part of it: only one newline is cut off";
         problems.push(format!("the value of {:?} {odd}", cut("", key)));
     }
@@ -280,7 +283,7 @@ fn text<'a>(key: &str, value: &'a [u8], problems: &mut Vec<String>) -> Option<&'
 
 fn unknown(key: &str) -> String {
     let small = key.to_ascii_lowercase();
-    let hint = match Key::parse(&small) {
+    let hint = match SourceKey::parse(&small) {
         Some(_) => " (upper and lower case count)",
         None => "",
     };

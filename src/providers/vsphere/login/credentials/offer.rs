@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use secrecy::ExposeSecret;
 
-use super::layout::{self, ANY_SERVER, Layout};
-use super::source::{Answer, Place, SecretPlace, Source};
-use super::{Credential, Credentials, Login, Offer, Origin};
+use super::layout::{self, ANY_SERVER, KeyLayout};
+use super::source::{CredentialSource, SecretPlace, SourceAnswer, SourceLocation};
+use super::{Credential, CredentialState, Credentials, Login, Origin};
 
 /// What the entry of a vCenter says about its credentials.
 #[derive(Clone, Copy, Debug)]
@@ -37,12 +37,12 @@ pub fn followed<'a>(
     vcenters: impl IntoIterator<Item = EntryCredentials<'a>>,
     nsx: impl IntoIterator<Item = &'a NsxSources>,
     default_directory: &Path,
-) -> BTreeMap<Place, BTreeSet<Layout>> {
+) -> BTreeMap<SourceLocation, BTreeSet<KeyLayout>> {
     let of_vcenters = vcenters.into_iter().flat_map(|entry| places(entry, default_directory));
-    let of_nsx = nsx.into_iter().filter_map(|sources| sources.secret.as_ref()).map(Place::from);
+    let of_nsx = nsx.into_iter().filter_map(|sources| sources.secret.as_ref()).map(SourceLocation::from);
     let mut followed: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    let with_layout = of_vcenters.map(|place| (place, Layout::Vcenter));
-    for (place, layout) in with_layout.chain(of_nsx.map(|place| (place, Layout::BasicAuth))) {
+    let with_layout = of_vcenters.map(|place| (place, KeyLayout::Vcenter));
+    for (place, layout) in with_layout.chain(of_nsx.map(|place| (place, KeyLayout::BasicAuth))) {
         followed.entry(place).or_default().insert(layout);
     }
     followed
@@ -50,29 +50,29 @@ pub fn followed<'a>(
 
 /// The credentials of an NSX Manager: those of its Secret, never a second choice beside them. Those of the file are used
 /// while the Secret does not exist, has no valid credentials or cannot be read. Nothing before the Secret was looked at.
-pub fn nsx_offer(sources: &NsxSources, secrets: &BTreeMap<SecretPlace, Source>) -> Offer {
+pub fn nsx_offer(sources: &NsxSources, secrets: &BTreeMap<SecretPlace, CredentialSource>) -> CredentialState {
     let of_file = sources.file.clone().map(|login| {
         let credential = Credential { login, origin: Origin::Config };
-        Offer::Ready(vec![Arc::new(credential)])
+        CredentialState::Ready(vec![Arc::new(credential)])
     });
     let Some(secret) = &sources.secret else {
         let why = || "the cloud config has neither user and password nor a Secret for NSX".to_owned();
-        return of_file.unwrap_or_else(|| Offer::Missing { why: why() });
+        return of_file.unwrap_or_else(|| CredentialState::Missing { why: why() });
     };
-    let place = Place::from(secret);
-    match secrets.get(secret).map_or(Answer::Unread, |source| source.find(ANY_SERVER, &place)) {
-        Answer::Unread => Offer::Pending { why: format!("{place} has not been read yet") },
-        Answer::Found(credential) => Offer::Ready(vec![credential]),
-        Answer::Failing(why) => of_file.unwrap_or(Offer::Pending { why }),
-        Answer::Missing(why) => of_file.unwrap_or(Offer::Missing { why }),
+    let place = SourceLocation::from(secret);
+    match secrets.get(secret).map_or(SourceAnswer::Unread, |source| source.find(ANY_SERVER, &place)) {
+        SourceAnswer::Unread => CredentialState::Pending { why: format!("{place} has not been read yet") },
+        SourceAnswer::Found(credential) => CredentialState::Ready(vec![credential]),
+        SourceAnswer::Failing(why) => of_file.unwrap_or(CredentialState::Pending { why }),
+        SourceAnswer::Missing(why) => of_file.unwrap_or(CredentialState::Missing { why }),
     }
 }
 
 /// The sources that an entry asks for, most important first. An entry without a pair of its own also looks into
 /// `default_directory`, where its other sources have nothing.
-pub fn places(entry: EntryCredentials<'_>, default_directory: &Path) -> Vec<Place> {
+pub fn places(entry: EntryCredentials<'_>, default_directory: &Path) -> Vec<SourceLocation> {
     let mut places: Vec<_> = stored(entry).cloned().collect();
-    let default = Place::Directory(default_directory.to_owned());
+    let default = SourceLocation::Directory(default_directory.to_owned());
     if inline(entry).is_none() && !places.contains(&default) {
         places.push(default);
     }
@@ -81,7 +81,11 @@ pub fn places(entry: EntryCredentials<'_>, default_directory: &Path) -> Vec<Plac
 
 /// What an entry has to log in with. The pair of the file first, as in `connectionmanager.go:Connect`; nothing before
 /// every source that counts was looked at.
-pub fn offer(entry: EntryCredentials<'_>, default_directory: &Path, sources: &BTreeMap<Place, Source>) -> Offer {
+pub fn offer(
+    entry: EntryCredentials<'_>,
+    default_directory: &Path,
+    sources: &BTreeMap<SourceLocation, CredentialSource>,
+) -> CredentialState {
     let mut ready: Vec<Arc<Credential>> = Vec::new();
     let mut missing = Vec::new();
     let mut failing = Vec::new();
@@ -91,28 +95,28 @@ pub fn offer(entry: EntryCredentials<'_>, default_directory: &Path, sources: &BT
             Err(why) => missing.push(format!("the pair of the cloud config: {why}")),
         }
     }
-    let default = Place::Directory(default_directory.to_owned());
+    let default = SourceLocation::Directory(default_directory.to_owned());
     let is_configured = stored(entry).any(|place| *place == default);
     for place in places(entry, default_directory) {
         let is_default = place == default && !is_configured;
         if is_default && !ready.is_empty() {
             break;
         }
-        let answer = sources.get(&place).map_or(Answer::Unread, |source| source.find(entry.server, &place));
+        let answer = sources.get(&place).map_or(SourceAnswer::Unread, |source| source.find(entry.server, &place));
         match answer {
-            Answer::Unread => return Offer::Pending { why: format!("{place} has not been read yet") },
-            Answer::Found(credential) if ready.iter().any(|other| other.login == credential.login) => {}
-            Answer::Found(credential) => ready.push(credential),
-            Answer::Failing(why) => failing.push(why),
+            SourceAnswer::Unread => return CredentialState::Pending { why: format!("{place} has not been read yet") },
+            SourceAnswer::Found(credential) if ready.iter().any(|other| other.login == credential.login) => {}
+            SourceAnswer::Found(credential) => ready.push(credential),
+            SourceAnswer::Failing(why) => failing.push(why),
             // Nobody asked for the default directory, so nobody misses it.
-            Answer::Missing(_) if is_default => {}
-            Answer::Missing(why) => missing.push(why),
+            SourceAnswer::Missing(_) if is_default => {}
+            SourceAnswer::Missing(why) => missing.push(why),
         }
     }
     match (ready.is_empty(), failing.is_empty()) {
-        (false, _) => Offer::Ready(ready),
-        (true, false) => Offer::Pending { why: failing.join("; ") },
-        (true, true) => Offer::Missing { why: missing.join("; ") },
+        (false, _) => CredentialState::Ready(ready),
+        (true, false) => CredentialState::Pending { why: failing.join("; ") },
+        (true, true) => CredentialState::Missing { why: missing.join("; ") },
     }
 }
 
@@ -120,7 +124,7 @@ fn configured(entry: EntryCredentials<'_>) -> impl Iterator<Item = &Credentials>
     [Some(entry.credentials), entry.fallback].into_iter().flatten()
 }
 
-fn stored(entry: EntryCredentials<'_>) -> impl Iterator<Item = &Place> {
+fn stored(entry: EntryCredentials<'_>) -> impl Iterator<Item = &SourceLocation> {
     configured(entry).filter_map(|credentials| match credentials {
         Credentials::Inline { .. } => None,
         Credentials::Stored(place) => Some(place),

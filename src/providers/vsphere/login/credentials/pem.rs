@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 /// What a text looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looks {
+pub enum PemKind {
     /// It is no PEM.
     No,
     /// It has at least one complete block.
@@ -19,17 +19,17 @@ pub enum Looks {
 const BEGIN: &str = "-----BEGIN ";
 
 /// Looks for a block of any kind; which kind it is decides whoever uses it.
-pub fn looks_like(text: &str) -> Looks {
+pub fn looks_like(text: &str) -> PemKind {
     if !text.contains(BEGIN) {
-        return Looks::No;
+        return PemKind::No;
     }
     // A marker begins a line.
     let starts = text
         .match_indices(BEGIN)
         .filter(|(at, _)| *at == 0 || text.get(..*at).is_some_and(|before| before.ends_with('\n')));
     match starts.into_iter().any(|(at, _)| text.get(at + BEGIN.len()..).is_some_and(is_block)) {
-        true => Looks::Complete,
-        false => Looks::Broken,
+        true => PemKind::Complete,
+        false => PemKind::Broken,
     }
 }
 
@@ -59,22 +59,22 @@ mod tests {
     fn a_certificate_is_told_from_a_name() {
         let whole = "-----BEGIN CERTIFICATE-----\nMIIB\nAAAA\n-----END CERTIFICATE-----";
         for (case, text, expected) in [
-            ("a name", "administrator@vsphere.local", Looks::No),
-            ("nothing", "", Looks::No),
-            ("a block", whole, Looks::Complete),
-            ("a block and a newline", &format!("{whole}\n"), Looks::Complete),
-            ("with the line ends of Windows", &whole.replace('\n', "\r\n"), Looks::Complete),
-            ("text before it", &format!("subject=CN\n{whole}"), Looks::Complete),
-            ("a chain", &format!("{whole}\n{whole}"), Looks::Complete),
-            ("headers", &whole.replace("MIIB", "Proc-Type: 4,ENCRYPTED\n\nMIIB"), Looks::Complete),
-            ("another kind", &whole.replace("CERTIFICATE", "PRIVATE KEY"), Looks::Complete),
-            ("a broken one, then a whole one", &format!("-----BEGIN X-----\n{whole}"), Looks::Complete),
-            ("in one line", &whole.replace('\n', " "), Looks::Broken),
-            ("no end", "-----BEGIN CERTIFICATE-----\nMIIB\n", Looks::Broken),
-            ("another end", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END KEY-----", Looks::Broken),
-            ("no base64", "-----BEGIN CERTIFICATE-----\n????\n-----END CERTIFICATE-----", Looks::Broken),
-            ("nothing inside", "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----", Looks::Broken),
-            ("not at the beginning of a line", &format!("x{whole}"), Looks::Broken),
+            ("a name", "administrator@vsphere.local", PemKind::No),
+            ("nothing", "", PemKind::No),
+            ("a block", whole, PemKind::Complete),
+            ("a block and a newline", &format!("{whole}\n"), PemKind::Complete),
+            ("with the line ends of Windows", &whole.replace('\n', "\r\n"), PemKind::Complete),
+            ("text before it", &format!("subject=CN\n{whole}"), PemKind::Complete),
+            ("a chain", &format!("{whole}\n{whole}"), PemKind::Complete),
+            ("headers", &whole.replace("MIIB", "Proc-Type: 4,ENCRYPTED\n\nMIIB"), PemKind::Complete),
+            ("another kind", &whole.replace("CERTIFICATE", "PRIVATE KEY"), PemKind::Complete),
+            ("a broken one, then a whole one", &format!("-----BEGIN X-----\n{whole}"), PemKind::Complete),
+            ("in one line", &whole.replace('\n', " "), PemKind::Broken),
+            ("no end", "-----BEGIN CERTIFICATE-----\nMIIB\n", PemKind::Broken),
+            ("another end", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END KEY-----", PemKind::Broken),
+            ("no base64", "-----BEGIN CERTIFICATE-----\n????\n-----END CERTIFICATE-----", PemKind::Broken),
+            ("nothing inside", "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----", PemKind::Broken),
+            ("not at the beginning of a line", &format!("x{whole}"), PemKind::Broken),
         ] {
             assert_eq!(looks_like(text), expected, "{case}");
         }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::layout::{self, ANY_SERVER, Stored};
+use super::layout::{self, ANY_SERVER, StoredKeys};
 use super::{Credential, Login, Origin};
 
 /// How many of a source's servers a message names.
@@ -17,7 +17,7 @@ const MOST_NAMED: usize = 10;
 
 /// Where a source is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum SourceLocation {
     /// A Kubernetes Secret.
     Secret {
         /// Its namespace.
@@ -38,10 +38,10 @@ pub struct SecretPlace {
     pub name: String,
 }
 
-impl From<&SecretPlace> for Place {
+impl From<&SecretPlace> for SourceLocation {
     fn from(place: &SecretPlace) -> Self {
         let SecretPlace { namespace, name } = place.clone();
-        Place::Secret { namespace, name }
+        SourceLocation::Secret { namespace, name }
     }
 }
 
@@ -54,7 +54,7 @@ pub enum Reading {
     /// All of it was read.
     Read {
         /// What it holds.
-        stored: Stored,
+        stored: StoredKeys,
         /// Which version that is.
         origin: Origin,
     },
@@ -62,14 +62,14 @@ pub enum Reading {
 
 /// What is known of a source.
 #[derive(Default)]
-pub struct Source {
-    state: State,
-    servers: BTreeMap<String, Held>,
+pub struct CredentialSource {
+    state: SourceState,
+    servers: BTreeMap<String, ServerCredential>,
     problems: BTreeSet<String>,
 }
 
 #[derive(Default, PartialEq)]
-enum State {
+enum SourceState {
     #[default]
     Unread,
     Failing(String),
@@ -79,7 +79,7 @@ enum State {
 
 /// The last good credential of a server, and what is wrong with what stands there now.
 #[derive(Default)]
-struct Held {
+struct ServerCredential {
     credential: Option<Arc<Credential>>,
     trouble: Option<String>,
 }
@@ -95,7 +95,7 @@ pub struct News {
 
 /// What a source has for a server.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum SourceAnswer {
     /// Nobody knows yet: it was never looked at.
     Unread,
     /// It was looked at in vain and never read. Says why.
@@ -106,7 +106,7 @@ pub enum Answer {
     Missing(String),
 }
 
-impl Source {
+impl CredentialSource {
     /// Takes in what the source says now.
     pub fn take(&mut self, reading: Reading) -> News {
         let mut problems = BTreeSet::new();
@@ -114,8 +114,8 @@ impl Source {
         match reading {
             Reading::Failing(why) => {
                 // What was read stays true until something else is known.
-                if matches!(self.state, State::Unread | State::Failing(_)) {
-                    self.state = State::Failing(why);
+                if matches!(self.state, SourceState::Unread | SourceState::Failing(_)) {
+                    self.state = SourceState::Failing(why);
                 }
                 return News::default();
             }
@@ -123,12 +123,12 @@ impl Source {
                 if self.has_credentials() {
                     problems.insert(format!("{why}; the last credentials from it stay in use"));
                 }
-                self.state = State::Absent(why);
+                self.state = SourceState::Absent(why);
             }
             Reading::Read { stored, origin } => {
                 problems.extend(stored.problems.iter().cloned());
-                let is_first = self.state != State::Read;
-                self.state = State::Read;
+                let is_first = self.state != SourceState::Read;
+                self.state = SourceState::Read;
                 if stored.is_empty() && self.has_credentials() {
                     problems.insert("it holds no credentials any more; the last ones stay in use".to_owned());
                 } else {
@@ -145,14 +145,14 @@ impl Source {
 
     /// What there is for this server: as it is written, else the one that differs in case, brackets or spelling of an
     /// address only.
-    pub fn find(&self, server: &str, place: &Place) -> Answer {
+    pub fn find(&self, server: &str, place: &SourceLocation) -> SourceAnswer {
         let held = match self.servers.get(server) {
             Some(held) => Some(held),
             None => {
                 let mut alike = self.servers.iter().filter(|(other, _)| normal(other) == normal(server));
                 match (alike.next(), alike.next()) {
                     (Some((one, _)), Some((other, _))) => {
-                        return Answer::Missing(format!(
+                        return SourceAnswer::Missing(format!(
                             "{place} has {one:?} and {other:?}, and none of them is {server:?} exactly"
                         ));
                     }
@@ -161,25 +161,27 @@ impl Source {
             }
         };
         match (held, &self.state) {
-            (Some(Held { credential: Some(credential), .. }), _) => Answer::Found(Arc::clone(credential)),
-            (_, State::Unread) => Answer::Unread,
-            (_, State::Failing(why)) => Answer::Failing(format!("{place}: {why}")),
-            (_, State::Absent(why)) => Answer::Missing(format!("{place}: {why}")),
-            (Some(Held { trouble: Some(trouble), .. }), State::Read) => {
-                Answer::Missing(format!("{place}{}: {trouble}", of_server(", server", server)))
+            (Some(ServerCredential { credential: Some(credential), .. }), _) => {
+                SourceAnswer::Found(Arc::clone(credential))
             }
-            (_, State::Read) => Answer::Missing(self.without(server, place)),
+            (_, SourceState::Unread) => SourceAnswer::Unread,
+            (_, SourceState::Failing(why)) => SourceAnswer::Failing(format!("{place}: {why}")),
+            (_, SourceState::Absent(why)) => SourceAnswer::Missing(format!("{place}: {why}")),
+            (Some(ServerCredential { trouble: Some(trouble), .. }), SourceState::Read) => {
+                SourceAnswer::Missing(format!("{place}{}: {trouble}", of_server(", server", server)))
+            }
+            (_, SourceState::Read) => SourceAnswer::Missing(self.without(server, place)),
         }
     }
 
     /// What is missing where nothing is stored for this server: the keys that are expected, and the servers there are.
-    fn without(&self, server: &str, place: &Place) -> String {
+    fn without(&self, server: &str, place: &SourceLocation) -> String {
         let keys = match (server.contains(':'), place) {
             // A colon is allowed in neither of the two.
-            (true, Place::Secret { .. }) => "keys server_0, username_0 and password_0".to_owned(),
-            (true, Place::Directory(_)) => "files server_0, username_0 and password_0".to_owned(),
-            (false, Place::Secret { .. }) => format!("keys {server}.username and {server}.password"),
-            (false, Place::Directory(_)) => format!("files {server}.username and {server}.password"),
+            (true, SourceLocation::Secret { .. }) => "keys server_0, username_0 and password_0".to_owned(),
+            (true, SourceLocation::Directory(_)) => "files server_0, username_0 and password_0".to_owned(),
+            (false, SourceLocation::Secret { .. }) => format!("keys {server}.username and {server}.password"),
+            (false, SourceLocation::Directory(_)) => format!("files {server}.username and {server}.password"),
         };
         let names: Vec<_> = self.servers.keys().take(MOST_NAMED).map(|name| layout::cut("", name)).collect();
         let found = match self.servers.len().checked_sub(names.len()) {
@@ -192,20 +194,20 @@ impl Source {
 
     /// Swaps the servers for those of a new version. One that is broken there keeps its last good credential; one that
     /// is not there any more is forgotten. Gives back what is wrong.
-    fn replace(&mut self, stored: Stored, origin: &Origin) -> Vec<String> {
+    fn replace(&mut self, stored: StoredKeys, origin: &Origin) -> Vec<String> {
         let mut before = std::mem::take(&mut self.servers);
         let mut problems = Vec::new();
         for (server, login) in stored.servers {
             let held = match login {
                 Ok(login) => {
                     let credential = Arc::new(Credential { login, origin: origin.clone() });
-                    Held { credential: Some(credential), trouble: None }
+                    ServerCredential { credential: Some(credential), trouble: None }
                 }
                 Err(trouble) => {
                     let credential = before.remove(&server).and_then(|held| held.credential);
                     let kept = if credential.is_some() { "; the last good ones stay in use" } else { "" };
                     problems.push(format!("credentials{}: {trouble}{kept}", of_server(" for server", &server)));
-                    Held { credential, trouble: Some(trouble) }
+                    ServerCredential { credential, trouble: Some(trouble) }
                 }
             };
             self.servers.insert(server, held);
@@ -213,8 +215,8 @@ impl Source {
         problems
     }
 
-    fn says_the_same(&self, stored: &Stored) -> bool {
-        let is_same = |held: &Held, login: &Result<Login, String>| match login {
+    fn says_the_same(&self, stored: &StoredKeys) -> bool {
+        let is_same = |held: &ServerCredential, login: &Result<Login, String>| match login {
             Ok(login) => held.credential.as_ref().is_some_and(|known| known.login == *login) && held.trouble.is_none(),
             Err(why) => held.trouble.as_ref() == Some(why),
         };
@@ -228,11 +230,11 @@ impl Source {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Secret { namespace, name } => write!(formatter, "Secret {namespace}/{name}"),
-            Place::Directory(path) => write!(formatter, "directory {}", path.display()),
+            SourceLocation::Secret { namespace, name } => write!(formatter, "Secret {namespace}/{name}"),
+            SourceLocation::Directory(path) => write!(formatter, "directory {}", path.display()),
         }
     }
 }

@@ -35,7 +35,7 @@ fn logins_are_equal_exactly_when_everything_in_them_is() {
 #[test]
 fn no_login_prints_a_secret() {
     for login in logins() {
-        let offer = Offer::Ready(vec![Arc::new(Credential { login, origin: Origin::Config })]);
+        let offer = CredentialState::Ready(vec![Arc::new(Credential { login, origin: Origin::Config })]);
         let shown = format!("{offer:?} {offer:#?}");
         assert!(!shown.contains("hidden"), "{shown}");
     }

@@ -31,11 +31,11 @@ fn wrong() -> Rejection {
 
 #[test]
 fn a_process_that_counts_alone_pauses_for_as_long_as_it_is_told_at_least() {
-    let (mut pairs, pair) = (Pairs::new(LOGIN_POLICY), from_file("file"));
+    let (mut pairs, pair) = (LoginSchedule::new(LOGIN_POLICY), from_file("file"));
     let alone = || Rejection { least: Duration::from_secs(200), ..wrong() };
     let pauses: Vec<u64> = (0..5).map(|_| pairs.rejected(&pair, Interface::Primary, alone(), 0.0).as_secs()).collect();
     assert_eq!(pauses, [200, 200, 280, 560, 1120]);
-    let (mut pairs, pause) = (Pairs::new(LOGIN_POLICY), Duration::from_secs(250));
+    let (mut pairs, pause) = (LoginSchedule::new(LOGIN_POLICY), Duration::from_secs(250));
     assert_eq!(pairs.rejected(&pair, Interface::Primary, alone(), 1.0), pause, "with jitter");
     let held = pairs.held(&pair, Interface::Primary, NOW).unwrap();
     assert_eq!(held.what("vc"), "login to vc is paused until 1970-01-01T00:04:10Z, so that the account is not locked");
@@ -44,17 +44,25 @@ fn a_process_that_counts_alone_pauses_for_as_long_as_it_is_told_at_least() {
 #[test]
 fn what_worked_is_tried_first_while_it_is_offered_and_last_when_it_is_not() {
     let (file, old, new) = (from_file("file"), from_secret("old", "1"), from_secret("new", "2"));
-    assert_eq!(Pairs::candidates(&[file.clone(), old.clone()], None), [file.clone(), old.clone()]);
-    assert_eq!(Pairs::candidates(&[file.clone(), old.clone()], Some(&old)), [old.clone(), file.clone()]);
-    assert_eq!(Pairs::candidates(&[file.clone(), new.clone()], Some(&old)), [file.clone(), new, old.clone()]);
-    assert_eq!(Pairs::candidates(&[], Some(&old)), [old.clone()], "a Secret that was deleted leaves what works");
+    assert_eq!(LoginSchedule::candidates(&[file.clone(), old.clone()], None), [file.clone(), old.clone()]);
+    assert_eq!(LoginSchedule::candidates(&[file.clone(), old.clone()], Some(&old)), [old.clone(), file.clone()]);
+    assert_eq!(LoginSchedule::candidates(&[file.clone(), new.clone()], Some(&old)), [file.clone(), new, old.clone()]);
+    assert_eq!(
+        LoginSchedule::candidates(&[], Some(&old)),
+        [old.clone()],
+        "a Secret that was deleted leaves what works"
+    );
     let renamed = from_secret("old", "3");
-    assert_eq!(Pairs::candidates(&[renamed.clone()], Some(&old)), [renamed], "the same pair in a newer version");
+    assert_eq!(
+        LoginSchedule::candidates(&[renamed.clone()], Some(&old)),
+        [renamed],
+        "the same pair in a newer version"
+    );
 }
 
 #[test]
 fn a_new_offer_is_tried_and_the_same_pair_under_a_new_version_is_not() {
-    let mut pairs = Pairs::new(LOGIN_POLICY);
+    let mut pairs = LoginSchedule::new(LOGIN_POLICY);
     let (old, new) = (from_secret("old", "1"), from_secret("new", "2"));
     assert_eq!(pairs.better(&[old.clone()], &old, NOW), Better::Nothing);
     assert_eq!(pairs.better(&[], &old, NOW), Better::Nothing);
@@ -65,7 +73,7 @@ fn a_new_offer_is_tried_and_the_same_pair_under_a_new_version_is_not() {
 
 #[test]
 fn what_was_rejected_waits_its_time_and_for_good_while_something_else_on_offer_works() {
-    let mut pairs = Pairs::new(LOGIN_POLICY);
+    let mut pairs = LoginSchedule::new(LOGIN_POLICY);
     let (file, old, new) = (from_file("file"), from_secret("old", "1"), from_secret("new", "2"));
     let pause = pairs.rejected(&file, Interface::Primary, wrong(), 0.0);
     assert_eq!(pause, Duration::from_secs(70));
@@ -84,7 +92,7 @@ fn what_was_rejected_waits_its_time_and_for_good_while_something_else_on_offer_w
 
 #[test]
 fn pairs_that_are_offered_no_longer_are_forgotten_while_a_session_lasts() {
-    let mut pairs = Pairs::new(LOGIN_POLICY);
+    let mut pairs = LoginSchedule::new(LOGIN_POLICY);
     let mut in_use = from_secret("0", "0");
     for number in 1..100 {
         let new = from_secret(&number.to_string(), &number.to_string());
@@ -98,7 +106,7 @@ fn pairs_that_are_offered_no_longer_are_forgotten_while_a_session_lasts() {
 
 #[test]
 fn the_ledger_hears_what_is_known_of_a_pair() {
-    let mut pairs = Pairs::new(LOGIN_POLICY);
+    let mut pairs = LoginSchedule::new(LOGIN_POLICY);
     let pair = from_secret("old", "1");
     let attempt = pairs.attempt(&pair, "vc:443");
     assert_eq!((attempt.is_new, attempt.is_known, attempt.user.as_str()), (true, false, "ccm@vsphere.local"));
@@ -115,7 +123,7 @@ fn the_ledger_hears_what_is_known_of_a_pair() {
 
 #[test]
 fn what_is_offered_no_longer_is_tried_once_all_that_is_was_refused() {
-    let mut pairs = Pairs::new(LOGIN_POLICY);
+    let mut pairs = LoginSchedule::new(LOGIN_POLICY);
     let [old, new, other] = ["old", "new", "other"].map(|password| from_secret(password, password));
     let offered = [new.clone(), other.clone()];
     pairs.accepted(&old, Interface::Primary);
@@ -132,13 +140,13 @@ fn what_is_offered_no_longer_is_tried_once_all_that_is_was_refused() {
 
 #[test]
 fn logins_that_wait_for_the_sake_of_the_account_are_listed_and_can_be_released() {
-    let mut pairs = Pairs::new(LOGIN_POLICY);
+    let mut pairs = LoginSchedule::new(LOGIN_POLICY);
     let (one, other) = (from_file("one"), from_file("other"));
     pairs.rejected(&one, Interface::Primary, wrong(), 0.0);
     pairs.hold(&other, Interface::Rest, MOMENT.lockout(Duration::from_secs(190), "others were refused".to_owned()));
     pairs.hold(&other, Interface::Primary, MOMENT.wait(Duration::from_secs(1), "one is under way".to_owned()));
-    let listed = |pairs: &Pairs, at| -> Vec<(bool, Interface, bool)> {
-        let of = |paused: Paused| (paused.credential == one, paused.interface, paused.is_of_rejection);
+    let listed = |pairs: &LoginSchedule, at| -> Vec<(bool, Interface, bool)> {
+        let of = |paused: PausedLogin| (paused.credential == one, paused.interface, paused.is_of_rejection);
         pairs.paused(at).into_iter().map(of).collect()
     };
     assert_eq!(listed(&pairs, NOW), [(true, Interface::Primary, true), (false, Interface::Rest, false)]);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::providers::vsphere::nodes::lookup::slots::Setup;
+use crate::providers::vsphere::nodes::lookup::vcenters::TrackerConfig;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
 const SWAPPED: &str = "56492e42-22ad-3911-6d72-59cc8f26bc90";
@@ -29,41 +29,41 @@ fn location() -> Location {
     }
 }
 
-fn place() -> Place {
-    let found = Some(Read::Found(()));
-    Place {
+fn place() -> LocationReads {
+    let found = Some(ReadAnswer::Found(()));
+    LocationReads {
         location: Arc::new(location()),
-        vm: Read::Gone,
-        host: Some(Read::Found("connected".into())),
+        vm: ReadAnswer::Gone,
+        host: Some(ReadAnswer::Found("connected".into())),
         folder: found.clone(),
         pool: found.clone(),
         datacenter: found,
     }
 }
 
-fn silent<T>() -> Read<T> {
-    Read::Silent(Trouble::unavailable("connection refused"))
+fn silent<T>() -> ReadAnswer<T> {
+    ReadAnswer::Silent(Trouble::unavailable("connection refused"))
 }
 
-fn refused<T>() -> Read<T> {
-    Read::Denied(Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_told: true })
+fn refused<T>() -> ReadAnswer<T> {
+    ReadAnswer::Denied(Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_told: true })
 }
 
-fn nowhere(server: &str, instance_uuid: &str) -> Testimony {
-    Testimony {
+fn nowhere(server: &str, instance_uuid: &str) -> VcenterEvidence {
+    VcenterEvidence {
         server: server.into(),
         instance_uuid: instance_uuid.into(),
-        searches: wanted().into_iter().map(|uuid| (uuid, Read::Found(Vec::new()))).collect(),
+        searches: wanted().into_iter().map(|uuid| (uuid, ReadAnswer::Found(Vec::new()))).collect(),
         places: Vec::new(),
     }
 }
 
 /// The machine's own vCenter, and another one: a whole proof.
-fn proved() -> Vec<Testimony> {
-    vec![Testimony { places: vec![place()], ..nowhere("one:443", "vc-1") }, nowhere("two:443", "vc-2")]
+fn proved() -> Vec<VcenterEvidence> {
+    vec![VcenterEvidence { places: vec![place()], ..nowhere("one:443", "vc-1") }, nowhere("two:443", "vc-2")]
 }
 
-fn judged(testimonies: &[Testimony], location: Option<&Location>, trusts_unseen: bool) -> Presence {
+fn judged(testimonies: &[VcenterEvidence], location: Option<&Location>, trusts_unseen: bool) -> Presence {
     let places: Vec<_> = location.into_iter().cloned().map(Arc::new).collect();
     let mut testimonies = testimonies.to_vec();
     for place in testimonies.iter_mut().flat_map(|testimony| &mut testimony.places) {
@@ -71,7 +71,13 @@ fn judged(testimonies: &[Testimony], location: Option<&Location>, trusts_unseen:
         place.location = places.first().map_or_else(Default::default, Arc::clone);
     }
     let last = LastPlaces { places, are_known: location.is_some() };
-    judge(&Case { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies, unasked: None })
+    presence_of(&AbsenceInput {
+        uuids: &wanted(),
+        last: &last,
+        trusts_unseen,
+        testimonies: &testimonies,
+        unasked: None,
+    })
 }
 
 /// `exists`, `absent`, or the reason.
@@ -102,11 +108,12 @@ fn nothing_is_absent_while_a_vcenter_of_the_configuration_is_turned_off() {
     let mut testimonies = proved();
     testimonies[0].places[0].location = Arc::clone(&places[0]);
     let last = LastPlaces { places, are_known: true };
-    let setup = Setup { refused: vec!["VSPHERE_VCENTER_2".to_owned()], ..Setup::default() };
-    for (setup, expected) in [(Setup::default(), "absent"), (setup, "VCenterNotConfigured")] {
+    let setup = TrackerConfig { refused: vec!["VSPHERE_VCENTER_2".to_owned()], ..TrackerConfig::default() };
+    for (setup, expected) in [(TrackerConfig::default(), "absent"), (setup, "VCenterNotConfigured")] {
         let unasked = setup.check_complete().err();
-        let case = Case { uuids: &wanted(), last: &last, trusts_unseen: true, testimonies: &testimonies, unasked };
-        assert_eq!(word(&judge(&case)), expected);
+        let case =
+            AbsenceInput { uuids: &wanted(), last: &last, trusts_unseen: true, testimonies: &testimonies, unasked };
+        assert_eq!(word(&presence_of(&case)), expected);
     }
 }
 
@@ -125,39 +132,39 @@ fn a_whole_proof_says_what_was_looked_at() {
 }
 
 fn read_as(uuid: &str) -> VmRead {
-    Read::Found(VmIdentity { name: "n".into(), bios_uuid: Some(uuid.parse().unwrap()) })
+    ReadAnswer::Found(VmIdentity { name: "n".into(), bios_uuid: Some(uuid.parse().unwrap()) })
 }
 
 fn in_state(state: &str) -> Option<HostRead> {
-    Some(Read::Found(state.to_owned()))
+    Some(ReadAnswer::Found(state.to_owned()))
 }
 
-type Change = fn(&mut Vec<Testimony>, &mut Location);
+type CaseChange = fn(&mut Vec<VcenterEvidence>, &mut Location);
 
-fn at_home(testimonies: &mut [Testimony]) -> &mut Place {
+fn at_home(testimonies: &mut [VcenterEvidence]) -> &mut LocationReads {
     &mut testimonies[0].places[0]
 }
 
 #[test]
 fn one_changed_piece_of_evidence_decides() {
-    let cases: &[(&str, Change, &str)] = &[
+    let cases: &[(&str, CaseChange, &str)] = &[
         ("nothing", |_, _| {}, "absent"),
         // Signs of the machine.
-        ("W33: a match elsewhere", |all, _| all[1].searches[0].1 = Read::Found(vec!["vm-9".into()]), "exists"),
+        ("W33: a match elsewhere", |all, _| all[1].searches[0].1 = ReadAnswer::Found(vec!["vm-9".into()]), "exists"),
         (
             "W40: a match in the other byte order",
-            |all, _| all[0].searches[1].1 = Read::Found(vec!["vm-9".into()]),
+            |all, _| all[0].searches[1].1 = ReadAnswer::Found(vec!["vm-9".into()]),
             "exists",
         ),
         (
             "a match, with the other vCenter silent",
             |all, _| {
-                all[0].searches[0].1 = Read::Found(vec!["vm-9".into()]);
+                all[0].searches[0].1 = ReadAnswer::Found(vec!["vm-9".into()]);
                 all[1].searches[0].1 = silent();
             },
             "exists",
         ),
-        ("the id is there", |all, _| at_home(all).vm = Read::Found(Default::default()), "exists"),
+        ("the id is there", |all, _| at_home(all).vm = ReadAnswer::Found(Default::default()), "exists"),
         ("the id is there with the UUID", |all, _| at_home(all).vm = read_as(SWAPPED), "exists"),
         ("A8: the id is there with another UUID", |all, _| at_home(all).vm = read_as(OTHER), "ProviderIDMismatch"),
         // Searches.
@@ -165,7 +172,7 @@ fn one_changed_piece_of_evidence_decides() {
         ("a search that is refused", |all, _| all[1].searches[1].1 = refused(), "NoPermission"),
         ("a search that was not made", |all, _| drop(all[1].searches.pop()), "VCenterUnavailable"),
         ("one byte order only", |all, _| drop(all[0].searches.pop()), "VCenterUnavailable"),
-        ("a search whose answer is no answer", |all, _| all[1].searches[0].1 = Read::Gone, "VCenterUnavailable"),
+        ("a search whose answer is no answer", |all, _| all[1].searches[0].1 = ReadAnswer::Gone, "VCenterUnavailable"),
         ("no vCenter at all", |all, _| all.clear(), "VCenterUnavailable"),
         // The machine's vCenter.
         ("another vCenter's record", |_, at| at.vcenter = "vc-3".into(), "VCenterNotConfigured"),
@@ -181,8 +188,10 @@ fn one_changed_piece_of_evidence_decides() {
         (
             "the same vCenter twice, one silent about the machine",
             |all, _| {
-                let again =
-                    Testimony { places: vec![Place { vm: silent(), ..place() }], ..nowhere("alias:443", "vc-1") };
+                let again = VcenterEvidence {
+                    places: vec![LocationReads { vm: silent(), ..place() }],
+                    ..nowhere("alias:443", "vc-1")
+                };
                 all.push(again);
             },
             "VCenterUnavailable",
@@ -190,8 +199,10 @@ fn one_changed_piece_of_evidence_decides() {
         (
             "the same vCenter twice, one refusing",
             |all, _| {
-                let again =
-                    Testimony { places: vec![Place { vm: refused(), ..place() }], ..nowhere("alias:443", "vc-1") };
+                let again = VcenterEvidence {
+                    places: vec![LocationReads { vm: refused(), ..place() }],
+                    ..nowhere("alias:443", "vc-1")
+                };
                 all.push(again);
             },
             "NoPermission",
@@ -201,7 +212,7 @@ fn one_changed_piece_of_evidence_decides() {
         ("the id is silent", |all, _| at_home(all).vm = silent(), "VCenterUnavailable"),
         ("the id is refused", |all, _| at_home(all).vm = refused(), "NoPermission"),
         // The host.
-        ("the host is gone", |all, _| at_home(all).host = Some(Read::Gone), "HostGone"),
+        ("the host is gone", |all, _| at_home(all).host = Some(ReadAnswer::Gone), "HostGone"),
         ("A2: the host is disconnected", |all, _| at_home(all).host = in_state("disconnected"), "HostNotConnected"),
         ("A2: the host does not respond", |all, _| at_home(all).host = in_state("notResponding"), "HostNotConnected"),
         ("A2: the host is in a state of the future", |all, _| at_home(all).host = in_state("new"), "HostNotConnected"),
@@ -215,22 +226,26 @@ fn one_changed_piece_of_evidence_decides() {
         ("the folder was not read", |all, _| at_home(all).folder = None, "VCenterUnavailable"),
         ("the pool is refused", |all, _| at_home(all).pool = Some(refused()), "NoPermission"),
         ("the pool is silent", |all, _| at_home(all).pool = Some(silent()), "VCenterUnavailable"),
-        ("the folder is gone, the datacenter is there", |all, _| at_home(all).folder = Some(Read::Gone), "absent"),
-        ("the pool is gone, the datacenter is there", |all, _| at_home(all).pool = Some(Read::Gone), "absent"),
+        (
+            "the folder is gone, the datacenter is there",
+            |all, _| at_home(all).folder = Some(ReadAnswer::Gone),
+            "absent",
+        ),
+        ("the pool is gone, the datacenter is there", |all, _| at_home(all).pool = Some(ReadAnswer::Gone), "absent"),
         ("a machine that lay directly in a vApp", |_, at| at.folder = None, "absent"),
         ("a machine without a pool", |_, at| at.pool = None, "absent"),
         (
             "folder and datacenter are gone",
             |all, _| {
-                at_home(all).folder = Some(Read::Gone);
-                at_home(all).datacenter = Some(Read::Gone);
+                at_home(all).folder = Some(ReadAnswer::Gone);
+                at_home(all).datacenter = Some(ReadAnswer::Gone);
             },
             "LocationUnknown",
         ),
         (
             "the folder is gone, the datacenter is refused",
             |all, _| {
-                at_home(all).folder = Some(Read::Gone);
+                at_home(all).folder = Some(ReadAnswer::Gone);
                 at_home(all).datacenter = Some(refused());
             },
             "NoPermission",
@@ -238,7 +253,7 @@ fn one_changed_piece_of_evidence_decides() {
         (
             "the pool is gone, the datacenter is silent",
             |all, _| {
-                at_home(all).pool = Some(Read::Gone);
+                at_home(all).pool = Some(ReadAnswer::Gone);
                 at_home(all).datacenter = Some(silent());
             },
             "VCenterUnavailable",
@@ -246,7 +261,7 @@ fn one_changed_piece_of_evidence_decides() {
         (
             "the folder is gone, the datacenter is not known",
             |all, at| {
-                at_home(all).folder = Some(Read::Gone);
+                at_home(all).folder = Some(ReadAnswer::Gone);
                 at.datacenter = None;
             },
             "LocationUnknown",
@@ -266,30 +281,39 @@ fn a1_of_two_places_each_has_to_be_proved() {
     let [seen, recorded] = ["host-1", "host-9"]
         .map(|host| Arc::new(Location { host: Some(MoRef::new("HostSystem", host)), ..location() }));
     let last = LastPlaces { places: vec![Arc::clone(&seen), Arc::clone(&recorded)], are_known: true };
-    let gone =
-        |location: &Arc<Location>, host: Option<HostRead>| Place { location: Arc::clone(location), host, ..place() };
+    let gone = |location: &Arc<Location>, host: Option<HostRead>| LocationReads {
+        location: Arc::clone(location),
+        host,
+        ..place()
+    };
     let connected = || in_state("connected");
     for (case, places, expected) in [
         ("both", vec![gone(&seen, connected()), gone(&recorded, connected())], "absent"),
-        ("the host of one is gone", vec![gone(&seen, connected()), gone(&recorded, Some(Read::Gone))], "HostGone"),
+        (
+            "the host of one is gone",
+            vec![gone(&seen, connected()), gone(&recorded, Some(ReadAnswer::Gone))],
+            "HostGone",
+        ),
         (
             "the host of the other is gone",
-            vec![gone(&seen, Some(Read::Gone)), gone(&recorded, connected())],
+            vec![gone(&seen, Some(ReadAnswer::Gone)), gone(&recorded, connected())],
             "HostGone",
         ),
         ("one was not read", vec![gone(&seen, connected())], "VCenterUnavailable"),
     ] {
-        let testimonies = [Testimony { places, ..nowhere("one:443", "vc-1") }];
+        let testimonies = [VcenterEvidence { places, ..nowhere("one:443", "vc-1") }];
         for trusts_unseen in [false, true] {
-            let all = Case { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies, unasked: None };
-            assert_eq!(word(&judge(&all)), expected, "{case}, {trusts_unseen}");
+            let all =
+                AbsenceInput { uuids: &wanted(), last: &last, trusts_unseen, testimonies: &testimonies, unasked: None };
+            assert_eq!(word(&presence_of(&all)), expected, "{case}, {trusts_unseen}");
         }
     }
     let elsewhere = Arc::new(Location { vcenter: "vc-2".into(), ..location() });
     let last = LastPlaces { places: vec![Arc::clone(&seen), elsewhere], are_known: true };
-    let testimonies = [Testimony { places: vec![gone(&seen, connected())], ..nowhere("one:443", "vc-1") }];
-    let case = Case { uuids: &wanted(), last: &last, trusts_unseen: false, testimonies: &testimonies, unasked: None };
-    assert_eq!(word(&judge(&case)), "VCenterNotConfigured", "one is at a vCenter that nobody asks");
+    let testimonies = [VcenterEvidence { places: vec![gone(&seen, connected())], ..nowhere("one:443", "vc-1") }];
+    let case =
+        AbsenceInput { uuids: &wanted(), last: &last, trusts_unseen: false, testimonies: &testimonies, unasked: None };
+    assert_eq!(word(&presence_of(&case)), "VCenterNotConfigured", "one is at a vCenter that nobody asks");
 }
 
 #[test]
@@ -311,8 +335,8 @@ fn a_machine_that_was_never_seen_is_unknown_unless_that_is_trusted() {
     silence[1].searches[0].1 = silent();
     assert_eq!(word(&judged(&silence, None, true)), "VCenterUnavailable", "the remaining rules hold");
     let seen = LastPlaces { places: vec![Arc::new(location())], are_known: false };
-    let judged_by = |testimonies: &[Testimony], trusts_unseen| {
-        judge(&Case { uuids: &wanted(), last: &seen, trusts_unseen, testimonies, unasked: None })
+    let judged_by = |testimonies: &[VcenterEvidence], trusts_unseen| {
+        presence_of(&AbsenceInput { uuids: &wanted(), last: &seen, trusts_unseen, testimonies, unasked: None })
     };
     assert_eq!(word(&judged_by(&proved(), false)), "NeverSeen", "it was seen, and left unseen");
     assert_eq!(word(&judged_by(&testimonies, true)), "VCenterUnavailable", "where it was seen counts");
@@ -362,40 +386,35 @@ fn only_an_initialised_node_with_a_well_formed_provider_id_may_have_an_absent_ma
     );
 }
 
-fn any_read<T: Clone + std::fmt::Debug + 'static>(found: T) -> impl Strategy<Value = Read<T>> {
-    prop_oneof![Just(Read::Found(found)), Just(Read::Gone), Just(refused()), Just(silent())]
+fn any_read<T: Clone + std::fmt::Debug + 'static>(found: T) -> impl Strategy<Value = ReadAnswer<T>> {
+    prop_oneof![Just(ReadAnswer::Found(found)), Just(ReadAnswer::Gone), Just(refused()), Just(silent())]
 }
 
 fn any_search() -> impl Strategy<Value = SearchRead> {
-    prop_oneof![6 => Just(Read::Found(Vec::new())), 1 => Just(Read::Found(vec!["vm-9".into()])), 1 => Just(refused()),
+    prop_oneof![6 => Just(ReadAnswer::Found(Vec::new())), 1 => Just(ReadAnswer::Found(vec!["vm-9".into()])), 1 => Just(refused()),
         1 => Just(silent())]
 }
 
-fn any_place() -> impl Strategy<Value = Vec<Place>> {
+fn any_place() -> impl Strategy<Value = Vec<LocationReads>> {
     let object = || prop_oneof![5 => any_read(()).prop_map(Some), 1 => Just(None)];
     let uuid = prop::sample::select(vec![None, Some(UUID), Some(OTHER)]);
     let found =
         uuid.prop_map(|uuid| VmIdentity { bios_uuid: uuid.map(|uuid| uuid.parse().unwrap()), ..Default::default() });
-    let vm = prop_oneof![5 => Just(Read::Gone), 1 => found.prop_flat_map(any_read)];
+    let vm = prop_oneof![5 => Just(ReadAnswer::Gone), 1 => found.prop_flat_map(any_read)];
     let state = prop_oneof![5 => Just("connected"), 1 => Just("notResponding")].prop_map(str::to_owned);
     let host = prop_oneof![5 => state.prop_flat_map(any_read).prop_map(Some), 1 => Just(None)];
-    let place = (vm, host, object(), object(), object()).prop_map(|(vm, host, folder, pool, datacenter)| Place {
-        location: Arc::new(location()),
-        vm,
-        host,
-        folder,
-        pool,
-        datacenter,
+    let place = (vm, host, object(), object(), object()).prop_map(|(vm, host, folder, pool, datacenter)| {
+        LocationReads { location: Arc::new(location()), vm, host, folder, pool, datacenter }
     });
     prop_oneof![5 => place.prop_map(|place| vec![place]), 1 => Just(Vec::new())]
 }
 
-fn any_testimony() -> impl Strategy<Value = Testimony> {
+fn any_testimony() -> impl Strategy<Value = VcenterEvidence> {
     let searches = prop_oneof![5 => Just(2), 1 => 0..2usize];
     (prop::sample::select(vec!["vc-1", "vc-2", ""]), any_search(), any_search(), searches, any_place()).prop_map(
         |(instance_uuid, one, two, searches, places)| {
             let both = wanted().into_iter().zip([one, two]).take(searches).collect();
-            Testimony { searches: both, places, ..nowhere("any:443", instance_uuid) }
+            VcenterEvidence { searches: both, places, ..nowhere("any:443", instance_uuid) }
         },
     )
 }
@@ -415,20 +434,20 @@ proptest! {
             datacenter: whole.datacenter.filter(|_| has_datacenter),
             ..whole
         };
-        let found = |read: &Option<ObjectRead>| *read == Some(Read::Found(()));
+        let found = |read: &Option<ObjectRead>| *read == Some(ReadAnswer::Found(()));
         let everyone_knows_nothing = !testimonies.is_empty() && testimonies.iter().all(|one| {
-            one.searches.len() == 2 && one.searches.iter().all(|(_, read)| *read == Read::Found(Vec::new()))
+            one.searches.len() == 2 && one.searches.iter().all(|(_, read)| *read == ReadAnswer::Found(Vec::new()))
         });
-        let home: Vec<&Testimony> = testimonies.iter().filter(|one| one.instance_uuid == "vc-1").collect();
-        let is_gone = |one: &&Testimony| one.places.first().is_some_and(|place| {
+        let home: Vec<&VcenterEvidence> = testimonies.iter().filter(|one| one.instance_uuid == "vc-1").collect();
+        let is_gone = |one: &&VcenterEvidence| one.places.first().is_some_and(|place| {
             let above = |is_known: bool, read: &Option<ObjectRead>| {
                 (is_known && found(read))
-                    || ((!is_known || *read == Some(Read::Gone)) && has_datacenter && found(&place.datacenter))
+                    || ((!is_known || *read == Some(ReadAnswer::Gone)) && has_datacenter && found(&place.datacenter))
             };
-            place.vm == Read::Gone && has_host && place.host == in_state("connected")
+            place.vm == ReadAnswer::Gone && has_host && place.host == in_state("connected")
                 && above(has_folder, &place.folder) && above(has_pool, &place.pool)
         });
-        let has_sign = testimonies.iter().any(|one| matches!(one.places.first(), Some(Place { vm: Read::Found(vm), .. })
+        let has_sign = testimonies.iter().any(|one| matches!(one.places.first(), Some(LocationReads { vm: ReadAnswer::Found(vm), .. })
             if vm.bios_uuid != Some(OTHER.parse().unwrap())));
         let is_proved = everyone_knows_nothing && !home.is_empty() && home.iter().all(is_gone) && !has_sign;
         let presence = judged(&testimonies, Some(&at), false);
@@ -441,7 +460,7 @@ proptest! {
         piece in 0..8usize,
         how in 0..3usize,
     ) {
-        fn break_read<T>(how: usize) -> Option<Read<T>> {
+        fn break_read<T>(how: usize) -> Option<ReadAnswer<T>> {
             match how {
                 0 => None,
                 1 => Some(refused()),

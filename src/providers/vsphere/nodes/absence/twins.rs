@@ -9,7 +9,7 @@ use crate::cloud::Unknown;
 use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::Vcenter;
-use crate::providers::vsphere::vcenter::reads::Read;
+use crate::providers::vsphere::vcenter::reads::ReadAnswer;
 use crate::providers::vsphere::vcenter::snapshot::PowerState;
 
 /// Asks every one of these vCenters for machines with these UUIDs. All but the one at `own` have to be powered off.
@@ -30,7 +30,7 @@ async fn check(vcenter: &Vcenter, uuids: &[BiosUuid], own: &Location) -> Result<
     for uuid in uuids {
         let read = vcenter.search_by_uuid(uuid).await;
         need_answer(Some(&read), || format!("searching {server} for BIOS UUID {uuid}"))?;
-        let Read::Found(ids) = read else { continue };
+        let ReadAnswer::Found(ids) = read else { continue };
         let instance_uuid = vcenter.snapshot().instance_uuid.clone();
         for id in ids.iter().filter(|id| !own.is(&instance_uuid, id)) {
             let why = match vcenter.read_power(id).await {

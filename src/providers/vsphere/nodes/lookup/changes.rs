@@ -61,7 +61,7 @@ pub fn changes(before: &Snapshot, after: &Snapshot) -> Option<HashSet<Arc<str>>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::vsphere::vcenter::snapshot::{Entity, Freshness, Tags, Trouble};
+    use crate::providers::vsphere::vcenter::snapshot::{Entity, Freshness, TagSnapshot, Trouble};
     use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag};
     use std::collections::HashMap;
 
@@ -93,20 +93,20 @@ mod tests {
         }
     }
 
-    fn tagged(at: MoRef) -> Arc<Tags> {
+    fn tagged(at: MoRef) -> Arc<TagSnapshot> {
         let tag = Tag { name: "zone-a".into(), category: "k8s-zone".into() };
-        Arc::new(Tags { of: HashMap::from([(at, ObjectTags::Read(vec![tag]))]), trouble: None })
+        Arc::new(TagSnapshot { of: HashMap::from([(at, ObjectTags::Read(vec![tag]))]), trouble: None })
     }
 
     fn entities(change: impl FnOnce(&mut HashMap<MoRef, Entity>)) -> impl FnOnce(&mut Snapshot) {
         |after| change(Arc::make_mut(&mut after.entities))
     }
 
-    type Change = Box<dyn FnOnce(&mut Snapshot)>;
+    type SnapshotChange = Box<dyn FnOnce(&mut Snapshot)>;
 
     #[test]
     fn a_change_concerns_the_machines_it_is_about_or_is_above_of() {
-        let cases: Vec<(&str, Change, &[&str])> = vec![
+        let cases: Vec<(&str, SnapshotChange, &[&str])> = vec![
             ("nothing", Box::new(|_| {}), &[]),
             ("the same, copied", Box::new(|after| after.entities = Arc::new(HashMap::clone(&after.entities))), &[]),
             ("a machine", Box::new(|after| drop(after.vms.set(&"vm-1".into(), Some(record("h1"))))), &["vm-1"]),
@@ -162,12 +162,17 @@ mod tests {
     #[test]
     fn what_every_node_depends_on_concerns_all() {
         let stale = Freshness::Unreachable(Trouble::unavailable("down"));
-        let cases: Vec<(&str, Change)> = vec![
+        let cases: Vec<(&str, SnapshotChange)> = vec![
             ("stale", Box::new(|after| after.freshness = stale)),
             ("another vCenter", Box::new(|after| after.instance_uuid = "u".into())),
             ("a break in what is reported", Box::new(|after| after.live_period = Some(2))),
             ("a subscription begins", Box::new(|after| after.live_period = None)),
-            ("tags", Box::new(|after| after.tags = Arc::new(Tags { trouble: Some("no".into()), ..Tags::default() }))),
+            (
+                "tags",
+                Box::new(|after| {
+                    after.tags = Arc::new(TagSnapshot { trouble: Some("no".into()), ..TagSnapshot::default() })
+                }),
+            ),
         ];
         for (case, change) in cases {
             let before = snapshot();

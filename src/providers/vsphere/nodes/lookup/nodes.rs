@@ -5,31 +5,31 @@ use std::collections::{BTreeSet, HashMap};
 
 use tokio::time::Instant;
 
-use super::tracked::Tracked;
+use super::node_entry::NodeEntry;
 use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::vcenter::VmKey;
 
 /// See the file's header. A node stays in the table while it is changed: see [`Nodes::update`].
 #[derive(Default)]
 pub(super) struct Nodes {
-    nodes: HashMap<String, Entry>,
+    nodes: HashMap<String, IndexEntry>,
     index: Index,
 }
 
 /// A node and where it is in the index.
-struct Entry {
+struct IndexEntry {
     /// Boxed, as a table of them has up to twice as many places as it needs.
-    tracked: Box<Tracked>,
-    place: Place,
+    tracked: Box<NodeEntry>,
+    place: IndexPosition,
 }
 
 /// Follows from the nodes.
 #[derive(Default)]
 struct Index {
     /// The nodes that need a machine: it backs them, or it may.
-    needing: HashMap<VmKey, Names>,
+    needing: HashMap<VmKey, NameSet>,
     /// The nodes by the UUID that they claim.
-    claiming: HashMap<BiosUuid, Names>,
+    claiming: HashMap<BiosUuid, NameSet>,
     due: BTreeSet<(Instant, String)>,
     /// How many nodes' machines are looked for again although they are known.
     looked_for: u32,
@@ -37,7 +37,7 @@ struct Index {
 
 /// Where a node is in the index.
 #[derive(Default)]
-struct Place {
+struct IndexPosition {
     needs: Vec<VmKey>,
     due: Option<Instant>,
     claim: Option<BiosUuid>,
@@ -46,9 +46,9 @@ struct Place {
 
 /// Names in order, each once. Nearly always it is one, for which a set would take room for eleven.
 #[derive(Default)]
-struct Names(Vec<String>);
+struct NameSet(Vec<String>);
 
-impl Names {
+impl NameSet {
     fn insert(&mut self, name: &str) {
         if let Err(at) = self.0.binary_search_by(|known| known.as_str().cmp(name)) {
             self.0.reserve_exact(1);
@@ -67,8 +67,8 @@ impl Names {
     }
 }
 
-impl Place {
-    fn of(tracked: &Tracked) -> Self {
+impl IndexPosition {
+    fn of(tracked: &NodeEntry) -> Self {
         Self {
             needs: tracked.needs(),
             due: [tracked.search_at, tracked.decide_at, tracked.look_at].into_iter().flatten().min(),
@@ -79,11 +79,11 @@ impl Place {
 }
 
 impl Nodes {
-    pub(super) fn get(&self, name: &str) -> Option<&Tracked> {
+    pub(super) fn get(&self, name: &str) -> Option<&NodeEntry> {
         self.nodes.get(name).map(|entry| &*entry.tracked)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Tracked)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &NodeEntry)> {
         self.nodes.iter().map(|(name, entry)| (name, &*entry.tracked))
     }
 
@@ -99,18 +99,18 @@ impl Nodes {
 
     /// The nodes that need this machine.
     pub(super) fn needing(&self, vm: &VmKey) -> impl Iterator<Item = &String> {
-        self.index.needing.get(vm).into_iter().flat_map(Names::iter)
+        self.index.needing.get(vm).into_iter().flat_map(NameSet::iter)
     }
 
     /// The nodes that claim a machine with this UUID.
     pub(super) fn claiming(&self, uuid: &BiosUuid) -> impl Iterator<Item = &String> {
         let claiming = &self.index.claiming;
-        claiming.get(uuid).into_iter().chain(claiming.get(&uuid.byte_swapped())).flat_map(Names::iter)
+        claiming.get(uuid).into_iter().chain(claiming.get(&uuid.byte_swapped())).flat_map(NameSet::iter)
     }
 
     /// The other nodes that may claim this node's machine.
     pub(super) fn rivals(&self, name: &str) -> BTreeSet<String> {
-        let Some(Entry { tracked, place }) = self.nodes.get(name) else { return BTreeSet::new() };
+        let Some(IndexEntry { tracked, place }) = self.nodes.get(name) else { return BTreeSet::new() };
         let claiming = place.claim.iter().flat_map(|uuid| self.claiming(uuid));
         let backed = tracked.vm().into_iter().flat_map(|vm| self.needing(vm));
         claiming.chain(backed).filter(|other| *other != name).cloned().collect()
@@ -125,27 +125,27 @@ impl Nodes {
     }
 
     /// Puts a node in, in place of one of the same name. Returns the machines that no node needs any more.
-    pub(super) fn put(&mut self, name: &str, tracked: Tracked) -> Vec<VmKey> {
+    pub(super) fn put(&mut self, name: &str, tracked: NodeEntry) -> Vec<VmKey> {
         if self.nodes.contains_key(name) {
             return self.update(name, |known| *known = tracked);
         }
-        self.nodes.insert(name.to_owned(), Entry { tracked: Box::new(tracked), place: Place::default() });
+        self.nodes.insert(name.to_owned(), IndexEntry { tracked: Box::new(tracked), place: IndexPosition::default() });
         self.update(name, |_| {})
     }
 
     /// Changes a node, if it is there, and the index with it. Returns the machines that no node needs any more.
-    pub(super) fn update(&mut self, name: &str, change: impl FnOnce(&mut Tracked)) -> Vec<VmKey> {
-        let Some(Entry { tracked, place }) = self.nodes.get_mut(name) else { return Vec::new() };
+    pub(super) fn update(&mut self, name: &str, change: impl FnOnce(&mut NodeEntry)) -> Vec<VmKey> {
+        let Some(IndexEntry { tracked, place }) = self.nodes.get_mut(name) else { return Vec::new() };
         change(tracked);
         tracked.share_location();
-        let before = std::mem::replace(place, Place::of(tracked));
+        let before = std::mem::replace(place, IndexPosition::of(tracked));
         self.index.change(name, before, place)
     }
 
     /// Forgets a node. Returns the machines that no node needs any more.
     pub(super) fn forget(&mut self, name: &str) -> Vec<VmKey> {
-        let Some(Entry { place, .. }) = self.nodes.remove(name) else { return Vec::new() };
-        self.index.change(name, place, &Place::default())
+        let Some(IndexEntry { place, .. }) = self.nodes.remove(name) else { return Vec::new() };
+        self.index.change(name, place, &IndexPosition::default())
     }
 
     /// When the next node is due.
@@ -161,7 +161,7 @@ impl Nodes {
 
 impl Index {
     /// Moves a node. Returns the machines that no node needs any more.
-    fn change(&mut self, name: &str, before: Place, after: &Place) -> Vec<VmKey> {
+    fn change(&mut self, name: &str, before: IndexPosition, after: &IndexPosition) -> Vec<VmKey> {
         self.looked_for += u32::from(after.is_looked_for);
         self.looked_for -= u32::from(before.is_looked_for);
         if before.due != after.due {
@@ -199,14 +199,14 @@ mod tests {
     use super::*;
     use crate::cloud::FoundBy;
     use crate::providers::vsphere::nodes::lookup::facts::NodeFacts;
-    use crate::providers::vsphere::nodes::lookup::resolve::{Answer, By};
-    use crate::providers::vsphere::nodes::lookup::tracked::{Binding, Seen};
+    use crate::providers::vsphere::nodes::lookup::node_entry::{Binding, NodeVersion};
+    use crate::providers::vsphere::nodes::lookup::resolution::{By, SearchAnswer};
     use std::time::Duration;
 
-    fn node(ids: &[&str]) -> Tracked {
+    fn node(ids: &[&str]) -> NodeEntry {
         let ids = ids.iter().map(|id| (*id).into()).collect();
-        let mut tracked = Tracked::new(Seen::default(), NodeFacts::default());
-        tracked.answers.insert(7.into(), Answer::Matches { by: By::Uuid, ids });
+        let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
+        tracked.answers.insert(7.into(), SearchAnswer::Matches { by: By::Uuid, ids });
         tracked
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let claims = |is_claimed: bool| {
             let (provider_id, is_disputed) = (Some(uuid.clone()), !is_claimed);
             let facts = NodeFacts { provider_id, has_provider_id: true, is_disputed, ..NodeFacts::default() };
-            Tracked::new(Seen::default(), facts)
+            NodeEntry::new(NodeVersion::default(), facts)
         };
         let mut nodes = Nodes::default();
         let claiming = |nodes: &Nodes, uuid: &BiosUuid| nodes.claiming(uuid).cloned().collect::<Vec<_>>();
@@ -260,8 +260,8 @@ mod tests {
         let mut nodes = Nodes::default();
         nodes.put("waits", node(&["vm-1"]));
         nodes.put("else", node(&["vm-2"]));
-        nodes.put("has", Tracked { bound: bound("vm-1"), ..node(&[]) });
-        nodes.put("has-too", Tracked { bound: bound("vm-1"), ..node(&[]) });
+        nodes.put("has", NodeEntry { bound: bound("vm-1"), ..node(&[]) });
+        nodes.put("has-too", NodeEntry { bound: bound("vm-1"), ..node(&[]) });
         assert_eq!(nodes.waiting_for("has"), ["waits"]);
         assert_eq!(nodes.waiting_for("nobody"), [""; 0]);
     }
@@ -271,8 +271,8 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| Some(start + Duration::from_secs(seconds));
         let mut nodes = Nodes::default();
-        nodes.put("late", Tracked { search_at: at(9), decide_at: at(5), ..node(&[]) });
-        nodes.put("early", Tracked { search_at: at(2), ..node(&[]) });
+        nodes.put("late", NodeEntry { search_at: at(9), decide_at: at(5), ..node(&[]) });
+        nodes.put("early", NodeEntry { search_at: at(2), ..node(&[]) });
         nodes.put("never", node(&[]));
         assert_eq!(nodes.next_due(), at(2));
         assert_eq!(nodes.due(start), [""; 0]);
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn the_other_nodes_that_are_looked_for_are_counted() {
         let mut nodes = Nodes::default();
-        let looked_for = || Tracked { look_at: Some(Instant::now()), ..node(&[]) };
+        let looked_for = || NodeEntry { look_at: Some(Instant::now()), ..node(&[]) };
         nodes.put("a", looked_for());
         nodes.put("b", looked_for());
         nodes.put("c", node(&[]));

@@ -7,18 +7,18 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
-use super::resolve::{Answer, By};
+use super::resolution::{By, SearchAnswer};
 use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::vcenter::Vcenter;
 use crate::providers::vsphere::vcenter::VcenterId;
-use crate::providers::vsphere::vcenter::reads::{Read, SearchRead, VmRead};
+use crate::providers::vsphere::vcenter::reads::{ReadAnswer, SearchRead, VmRead};
 
 /// Searches under way at one vCenter at a time.
 const IN_FLIGHT: usize = 16;
 
 /// What to look for.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct SearchRequest {
     /// The node's name.
     pub(super) node: String,
     /// The node's UID: an answer for an earlier node of the same name is dropped.
@@ -42,10 +42,10 @@ pub(super) struct Wanted {
 
 /// One vCenter's answer.
 #[derive(Debug)]
-pub(super) struct Answered {
-    pub(super) wanted: Wanted,
+pub(super) struct SearchReply {
+    pub(super) wanted: SearchRequest,
     pub(super) vcenter: VcenterId,
-    pub(super) answer: Answer,
+    pub(super) answer: SearchAnswer,
     /// For a hit on a system UUID: whether it was the other byte order.
     pub(super) hit_swapped: Option<bool>,
     number: u64,
@@ -54,7 +54,7 @@ pub(super) struct Answered {
 /// The queue of each vCenter, and what is running.
 pub(super) struct Searches {
     queues: BTreeMap<VcenterId, Queue>,
-    running: FuturesUnordered<BoxFuture<'static, Answered>>,
+    running: FuturesUnordered<BoxFuture<'static, SearchReply>>,
     order: Order,
     /// Guests usually report their UUID in the other byte order; whichever hit last is asked first.
     swapped_first: bool,
@@ -70,18 +70,18 @@ struct Queue {
 #[derive(Default)]
 struct Waiting {
     /// By place in the queue.
-    wanted: BTreeMap<Place, Wanted>,
+    wanted: BTreeMap<QueuePosition, SearchRequest>,
     /// The place of each node.
-    places: HashMap<String, Place>,
+    places: HashMap<String, QueuePosition>,
     last: u64,
 }
 
 /// Whether others go first, and the number.
-type Place = (bool, u64);
+type QueuePosition = (bool, u64);
 
 impl Waiting {
     /// Puts a search last among its like, in place of an earlier one for the same node.
-    fn push(&mut self, wanted: Wanted) {
+    fn push(&mut self, wanted: SearchRequest) {
         self.last = self.last.wrapping_add(1);
         let place = (!wanted.is_first, self.last);
         if let Some(before) = self.places.insert(wanted.node.clone(), place) {
@@ -90,7 +90,7 @@ impl Waiting {
         self.wanted.insert(place, wanted);
     }
 
-    fn remove(&mut self, node: &str) -> Option<Wanted> {
+    fn remove(&mut self, node: &str) -> Option<SearchRequest> {
         let place = self.places.remove(node)?;
         // What a storm needed is not kept until the next one.
         if self.places.is_empty() {
@@ -99,7 +99,7 @@ impl Waiting {
         self.wanted.remove(&place)
     }
 
-    fn pop(&mut self) -> Option<Wanted> {
+    fn pop(&mut self) -> Option<SearchRequest> {
         let node = self.wanted.first_key_value()?.1.node.clone();
         self.remove(&node)
     }
@@ -157,7 +157,7 @@ impl Searches {
     }
 
     /// Asks `vcenter`. A search for the same node that is still waiting is replaced.
-    pub(super) fn start(&mut self, vcenter: VcenterId, wanted: Wanted) {
+    pub(super) fn start(&mut self, vcenter: VcenterId, wanted: SearchRequest) {
         if let Some(queue) = self.queues.get_mut(&vcenter) {
             queue.waiting.push(wanted);
         }
@@ -168,13 +168,13 @@ impl Searches {
     pub(super) fn put_last(&mut self, node: &str) {
         for Queue { waiting, .. } in self.queues.values_mut() {
             if let Some(wanted) = waiting.remove(node) {
-                waiting.push(Wanted { is_first: false, ..wanted });
+                waiting.push(SearchRequest { is_first: false, ..wanted });
             }
         }
     }
 
     /// The next answer; never comes when nothing is running. One that a later search overtook is passed over.
-    pub(super) async fn next(&mut self) -> Answered {
+    pub(super) async fn next(&mut self) -> SearchReply {
         loop {
             let answered = match self.running.next().await {
                 Some(answered) => answered,
@@ -186,7 +186,7 @@ impl Searches {
             if let Some(queue) = self.queues.get_mut(&answered.vcenter) {
                 queue.in_flight = queue.in_flight.saturating_sub(1);
             }
-            let Answered { vcenter, wanted, number, answer, .. } = &answered;
+            let SearchReply { vcenter, wanted, number, answer, .. } = &answered;
             let counts = self.order.end(*vcenter, &wanted.node, *number, answer.is_answered());
             self.fill(answered.vcenter);
             if counts {
@@ -204,21 +204,21 @@ impl Searches {
             let (asked, swapped_first) = (Arc::clone(vcenter), self.swapped_first);
             self.running.push(Box::pin(async move {
                 let (answer, hit_swapped) = search(&asked, &wanted, swapped_first).await;
-                Answered { wanted, vcenter: slot, answer, hit_swapped, number }
+                SearchReply { wanted, vcenter: slot, answer, hit_swapped, number }
             }));
         }
     }
 }
 
 /// By UUID, then by the id that is recorded, then by a UUID that contradicts, or by name.
-async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> (Answer, Option<bool>) {
+async fn search(vcenter: &Vcenter, wanted: &SearchRequest, swapped_first: bool) -> (SearchAnswer, Option<bool>) {
     if let Some(uuid) = &wanted.uuid {
         let first_is_swapped = swapped_first && !wanted.is_provider_id;
         let (mut all, mut hit) = (Vec::new(), None);
         for swapped in [first_is_swapped, !first_is_swapped] {
             let asked = if swapped { uuid.byte_swapped() } else { uuid.clone() };
             match answer_to_search(By::Uuid, vcenter.search_by_uuid(&asked).await) {
-                Answer::Matches { ids, .. } => {
+                SearchAnswer::Matches { ids, .. } => {
                     if !ids.is_empty() && hit.is_none() && !wanted.is_provider_id {
                         hit = Some(swapped);
                     }
@@ -233,22 +233,22 @@ async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> (Ans
         if !all.is_empty() {
             all.sort();
             all.dedup();
-            return (Answer::Matches { by: By::Uuid, ids: all }, hit);
+            return (SearchAnswer::Matches { by: By::Uuid, ids: all }, hit);
         }
     }
-    let mut answer = Answer::Matches { by: By::Uuid, ids: Vec::new() };
+    let mut answer = SearchAnswer::Matches { by: By::Uuid, ids: Vec::new() };
     if let Some(id) = &wanted.recorded {
         answer = answer_to_read(id, wanted.uuid.as_ref(), vcenter.read_vm(id).await);
     }
-    let is_nowhere =
-        matches!(&answer, Answer::Gone(_)) || matches!(&answer, Answer::Matches { ids, .. } if ids.is_empty());
+    let is_nowhere = matches!(&answer, SearchAnswer::Gone(_))
+        || matches!(&answer, SearchAnswer::Matches { ids, .. } if ids.is_empty());
     if let Some(uuid) = wanted.contradicting.as_ref().filter(|_| is_nowhere) {
         for asked in [uuid.clone(), uuid.byte_swapped()] {
             // What fails here says nothing about the provider ID's machine.
-            if let Read::Found(ids) = vcenter.search_by_uuid(&asked).await
+            if let ReadAnswer::Found(ids) = vcenter.search_by_uuid(&asked).await
                 && !ids.is_empty()
             {
-                return (Answer::Elsewhere(ids), None);
+                return (SearchAnswer::Elsewhere(ids), None);
             }
         }
     }
@@ -258,28 +258,28 @@ async fn search(vcenter: &Vcenter, wanted: &Wanted, swapped_first: bool) -> (Ans
     (answer, None)
 }
 
-fn answer_to_search(by: By, read: SearchRead) -> Answer {
+fn answer_to_search(by: By, read: SearchRead) -> SearchAnswer {
     match read {
-        Read::Found(ids) => Answer::Matches { by, ids },
-        Read::Denied(denial) => {
+        ReadAnswer::Found(ids) => SearchAnswer::Matches { by, ids },
+        ReadAnswer::Denied(denial) => {
             let what = if by == By::Uuid { "BIOS UUID" } else { "name" };
-            Answer::Denied(format!("searching by {what}: {denial}"))
+            SearchAnswer::Denied(format!("searching by {what}: {denial}"))
         }
-        Read::Silent(trouble) => Answer::Silent(trouble.brief),
-        Read::Gone => Answer::Silent("the search says that what was asked is gone".to_string()),
+        ReadAnswer::Silent(trouble) => SearchAnswer::Silent(trouble.brief),
+        ReadAnswer::Gone => SearchAnswer::Silent("the search says that what was asked is gone".to_string()),
     }
 }
 
 /// What the read of a machine that is recorded says, when no machine was found by its UUID.
-fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> Answer {
+fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> SearchAnswer {
     match read {
-        Read::Gone => Answer::Gone(id.into()),
-        Read::Denied(denial) => Answer::Denied(format!("reading {id}, which the node had: {denial}")),
-        Read::Silent(trouble) => Answer::Silent(trouble.brief),
-        Read::Found(identity) => match (identity.bios_uuid, wanted) {
-            (Some(own), Some(wanted)) if !own.is_same(wanted) => Answer::Changed { id: id.into(), uuid: own },
+        ReadAnswer::Gone => SearchAnswer::Gone(id.into()),
+        ReadAnswer::Denied(denial) => SearchAnswer::Denied(format!("reading {id}, which the node had: {denial}")),
+        ReadAnswer::Silent(trouble) => SearchAnswer::Silent(trouble.brief),
+        ReadAnswer::Found(identity) => match (identity.bios_uuid, wanted) {
+            (Some(own), Some(wanted)) if !own.is_same(wanted) => SearchAnswer::Changed { id: id.into(), uuid: own },
             // Its UUID may not be read, or its right came back just now. What is read of it decides.
-            _ => Answer::Matches { by: By::Uuid, ids: vec![id.into()] },
+            _ => SearchAnswer::Matches { by: By::Uuid, ids: vec![id.into()] },
         },
     }
 }
@@ -314,27 +314,28 @@ mod tests {
     fn the_read_of_a_recorded_machine_tells_what_a_search_cannot() {
         let uuid: BiosUuid = "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap();
         let other: BiosUuid = "01234567-89ab-cdef-4444-555555555555".parse().unwrap();
-        let found = |uuid: Option<&BiosUuid>| Read::Found(VmIdentity { name: "n".into(), bios_uuid: uuid.cloned() });
+        let found =
+            |uuid: Option<&BiosUuid>| ReadAnswer::Found(VmIdentity { name: "n".into(), bios_uuid: uuid.cloned() });
         let denial = Denial { object: "Folder:group-v3".into(), privilege: "System.Read".into(), is_told: true };
-        let matched = || Answer::Matches { by: By::Uuid, ids: vec!["vm-3".into()] };
+        let matched = || SearchAnswer::Matches { by: By::Uuid, ids: vec!["vm-3".into()] };
         let denied =
             "reading vm-3, which the node had: NoPermission on Folder:group-v3: privilege System.Read is missing";
         for (case, read, expected) in [
-            ("gone", Read::Gone, Answer::Gone("vm-3".into())),
-            ("denied", Read::Denied(denial), Answer::Denied(denied.into())),
-            ("silent", Read::Silent(Trouble::unavailable("down")), Answer::Silent("down".into())),
+            ("gone", ReadAnswer::Gone, SearchAnswer::Gone("vm-3".into())),
+            ("denied", ReadAnswer::Denied(denial), SearchAnswer::Denied(denied.into())),
+            ("silent", ReadAnswer::Silent(Trouble::unavailable("down")), SearchAnswer::Silent("down".into())),
             ("the same UUID", found(Some(&uuid)), matched()),
             ("the same UUID in the other order", found(Some(&uuid.byte_swapped())), matched()),
             ("a UUID that may not be read", found(None), matched()),
-            ("another UUID", found(Some(&other)), Answer::Changed { id: "vm-3".into(), uuid: other.clone() }),
+            ("another UUID", found(Some(&other)), SearchAnswer::Changed { id: "vm-3".into(), uuid: other.clone() }),
         ] {
             assert_eq!(answer_to_read("vm-3", Some(&uuid), read), expected, "{case}");
         }
         assert_eq!(answer_to_read("vm-3", None, found(Some(&other))), matched(), "a node that says no UUID");
     }
 
-    fn wanted(node: &str, uid: &str) -> Wanted {
-        Wanted {
+    fn wanted(node: &str, uid: &str) -> SearchRequest {
+        SearchRequest {
             node: node.into(),
             uid: uid.into(),
             uuid: None,
@@ -351,7 +352,7 @@ mod tests {
     fn nodes_of_the_control_plane_are_looked_for_first() {
         let mut waiting = Waiting::default();
         for node in ["a", "cp-1", "b", "cp-2"] {
-            waiting.push(Wanted { is_first: node.starts_with("cp"), ..wanted(node, "1") });
+            waiting.push(SearchRequest { is_first: node.starts_with("cp"), ..wanted(node, "1") });
         }
         let order: Vec<String> = std::iter::from_fn(|| waiting.pop()).map(|wanted| wanted.node).collect();
         assert_eq!(order, ["cp-1", "cp-2", "a", "b"]);

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;
 
-pub use self::families::{Awaited, awaited};
+pub use self::families::{AwaitedFamily, awaited};
 use self::refusals::{Refusals, unusable};
 use crate::base::addresses::parse_ip;
 use crate::clients::vim::GuestNic;
@@ -88,14 +88,14 @@ impl AddressError {
 
 /// One address that may be chosen.
 #[derive(Clone, Copy)]
-struct Candidate<'a> {
+struct AddressCandidate<'a> {
     /// As the guest wrote it, and as it is emitted.
     text: &'a str,
     ip: IpAddr,
     network: Option<&'a str>,
 }
 
-impl Candidate<'_> {
+impl AddressCandidate<'_> {
     fn is_of(&self, family: IpFamily) -> bool {
         is_of(self.ip, family)
     }
@@ -139,7 +139,7 @@ impl Preferences {
 
 /// The addresses of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Chosen {
+pub struct ChosenAddresses {
     /// The host name, then per family the internal and the external address.
     pub addresses: Vec<NodeAddress>,
     /// The families of the configuration of which the guest has no address that the rules allow. An initialised node
@@ -165,20 +165,21 @@ pub fn build_addresses(
     preferences: &Preferences,
     families: &[IpFamily],
     rules: &AddressRules,
-) -> Result<Chosen, AddressError> {
+) -> Result<ChosenAddresses, AddressError> {
     if nics.is_empty() {
         return Err(AddressError::NoGuestNics);
     }
     let refusals = Refusals { families, rules };
     let names = check_network_names(nics, rules, &refusals);
-    let candidates: Vec<Candidate<'_>> = candidates(nics).collect();
+    let candidates: Vec<AddressCandidate<'_>> = candidates(nics).collect();
     if candidates.is_empty() {
         names?;
         return Err(AddressError::NoUsableAddress { seen: refusals.describe(nics) });
     }
 
     let ranks = preferences.ranks();
-    let mut chosen = Chosen { addresses: vec![node_address("Hostname", host_name)], ..Chosen::default() };
+    let mut chosen =
+        ChosenAddresses { addresses: vec![node_address("Hostname", host_name)], ..ChosenAddresses::default() };
     let mut is_any_picked = false;
     let asked = IpFamily::ALL.into_iter().filter(|family| !families.contains(family));
     let provided_only = asked.filter(|family| preferences.provided.iter().any(|ip| is_of(*ip, *family)));
@@ -281,26 +282,26 @@ fn has_virtual_nic(nic: &GuestNic) -> bool {
     nic.device_config_id != -1
 }
 
-fn candidates(nics: &[GuestNic]) -> impl Iterator<Item = Candidate<'_>> {
+fn candidates(nics: &[GuestNic]) -> impl Iterator<Item = AddressCandidate<'_>> {
     nics.iter()
         .filter(|nic| has_virtual_nic(nic))
         .flat_map(|nic| nic.ip_addresses.iter().map(|text| (text.as_str(), nic.network.as_deref())))
         .filter_map(|(text, network)| {
             let ip = parse_ip(text)?;
-            unusable(ip).is_none().then_some(Candidate { text, ip, network })
+            unusable(ip).is_none().then_some(AddressCandidate { text, ip, network })
         })
 }
 
 /// What is chosen of one family.
 #[derive(Clone, Copy, Default)]
 struct Picks<'a> {
-    internal: Option<Candidate<'a>>,
-    external: Option<Candidate<'a>>,
+    internal: Option<AddressCandidate<'a>>,
+    external: Option<AddressCandidate<'a>>,
 }
 
 /// Chooses the addresses of one family.
 struct Picker<'a, 'b> {
-    candidates: &'b [Candidate<'a>],
+    candidates: &'b [AddressCandidate<'a>],
     nics: &'b [GuestNic],
     family: IpFamily,
     preferences: &'b Preferences,
@@ -323,12 +324,12 @@ impl<'a> Picker<'a, '_> {
         }
     }
 
-    fn allowed(&self, rule: &AddressRule) -> Vec<Candidate<'a>> {
+    fn allowed(&self, rule: &AddressRule) -> Vec<AddressCandidate<'a>> {
         self.candidates.iter().filter(|c| c.is_of(self.family) && !c.is_in(&rule.excluded)).copied().collect()
     }
 
     /// What the rule names: what is in its networks, or, if nothing is, what is on the networks of its name.
-    fn named_by(&self, rule: &AddressRule, allowed: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+    fn named_by(&self, rule: &AddressRule, allowed: &[AddressCandidate<'a>]) -> Vec<AddressCandidate<'a>> {
         let in_networks: Vec<_> = allowed.iter().filter(|c| c.is_in(&rule.networks)).copied().collect();
         if !in_networks.is_empty() {
             return in_networks;
@@ -341,11 +342,11 @@ impl<'a> Picker<'a, '_> {
     /// their names, then by what is preferred for either type, then by the order of the guest.
     fn pick(
         &self,
-        pool: &[Candidate<'a>],
+        pool: &[AddressCandidate<'a>],
         type_: &str,
         rule: &AddressRule,
         passed_over: &mut Vec<IpAddr>,
-    ) -> Option<Candidate<'a>> {
+    ) -> Option<AddressCandidate<'a>> {
         let held: Vec<(Option<IpAddr>, &str)> = self
             .preferences
             .held
@@ -378,7 +379,7 @@ impl<'a> Picker<'a, '_> {
     /// ExternalIP. If it cannot be taken although the guest reports it, the answer is why.
     fn take_provided(&self, picks: &mut Picks<'a>, rules: &AddressRules) -> Option<(IpAddr, String)> {
         let provided = self.preferences.provided.iter().copied().find(|ip| is_of(*ip, self.family))?;
-        let is = |pick: Option<Candidate<'a>>| pick.is_some_and(|pick| pick.ip == provided);
+        let is = |pick: Option<AddressCandidate<'a>>| pick.is_some_and(|pick| pick.ip == provided);
         // Where the rules do not name it, it may be the ExternalIP for the sole reason that the node has it as that.
         let is_named =
             || self.named_by(&rules.external, &self.allowed(&rules.external)).iter().any(|c| c.ip == provided);

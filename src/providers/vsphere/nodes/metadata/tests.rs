@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::NodeAddress;
 use super::*;
 use crate::clients::vim::GuestNic;
 use crate::providers::vsphere::nodes::absence::location::Location;
-use crate::providers::vsphere::vcenter::snapshot::{Entity, Freshness, PowerState as VmPower, Tags};
+use crate::providers::vsphere::vcenter::snapshot::{Entity, Freshness, PowerState as VmPower, TagSnapshot};
 use crate::providers::vsphere::vcenter::zone_tags::Tag;
 
 const UUID: &str = "422e4956-ad22-1139-6d72-59cc8f26bc90";
@@ -34,19 +34,19 @@ fn machine(addresses: &[&str]) -> VmRecord {
     }
 }
 
-fn rules() -> Rules {
-    Rules { families: BTreeMap::from([(0.into(), vec![IpFamily::V4])]), ..Rules::default() }
+fn rules() -> MetadataRules {
+    MetadataRules { families: BTreeMap::from([(0.into(), vec![IpFamily::V4])]), ..MetadataRules::default() }
 }
 
 /// With both families, the second of which is waited for.
-fn dual() -> Rules {
+fn dual() -> MetadataRules {
     let family_wait = Duration::from_secs(120);
-    Rules { families: [(0.into(), vec![IpFamily::V4, IpFamily::V6])].into(), family_wait, ..rules() }
+    MetadataRules { families: [(0.into(), vec![IpFamily::V4, IpFamily::V6])].into(), family_wait, ..rules() }
 }
 
-fn zoned() -> Rules {
+fn zoned() -> MetadataRules {
     let categories = ZoneCategories { zone: "k8s-zone".into(), region: "k8s-region".into() };
-    Rules { categories: Some(categories), ..rules() }
+    MetadataRules { categories: Some(categories), ..rules() }
 }
 
 /// An object's type and id, and its tags as category and name.
@@ -73,12 +73,12 @@ fn snapshot(has_cluster: bool, tags: &[Tagged<'_>]) -> Snapshot {
         freshness: Freshness::Live,
         instance_uuid: "vc".into(),
         entities: Arc::new(entities),
-        tags: Arc::new(Tags { of: of.collect(), trouble: None }),
+        tags: Arc::new(TagSnapshot { of: of.collect(), trouble: None }),
         ..Snapshot::default()
     }
 }
 
-fn described(node: &NodeFacts, snapshot: &Snapshot, record: &VmRecord, rules: &Rules) -> InstanceMetadata {
+fn described(node: &NodeFacts, snapshot: &Snapshot, record: &VmRecord, rules: &MetadataRules) -> InstanceMetadata {
     describe(node, snapshot, &VmKey { vcenter: 0.into(), id: "vm-1".into() }, record, rules, Beside::default()).unwrap()
 }
 
@@ -127,7 +127,7 @@ fn metadata_that_cannot_be_read_costs_its_order_only() {
 fn what_a_node_goes_on_without_is_noted() {
     let dual = dual();
     let node = NodeFacts { is_initialized: true, ..NodeFacts::default() };
-    let notes = |record: &VmRecord, rules: &Rules| described(&node, &snapshot(true, &[]), record, rules).notes;
+    let notes = |record: &VmRecord, rules: &MetadataRules| described(&node, &snapshot(true, &[]), record, rules).notes;
     assert_eq!(notes(&machine(&["10.0.0.1", "fd00::1"]), &dual), Vec::<String>::new());
     let one = notes(&machine(&["10.0.0.1"]), &dual);
     assert!(matches!(one.as_slice(), [note] if note.contains("vm-1") && note.contains("no ipv6 address")), "{one:?}");
@@ -173,7 +173,7 @@ fn a_virtual_address_is_passed_over_with_a_note() {
     let record = machine(&["10.0.0.100", "10.0.0.1"]);
     let virtual_ip: IpAddr = "10.0.0.100".parse().unwrap();
     let mapped: IpAddr = "::ffff:10.0.0.100".parse().unwrap();
-    let with = |demotes_virtual_ips, api_server: &[IpAddr]| Rules {
+    let with = |demotes_virtual_ips, api_server: &[IpAddr]| MetadataRules {
         demotes_virtual_ips,
         api_server: api_server.to_vec(),
         ..rules()
@@ -214,7 +214,7 @@ fn the_node_ip_on_an_interface_without_a_virtual_nic_is_taken_where_it_is_truste
     let mut record = machine(&["10.0.0.1"]);
     let bond = GuestNic { network: None, ip_addresses: vec!["10.0.1.9".to_owned()], device_config_id: -1 };
     record.nics.push(bond);
-    let trusting = Rules { trusts_guest_interfaces: true, ..rules() };
+    let trusting = MetadataRules { trusts_guest_interfaces: true, ..rules() };
     let metadata = described(&facts, &snapshot(true, &[]), &record, &trusting);
     assert_eq!((internal(&metadata), metadata.notes.len()), ("10.0.1.9", 0), "{:?}", metadata.notes);
     let mut excluding = trusting.clone();

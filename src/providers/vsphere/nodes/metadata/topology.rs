@@ -9,7 +9,7 @@ pub const PREFIX: &str = "topology.vsphere-ccm.dev/";
 
 /// A place of a virtual machine in vCenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum TopologyPlace {
     /// The vCenter.
     Vcenter,
     /// The datacenter.
@@ -26,28 +26,28 @@ pub enum Place {
     Datastore,
 }
 
-impl Place {
+impl TopologyPlace {
     /// All there are.
-    pub const ALL: [Place; 7] = [
-        Place::Vcenter,
-        Place::Datacenter,
-        Place::Cluster,
-        Place::EsxiHost,
-        Place::ResourcePool,
-        Place::Folder,
-        Place::Datastore,
+    pub const ALL: [TopologyPlace; 7] = [
+        TopologyPlace::Vcenter,
+        TopologyPlace::Datacenter,
+        TopologyPlace::Cluster,
+        TopologyPlace::EsxiHost,
+        TopologyPlace::ResourcePool,
+        TopologyPlace::Folder,
+        TopologyPlace::Datastore,
     ];
 
     /// What it is called in `--topology-labels`, and behind the prefix of its label.
     pub fn word(self) -> &'static str {
         match self {
-            Place::Vcenter => "vcenter",
-            Place::Datacenter => "datacenter",
-            Place::Cluster => "cluster",
-            Place::EsxiHost => "esxi-host",
-            Place::ResourcePool => "resource-pool",
-            Place::Folder => "folder",
-            Place::Datastore => "datastore",
+            TopologyPlace::Vcenter => "vcenter",
+            TopologyPlace::Datacenter => "datacenter",
+            TopologyPlace::Cluster => "cluster",
+            TopologyPlace::EsxiHost => "esxi-host",
+            TopologyPlace::ResourcePool => "resource-pool",
+            TopologyPlace::Folder => "folder",
+            TopologyPlace::Datastore => "datastore",
         }
     }
 }
@@ -56,7 +56,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyLabels {
     /// The places that nodes show; none unless asked for.
-    pub places: BTreeSet<Place>,
+    pub places: BTreeSet<TopologyPlace>,
     /// What their labels begin with, a DNS name and a slash.
     pub prefix: String,
 }
@@ -68,7 +68,7 @@ impl TopologyLabels {
     }
 
     /// The name of the label for `place`.
-    pub fn key(&self, place: Place) -> String {
+    pub fn key(&self, place: TopologyPlace) -> String {
         format!("{}{}", self.prefix, place.word())
     }
 }
@@ -86,6 +86,6 @@ mod tests {
 
     #[test]
     fn a_label_is_the_prefix_and_the_word() {
-        assert_eq!(TopologyLabels::default().key(Place::EsxiHost), "topology.vsphere-ccm.dev/esxi-host");
+        assert_eq!(TopologyLabels::default().key(TopologyPlace::EsxiHost), "topology.vsphere-ccm.dev/esxi-host");
     }
 }

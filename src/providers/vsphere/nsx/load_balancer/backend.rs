@@ -11,22 +11,22 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::layout::{Kind, Layout, Owner, Protocol};
+use super::layout::{ClusterLayout, ObjectKind, Owner, Protocol};
 use super::members::Member;
-use super::objects::{Allocation, LbService, Marks};
+use super::objects::{Allocation, LbService, OwnerTags};
 use super::plan::Step;
 use crate::clients::nsx::Object;
 use crate::clients::nsx::realization::{Reservation, RevisionStatus};
-use crate::cloud::{Error, WritePermit};
+use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
-pub use nsx::Nsx;
+pub use nsx::NsxBackend;
 
 /// What is known of an object after a call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum ObjectChange {
     /// It is there, as it is here.
-    Entered(Kind, Object),
+    Entered(ObjectKind, Object),
     /// It is gone.
     Gone(String),
     /// It was not deleted, because another object refers to it.
@@ -41,24 +41,24 @@ pub enum Change {
 }
 
 /// Takes what a call shows. It may come before a failure of the same call.
-pub type Record<'a> = &'a (dyn Fn(Change) + Send + Sync);
+pub type Record<'a> = &'a (dyn Fn(ObjectChange) + Send + Sync);
 
 /// The change of a load balancer.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The permission of the caller.
-    pub permit: &'a WritePermit,
+    pub permit: &'a LeaderToken,
     /// What all objects have in common.
-    pub layout: &'a Layout,
+    pub layout: &'a ClusterLayout,
     /// The Service.
     pub owner: Owner<'a>,
     /// What a load balancer that is created or changed is made of; none for a deletion.
-    pub parts: Option<&'a Parts>,
+    pub parts: Option<&'a LoadBalancerSpec>,
 }
 
 /// What a load balancer is made of, beside its ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct LoadBalancerSpec {
     /// The class.
     pub class: String,
     /// The id of the pool of addresses.
@@ -83,11 +83,11 @@ pub struct Scope {
 }
 
 /// Takes the objects of lists.
-pub type Each<'a> = &'a mut (dyn FnMut(Kind, Object) + Send);
+pub type Each<'a> = &'a mut (dyn FnMut(ObjectKind, Object) + Send);
 
 /// What has the names of a [`Scope`]: the ids of pools, and the paths of application profiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct ScopeNames {
     /// The ids of the pools of each name.
     pub pools: BTreeMap<String, Vec<String>>,
     /// The paths of the profiles of each protocol and name.
@@ -96,7 +96,7 @@ pub struct Names {
 
 /// What the configuration names by its id or path, and NSX is to have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Configured {
+pub enum ConfiguredObject {
     /// The IP pool of this id.
     AddressPool(String),
     /// The application profile of this path.
@@ -105,7 +105,7 @@ pub enum Configured {
     Gateway(String),
 }
 
-impl fmt::Display for Configured {
+impl fmt::Display for ConfiguredObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AddressPool(id) => write!(f, "the IP pool {id}"),
@@ -132,7 +132,7 @@ pub enum Suitability {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolUpdate {
     /// Whose the pool is.
-    pub marks: Marks,
+    pub marks: OwnerTags,
     /// The nodes, shared by all pools.
     pub members: Arc<[Member]>,
     /// The UID of the Service.
@@ -202,7 +202,7 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// A list that could not be read. What was given to `each` is not complete then.
-    async fn read(&self, scope: &Scope, each: Each<'_>) -> Result<Names, Error>;
+    async fn read(&self, scope: &Scope, each: Each<'_>) -> Result<ScopeNames, Error>;
 
     /// Reads all groups and persistence profiles.
     ///
@@ -226,7 +226,7 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// As [`Backend::read`].
-    async fn suitability(&self, what: &Configured) -> Result<Suitability, Error>;
+    async fn suitability(&self, what: &ConfiguredObject) -> Result<Suitability, Error>;
 
     /// Makes a change. An object that another client has changed meanwhile is recorded as it is now instead: plan again.
     ///
@@ -276,8 +276,8 @@ pub trait Backend: Send + Sync {
     /// Why it could not be deleted. That something uses it is no error, and is recorded.
     async fn delete_lb_service(
         &self,
-        permit: &WritePermit,
-        layout: &Layout,
+        permit: &LeaderToken,
+        layout: &ClusterLayout,
         lb_service: &LbService,
         record: Record<'_>,
     ) -> Result<(), Error>;
@@ -285,8 +285,8 @@ pub trait Backend: Send + Sync {
     /// Gives pools, by their paths, other nodes. What failed, by the path of the pool.
     async fn update_pools(
         &self,
-        permit: &WritePermit,
-        layout: &Layout,
+        permit: &LeaderToken,
+        layout: &ClusterLayout,
         updates: BTreeMap<Box<str>, PoolUpdate>,
         record: Record<'_>,
     ) -> BTreeMap<Box<str>, Error>;

@@ -14,13 +14,13 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::LoadBalancers;
-use super::objects::Objects;
-use super::orphans::{APART, Decision, Orphans, Policy, is_certain};
-use super::ownership::{Facts, Judged, judge};
+use super::NsxLoadBalancers;
+use super::objects::ServiceResources;
+use super::orphans::{APART, OrphanDecision, Orphans, Policy, is_certain};
+use super::ownership::{ClassifiedResources, ClusterContext, classify};
 use super::service_call::delete_lb_service;
 use crate::base::error_chain::chain;
-use crate::cloud::{ClusterEvents, Error, LiveReads, Presence, WritePermit};
+use crate::cloud::{ClusterEvents, Error, LeaderToken, LiveReads, Presence};
 use crate::providers::vsphere::reason;
 
 /// How many live reads are under way.
@@ -57,7 +57,7 @@ impl Cleanup {
     }
 
     /// Looks at each reading. Ends with `stop`.
-    pub(super) async fn run(&self, of: &LoadBalancers, stop: &CancellationToken) {
+    pub(super) async fn run(&self, of: &NsxLoadBalancers, stop: &CancellationToken) {
         let (mut readings, mut asked) = (of.inventory.completed_readings(), None);
         loop {
             // Each is asked for once.
@@ -84,7 +84,7 @@ impl Cleanup {
         }
     }
 
-    async fn look(&self, of: &LoadBalancers) {
+    async fn look(&self, of: &NsxLoadBalancers) {
         let Some((permit, began, term)) = of.inventory.term() else { return };
         if self.term.swap(term, Ordering::Relaxed) != term {
             self.orphans.lock().begin_term();
@@ -115,20 +115,20 @@ impl Cleanup {
         }
         let decision = self.orphans.lock().decide(certain, all, Instant::now().into_std());
         let services = match decision {
-            Decision::Hold(count) => {
+            OrphanDecision::Hold(count) => {
                 warn!(
                     "{count} of {all} Services with load balancers no longer exist, which are many: no orphan is deleted for 15 \
                      minutes. If the API server was restored from a backup, set --nsx-orphans=report now"
                 );
                 return;
             }
-            Decision::Delete(services) => services,
+            OrphanDecision::Delete(services) => services,
         };
         self.delete_all(of, &permit, services, true).await;
     }
 
     /// Tries the deletion of the load balancer service again that NSX has refused.
-    async fn remove_lb_service(&self, of: &LoadBalancers, permit: &WritePermit, uid: Option<String>) {
+    async fn remove_lb_service(&self, of: &NsxLoadBalancers, permit: &LeaderToken, uid: Option<String>) {
         let Some(refusals) = of.inventory.refused_removal() else { return };
         match delete_lb_service(of, permit, &of.layout(uid)).await {
             Ok(()) => of.inventory.end_removal(refusals),
@@ -137,14 +137,14 @@ impl Cleanup {
     }
 
     /// Goes on with deletions that have waited for NSX.
-    async fn go_on(&self, of: &LoadBalancers) {
+    async fn go_on(&self, of: &NsxLoadBalancers) {
         let services = self.orphans.lock().take_due(Instant::now().into_std());
         if let Some((permit, ..)) = of.inventory.term() {
             self.delete_all(of, &permit, services, false).await;
         }
     }
 
-    async fn delete_all(&self, of: &LoadBalancers, permit: &WritePermit, services: Vec<Box<str>>, is_new: bool) {
+    async fn delete_all(&self, of: &NsxLoadBalancers, permit: &LeaderToken, services: Vec<Box<str>>, is_new: bool) {
         let (mut failed, count) = (Vec::new(), services.len());
         for service in services {
             if let Err(error) = self.delete(of, permit, &service, is_new).await {
@@ -182,7 +182,13 @@ impl Cleanup {
     }
 
     /// Deletes one, as far as NSX allows it now. One that is new counts towards the limit.
-    async fn delete(&self, of: &LoadBalancers, permit: &WritePermit, service: &str, is_new: bool) -> Result<(), Error> {
+    async fn delete(
+        &self,
+        of: &NsxLoadBalancers,
+        permit: &LeaderToken,
+        service: &str,
+        is_new: bool,
+    ) -> Result<(), Error> {
         let gone = named(service);
         // A sync of a Service that is created from now on waits for this call.
         let Ok(call) = of.call(permit, &gone).await else { return Ok(()) };
@@ -208,10 +214,10 @@ impl Cleanup {
 
     /// Objects of Services that are not here, and that nothing shows to be of this cluster. While the API server has such a
     /// Service, for example one that `--service-selector` leaves to another process, that may need them.
-    async fn report_held(&self, of: &LoadBalancers, uid: Option<String>) {
+    async fn report_held(&self, of: &NsxLoadBalancers, uid: Option<String>) {
         let layout = of.layout(uid);
         of.inventory.report_without_service(layout.cluster_uid.as_deref());
-        let facts = Facts {
+        let facts = ClusterContext {
             layout: &layout,
             service_uid: None,
             ports: &[],
@@ -223,7 +229,7 @@ impl Cleanup {
         self.looked.lock().retain(|service, (at, _)| at.elapsed() < LOOK && all.iter().any(|(one, _)| one == service));
         let mut reads = MOST_READS;
         for (service, objects) in all {
-            let Judged { mut held, unread, .. } = judge(&objects, &facts);
+            let ClassifiedResources { ambiguous: mut held, unresolved: unread, .. } = classify(&objects, &facts);
             held.allocations.extend(unread);
             let is_unneeded = match held.is_empty() {
                 true => Some(true),
@@ -235,7 +241,7 @@ impl Cleanup {
             }
             match is_unneeded {
                 Some(true) => of.inventory.report_held(&service, &held),
-                Some(false) => of.inventory.report_held(&service, &Objects::default()),
+                Some(false) => of.inventory.report_held(&service, &ServiceResources::default()),
                 None => {}
             }
         }
@@ -243,7 +249,13 @@ impl Cleanup {
 
     /// Whether nothing needs the held objects of a Service, by a live read of it. An answer is used for half an hour, but not
     /// to report objects that are not reported yet. None if the read failed, or if no `reads` are left.
-    async fn is_unneeded(&self, of: &LoadBalancers, service: &str, held: &Objects, reads: &mut usize) -> Option<bool> {
+    async fn is_unneeded(
+        &self,
+        of: &NsxLoadBalancers,
+        service: &str,
+        held: &ServiceResources,
+        reads: &mut usize,
+    ) -> Option<bool> {
         let known = self.looked.lock().get(service).map(|(_, is_unneeded)| *is_unneeded);
         if let Some(is_unneeded) = known.filter(|is_unneeded| !is_unneeded || of.inventory.are_reported(service, held))
         {

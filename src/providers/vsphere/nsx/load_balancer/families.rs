@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use super::layout::has_own_form;
-use super::objects::{Marks, Objects};
+use super::objects::{OwnerTags, ServiceResources};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::config::address_rules::IpFamily::{V4, V6};
 
@@ -16,7 +16,7 @@ pub const SECOND: IpFamily = V6;
 
 /// What a Service asks for, and what the configuration has for it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RequestedFamilies<'a> {
     /// The families of the Service in their order, at least one.
     pub families: &'a [IpFamily],
     /// Whether the class has a pool of addresses for IPv6 beside its own.
@@ -25,7 +25,7 @@ pub struct Asked<'a> {
 
 /// One load balancer of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Balancer {
+pub struct FamilyLoadBalancer {
     /// Its family, if it is the second one.
     pub second: Option<IpFamily>,
     /// The family of its address and members.
@@ -34,12 +34,12 @@ pub struct Balancer {
     pub is_wanted: bool,
 }
 
-impl Asked<'_> {
+impl RequestedFamilies<'_> {
     /// The load balancers that a Service has or is to have.
     ///
     /// A second one that is there is needed no pool for: it stays when the flag goes. A first one of another program stays also
     /// where the Service does not ask for its family: its address is known to clients.
-    pub fn balancers(&self, ours: &Objects) -> Vec<Balancer> {
+    pub fn balancers(&self, ours: &ServiceResources) -> Vec<FamilyLoadBalancer> {
         let first = address_of(ours, None).map(IpFamily::of);
         let has_pool = self.has_ipv6_pool || has_address(ours, Some(SECOND));
         // It may have the family of the second one: that is begun when the address is known.
@@ -51,10 +51,10 @@ impl Asked<'_> {
         let is_wanted = self.asks_for(V4) || !has_second || is_adopted;
         let mut all = Vec::new();
         if is_wanted || of_first().next().is_some() {
-            all.push(Balancer { second: None, family, is_wanted });
+            all.push(FamilyLoadBalancer { second: None, family, is_wanted });
         }
         if has_second || ours.marks().any(|marks| marks.second == Some(SECOND)) {
-            all.push(Balancer { second: Some(SECOND), family: SECOND, is_wanted: has_second });
+            all.push(FamilyLoadBalancer { second: Some(SECOND), family: SECOND, is_wanted: has_second });
         }
         all
     }
@@ -64,7 +64,7 @@ impl Asked<'_> {
     }
 
     /// The family that a new load balancer has to have. Without one that of its pool decides, as in the Go program.
-    pub fn required(&self, balancer: &Balancer) -> Option<IpFamily> {
+    pub fn required(&self, balancer: &FamilyLoadBalancer) -> Option<IpFamily> {
         match balancer.second {
             Some(second) => Some(second),
             None if !self.asks_for(V4) => Some(V6),
@@ -75,15 +75,15 @@ impl Asked<'_> {
 }
 
 /// The address of the first load balancer, or of the second one, which is of this family.
-fn address_of(ours: &Objects, second: Option<IpFamily>) -> Option<IpAddr> {
+fn address_of(ours: &ServiceResources, second: Option<IpFamily>) -> Option<IpAddr> {
     let servers = ours.servers.iter().filter(|one| one.marks.second == second);
     let allocations = ours.allocations.iter().filter(|one| one.marks.second == second);
     servers.filter_map(|one| one.address).chain(allocations.filter_map(|one| one.address)).next()
 }
 
 /// Whether the first load balancer, or the second one of this family, has an address, also one that is not known yet.
-fn has_address(ours: &Objects, second: Option<IpFamily>) -> bool {
-    let has = |marks: &Marks| marks.second == second;
+fn has_address(ours: &ServiceResources, second: Option<IpFamily>) -> bool {
+    let has = |marks: &OwnerTags| marks.second == second;
     ours.servers.iter().any(|one| has(&one.marks)) || ours.allocations.iter().any(|one| has(&one.marks))
 }
 

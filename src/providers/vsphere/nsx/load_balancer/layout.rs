@@ -17,7 +17,7 @@ use crate::clients::nsx::Object;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::names::{LONGEST_DESCRIPTION, LONGEST_NAME, shortened};
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
-use crate::providers::vsphere::nsx::tags::Tags;
+use crate::providers::vsphere::nsx::tags::ScopedTags;
 
 /// The name of this program in descriptions and, unless the configuration has another, in the tag of the owner.
 pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
@@ -77,7 +77,7 @@ const SPACE: Uuid = Uuid::from_u128(0x8d5f_6c1e_41a3_4b0e_9a57_2f6b_7c90_d3e4);
 
 /// The kinds of objects that a load balancer consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ObjectKind {
     /// What the virtual servers of a cluster run on.
     LbService,
     /// An address with a port.
@@ -94,24 +94,24 @@ pub enum Kind {
     PersistenceProfile,
 }
 
-impl Kind {
+impl ObjectKind {
     /// The word in ids. Never changed: ids of objects that exist depend on it.
     fn word(self) -> &'static str {
         match self {
-            Kind::LbService => "lb-service",
-            Kind::VirtualServer => "virtual-server",
-            Kind::Pool => "pool",
-            Kind::Monitor => MONITOR,
-            Kind::Allocation => "allocation",
-            Kind::Group => "group",
-            Kind::PersistenceProfile => "persistence-profile",
+            ObjectKind::LbService => "lb-service",
+            ObjectKind::VirtualServer => "virtual-server",
+            ObjectKind::Pool => "pool",
+            ObjectKind::Monitor => MONITOR,
+            ObjectKind::Allocation => "allocation",
+            ObjectKind::Group => "group",
+            ObjectKind::PersistenceProfile => "persistence-profile",
         }
     }
 
     /// All words in ids.
     fn words(self) -> Vec<&'static str> {
         match self {
-            Kind::Monitor => vec![MONITOR, HTTP_MONITOR, ICMP_MONITOR],
+            ObjectKind::Monitor => vec![MONITOR, HTTP_MONITOR, ICMP_MONITOR],
             kind => vec![kind.word()],
         }
     }
@@ -259,7 +259,7 @@ impl fmt::Display for Owner<'_> {
 
 /// What all objects of a cluster have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct ClusterLayout {
     /// The name of the cluster.
     pub cluster: String,
     /// What identifies the cluster, if that is known.
@@ -316,7 +316,7 @@ pub fn is_name_based(id: &str) -> bool {
     Uuid::parse_str(id).is_ok_and(|id| id.get_version_num() == 5)
 }
 
-impl Layout {
+impl ClusterLayout {
     /// The same for the first load balancer of a Service, or for the second one, which is of this family.
     #[must_use]
     pub fn of(&self, second: Option<IpFamily>) -> Self {
@@ -342,8 +342,8 @@ impl Layout {
     }
 
     /// The tags that every object of a kind has.
-    pub fn tags(&self, kind: Kind) -> Tags {
-        let tags = self.free().fold(Tags::default(), |tags, (scope, tag)| tags.with(scope, tag));
+    pub fn tags(&self, kind: ObjectKind) -> ScopedTags {
+        let tags = self.free().fold(ScopedTags::default(), |tags, (scope, tag)| tags.with(scope, tag));
         let tags = tags.with(OWNER, self.owner()).with(CLUSTER, &self.cluster);
         let tags = match self.second {
             Some(family) => tags.with(FAMILY, family.as_str()),
@@ -365,13 +365,13 @@ impl Layout {
 
     /// Whether an object of a kind has room for a tag of this scope that the Go program does not write, beside the configured
     /// ones: an object may have 30. What comes last in the order below is left off first.
-    pub fn has_room(&self, kind: Kind, scope: &str) -> bool {
+    pub fn has_room(&self, kind: ObjectKind, scope: &str) -> bool {
         let (of_go, marks): (usize, &[&str]) = match kind {
-            Kind::LbService => (2, &[CLUSTER_UID]),
-            Kind::VirtualServer => (6, &[CLUSTER_UID]),
-            Kind::Pool => (4, &[SERVICE_UID, CLUSTER_UID, ADDRESS, ADDRESS_POOL]),
-            Kind::Monitor => (4, &[SERVICE_UID, CLUSTER_UID]),
-            Kind::Allocation | Kind::Group | Kind::PersistenceProfile => (3, &[CLUSTER_UID]),
+            ObjectKind::LbService => (2, &[CLUSTER_UID]),
+            ObjectKind::VirtualServer => (6, &[CLUSTER_UID]),
+            ObjectKind::Pool => (4, &[SERVICE_UID, CLUSTER_UID, ADDRESS, ADDRESS_POOL]),
+            ObjectKind::Monitor => (4, &[SERVICE_UID, CLUSTER_UID]),
+            ObjectKind::Allocation | ObjectKind::Group | ObjectKind::PersistenceProfile => (3, &[CLUSTER_UID]),
         };
         let Some(place) = marks.iter().position(|mark| *mark == scope) else { return false };
         let configured = self.free().filter(|(scope, _)| ![OWNER, CLUSTER].contains(&scope.as_str())).count();
@@ -380,7 +380,7 @@ impl Layout {
 
     /// The id of an object of the Service with this UID. A copy of a cluster has the same UIDs, and has to have another
     /// name. `attempt` is below [`IDS`].
-    pub fn id(&self, kind: Kind, uid: &str, port: Option<Port>, attempt: u8) -> String {
+    pub fn id(&self, kind: ObjectKind, uid: &str, port: Option<Port>, attempt: u8) -> String {
         id_of(self, self.second, kind.word(), uid, port, attempt)
     }
 
@@ -391,7 +391,7 @@ impl Layout {
 
     /// Whether an object of the Service with this UID has this id. `second` is the family if it is of the second load
     /// balancer.
-    pub fn has_id(&self, second: Option<IpFamily>, kind: Kind, uid: &str, port: Option<Port>, id: &str) -> bool {
+    pub fn has_id(&self, second: Option<IpFamily>, kind: ObjectKind, uid: &str, port: Option<Port>, id: &str) -> bool {
         let mut all = kind.words().into_iter().flat_map(|word| (0..IDS).map(move |attempt| (word, attempt)));
         all.any(|(word, attempt)| id_of(self, second, word, uid, port, attempt) == id)
     }
@@ -399,7 +399,7 @@ impl Layout {
     /// The id of the load balancer service of this cluster on this gateway.
     pub fn lb_service_id(&self, tier1: Option<&str>, attempt: u8) -> String {
         let uid = format!("{}{}", self.cluster_uid.as_deref().unwrap_or_default(), tier1.unwrap_or_default());
-        id_of(self, None, Kind::LbService.word(), &uid, None, attempt)
+        id_of(self, None, ObjectKind::LbService.word(), &uid, None, attempt)
     }
 
     /// A load balancer service on this tier-1 gateway.
@@ -411,7 +411,7 @@ impl Layout {
         if let Some(tier1) = tier1 {
             set(&mut object, "connectivity_path", tier1);
         }
-        self.of(None).tags(Kind::LbService).write_into(&mut object);
+        self.of(None).tags(ObjectKind::LbService).write_into(&mut object);
         object
     }
 
@@ -437,7 +437,7 @@ impl Layout {
             set(&mut object, "request_version", REQUEST_VERSION);
             set(&mut object, "response_status_codes", json!([200]));
         }
-        self.of_service(Kind::Monitor, owner).with(PORT, port.to_string()).write_into(&mut object);
+        self.of_service(ObjectKind::Monitor, owner).with(PORT, port.to_string()).write_into(&mut object);
         object
     }
 
@@ -450,8 +450,8 @@ impl Layout {
         if let Some(monitor) = facts.monitor {
             set(&mut object, "active_monitor_paths", json!([monitor]));
         }
-        let mut tags = self.of_service(Kind::Pool, owner).with(PORT, facts.port.to_string());
-        if self.has_room(Kind::Pool, ADDRESS_POOL) {
+        let mut tags = self.of_service(ObjectKind::Pool, owner).with(PORT, facts.port.to_string());
+        if self.has_room(ObjectKind::Pool, ADDRESS_POOL) {
             tags = tags.with(ADDRESS_POOL, facts.address_pool);
         }
         tags.write_into(&mut object);
@@ -475,7 +475,7 @@ impl Layout {
         if let Some(persistence) = facts.persistence {
             set(&mut object, "lb_persistence_profile_path", persistence);
         }
-        let tags = self.of_service(Kind::VirtualServer, owner);
+        let tags = self.of_service(ObjectKind::VirtualServer, owner);
         let tags = tags.with(PORT, facts.port.to_string()).with(CLASS, facts.class);
         tags.with(ADDRESS_POOL, facts.address_pool).write_into(&mut object);
         object
@@ -487,7 +487,7 @@ impl Layout {
         if let Some(address) = address {
             set(&mut object, "allocation_ip", address.to_string());
         }
-        self.of_service(Kind::Allocation, owner).write_into(&mut object);
+        self.of_service(ObjectKind::Allocation, owner).write_into(&mut object);
         object
     }
 
@@ -497,7 +497,7 @@ impl Layout {
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
         set(&mut object, "expression", expression(&[], ranges));
         set(&mut object, GROUP_TYPE, json!(["IPAddress"]));
-        self.of_service(Kind::Group, owner).write_into(&mut object);
+        self.of_service(ObjectKind::Group, owner).write_into(&mut object);
         object
     }
 
@@ -508,18 +508,25 @@ impl Layout {
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
         set(&mut object, "resource_type", "LBSourceIpPersistenceProfile");
         set(&mut object, "timeout", timeout.as_secs());
-        self.of_service(Kind::PersistenceProfile, owner).write_into(&mut object);
+        self.of_service(ObjectKind::PersistenceProfile, owner).write_into(&mut object);
         object
     }
 
-    fn of_service(&self, kind: Kind, owner: &Owner<'_>) -> Tags {
+    fn of_service(&self, kind: ObjectKind, owner: &Owner<'_>) -> ScopedTags {
         self.tags(kind).with(SERVICE, owner.to_string())
     }
 }
 
 /// The words never change: ids of objects that exist depend on them. The first load balancer has one word, of whatever family
 /// it is: that may be known only when some of its objects are there.
-fn id_of(layout: &Layout, second: Option<IpFamily>, word: &str, uid: &str, port: Option<Port>, attempt: u8) -> String {
+fn id_of(
+    layout: &ClusterLayout,
+    second: Option<IpFamily>,
+    word: &str,
+    uid: &str,
+    port: Option<Port>,
+    attempt: u8,
+) -> String {
     let port = port.map(|port| port.to_string()).unwrap_or_default();
     let family = match second {
         None => "ipv4",

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::members::{self, Member};
-use crate::cloud::{UsableAddresses, WritePermit, node};
+use crate::cloud::{LeaderToken, UsableAddresses, node};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::UsableAddressesOf;
 
@@ -31,13 +31,13 @@ pub type HasNode = Box<dyn Fn(&str) -> bool + Send + Sync>;
 pub struct NodeAddresses {
     usable: UsableAddressesOf,
     has_node: HasNode,
-    state: Mutex<State>,
+    state: Mutex<AddressState>,
 }
 
 #[derive(Default)]
-struct State {
+struct AddressState {
     /// Of the term.
-    permit: Option<WritePermit>,
+    permit: Option<LeaderToken>,
     /// What vCenter reported last for the machines of Nodes, also of Nodes that are gone, by the name of the Node.
     reported: BTreeMap<Box<str>, BTreeSet<IpAddr>>,
     /// When the last wait began.
@@ -56,10 +56,10 @@ impl NodeAddresses {
     }
 
     /// Begins a call. In another term nothing of an earlier one counts: addresses may have gone to other machines.
-    pub fn begin(&self, permit: &WritePermit) {
+    pub fn begin(&self, permit: &LeaderToken) {
         let mut state = self.state.lock();
         if state.permit.as_ref().is_none_or(|known| known.check().is_err()) {
-            *state = State { permit: Some(permit.clone()), ..State::default() };
+            *state = AddressState { permit: Some(permit.clone()), ..AddressState::default() };
         }
     }
 
@@ -143,15 +143,15 @@ mod tests {
 
     /// What is known of the addresses of Nodes, and which Nodes are gone.
     #[derive(Default)]
-    struct Known {
+    struct KnownAddresses {
         usable: BTreeMap<String, UsableAddresses>,
         gone: BTreeSet<String>,
     }
 
     /// The addresses of all Nodes, of which this is known; of others nothing is.
-    fn with(known: &[(&str, UsableAddresses)]) -> (NodeAddresses, Arc<Mutex<Known>>) {
+    fn with(known: &[(&str, UsableAddresses)]) -> (NodeAddresses, Arc<Mutex<KnownAddresses>>) {
         let usable = known.iter().map(|(name, usable)| ((*name).to_owned(), usable.clone())).collect();
-        let known = Arc::new(Mutex::new(Known { usable, ..Known::default() }));
+        let known = Arc::new(Mutex::new(KnownAddresses { usable, ..KnownAddresses::default() }));
         let usable = {
             let known = Arc::clone(&known);
             move |one: &Node| known.lock().usable.get(node::name(one)).cloned().unwrap_or(UsableAddresses::Unknown)
@@ -164,7 +164,7 @@ mod tests {
     }
 
     /// This Node is gone.
-    fn remove(known: &Mutex<Known>, name: &str) {
+    fn remove(known: &Mutex<KnownAddresses>, name: &str) {
         known.lock().gone.insert(name.to_owned());
     }
 
@@ -270,7 +270,7 @@ mod tests {
     fn what_was_known_in_an_earlier_term_does_not_count() {
         let permit = |over: &CancellationToken| {
             let (over, ended) = (over.clone(), over.clone());
-            WritePermit::new(move || !over.is_cancelled(), move || ended.clone().cancelled_owned().boxed())
+            LeaderToken::new(move || !over.is_cancelled(), move || ended.clone().cancelled_owned().boxed())
         };
         let (addresses, known) = with(&[("old", only("10.0.0.1"))]);
         let over = CancellationToken::new();

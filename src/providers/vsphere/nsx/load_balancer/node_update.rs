@@ -6,28 +6,28 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Service};
 use parking_lot::Mutex;
 
-use super::backend::{Change, PoolUpdate};
-use super::families::Asked;
-use super::inventory::Need;
-use super::layout::{Kind, Layout};
+use super::backend::{ObjectChange, PoolUpdate};
+use super::families::RequestedFamilies;
+use super::layout::{ClusterLayout, ObjectKind};
 use super::members::Member;
 use super::objects::Pool;
-use super::service_call::{Answer, ServiceCall, shows_change};
-use super::wanted::families_of;
-use super::{LoadBalancers, members, repeated};
-use crate::cloud::{Error, WritePermit};
+use super::resource_cache::RequiredFreshness;
+use super::service_call::{AnswerRecorder, ServiceCall, shows_change};
+use super::service_request::families_of;
+use super::{NsxLoadBalancers, members, repeated};
+use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
 /// The nodes by the family of their addresses.
-struct Wanted {
+struct DesiredMembers {
     of_ipv4: Arc<[Member]>,
     of_ipv6: Arc<[Member]>,
 }
 
 /// One result for each of `services`.
 pub(super) async fn update(
-    of: &LoadBalancers,
-    permit: &WritePermit,
+    of: &NsxLoadBalancers,
+    permit: &LeaderToken,
     services: &[Arc<Service>],
     nodes: &[Arc<Node>],
 ) -> Vec<Result<(), Error>> {
@@ -39,7 +39,7 @@ pub(super) async fn update(
     };
     let wanted = {
         let members = |family| of.node_addresses.members(nodes, family).into();
-        Wanted { of_ipv4: members(IpFamily::V4), of_ipv6: members(IpFamily::V6) }
+        DesiredMembers { of_ipv4: members(IpFamily::V4), of_ipv6: members(IpFamily::V6) }
     };
     let (mut results, mut updates, mut positions) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for (position, service) in services.iter().enumerate() {
@@ -61,13 +61,13 @@ pub(super) async fn update(
 }
 
 /// What is to be written for one Service, by the paths of its pools.
-fn planned(call: &ServiceCall<'_>, wanted: &Wanted) -> Result<BTreeMap<Box<str>, PoolUpdate>, Error> {
-    call.check(Need::Any)?;
+fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<Box<str>, PoolUpdate>, Error> {
+    call.check(RequiredFreshness::AnyList)?;
     let seen = call.observe();
-    if seen.judged.ours.pools.is_empty() && !seen.judged.held.pools.is_empty() {
+    if seen.judged.owned.pools.is_empty() && !seen.judged.ambiguous.pools.is_empty() {
         call.check_lb_service(&seen)?;
     }
-    let ours = seen.judged.ours;
+    let ours = seen.judged.owned;
     if ours.is_empty() {
         // A sync makes it, if the Service is to have one.
         call.inventory().announce_one(&call.key);
@@ -76,7 +76,7 @@ fn planned(call: &ServiceCall<'_>, wanted: &Wanted) -> Result<BTreeMap<Box<str>,
             call.key
         )));
     }
-    let asked = Asked { families: &families_of(call.service), has_ipv6_pool: false };
+    let asked = RequestedFamilies { families: &families_of(call.service), has_ipv6_pool: false };
     let balancers = asked.balancers(&ours);
     let members_of = |pool: &Pool| {
         let balancer = balancers.iter().find(|one| one.second == pool.marks.second);
@@ -98,28 +98,29 @@ fn planned(call: &ServiceCall<'_>, wanted: &Wanted) -> Result<BTreeMap<Box<str>,
 
 /// Writes the pools. What failed, by path.
 async fn write(
-    of: &LoadBalancers,
-    permit: &WritePermit,
-    layout: &Layout,
+    of: &NsxLoadBalancers,
+    permit: &LeaderToken,
+    layout: &ClusterLayout,
     updates: BTreeMap<Box<str>, PoolUpdate>,
 ) -> BTreeMap<Box<str>, Error> {
     let wanted: Vec<_> = updates
         .iter()
         .map(|(path, update)| (path.clone(), update.marks.service.clone(), Arc::clone(&update.members)))
         .collect();
-    let _answers: Vec<Answer<'_>> = wanted.iter().map(|(_, key, _)| Answer { inventory: &of.inventory, key }).collect();
+    let _answers: Vec<AnswerRecorder<'_>> =
+        wanted.iter().map(|(_, key, _)| AnswerRecorder { inventory: &of.inventory, key }).collect();
     let keys: BTreeMap<&str, &str> = wanted.iter().map(|(path, key, _)| (&**path, &**key)).collect();
     let created_again: Mutex<Vec<&str>> = Mutex::default();
-    let record = |change: Change| {
+    let record = |change: ObjectChange| {
         // This process has deleted the pool since it was listed, and NSX creates what a request for several pools has and NSX
         // does not. Nothing may need it: a sync decides.
-        if let Change::Entered(Kind::Pool, pool) = &change
+        if let ObjectChange::Entered(ObjectKind::Pool, pool) = &change
             && let Some(key) = keys.get(pool.path())
             && !of.inventory.of_service(key).pools.iter().any(|one| *one.marks.path == *pool.path())
         {
             created_again.lock().push(key);
         }
-        of.inventory.enter(&change, layout);
+        of.inventory.record(&change, layout);
     };
     let failed = of.backend.update_pools(permit, layout, updates, &record).await;
     if failed.values().any(|error| shows_change(error.reason())) {

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use super::layout::{
-    ADDRESS, ADDRESS_POOL, CLASS, Layout, MonitorType, PORT, Port, Probe, REQUEST_VERSION, SERVICE, SERVICE_UID,
+    ADDRESS, ADDRESS_POOL, CLASS, ClusterLayout, MonitorType, PORT, Port, Probe, REQUEST_VERSION, SERVICE, SERVICE_UID,
 };
 use super::members;
 use crate::base::addresses::{parse_ip, parse_network_sloppy};
@@ -18,7 +18,7 @@ use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 
 /// What says whose an object is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Marks {
+pub struct OwnerTags {
     /// Its id.
     pub id: Box<str>,
     /// Its path.
@@ -54,7 +54,7 @@ pub struct LbService {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualServer {
     /// Whose it is.
-    pub marks: Marks,
+    pub marks: OwnerTags,
     /// The address, if it is one.
     pub address: Option<IpAddr>,
     /// The port, if it is a single one.
@@ -83,7 +83,7 @@ pub struct VirtualServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// Whose it is.
-    pub marks: Marks,
+    pub marks: OwnerTags,
     /// The addresses of its members.
     pub members: BTreeSet<IpAddr>,
     /// The paths of its active monitors.
@@ -100,7 +100,7 @@ pub struct Pool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Monitor {
     /// Whose it is.
-    pub marks: Marks,
+    pub marks: OwnerTags,
     /// The port that it asks.
     pub number: Option<u16>,
     /// What it does.
@@ -121,7 +121,7 @@ impl Monitor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// Whose it is.
-    pub marks: Marks,
+    pub marks: OwnerTags,
     /// The id of the pool that it is from.
     pub address_pool: Box<str>,
     /// The address, if it was read.
@@ -132,7 +132,7 @@ pub struct Allocation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Whose it is.
-    pub marks: Marks,
+    pub marks: OwnerTags,
     /// Its members; none if it has others than networks.
     pub ranges: Option<BTreeSet<IpNet>>,
 }
@@ -141,14 +141,14 @@ pub struct Group {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistenceProfile {
     /// Whose it is.
-    pub marks: Marks,
+    pub marks: OwnerTags,
     /// For how long without a connection.
     pub timeout: Option<Duration>,
 }
 
 /// The objects of one Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Objects {
+pub struct ServiceResources {
     /// Its virtual servers, by path.
     pub servers: Vec<VirtualServer>,
     /// Its pools, by path.
@@ -163,7 +163,7 @@ pub struct Objects {
     pub persistence_profiles: Vec<PersistenceProfile>,
 }
 
-impl Objects {
+impl ServiceResources {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
@@ -172,7 +172,7 @@ impl Objects {
     }
 }
 
-impl Objects {
+impl ServiceResources {
     /// Of them, those of the first load balancer of the Service, or of the second one, which is of this family.
     #[must_use]
     pub fn of(&self, second: Option<IpFamily>) -> Self {
@@ -203,7 +203,7 @@ impl Objects {
     }
 
     /// What says whose each is.
-    pub fn marks(&self) -> impl Iterator<Item = &Marks> {
+    pub fn marks(&self) -> impl Iterator<Item = &OwnerTags> {
         let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
         let marks = servers.iter().map(|one| &one.marks).chain(pools.iter().map(|one| &one.marks));
         let marks = marks.chain(monitors.iter().map(|one| &one.marks)).chain(allocations.iter().map(|one| &one.marks));
@@ -212,10 +212,10 @@ impl Objects {
     }
 }
 
-impl Marks {
+impl OwnerTags {
     /// `None` for an object of another owner or cluster name, for one without a Service, and for one that only waits for its
     /// purge.
-    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+    pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let (service, second) = (object.tag(SERVICE)?, layout.load_balancer_of(object)?);
         let is_complete = service.contains('/') && !object.id().is_empty() && !object.path().is_empty();
         let is_considered = is_complete && !object.is_marked_for_delete();
@@ -233,7 +233,7 @@ impl Marks {
 
 impl LbService {
     /// `None` for what has no path, or only waits for its purge.
-    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+    pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let is_there = !object.path().is_empty() && !object.is_marked_for_delete();
         is_there.then(|| Self {
             id: object.id().into(),
@@ -246,10 +246,10 @@ impl LbService {
 }
 
 impl VirtualServer {
-    /// See [`Marks::read`].
-    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+    /// See [`OwnerTags::read`].
+    pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         Some(Self {
-            marks: Marks::read(object, layout)?,
+            marks: OwnerTags::read(object, layout)?,
             address: parse_ip(object.text("ip_address")),
             number: single_port(object, "ports"),
             node_port: single_port(object, "default_pool_member_ports"),
@@ -266,10 +266,10 @@ impl VirtualServer {
 }
 
 impl Pool {
-    /// See [`Marks::read`].
-    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
+    /// See [`OwnerTags::read`].
+    pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         Some(Self {
-            marks: Marks::read(object, layout)?,
+            marks: OwnerTags::read(object, layout)?,
             members: members::addresses_of(list(object, "members")),
             monitors: texts(object, "active_monitor_paths").map(Into::into).collect(),
             address_pool: object.tag(ADDRESS_POOL).unwrap_or_default().into(),
@@ -280,9 +280,9 @@ impl Pool {
 }
 
 impl Monitor {
-    /// See [`Marks::read`]. Monitors of other types are not of load balancers of Services.
-    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
-        let marks = Marks::read(object, layout)?;
+    /// See [`OwnerTags::read`]. Monitors of other types are not of load balancers of Services.
+    pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
+        let marks = OwnerTags::read(object, layout)?;
         let number = object.0.get("monitor_port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
         let monitor_type = MonitorType::parse(object.text("resource_type"))?;
         let has_other_version = monitor_type == MonitorType::Http && object.text("request_version") != REQUEST_VERSION;
@@ -291,9 +291,9 @@ impl Monitor {
 }
 
 impl Allocation {
-    /// See [`Marks::read`]. The pool is that of the path.
-    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
-        let marks = Marks::read(object, layout)?;
+    /// See [`OwnerTags::read`]. The pool is that of the path.
+    pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
+        let marks = OwnerTags::read(object, layout)?;
         // `allocation_ip` is only what was asked for.
         let address = parse_ip(object.text("allocated_ip"));
         let address_pool = marks.path.split('/').rev().nth(2).unwrap_or_default().into();
@@ -302,16 +302,16 @@ impl Allocation {
 }
 
 impl Group {
-    /// See [`Marks::read`].
-    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
-        Some(Self { marks: Marks::read(object, layout)?, ranges: ranges(list(object, "expression")) })
+    /// See [`OwnerTags::read`].
+    pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
+        Some(Self { marks: OwnerTags::read(object, layout)?, ranges: ranges(list(object, "expression")) })
     }
 }
 
 impl PersistenceProfile {
-    /// See [`Marks::read`]. Other types than that by the address of the client are none of this program's.
-    pub fn read(object: &Object, layout: &Layout) -> Option<Self> {
-        let marks = Marks::read(object, layout)?;
+    /// See [`OwnerTags::read`]. Other types than that by the address of the client are none of this program's.
+    pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
+        let marks = OwnerTags::read(object, layout)?;
         let timeout = object.0.get("timeout").and_then(Value::as_u64).map(Duration::from_secs);
         (object.text("resource_type") == "LBSourceIpPersistenceProfile").then_some(Self { marks, timeout })
     }

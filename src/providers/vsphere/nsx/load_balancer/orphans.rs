@@ -61,7 +61,7 @@ pub struct Orphans {
 
 /// What to do about those that are certain.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum OrphanDecision {
     /// Delete these.
     Delete(Vec<Box<str>>),
     /// None: this many were found at once.
@@ -108,13 +108,13 @@ impl Orphans {
     }
 
     /// Which of those that are certain may be deleted at this moment. `all` is the number of Services with objects of this cluster.
-    pub fn decide(&mut self, certain: Vec<Box<str>>, all: usize, at: Instant) -> Decision {
+    pub fn decide(&mut self, certain: Vec<Box<str>>, all: usize, at: Instant) -> OrphanDecision {
         let share = |percent: usize| FEW.max(all.saturating_mul(percent) / 100);
         if certain.len() <= share(20) {
             self.held_until = None;
         } else if at < *self.held_until.get_or_insert(at + HOLD) {
             self.again = self.held_until;
-            return Decision::Hold(certain.len());
+            return OrphanDecision::Hold(certain.len());
         }
         while self.deleted.front().is_some_and(|moment| at.saturating_duration_since(*moment) >= WINDOW) {
             self.deleted.pop_front();
@@ -127,7 +127,7 @@ impl Orphans {
         services.sort_by_key(|service| self.failed.contains_key(service));
         self.again = (services.len() > left).then_some(at + WINDOW);
         services.truncate(left);
-        Decision::Delete(services)
+        OrphanDecision::Delete(services)
     }
 
     /// The load balancer of a Service was deleted at this moment.

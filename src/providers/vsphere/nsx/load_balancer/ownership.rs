@@ -14,15 +14,15 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::layout::{self, Kind, Layout, Port};
-use super::objects::{Allocation, Marks, Objects, VirtualServer};
+use super::layout::{self, ClusterLayout, ObjectKind, Port};
+use super::objects::{Allocation, OwnerTags, ServiceResources, VirtualServer};
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
 /// What is known of the cluster and of the Service.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct ClusterContext<'a> {
     /// The name of this cluster, and what identifies it.
-    pub layout: &'a Layout,
+    pub layout: &'a ClusterLayout,
     /// What identifies the Service; none while there is no Service of this name.
     pub service_uid: Option<&'a str>,
     /// The ports of the Service: an id is recognised whatever became of the tags.
@@ -37,68 +37,68 @@ pub struct Facts<'a> {
 
 /// The objects of a Service by whose they are. Foreign ones are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Judged {
+pub struct ClassifiedResources {
     /// Those of this cluster.
-    pub ours: Objects,
+    pub owned: ServiceResources,
     /// Those that nothing shows to be of this cluster.
-    pub held: Objects,
+    pub ambiguous: ServiceResources,
     /// Allocations of which only the address can show whose they are, and whose address was not read.
-    pub unread: Vec<Allocation>,
+    pub unresolved: Vec<Allocation>,
 }
 
 /// What the marks of one object say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ByMarks {
+enum TagOwnership {
     Foreign,
     Ours,
     /// Nothing. `is_tagged`: it has the UID of some cluster, and ours is not known.
-    Open {
+    Untagged {
         is_tagged: bool,
     },
 }
 
 /// Judges all objects of one Service.
-pub fn judge(objects: &Objects, facts: &Facts<'_>) -> Judged {
-    let mut judged = Judged::default();
-    let Judged { ours, held, unread } = &mut judged;
+pub fn classify(objects: &ServiceResources, facts: &ClusterContext<'_>) -> ClassifiedResources {
+    let mut judged = ClassifiedResources::default();
+    let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &mut judged;
     for server in &objects.servers {
-        match by_marks(&server.marks, Kind::VirtualServer, facts) {
-            ByMarks::Foreign => {}
-            ByMarks::Ours => ours.servers.push(server.clone()),
-            ByMarks::Open { is_tagged } if is_served(server, is_tagged, objects, facts) => {
+        match by_marks(&server.marks, ObjectKind::VirtualServer, facts) {
+            TagOwnership::Foreign => {}
+            TagOwnership::Ours => ours.servers.push(server.clone()),
+            TagOwnership::Untagged { is_tagged } if is_served(server, is_tagged, objects, facts) => {
                 ours.servers.push(server.clone());
             }
-            ByMarks::Open { .. } => held.servers.push(server.clone()),
+            TagOwnership::Untagged { .. } => held.servers.push(server.clone()),
         }
     }
     let led_to: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.pool).collect();
     for pool in &objects.pools {
-        match by_marks(&pool.marks, Kind::Pool, facts) {
-            ByMarks::Foreign => {}
-            ByMarks::Open { is_tagged } if is_tagged || !led_to.contains(&*pool.marks.path) => {
+        match by_marks(&pool.marks, ObjectKind::Pool, facts) {
+            TagOwnership::Foreign => {}
+            TagOwnership::Untagged { is_tagged } if is_tagged || !led_to.contains(&*pool.marks.path) => {
                 held.pools.push(pool.clone());
             }
-            ByMarks::Ours | ByMarks::Open { .. } => ours.pools.push(pool.clone()),
+            TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.pools.push(pool.clone()),
         }
     }
     let asked: BTreeSet<&str> = ours.pools.iter().flat_map(|pool| &pool.monitors).map(AsRef::as_ref).collect();
     for monitor in &objects.monitors {
-        match by_marks(&monitor.marks, Kind::Monitor, facts) {
-            ByMarks::Foreign => {}
-            ByMarks::Open { is_tagged } if is_tagged || !asked.contains(&*monitor.marks.path) => {
+        match by_marks(&monitor.marks, ObjectKind::Monitor, facts) {
+            TagOwnership::Foreign => {}
+            TagOwnership::Untagged { is_tagged } if is_tagged || !asked.contains(&*monitor.marks.path) => {
                 held.monitors.push(monitor.clone());
             }
-            ByMarks::Ours | ByMarks::Open { .. } => ours.monitors.push(monitor.clone()),
+            TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.monitors.push(monitor.clone()),
         }
     }
     for allocation in &objects.allocations {
-        match by_marks(&allocation.marks, Kind::Allocation, facts) {
-            ByMarks::Foreign => {}
-            ByMarks::Open { .. } if allocation.address.is_none() => unread.push(allocation.clone()),
-            ByMarks::Open { .. } if !is_in_use(allocation, ours, facts) => {
+        match by_marks(&allocation.marks, ObjectKind::Allocation, facts) {
+            TagOwnership::Foreign => {}
+            TagOwnership::Untagged { .. } if allocation.address.is_none() => unread.push(allocation.clone()),
+            TagOwnership::Untagged { .. } if !is_in_use(allocation, ours, facts) => {
                 held.allocations.push(allocation.clone());
             }
-            ByMarks::Ours | ByMarks::Open { .. } => ours.allocations.push(allocation.clone()),
+            TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.allocations.push(allocation.clone()),
         }
     }
     judge_unlisted(objects, facts, &mut judged);
@@ -106,52 +106,52 @@ pub fn judge(objects: &Objects, facts: &Facts<'_>) -> Judged {
 }
 
 /// Judges what a virtual server refers to by itself.
-fn judge_unlisted(objects: &Objects, facts: &Facts<'_>, judged: &mut Judged) {
-    let Judged { ours, held, .. } = judged;
+fn judge_unlisted(objects: &ServiceResources, facts: &ClusterContext<'_>, judged: &mut ClassifiedResources) {
+    let ClassifiedResources { owned: ours, ambiguous: held, .. } = judged;
     let groups: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.group).collect();
     for group in &objects.groups {
-        match by_marks(&group.marks, Kind::Group, facts) {
-            ByMarks::Foreign => {}
-            ByMarks::Open { is_tagged } if is_tagged || !groups.contains(&*group.marks.path) => {
+        match by_marks(&group.marks, ObjectKind::Group, facts) {
+            TagOwnership::Foreign => {}
+            TagOwnership::Untagged { is_tagged } if is_tagged || !groups.contains(&*group.marks.path) => {
                 held.groups.push(group.clone());
             }
-            ByMarks::Ours | ByMarks::Open { .. } => ours.groups.push(group.clone()),
+            TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.groups.push(group.clone()),
         }
     }
     let profiles: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.persistence).collect();
     for profile in &objects.persistence_profiles {
-        match by_marks(&profile.marks, Kind::PersistenceProfile, facts) {
-            ByMarks::Foreign => {}
-            ByMarks::Open { is_tagged } if is_tagged || !profiles.contains(&*profile.marks.path) => {
+        match by_marks(&profile.marks, ObjectKind::PersistenceProfile, facts) {
+            TagOwnership::Foreign => {}
+            TagOwnership::Untagged { is_tagged } if is_tagged || !profiles.contains(&*profile.marks.path) => {
                 held.persistence_profiles.push(profile.clone());
             }
-            ByMarks::Ours | ByMarks::Open { .. } => ours.persistence_profiles.push(profile.clone()),
+            TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.persistence_profiles.push(profile.clone()),
         }
     }
 }
 
-fn by_marks(marks: &Marks, kind: Kind, facts: &Facts<'_>) -> ByMarks {
+fn by_marks(marks: &OwnerTags, kind: ObjectKind, facts: &ClusterContext<'_>) -> TagOwnership {
     match by_cluster_uid(facts.layout.cluster_uid.as_deref(), marks.cluster_uid.as_deref()) {
-        OfCluster::This => return ByMarks::Ours,
-        OfCluster::Another => return ByMarks::Foreign,
+        OfCluster::This => return TagOwnership::Ours,
+        OfCluster::Another => return TagOwnership::Foreign,
         OfCluster::Unknown => {}
     }
     let is_of_service = facts.service_uid.is_some_and(|uid| {
         let has_id = |port| facts.layout.has_id(marks.second, kind, uid, port, &marks.id);
         let has_own_id = || match kind {
-            Kind::Allocation | Kind::Group | Kind::PersistenceProfile => has_id(None),
+            ObjectKind::Allocation | ObjectKind::Group | ObjectKind::PersistenceProfile => has_id(None),
             _ => marks.port.iter().chain(facts.ports).any(|port| has_id(Some(*port))),
         };
         marks.service_uid.as_deref() == Some(uid) || has_own_id()
     });
     match is_of_service {
-        true => ByMarks::Ours,
-        false => ByMarks::Open { is_tagged: marks.cluster_uid.is_some() },
+        true => TagOwnership::Ours,
+        false => TagOwnership::Untagged { is_tagged: marks.cluster_uid.is_some() },
     }
 }
 
 /// Whether a virtual server without marks serves the Service.
-fn is_served(server: &VirtualServer, is_tagged: bool, objects: &Objects, facts: &Facts<'_>) -> bool {
+fn is_served(server: &VirtualServer, is_tagged: bool, objects: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
     if facts.lb_service.is_none_or(|used| *used != *server.lb_service) {
         return false;
     }
@@ -165,15 +165,17 @@ fn is_served(server: &VirtualServer, is_tagged: bool, objects: &Objects, facts: 
     }
     let pool = objects.pools.iter().find(|pool| pool.marks.path == server.pool);
     let leads_here = pool.is_some_and(|pool| {
-        let is_tagged_by_another =
-            matches!(by_marks(&pool.marks, Kind::Pool, facts), ByMarks::Foreign | ByMarks::Open { is_tagged: true });
+        let is_tagged_by_another = matches!(
+            by_marks(&pool.marks, ObjectKind::Pool, facts),
+            TagOwnership::Foreign | TagOwnership::Untagged { is_tagged: true }
+        );
         !is_tagged_by_another && !pool.members.is_empty() && pool.members.is_subset(facts.nodes)
     });
     facts.service_uid.is_some() && !is_tagged && leads_here
 }
 
 /// Whether the Service has the address of an allocation, or had it before its virtual servers were deleted.
-fn is_in_use(allocation: &Allocation, ours: &Objects, facts: &Facts<'_>) -> bool {
+fn is_in_use(allocation: &Allocation, ours: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
     let mut known = ours.servers.iter().map(|one| one.address).chain(ours.pools.iter().map(|one| one.address));
     allocation.address.is_some_and(|address| facts.ingress.contains(&address) || known.any(|one| one == Some(address)))
 }

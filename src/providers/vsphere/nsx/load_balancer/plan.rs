@@ -15,11 +15,11 @@
 //! Mirrors `Process` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`.
 
 mod addresses;
-mod edit;
-mod ignored;
+mod differences;
+mod edits;
 mod names;
+mod port_states;
 mod references;
-mod rows;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -28,21 +28,23 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 pub use addresses::{Wish, address, edited, is_doubtful, shown_address, unreserved};
-pub use ignored::ignored;
+pub use differences::ignored;
+use port_states::{PortState, PortStates};
 pub use references::Reference;
 use references::References;
-use rows::{Row, Rows};
 
-use super::layout::{ADDRESS, Kind, Layout, Owner, Port, Probe, SERVICE_UID, has_own_form};
+use super::layout::{ADDRESS, ClusterLayout, ObjectKind, Owner, Port, Probe, SERVICE_UID, has_own_form};
 use super::members::{self, Member};
-use super::objects::{Allocation, Group, LbService, Marks, Monitor, Objects, PersistenceProfile, Pool, VirtualServer};
-use super::wanted::Features;
+use super::objects::{
+    Allocation, Group, LbService, Monitor, OwnerTags, PersistenceProfile, Pool, ServiceResources, VirtualServer,
+};
+use super::service_request::Features;
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
-use crate::providers::vsphere::nsx::tags::Tags;
+use crate::providers::vsphere::nsx::tags::ScopedTags;
 
 /// A load balancer that a Service is to have, or is no longer to have. A Service with two families has two.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DesiredLoadBalancer {
     /// Its ports, in the order of the Service; none if it is to be deleted.
     pub ports: Vec<WantedPort>,
     /// The nodes behind it.
@@ -67,15 +69,15 @@ pub struct Wanted {
 
 /// What is there.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct CurrentState<'a> {
     /// The objects of the load balancer.
-    pub ours: &'a Objects,
+    pub ours: &'a ServiceResources,
     /// Objects that name the Service, and that nothing shows to be of this cluster; those of other families, too.
-    pub held: &'a Objects,
+    pub held: &'a ServiceResources,
     /// The load balancer service in use, if there is one.
     pub lb_service: Option<&'a LbService>,
     /// What gives objects their ids and tags.
-    pub layout: &'a Layout,
+    pub layout: &'a ClusterLayout,
     /// The paths of groups and persistence profiles that this sync has read, written or deleted: what is not among `ours` is
     /// not there, or is not ours. And of allocations that it has read in vain, and of virtual servers whose address it has tried
     /// to reserve.
@@ -84,7 +86,7 @@ pub struct Known<'a> {
     pub elsewhere: &'a BTreeSet<IpAddr>,
 }
 
-impl Known<'_> {
+impl CurrentState<'_> {
     /// Whether the address of an allocation is in use by a virtual server of another owner.
     pub fn is_used_elsewhere(&self, allocation: &Allocation) -> bool {
         allocation.address.is_some_and(|address| self.elsewhere.contains(&address))
@@ -204,7 +206,7 @@ pub enum Step<'a> {
     /// Reads a group or persistence profile.
     Read {
         /// Which of both.
-        kind: Kind,
+        kind: ObjectKind,
         /// Its path.
         path: String,
     },
@@ -233,14 +235,14 @@ pub enum Step<'a> {
         timeout: Duration,
     },
     /// Tags an object with the Service and the cluster that it is of.
-    Mark {
+    Tag {
         /// The object.
-        marks: &'a Marks,
+        marks: &'a OwnerTags,
         /// The address of the virtual server that a pool is of, if nothing else will show whose the allocation is.
         address: Option<IpAddr>,
     },
     /// Removes the address that a pool was tagged with before a deletion that was given up.
-    Unmark {
+    Untag {
         /// The pool.
         pool: &'a Pool,
     },
@@ -255,9 +257,9 @@ pub enum Step<'a> {
     /// Deletes a group.
     DeleteGroup(&'a Group),
     /// Releases an address.
-    Release(&'a Allocation),
+    ReleaseAddress(&'a Allocation),
     /// Nothing more can be done: NSX has another virtual server where the one of a port is to be. Always the last step.
-    Obstructed {
+    PortConflict {
         /// The port.
         port: &'a WantedPort,
         /// What is in the way.
@@ -285,7 +287,7 @@ impl Step<'_> {
 
     /// Whether it deletes an object.
     pub fn is_deletion(&self) -> bool {
-        use Step::{DeleteGroup, DeleteMonitor, DeletePersistenceProfile, DeletePool, DeleteServer, Release};
+        use Step::{DeleteGroup, DeleteMonitor, DeletePersistenceProfile, DeletePool, DeleteServer, ReleaseAddress};
         matches!(
             self,
             DeleteServer(_)
@@ -293,7 +295,7 @@ impl Step<'_> {
                 | DeleteMonitor(_)
                 | DeletePersistenceProfile(_)
                 | DeleteGroup(_)
-                | Release(_)
+                | ReleaseAddress(_)
         )
     }
 }
@@ -315,14 +317,14 @@ enum Phase {
 const PHASES: [Phase; 5] = [Phase::Change, Phase::Create, Phase::Delete, Phase::Address, Phase::Report];
 
 /// The next step towards the load balancers of a Service, and for which of them; `None` when all are as they are to be.
-pub fn next<'a>(all: &[(&'a Wanted, Known<'a>)]) -> Option<(usize, Step<'a>)> {
-    let of = |phase, (at, (wanted, known)): (usize, &(&'a Wanted, Known<'a>))| {
+pub fn next<'a>(all: &[(&'a DesiredLoadBalancer, CurrentState<'a>)]) -> Option<(usize, Step<'a>)> {
+    let of = |phase, (at, (wanted, known)): (usize, &(&'a DesiredLoadBalancer, CurrentState<'a>))| {
         next_of(phase, wanted, known).map(|step| (at, step))
     };
     PHASES.into_iter().find_map(|phase| all.iter().enumerate().find_map(|one| of(phase, one)))
 }
 
-fn next_of<'a>(phase: Phase, wanted: &'a Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+fn next_of<'a>(phase: Phase, wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     if wanted.ports.is_empty() {
         return next_deletion(wanted, known).filter(|_| phase == Phase::Delete);
     }
@@ -331,7 +333,7 @@ fn next_of<'a>(phase: Phase, wanted: &'a Wanted, known: &Known<'a>) -> Option<St
         return Some(Step::ReadAddress { allocation });
     }
     let address = address(wanted, known.ours);
-    let rows = Rows::find(wanted, known, address);
+    let rows = PortStates::find(wanted, known, address);
     let references = References::find(&rows, wanted, known);
     match phase {
         Phase::Change => {
@@ -348,14 +350,20 @@ fn next_of<'a>(phase: Phase, wanted: &'a Wanted, known: &Known<'a>) -> Option<St
             addresses::set_back(&rows, wanted, known, address?).or_else(unreserved)
         }
         Phase::Report => {
-            let obstructed = |row: &Row<'a>| row.obstacle.map(|server| Step::Obstructed { port: row.port, server });
+            let obstructed =
+                |row: &PortState<'a>| row.obstacle.map(|server| Step::PortConflict { port: row.port, server });
             rows.ports.iter().find_map(obstructed)
         }
     }
 }
 
 /// The next change of what is there for a port.
-fn change<'a>(row: &Row<'a>, references: &References<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+fn change<'a>(
+    row: &PortState<'a>,
+    references: &References<'a>,
+    wanted: &DesiredLoadBalancer,
+    known: &CurrentState<'a>,
+) -> Option<Step<'a>> {
     let port = row.port.port;
     if let Some((monitor, probe)) = row.monitor.zip(row.probe)
         && (!monitor.asks(probe) || monitor.marks.port != Some(port))
@@ -365,7 +373,7 @@ fn change<'a>(row: &Row<'a>, references: &References<'a>, wanted: &Wanted, known
     change_of_pool(row, wanted, known).or_else(|| change_of_server(row, references, wanted, known))
 }
 
-fn change_of_pool<'a>(row: &Row<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+fn change_of_pool<'a>(row: &PortState<'a>, wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let (port, pool) = (row.port.port, row.pool?);
     let is_missing = row.probe.is_some() && row.monitor.is_none();
     // Until a monitor of another type is created, the pool keeps the one that it has.
@@ -389,12 +397,12 @@ fn change_of_pool<'a>(row: &Row<'a>, wanted: &Wanted, known: &Known<'a>) -> Opti
 }
 
 fn change_of_server<'a>(
-    row: &Row<'a>,
+    row: &PortState<'a>,
     references: &References<'a>,
-    wanted: &Wanted,
-    known: &Known<'a>,
+    wanted: &DesiredLoadBalancer,
+    known: &CurrentState<'a>,
 ) -> Option<Step<'a>> {
-    let Row { port, pool, .. } = *row;
+    let PortState { port, pool, .. } = *row;
     // NSX refuses each change of a virtual server that refers to what is gone: that is created first.
     let is_whole = !row.lacks_pool && !references.are_missing(row);
     let server = row.server.filter(|_| row.obstacle.is_none() && is_whole)?;
@@ -412,8 +420,13 @@ fn change_of_server<'a>(
 }
 
 /// The next object that a port lacks.
-fn creation<'a>(row: &Row<'a>, references: &References<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
-    let Row { port, server, pool, monitor, probe, obstacle, .. } = *row;
+fn creation<'a>(
+    row: &PortState<'a>,
+    references: &References<'a>,
+    wanted: &DesiredLoadBalancer,
+    known: &CurrentState<'a>,
+) -> Option<Step<'a>> {
+    let PortState { port, server, pool, monitor, probe, obstacle, .. } = *row;
     if let Some(probe) = probe.filter(|_| monitor.is_none()) {
         return Some(Step::CreateMonitor { port, probe });
     }
@@ -439,7 +452,12 @@ fn creation<'a>(row: &Row<'a>, references: &References<'a>, wanted: &Wanted, kno
 }
 
 /// The next of what serves no port.
-fn surplus<'a>(rows: &Rows<'a>, references: &References<'a>, wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+fn surplus<'a>(
+    rows: &PortStates<'a>,
+    references: &References<'a>,
+    wanted: &DesiredLoadBalancer,
+    known: &CurrentState<'a>,
+) -> Option<Step<'a>> {
     let ours = known.ours;
     if let Some(server) = ours.servers.iter().find(|server| !rows.have_server(server)) {
         return Some(mark(wanted, known).unwrap_or(Step::DeleteServer(server)));
@@ -457,12 +475,12 @@ fn surplus<'a>(rows: &Rows<'a>, references: &References<'a>, wanted: &Wanted, kn
     if let Some(monitor) = ours.monitors.iter().find(|monitor| !monitors.contains(&*monitor.marks.path)) {
         return Some(Step::DeleteMonitor(monitor));
     }
-    let unmark = || ours.pools.iter().find(|pool| pool.address.is_some()).map(|pool| Step::Unmark { pool });
+    let unmark = || ours.pools.iter().find(|pool| pool.address.is_some()).map(|pool| Step::Untag { pool });
     references.surplus(known).or_else(|| surplus_address(wanted, known)).or_else(unmark)
 }
 
 /// The next address beside the one in use.
-fn surplus_address<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+fn surplus_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let (ours, address) = (known.ours, address(wanted, known.ours));
     if ours.allocations.len() < 2 {
         return None;
@@ -473,18 +491,18 @@ fn surplus_address<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
         is_read(allocation) && !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation)
     };
     let free = ours.allocations.iter().find(is_free);
-    free.map(Step::Release).or_else(|| unread(known).map(|allocation| Step::ReadAddress { allocation }))
+    free.map(Step::ReleaseAddress).or_else(|| unread(known).map(|allocation| Step::ReadAddress { allocation }))
 }
 
 /// An allocation whose address is not known, and that this sync has not read in vain.
-fn unread<'a>(known: &Known<'a>) -> Option<&'a Allocation> {
+fn unread<'a>(known: &CurrentState<'a>) -> Option<&'a Allocation> {
     let is_unread = |one: &&Allocation| one.address.is_none() && !known.read.contains(&one.marks.path);
     known.ours.allocations.iter().find(is_unread)
 }
 
 /// The next step towards a Service without this load balancer, or `None` when nothing is left that may be deleted. An allocation
 /// whose address was never read is released, too, unless a virtual server of the Service is left: it may have none.
-fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
     // While a virtual server is there, it shows whose pools and monitors are.
     let marks = || mark_with_address(wanted, known).or_else(|| mark(wanted, known));
@@ -502,23 +520,23 @@ fn next_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     marks
         .or(read_before)
         .or_else(|| ours.servers.first().map(Step::DeleteServer))
-        .or_else(|| ours.allocations.iter().find(is_shown).map(Step::Release))
+        .or_else(|| ours.allocations.iter().find(is_shown).map(Step::ReleaseAddress))
         .or_else(|| pool().map(Step::DeletePool))
         .or_else(|| ours.monitors.iter().find(|monitor| !is_probing(monitor)).map(Step::DeleteMonitor))
         .or_else(|| references::deletion(known, None, None))
         .or_else(read)
-        .or_else(|| ours.allocations.iter().find(is_free).map(Step::Release))
+        .or_else(|| ours.allocations.iter().find(is_free).map(Step::ReleaseAddress))
 }
 
 /// Marks a pool or monitor that only a virtual server shows to be ours: when that is gone, nothing would. One of another
 /// program gets all marks that are known: the next process may not know the same ones.
-fn mark<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     // What an object has no room for is not missing.
-    let fits = |scope| known.layout.has_room(Kind::Pool, scope);
+    let fits = |scope| known.layout.has_room(ObjectKind::Pool, scope);
     let cluster_uid = &wanted.cluster_uid.clone().filter(|_| fits(CLUSTER_UID));
     let service_uid = &wanted.service_uid.clone().filter(|_| fits(SERVICE_UID));
     let lacks = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() != tagged.as_deref();
-    let is_unmarked = |marks: &&Marks| match has_own_form(&marks.id) {
+    let is_unmarked = |marks: &&OwnerTags| match has_own_form(&marks.id) {
         // The id shows whose it is, too.
         true => !is_tagged(marks, wanted),
         false => lacks(cluster_uid, &marks.cluster_uid) || lacks(service_uid, &marks.service_uid),
@@ -526,53 +544,53 @@ fn mark<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
     let of_pools = known.ours.pools.iter().map(|pool| &pool.marks);
     let all = of_pools.chain(known.ours.monitors.iter().map(|monitor| &monitor.marks));
     let has_uid = cluster_uid.is_some() || service_uid.is_some();
-    all.filter(|_| has_uid).find(is_unmarked).map(|marks| Step::Mark { marks, address: None })
+    all.filter(|_| has_uid).find(is_unmarked).map(|marks| Step::Tag { marks, address: None })
 }
 
 /// Marks a pool with the address of an allocation that only a virtual server shows to be ours. An allocation cannot be tagged,
 /// and the status of a Service whose type changed is empty.
-fn mark_with_address<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+fn mark_with_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
     let is_reported = |one: &Allocation| one.address.is_some_and(|address| wanted.ingress.contains(&address));
-    let has_own_id = |Marks { id, second, .. }: &Marks| {
+    let has_own_id = |OwnerTags { id, second, .. }: &OwnerTags| {
         let uid = wanted.service_uid.as_deref();
-        uid.is_some_and(|uid| known.layout.has_id(*second, Kind::Allocation, uid, None, id))
+        uid.is_some_and(|uid| known.layout.has_id(*second, ObjectKind::Allocation, uid, None, id))
     };
     let is_shown = |one: &Allocation| {
         has_own_id(&one.marks) || is_tagged(&one.marks, wanted) || is_reported(one) || has_tagged_pool(one, known)
     };
-    let has_room = known.layout.has_room(Kind::Pool, ADDRESS);
+    let has_room = known.layout.has_room(ObjectKind::Pool, ADDRESS);
     let address = ours.allocations.iter().filter(|one| has_room && !is_shown(one)).find_map(|one| one.address)?;
     let pool = ours.pools.iter().find(|pool| pool.address.is_none())?;
-    Some(Step::Mark { marks: &pool.marks, address: Some(address) })
+    Some(Step::Tag { marks: &pool.marks, address: Some(address) })
 }
 
 /// Whether the tag of a pool gives the address of an allocation.
-fn has_tagged_pool(allocation: &Allocation, known: &Known<'_>) -> bool {
+fn has_tagged_pool(allocation: &Allocation, known: &CurrentState<'_>) -> bool {
     allocation.address.is_some() && known.ours.pools.iter().any(|pool| pool.address == allocation.address)
 }
 
 /// Whether the tags of an object give this cluster or this Service.
-fn is_tagged(marks: &Marks, wanted: &Wanted) -> bool {
+fn is_tagged(marks: &OwnerTags, wanted: &DesiredLoadBalancer) -> bool {
     let is_of = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() == tagged.as_deref();
     is_of(&wanted.cluster_uid, &marks.cluster_uid) || is_of(&wanted.service_uid, &marks.service_uid)
 }
 
-/// The tags that an object gets with any write: those of [`Step::Mark`] if it is a pool or monitor of another program.
-pub fn marks_at_write(marks: &Marks, kind: Kind, owner: &Owner<'_>, layout: &Layout) -> Tags {
+/// The tags that an object gets with any write: those of [`Step::Tag`] if it is a pool or monitor of another program.
+pub fn marks_at_write(marks: &OwnerTags, kind: ObjectKind, owner: &Owner<'_>, layout: &ClusterLayout) -> ScopedTags {
     match kind {
-        Kind::Pool | Kind::Monitor if !has_own_form(&marks.id) => marks_of(owner, layout, kind, None),
-        _ => Tags::default(),
+        ObjectKind::Pool | ObjectKind::Monitor if !has_own_form(&marks.id) => marks_of(owner, layout, kind, None),
+        _ => ScopedTags::default(),
     }
 }
 
-/// The tags of [`Step::Mark`] that an object of this kind has room for.
-pub fn marks_of(owner: &Owner<'_>, layout: &Layout, kind: Kind, address: Option<IpAddr>) -> Tags {
+/// The tags of [`Step::Tag`] that an object of this kind has room for.
+pub fn marks_of(owner: &Owner<'_>, layout: &ClusterLayout, kind: ObjectKind, address: Option<IpAddr>) -> ScopedTags {
     let service_uid = Some(owner.uid.to_owned()).filter(|uid| !uid.is_empty());
     let address = address.map(|address| address.to_string());
     let all = [(SERVICE_UID, service_uid), (CLUSTER_UID, layout.cluster_uid.clone()), (ADDRESS, address)];
     let fitting = all.into_iter().filter(|(scope, _)| layout.has_room(kind, scope));
-    fitting.fold(Tags::default(), |tags, (scope, value)| match value {
+    fitting.fold(ScopedTags::default(), |tags, (scope, value)| match value {
         Some(value) => tags.with(scope, value),
         None => tags,
     })

@@ -2,9 +2,9 @@
 
 mod addresses;
 mod deletion;
-mod ensure;
 mod pools;
-mod realized;
+mod realization;
+mod steps;
 
 pub(super) use deletion::delete_lb_service;
 
@@ -18,19 +18,19 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::backend::{Change, Parts, Request};
-use super::contents::{Selection, Unusable};
-use super::families::Balancer;
-use super::inventory::{Busy, Inventory, Need};
-use super::layout::{Kind, Layout, Owner, Port};
-use super::objects::{Allocation, LbService, Objects, VirtualServer};
-use super::ownership::{Facts, Judged, judge};
-use super::plan::{self, Known, Step, Wanted};
-use super::{LoadBalancers, config_wrong, families, status, wanted};
+use super::backend::{LoadBalancerSpec, ObjectChange, Request};
+use super::families::FamilyLoadBalancer;
+use super::layout::{ClusterLayout, ObjectKind, Owner, Port};
+use super::objects::{Allocation, LbService, ServiceResources, VirtualServer};
+use super::ownership::{ClassifiedResources, ClusterContext, classify};
+use super::plan::{self, CurrentState, DesiredLoadBalancer, Step};
+use super::resource_cache::{Busy, RequiredFreshness, ResourceCache};
+use super::resource_index::{Selection, Unusable};
+use super::{NsxLoadBalancers, config_wrong, families, service_request, status};
 use crate::base::addresses::parse_ip;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::realization::Reservation;
-use crate::cloud::{Error, Reason, UsableAddresses, WritePermit, node, service};
+use crate::cloud::{Error, LeaderToken, Reason, UsableAddresses, node, service};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::reason;
 
@@ -42,10 +42,10 @@ const MOST_IN_A_ROW: usize = 12;
 
 /// See the file's header.
 pub(super) struct ServiceCall<'a> {
-    pub(super) of: &'a LoadBalancers,
-    pub(super) permit: &'a WritePermit,
+    pub(super) of: &'a NsxLoadBalancers,
+    pub(super) permit: &'a LeaderToken,
     pub(super) service: &'a Service,
-    pub(super) layout: Layout,
+    pub(super) layout: ClusterLayout,
     /// Namespace and name.
     pub(super) key: String,
     /// The addresses that the Service reports.
@@ -61,34 +61,34 @@ pub(super) struct ServiceCall<'a> {
 }
 
 /// The load balancers of a Service that are not as they are to be, and why.
-type Failed = Vec<(Option<IpFamily>, Error)>;
+type FailedFamilies = Vec<(Option<IpFamily>, Error)>;
 
 /// What a call sees.
-pub(super) struct Seen {
-    pub(super) judged: Judged,
+pub(super) struct CallObservation {
+    pub(super) judged: ClassifiedResources,
     pub(super) lb_service: Result<Option<LbService>, Unusable>,
     /// See [`ServiceCall::read`].
     read: BTreeSet<Box<str>>,
-    /// See [`Known::elsewhere`].
+    /// See [`CurrentState::elsewhere`].
     pub(super) elsewhere: BTreeSet<IpAddr>,
 }
 
 /// One load balancer of the Service: it has one for each family.
-pub(super) struct Target {
-    pub(super) balancer: Balancer,
-    pub(super) layout: Layout,
-    pub(super) ours: Objects,
-    pub(super) wanted: Wanted,
+pub(super) struct FamilyTarget {
+    pub(super) balancer: FamilyLoadBalancer,
+    pub(super) layout: ClusterLayout,
+    pub(super) ours: ServiceResources,
+    pub(super) wanted: DesiredLoadBalancer,
     /// What it is made of; none for one that is deleted.
-    pub(super) parts: Option<Parts>,
+    pub(super) parts: Option<LoadBalancerSpec>,
 }
 
-impl Target {
-    pub(super) fn known<'a>(&'a self, seen: &'a Seen) -> Known<'a> {
+impl FamilyTarget {
+    pub(super) fn known<'a>(&'a self, seen: &'a CallObservation) -> CurrentState<'a> {
         let Self { ours, layout, .. } = self;
         let lb_service = seen.lb_service.as_ref().ok().and_then(Option::as_ref);
-        let Seen { judged: Judged { held, .. }, read, elsewhere, .. } = seen;
-        Known { ours, held, lb_service, layout, read, elsewhere }
+        let CallObservation { judged: ClassifiedResources { ambiguous: held, .. }, read, elsewhere, .. } = seen;
+        CurrentState { ours, held, lb_service, layout, read, elsewhere }
     }
 
     /// The address that it has.
@@ -143,10 +143,10 @@ pub(super) fn shows_change(reason: Reason) -> bool {
 
 /// The next step towards the load balancers of a Service.
 pub(super) fn next<'a>(
-    targets: impl IntoIterator<Item = &'a Target>,
-    seen: &'a Seen,
-) -> Option<(&'a Target, Step<'a>)> {
-    let targets: Vec<&Target> = targets.into_iter().collect();
+    targets: impl IntoIterator<Item = &'a FamilyTarget>,
+    seen: &'a CallObservation,
+) -> Option<(&'a FamilyTarget, Step<'a>)> {
+    let targets: Vec<&FamilyTarget> = targets.into_iter().collect();
     let all: Vec<_> = targets.iter().map(|target| (&target.wanted, target.known(seen))).collect();
     let (at, step) = plan::next(&all)?;
     Some((targets.get(at)?, step))
@@ -164,26 +164,26 @@ pub(super) fn key_of(service: &Service) -> String {
 /// # Errors
 /// [`Error::Pending`] without a reading, or why it failed.
 pub(super) fn status_of(
-    of: &LoadBalancers,
+    of: &NsxLoadBalancers,
     service: &Service,
-    layout: &Layout,
+    layout: &ClusterLayout,
 ) -> Result<Option<LoadBalancerStatus>, Error> {
     let key = key_of(service);
-    of.inventory.check(&key, Need::Any)?;
+    of.inventory.check(&key, RequiredFreshness::AnyList)?;
     let ingress = ingress_of(service);
     let seen = observe(of, service, layout, &key, &ingress, &nodes_of(of, &ingress));
-    let ours = &seen.judged.ours;
+    let ours = &seen.judged.owned;
     if ours.is_empty() {
         pools::check_absence(of, service, &key, &ingress, &BTreeSet::new())?;
     }
     let first_of = |second| plan::shown_address(&ours.of(second), has_unread(&seen, second));
     let all = [None, Some(IpFamily::V4), Some(IpFamily::V6)].into_iter().filter_map(first_of);
-    Ok((!ours.is_empty()).then(|| status(families::in_order(&wanted::families_of(service), all))))
+    Ok((!ours.is_empty()).then(|| status(families::in_order(&service_request::families_of(service), all))))
 }
 
 /// Whether an allocation that was not read may be of the first load balancer of a Service, or of the second one of this family.
-fn has_unread(seen: &Seen, second: Option<IpFamily>) -> bool {
-    seen.judged.unread.iter().any(|one| one.marks.second == second)
+fn has_unread(seen: &CallObservation, second: Option<IpFamily>) -> bool {
+    seen.judged.unresolved.iter().any(|one| one.marks.second == second)
 }
 
 fn ingress_of(service: &Service) -> Vec<IpAddr> {
@@ -191,7 +191,7 @@ fn ingress_of(service: &Service) -> Vec<IpAddr> {
 }
 
 /// The addresses of all Nodes that count; they decide only where the Service reports no address.
-fn nodes_of(of: &LoadBalancers, ingress: &[IpAddr]) -> BTreeSet<IpAddr> {
+fn nodes_of(of: &NsxLoadBalancers, ingress: &[IpAddr]) -> BTreeSet<IpAddr> {
     if !ingress.is_empty() {
         return BTreeSet::new();
     }
@@ -203,17 +203,17 @@ fn nodes_of(of: &LoadBalancers, ingress: &[IpAddr]) -> BTreeSet<IpAddr> {
 }
 
 fn observe(
-    of: &LoadBalancers,
+    of: &NsxLoadBalancers,
     service: &Service,
-    layout: &Layout,
+    layout: &ClusterLayout,
     key: &str,
     ingress: &[IpAddr],
     nodes: &BTreeSet<IpAddr>,
-) -> Seen {
+) -> CallObservation {
     let lb_service = of.inventory.lb_service(of.selection(), layout.cluster_uid.as_deref());
-    let ports = wanted::ports_of(service).unwrap_or_default();
+    let ports = service_request::ports_of(service).unwrap_or_default();
     let ports: Vec<Port> = ports.into_iter().map(|(port, _)| port).collect();
-    let facts = Facts {
+    let facts = ClusterContext {
         layout,
         ports: &ports,
         service_uid: service.metadata.uid.as_deref(),
@@ -221,27 +221,32 @@ fn observe(
         lb_service: lb_service.as_ref().ok().and_then(Option::as_ref).map(|lb_service| &*lb_service.path),
         nodes,
     };
-    let judged = judge(&of.inventory.of_service(key), &facts);
-    let own: Vec<VirtualServer> = judged.ours.servers.iter().chain(&judged.held.servers).cloned().collect();
-    let reserved = judged.ours.allocations.iter().filter_map(|allocation| allocation.address);
+    let judged = classify(&of.inventory.of_service(key), &facts);
+    let own: Vec<VirtualServer> = judged.owned.servers.iter().chain(&judged.ambiguous.servers).cloned().collect();
+    let reserved = judged.owned.allocations.iter().filter_map(|allocation| allocation.address);
     let elsewhere = reserved.filter(|address| of.inventory.other_server_on(*address, &own).is_some()).collect();
-    Seen { judged, lb_service, read: BTreeSet::new(), elsewhere }
+    CallObservation { judged, lb_service, read: BTreeSet::new(), elsewhere }
 }
 
 /// The moment of the last answer about a Service is noted also when the call is given up.
-pub(super) struct Answer<'a> {
-    pub(super) inventory: &'a Inventory,
+pub(super) struct AnswerRecorder<'a> {
+    pub(super) inventory: &'a ResourceCache,
     pub(super) key: &'a str,
 }
 
-impl Drop for Answer<'_> {
+impl Drop for AnswerRecorder<'_> {
     fn drop(&mut self) {
         self.inventory.answered(self.key);
     }
 }
 
 impl<'a> ServiceCall<'a> {
-    pub(super) fn new(of: &'a LoadBalancers, permit: &'a WritePermit, service: &'a Service, layout: Layout) -> Self {
+    pub(super) fn new(
+        of: &'a NsxLoadBalancers,
+        permit: &'a LeaderToken,
+        service: &'a Service,
+        layout: ClusterLayout,
+    ) -> Self {
         let (key, ingress) = (key_of(service), ingress_of(service));
         let nodes = nodes_of(of, &ingress);
         let (without_address, read) = (BTreeMap::new(), Mutex::default());
@@ -257,29 +262,29 @@ impl<'a> ServiceCall<'a> {
         Ok(Self { _busy: Some(busy), ..self })
     }
 
-    pub(super) fn inventory(&self) -> &'a Inventory {
+    pub(super) fn inventory(&self) -> &'a ResourceCache {
         &self.of.inventory
     }
 
-    pub(super) fn check(&self, need: Need) -> Result<(), Error> {
+    pub(super) fn check(&self, need: RequiredFreshness) -> Result<(), Error> {
         self.of.inventory.check(&self.key, need)
     }
 
     /// What is there now. Held objects are reported, unless the configuration may be the reason why they are held.
-    pub(super) fn observe(&self) -> Seen {
+    pub(super) fn observe(&self) -> CallObservation {
         let Self { of, service, layout, key, ingress, nodes, .. } = self;
         let seen = observe(of, service, layout, key, ingress, nodes);
         if self.check_lb_service(&seen).is_ok() {
-            of.inventory.report_held(key, &seen.judged.held);
+            of.inventory.report_held(key, &seen.judged.ambiguous);
         }
-        Seen { read: self.read.lock().clone(), ..seen }
+        CallObservation { read: self.read.lock().clone(), ..seen }
     }
 
     /// [`Self::observe`], for a call that writes.
     ///
     /// # Errors
     /// [`Error::Pending`] while the owner of a virtual server depends on a Node whose machine is not known.
-    pub(super) fn observe_with_nodes(&self) -> Result<Seen, Error> {
+    pub(super) fn observe_with_nodes(&self) -> Result<CallObservation, Error> {
         let seen = self.observe();
         self.check_nodes_are_known(&seen)?;
         Ok(seen)
@@ -289,7 +294,7 @@ impl<'a> ServiceCall<'a> {
     ///
     /// # Errors
     /// The configuration is wrong: which load balancer service it names, and which one the Service is on.
-    pub(super) fn check_lb_service(&self, seen: &Seen) -> Result<(), Error> {
+    pub(super) fn check_lb_service(&self, seen: &CallObservation) -> Result<(), Error> {
         let Some(server) = self.misplaced(seen) else {
             return seen.lb_service.as_ref().map(drop).map_err(|unusable| config_wrong(unusable.to_string()));
         };
@@ -304,7 +309,7 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// The load balancer service that the configuration names, for messages.
-    pub(super) fn named_lb_service(&self, seen: &Seen) -> String {
+    pub(super) fn named_lb_service(&self, seen: &CallObservation) -> String {
         match (&seen.lb_service, self.of.selection()) {
             (Ok(Some(lb_service)), _) => lb_service.path.to_string(),
             (_, Selection::Existing { id, .. }) => id.to_owned(),
@@ -314,8 +319,8 @@ impl<'a> ServiceCall<'a> {
 
     /// A virtual server with an address of the Service, which is held because it is on another load balancer service than the
     /// one in use.
-    pub(super) fn misplaced<'s>(&self, seen: &'s Seen) -> Option<&'s VirtualServer> {
-        let Judged { ours, held, .. } = &seen.judged;
+    pub(super) fn misplaced<'s>(&self, seen: &'s CallObservation) -> Option<&'s VirtualServer> {
+        let ClassifiedResources { owned: ours, ambiguous: held, .. } = &seen.judged;
         let is_reported =
             |server: &&VirtualServer| server.address.is_some_and(|address| self.ingress.contains(&address));
         let is_ours = |address| ours.servers.iter().any(|server| server.address == address);
@@ -326,7 +331,7 @@ impl<'a> ServiceCall<'a> {
     ///
     /// # Errors
     /// [`Error::Pending`] while one would be if the machines of Nodes, which are not known yet, had these addresses.
-    fn check_nodes_are_known(&self, seen: &Seen) -> Result<(), Error> {
+    fn check_nodes_are_known(&self, seen: &CallObservation) -> Result<(), Error> {
         if !self.ingress.is_empty() {
             return Ok(());
         }
@@ -341,8 +346,8 @@ impl<'a> ServiceCall<'a> {
         }
         possible.extend(&self.nodes);
         let Self { of, service, layout, key, ingress, .. } = self;
-        let if_confirmed = observe(of, service, layout, key, ingress, &possible).judged.ours;
-        if if_confirmed.servers.len() == seen.judged.ours.servers.len() {
+        let if_confirmed = observe(of, service, layout, key, ingress, &possible).judged.owned;
+        if if_confirmed.servers.len() == seen.judged.owned.servers.len() {
             return Ok(());
         }
         let is_member = |address: &IpAddr| if_confirmed.pools.iter().any(|pool| pool.members.contains(address));
@@ -387,32 +392,39 @@ impl<'a> ServiceCall<'a> {
         64 + 8 * (ports + self.of.inventory.of_service(&self.key).paths().count())
     }
 
-    pub(super) async fn perform(&self, target: &Target, step: &Step<'_>) -> Result<(), Error> {
+    pub(super) async fn perform(&self, target: &FamilyTarget, step: &Step<'_>) -> Result<(), Error> {
         self.perform_in(&target.layout, target.parts.as_ref(), step).await
     }
 
-    pub(super) fn request<'r>(&'r self, layout: &'r Layout, parts: Option<&'r Parts>) -> Request<'r> {
+    pub(super) fn request<'r>(&'r self, layout: &'r ClusterLayout, parts: Option<&'r LoadBalancerSpec>) -> Request<'r> {
         let (namespace, name) = self.key.split_once('/').unwrap_or_default();
         let owner = Owner { namespace, name, uid: self.uid().unwrap_or_default() };
         Request { permit: self.permit, layout, owner, parts }
     }
 
-    async fn perform_in(&self, layout: &Layout, parts: Option<&Parts>, step: &Step<'_>) -> Result<(), Error> {
+    async fn perform_in(
+        &self,
+        layout: &ClusterLayout,
+        parts: Option<&LoadBalancerSpec>,
+        step: &Step<'_>,
+    ) -> Result<(), Error> {
         self.permit.check()?;
         let request = self.request(layout, parts);
         let writes = !matches!(step, Step::Read { .. });
-        let _answer = writes.then(|| Answer { inventory: self.inventory(), key: &self.key });
+        let _answer = writes.then(|| AnswerRecorder { inventory: self.inventory(), key: &self.key });
         let is_referenced = AtomicBool::new(false);
-        let record = |change: Change| {
+        let record = |change: ObjectChange| {
             let path = match &change {
-                Change::Entered(Kind::Group | Kind::PersistenceProfile, object) => Some(object.path()),
-                Change::Gone(path) => Some(path.as_str()),
-                Change::Entered(..) | Change::Reserved { .. } | Change::Referenced(_) => None,
+                ObjectChange::Entered(ObjectKind::Group | ObjectKind::PersistenceProfile, object) => {
+                    Some(object.path())
+                }
+                ObjectChange::Gone(path) => Some(path.as_str()),
+                ObjectChange::Entered(..) | ObjectChange::Reserved { .. } | ObjectChange::Referenced(_) => None,
             };
             self.read.lock().extend(path.map(Into::into));
-            is_referenced.fetch_or(matches!(change, Change::Referenced(_)), Ordering::Relaxed);
+            is_referenced.fetch_or(matches!(change, ObjectChange::Referenced(_)), Ordering::Relaxed);
             self.note_effect(step, &change);
-            self.inventory().enter(&change, &self.layout);
+            self.inventory().record(&change, &self.layout);
         };
         let performed = self.of.backend.perform(&request, step, &record).await;
         if !is_referenced.load(Ordering::Relaxed) {
@@ -440,24 +452,25 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Notes what NSX has accepted, and what has to be seen in effect, or no longer in effect, before the sync ends.
-    fn note_effect(&self, step: &Step<'_>, change: &Change) {
+    fn note_effect(&self, step: &Step<'_>, change: &ObjectChange) {
         match (step, change) {
             (
                 Step::CreateLbService | Step::CreateServer { .. },
-                Change::Entered(Kind::LbService | Kind::VirtualServer, object),
+                ObjectChange::Entered(ObjectKind::LbService | ObjectKind::VirtualServer, object),
             ) => self.inventory().note_written(&self.key, object.path(), None),
-            (Step::ChangeServer { .. } | Step::SetAddress { .. }, Change::Entered(Kind::VirtualServer, object)) => {
-                self.inventory().note_written(&self.key, object.path(), object.revision())
-            }
-            (step, Change::Gone(path)) if step.is_deletion() => self.inventory().note_deleted(&self.key, path),
+            (
+                Step::ChangeServer { .. } | Step::SetAddress { .. },
+                ObjectChange::Entered(ObjectKind::VirtualServer, object),
+            ) => self.inventory().note_written(&self.key, object.path(), object.revision()),
+            (step, ObjectChange::Gone(path)) if step.is_deletion() => self.inventory().note_deleted(&self.key, path),
             _ => {}
         }
     }
 
     /// One of the load balancers, as it is to be deleted.
-    pub(super) fn deletion(&self, seen: &Seen, balancer: Balancer) -> Target {
-        let features = wanted::features_of(self.service, self.of.rules(), balancer.family).unwrap_or_default();
-        let wanted = Wanted {
+    pub(super) fn deletion(&self, seen: &CallObservation, balancer: FamilyLoadBalancer) -> FamilyTarget {
+        let features = service_request::features_of(self.service, self.of.rules(), balancer.family).unwrap_or_default();
+        let wanted = DesiredLoadBalancer {
             ports: Vec::new(),
             members: Vec::new(),
             ingress: self.ingress.clone(),
@@ -469,14 +482,14 @@ impl<'a> ServiceCall<'a> {
             may_have_references: self.inventory().may_have_references(&self.key),
             adopts_fully: false,
         };
-        let (layout, ours) = (self.layout.of(balancer.second), seen.judged.ours.of(balancer.second));
-        Target { balancer, layout, ours, wanted, parts: None }
+        let (layout, ours) = (self.layout.of(balancer.second), seen.judged.owned.of(balancer.second));
+        FamilyTarget { balancer, layout, ours, wanted, parts: None }
     }
 
     /// Whether the Service reports, or a virtual server of it has, an address that no known allocation has: one that was not
     /// read may have it.
-    pub(super) fn lacks_address(&self, seen: &Seen) -> bool {
-        let Judged { ours, held, .. } = &seen.judged;
+    pub(super) fn lacks_address(&self, seen: &CallObservation) -> bool {
+        let ClassifiedResources { owned: ours, ambiguous: held, .. } = &seen.judged;
         let known: BTreeSet<IpAddr> =
             ours.allocations.iter().chain(&held.allocations).filter_map(|allocation| allocation.address).collect();
         let servers = ours.servers.iter().chain(&held.servers).map(|server| server.address);
@@ -502,8 +515,8 @@ impl<'a> ServiceCall<'a> {
         let path = &allocation.marks.path;
         let says_none = match self.of.backend.reservation(allocation).await? {
             Reservation::Reserved(address) => {
-                let change = Change::Reserved { path: path.to_string(), address };
-                self.inventory().enter(&change, &self.layout);
+                let change = ObjectChange::Reserved { path: path.to_string(), address };
+                self.inventory().record(&change, &self.layout);
                 return Ok(true);
             }
             Reservation::Pending => false,
@@ -516,7 +529,7 @@ impl<'a> ServiceCall<'a> {
     /// An allocation whose address NSX does not give now may be gone: it is read.
     async fn unless_gone(&self, allocation: &Allocation) -> Result<(), Error> {
         let path = &allocation.marks.path;
-        let step = Step::Read { kind: Kind::Allocation, path: path.to_string() };
+        let step = Step::Read { kind: ObjectKind::Allocation, path: path.to_string() };
         self.perform_in(&self.layout, None, &step).await?;
         let known = self.inventory().of_service(&self.key).allocations;
         if !known.iter().any(|one| one.marks.path == *path && one.address.is_none()) {

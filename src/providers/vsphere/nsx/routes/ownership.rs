@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use super::static_route::{CLUSTER_NAME, Listed, name_hint};
+use super::static_route::{CLUSTER_NAME, ListedRoute, name_hint};
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 
@@ -37,7 +37,7 @@ pub struct Cluster<'a> {
 }
 
 /// Whose `object` is, which was read as `listed`.
-pub fn judge(object: &Object, listed: &Listed, cluster: &Cluster<'_>) -> Ownership {
+pub fn judge(object: &Object, listed: &ListedRoute, cluster: &Cluster<'_>) -> Ownership {
     if object.tag(CLUSTER_NAME) != Some(cluster.name) {
         return Ownership::Foreign;
     }
@@ -92,7 +92,7 @@ mod tests {
             ("an id of another form", "r1", "10.0.1.2", &[name, node], Held),
         ] {
             let object = route(id, hop, tags);
-            let listed = Listed::read(&object).unwrap();
+            let listed = ListedRoute::read(&object).unwrap();
             let judged = |uid| {
                 let addresses = |node: &str| if node == "n1" { vec![HOP.parse().unwrap()] } else { Vec::new() };
                 judge(

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-use super::{LastWrite, Routes};
+use super::{LastWrite, RouterRoutes};
 use crate::clients::nsx::realization::{Realization, RevisionStatus, SETTLED};
 use crate::cloud::Error;
 use crate::providers::vsphere::nsx::failed;
@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// After this time since a rewrite the state of an older revision decides: NSX may number them otherwise.
 const UNCONFIRMED: Duration = Duration::from_secs(30);
 
-impl Routes {
+impl RouterRoutes {
     /// Completes when the route of this id is realized as `last_write` wrote it, which made this revision of it.
     pub(super) async fn wait_until_realized(
         &self,

@@ -14,7 +14,7 @@ use crate::clients::nsx::Object;
 use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
 use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
-use crate::providers::vsphere::nsx::tags::Tags;
+use crate::providers::vsphere::nsx::tags::ScopedTags;
 
 /// The scope of the tag with the cluster's name.
 pub const CLUSTER_NAME: &str = "vsphere.k8s.io/cluster-name";
@@ -42,7 +42,7 @@ pub struct StaticRoute<'a> {
 
 /// A route as NSX has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedRoute {
     /// Its id below the router.
     pub id: String,
     /// The name of the Node that its tag gives; empty without one.
@@ -109,15 +109,15 @@ impl StaticRoute<'_> {
     }
 
     /// Whether an object leads where this route leads.
-    pub fn is_led_by(&self, listed: &Listed) -> bool {
+    pub fn is_led_by(&self, listed: &ListedRoute) -> bool {
         parse_network_sloppy(&listed.network) == parse_network_sloppy(self.network)
             && listed.next_hops == [self.next_hop]
             && listed.node == self.node
     }
 
     /// The tags that an object is to have, besides those of others.
-    pub fn tags(&self) -> Tags {
-        let tags = Tags::default().with(CLUSTER_NAME, self.cluster_name).with(NODE_NAME, self.node);
+    pub fn tags(&self) -> ScopedTags {
+        let tags = ScopedTags::default().with(CLUSTER_NAME, self.cluster_name).with(NODE_NAME, self.node);
         match self.cluster_uid {
             Some(uid) => tags.with(CLUSTER_UID, uid).with(OWNER, OWNER_NAME),
             None => tags,
@@ -130,7 +130,7 @@ impl StaticRoute<'_> {
     }
 }
 
-impl Listed {
+impl ListedRoute {
     /// `None` for an object that is no route: without an id, a network or next hops.
     pub fn read(object: &Object) -> Option<Self> {
         let (id, network) = (object.id(), object.text("network"));
@@ -213,7 +213,7 @@ mod tests {
         let tags: std::collections::BTreeSet<(&str, &str)> = object.tags().map(|tag| (tag.scope, tag.tag)).collect();
         let own = [(CLUSTER_NAME, "c_1"), (NODE_NAME, "n1"), (CLUSTER_UID, "uid"), (OWNER, OWNER_NAME), ("other", "t")];
         assert_eq!(tags, own.into());
-        let listed = Listed::read(&object).unwrap();
+        let listed = ListedRoute::read(&object).unwrap();
         assert!(wanted().is_led_by(&listed));
         for other in [
             StaticRoute { node: "n2", ..wanted() },
@@ -228,7 +228,7 @@ mod tests {
     fn what_has_no_id_no_network_or_no_next_hops_is_no_route() {
         let whole = json!({"id": "r", "network": "10.0.0.0/24", "next_hops": []});
         assert_eq!(
-            Listed::read(&object(whole.clone())).map(|listed| (listed.id, listed.node)),
+            ListedRoute::read(&object(whole.clone())).map(|listed| (listed.id, listed.node)),
             Some(("r".into(), String::new()))
         );
         for (member, value) in
@@ -236,7 +236,7 @@ mod tests {
         {
             let mut broken = whole.clone();
             broken[member] = value.clone();
-            assert_eq!(Listed::read(&object(broken)), None, "{member} {value}");
+            assert_eq!(ListedRoute::read(&object(broken)), None, "{member} {value}");
         }
     }
 }

@@ -8,14 +8,14 @@ use tokio::time::Instant;
 
 use tracing::warn;
 
-use super::{Gate, Sessions};
+use super::{NsxSession, Sessions};
 use crate::base::backoff::Backoff;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::{Client, Error, Kind, Login, NoLogin, Scheme};
-use crate::cloud::login_ledger::{Claim, Outcome};
-use crate::providers::vsphere::login::credentials::{self, Credential, Offer, Offers, Origin};
+use crate::cloud::login_ledger::{LoginAttempt, Outcome};
+use crate::providers::vsphere::login::credentials::{self, Credential, CredentialState, Offers, Origin};
 use crate::providers::vsphere::login::policy::NSX_LOGIN_POLICY;
-use crate::providers::vsphere::login::schedule::{Held, Interface, Pairs, Rejection, account, place};
+use crate::providers::vsphere::login::schedule::{Interface, LoginBlocked, LoginSchedule, Rejection, account, place};
 
 /// After a login that a manager in trouble refused: calls come by the hundred, and each would be one more.
 pub(super) const HARMLESS: Backoff =
@@ -25,7 +25,7 @@ pub(super) const HARMLESS: Backoff =
 /// they have to last for a trouble of a minute.
 const UNANSWERED: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(60)).shortened_by(0.5);
 
-impl Gate {
+impl NsxSession {
     /// Tries what is offered, in order, until one is accepted or there is trouble of another kind.
     pub(super) async fn log_in_with(
         &self,
@@ -34,8 +34,8 @@ impl Gate {
         scheme: Scheme,
     ) -> Result<(Login, Arc<Credential>), NoLogin> {
         let (offered, nothing) = match &**offers.borrow() {
-            Offer::Ready(credentials) => (credentials.clone(), None),
-            Offer::Pending { why } | Offer::Missing { why } => (Vec::new(), Some(why.clone())),
+            CredentialState::Ready(credentials) => (credentials.clone(), None),
+            CredentialState::Pending { why } | CredentialState::Missing { why } => (Vec::new(), Some(why.clone())),
         };
         let in_use = {
             let mut state = self.state.lock();
@@ -44,11 +44,11 @@ impl Gate {
             in_use
         };
         let mut last = None;
-        for credential in Pairs::candidates(&offered, in_use.as_ref()) {
+        for credential in LoginSchedule::candidates(&offered, in_use.as_ref()) {
             if !self.state.lock().pairs.may_be_tried(&credential, &offered) {
                 break;
             }
-            match self.enter(client, &credential, scheme).await {
+            match self.try_credential(client, &credential, scheme).await {
                 Ok(login) => return Ok((login, credential)),
                 Err(failure) if failure.kind == Kind::Rejected => last = last.or(Some(failure)),
                 Err(failure) => return Err(failure),
@@ -61,7 +61,7 @@ impl Gate {
     }
 
     /// Logs in beside whatever is in use, unless that has to wait.
-    pub(super) async fn enter(
+    pub(super) async fn try_credential(
         &self,
         client: &Client,
         credential: &Arc<Credential>,
@@ -81,7 +81,7 @@ impl Gate {
             }
         };
         let sessions = self.state.lock().sessions;
-        match present(client, sessions, (scheme, user, password)).await {
+        match submit(client, sessions, (scheme, user, password)).await {
             Ok(login) => {
                 self.accepted(credential, sessions);
                 self.ledger.settle(claim, Outcome::Accepted).await;
@@ -111,7 +111,7 @@ impl Gate {
     }
 
     /// A login that failed: counted, and the next one waits.
-    async fn settle_failed(&self, claim: Claim, credential: &Arc<Credential>, error: &Error) -> NoLogin {
+    async fn settle_failed(&self, claim: LoginAttempt, credential: &Arc<Credential>, error: &Error) -> NoLogin {
         let outcome = outcome(error);
         self.account_for(&claim, credential, outcome, chain(error));
         self.ledger.settle(claim, outcome).await;
@@ -154,7 +154,7 @@ impl Gate {
     }
 
     /// The permission of this process's own schedule, then that of the ledger.
-    async fn claim(&self, credential: &Arc<Credential>) -> Result<Claim, Held> {
+    async fn claim(&self, credential: &Arc<Credential>) -> Result<LoginAttempt, LoginBlocked> {
         let attempt = {
             let state = self.state.lock();
             if let Some(held) = state.pairs.held(credential, Interface::Primary, self.began.elapsed()) {
@@ -172,7 +172,7 @@ impl Gate {
         })
     }
 
-    fn account_for(&self, claim: &Claim, credential: &Arc<Credential>, outcome: Outcome, why: String) {
+    fn account_for(&self, claim: &LoginAttempt, credential: &Arc<Credential>, outcome: Outcome, why: String) {
         let mut state = self.state.lock();
         match outcome {
             Outcome::Rejected => {
@@ -195,14 +195,14 @@ impl Gate {
     }
 
     /// Why a login waits, and how the wait can be ended.
-    fn why_held(&self, credential: &Credential, held: &Held) -> String {
+    fn why_held(&self, credential: &Credential, held: &LoginBlocked) -> String {
         let reset = self.ledger.reset_command(NSX_LOGIN_POLICY, &self.server, account(&credential.login));
         held.why(NSX_LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
     }
 }
 
 /// A manager whose sessions do not serve, or that has none, takes user and password with each request.
-async fn present(
+async fn submit(
     client: &Client,
     sessions: Sessions,
     (scheme, user, password): (Scheme, &str, &SecretString),

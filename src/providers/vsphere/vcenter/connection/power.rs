@@ -1,7 +1,7 @@
 //! A fresh read of whether a machine runs, for what must not rest on the snapshot.
 
 use super::Vcenter;
-use super::reads::{CONNECTION_STATE, Denial, Read, denial};
+use super::reads::{CONNECTION_STATE, Denial, ReadAnswer, denial};
 use crate::clients::vim::{MoRef, ObjectContent, Value};
 use crate::cloud::Unknown;
 use crate::providers::vsphere::reason;
@@ -28,15 +28,15 @@ impl Vcenter {
     }
 }
 
-fn found(object: &MoRef, read: Read<ObjectContent>) -> Result<ObjectContent, Unknown> {
+fn found(object: &MoRef, read: ReadAnswer<ObjectContent>) -> Result<ObjectContent, Unknown> {
     match read {
-        Read::Found(content) => Ok(content),
-        Read::Gone => {
+        ReadAnswer::Found(content) => Ok(content),
+        ReadAnswer::Gone => {
             let message = format!("vCenter says that {object} does not exist");
             Err(Unknown::new(reason::PowerStateUnknown, message))
         }
-        Read::Denied(denial) => Err(denied(object, &denial)),
-        Read::Silent(trouble) => Err(Unknown::new(trouble.reason, format!("reading {object}: {trouble}"))),
+        ReadAnswer::Denied(denial) => Err(denied(object, &denial)),
+        ReadAnswer::Silent(trouble) => Err(Unknown::new(trouble.reason, format!("reading {object}: {trouble}"))),
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) const CONNECTION_STATE: &str = "runtime.connectionState";
 
 /// What vCenter answered.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Read<T> {
+pub enum ReadAnswer<T> {
     /// It is there.
     Found(T),
     /// vCenter says that exactly this object does not exist.
@@ -40,14 +40,14 @@ pub enum Read<T> {
     Silent(Trouble),
 }
 
-impl<T> Read<T> {
+impl<T> ReadAnswer<T> {
     /// What `judge` makes of what was found. The other answers stay.
-    fn and_then<U>(self, judge: impl FnOnce(T) -> Read<U>) -> Read<U> {
+    fn and_then<U>(self, judge: impl FnOnce(T) -> ReadAnswer<U>) -> ReadAnswer<U> {
         match self {
-            Read::Found(found) => judge(found),
-            Read::Gone => Read::Gone,
-            Read::Denied(denial) => Read::Denied(denial),
-            Read::Silent(trouble) => Read::Silent(trouble),
+            ReadAnswer::Found(found) => judge(found),
+            ReadAnswer::Gone => ReadAnswer::Gone,
+            ReadAnswer::Denied(denial) => ReadAnswer::Denied(denial),
+            ReadAnswer::Silent(trouble) => ReadAnswer::Silent(trouble),
         }
     }
 }
@@ -87,22 +87,22 @@ pub struct VmIdentity {
 }
 
 /// The answer to a read of a virtual machine.
-pub type VmRead = Read<VmIdentity>;
+pub type VmRead = ReadAnswer<VmIdentity>;
 
 /// The answer to a read of a host: its `runtime.connectionState`, as vCenter spells it.
-pub type HostRead = Read<String>;
+pub type HostRead = ReadAnswer<String>;
 
 /// The answer to a read of any other object.
-pub type ObjectRead = Read<()>;
+pub type ObjectRead = ReadAnswer<()>;
 
-/// The answer to a search: the ids that match, possibly none. It is never [`Read::Gone`].
-pub type SearchRead = Read<Vec<Arc<str>>>;
+/// The answer to a search: the ids that match, possibly none. It is never [`ReadAnswer::Gone`].
+pub type SearchRead = ReadAnswer<Vec<Arc<str>>>;
 
 impl Vcenter {
     /// Reads which machine this id names, now.
     pub async fn read_vm(&self, id: &str) -> VmRead {
         let read = self.read(&MoRef::new("VirtualMachine", id), &IDENTITY_PATHS).await;
-        read.and_then(|content| Read::Found(identity(&content)))
+        read.and_then(|content| ReadAnswer::Found(identity(&content)))
     }
 
     /// Reads whether this host is there, now, and whether vCenter hears from it. A host whose state vCenter does not say
@@ -113,7 +113,7 @@ impl Vcenter {
 
     /// Reads whether this object is there, now.
     pub async fn read_object(&self, object: &MoRef) -> ObjectRead {
-        self.read(object, &["name"]).await.and_then(|_| Read::Found(()))
+        self.read(object, &["name"]).await.and_then(|_| ReadAnswer::Found(()))
     }
 
     /// Searches the whole vCenter for machines with this BIOS UUID, in the byte order given.
@@ -131,12 +131,12 @@ impl Vcenter {
 
     async fn search(&self, call: impl Future<Output = Result<Vec<MoRef>, vim::Error>>) -> SearchRead {
         match self.ask(call).await {
-            Ok(found) => Read::Found(found.into_iter().map(|object| object.id().into()).collect()),
+            Ok(found) => ReadAnswer::Found(found.into_iter().map(|object| object.id().into()).collect()),
             Err(refusal) => refusal.without_object(),
         }
     }
 
-    pub(super) async fn read(&self, object: &MoRef, paths: &[&str]) -> Read<ObjectContent> {
+    pub(super) async fn read(&self, object: &MoRef, paths: &[&str]) -> ReadAnswer<ObjectContent> {
         let spec = FilterSpec::of_object(object, paths);
         match self.ask(self.session.soap().retrieve_properties(&spec)).await {
             Ok(objects) => judge_content(object, objects),
@@ -179,20 +179,20 @@ enum Refusal {
 
 impl Refusal {
     /// What it means for this object.
-    fn of_object<T>(self, object: &MoRef) -> Read<T> {
+    fn of_object<T>(self, object: &MoRef) -> ReadAnswer<T> {
         match self {
-            Refusal::Failed(error) if error.is_managed_object_not_found(object) => Read::Gone,
+            Refusal::Failed(error) if error.is_managed_object_not_found(object) => ReadAnswer::Gone,
             other => other.without_object(),
         }
     }
 
     /// What it means where no object was asked for by its id.
-    fn without_object<T>(self) -> Read<T> {
+    fn without_object<T>(self) -> ReadAnswer<T> {
         match self {
-            Refusal::Silent(trouble) => Read::Silent(trouble),
+            Refusal::Silent(trouble) => ReadAnswer::Silent(trouble),
             Refusal::Failed(error) => match error.fault().and_then(|fault| denial(fault, None)) {
-                Some(denial) => Read::Denied(denial),
-                None => Read::Silent(trouble_of(&error)),
+                Some(denial) => ReadAnswer::Denied(denial),
+                None => ReadAnswer::Silent(trouble_of(&error)),
             },
         }
     }
@@ -213,20 +213,20 @@ pub(super) fn denial(fault: &Fault, asked: Option<&MoRef>) -> Option<Denial> {
 }
 
 /// What an answer without a fault says of the object. One readable property is enough: it is there.
-fn judge_content(object: &MoRef, objects: Vec<ObjectContent>) -> Read<ObjectContent> {
+fn judge_content(object: &MoRef, objects: Vec<ObjectContent>) -> ReadAnswer<ObjectContent> {
     let untold = || Denial { object: object.to_string(), privilege: READ_PRIVILEGE.to_string(), is_told: false };
     let Some(content) = objects.into_iter().find(|content| content.object == *object) else {
-        return Read::Denied(untold());
+        return ReadAnswer::Denied(untold());
     };
     if !content.properties.is_empty() {
-        return Read::Found(content);
+        return ReadAnswer::Found(content);
     }
     match content.missing.first() {
-        None => Read::Denied(untold()),
+        None => ReadAnswer::Denied(untold()),
         Some(missing) => {
             let denied = content.missing.iter().find_map(|missing| denial(&missing.fault, Some(object)));
             let why = || format!("the answer to a read of {object} holds no property: {}", missing.fault);
-            denied.map_or_else(|| Read::Silent(Trouble::unavailable(why())), Read::Denied)
+            denied.map_or_else(|| ReadAnswer::Silent(Trouble::unavailable(why())), ReadAnswer::Denied)
         }
     }
 }
@@ -234,12 +234,14 @@ fn judge_content(object: &MoRef, objects: Vec<ObjectContent>) -> Read<ObjectCont
 fn connection_state(content: ObjectContent) -> HostRead {
     let ObjectContent { object, missing, .. } = &content;
     if let Some(state) = content.property(CONNECTION_STATE).and_then(Value::as_str) {
-        return Read::Found(state.to_owned());
+        return ReadAnswer::Found(state.to_owned());
     }
     let untold = missing.iter().find(|missing| missing.path == CONNECTION_STATE);
     match untold.and_then(|missing| denial(&missing.fault, Some(object))) {
-        Some(denial) => Read::Denied(denial),
-        None => Read::Silent(Trouble::unavailable(format!("vCenter does not say {CONNECTION_STATE} of {object}"))),
+        Some(denial) => ReadAnswer::Denied(denial),
+        None => {
+            ReadAnswer::Silent(Trouble::unavailable(format!("vCenter does not say {CONNECTION_STATE} of {object}")))
+        }
     }
 }
 
@@ -296,7 +298,7 @@ mod tests {
             ("no answer", Refusal::Silent(Trouble::unavailable("down")), false),
         ] {
             let read: ObjectRead = refusal.of_object(&vm());
-            assert_eq!(read == Read::Gone, is_gone, "{case}: {read:?}");
+            assert_eq!(read == ReadAnswer::Gone, is_gone, "{case}: {read:?}");
         }
     }
 
@@ -321,7 +323,7 @@ mod tests {
             ),
         ] {
             match failed(fault).of_object::<()>(&vm()) {
-                Read::Denied(denial) => assert_eq!(denial.to_string(), expected, "{case}"),
+                ReadAnswer::Denied(denial) => assert_eq!(denial.to_string(), expected, "{case}"),
                 other => panic!("{case}: {other:?}"),
             }
         }
@@ -352,11 +354,11 @@ mod tests {
         ] {
             let read = judge_content(&vm(), objects);
             let is = match &read {
-                Read::Found(_) => "found",
-                Read::Gone => "gone",
-                Read::Denied(denial) if denial.is_told => "denied",
-                Read::Denied(_) => "untold",
-                Read::Silent(_) => "silent",
+                ReadAnswer::Found(_) => "found",
+                ReadAnswer::Gone => "gone",
+                ReadAnswer::Denied(denial) if denial.is_told => "denied",
+                ReadAnswer::Denied(_) => "untold",
+                ReadAnswer::Silent(_) => "silent",
             };
             assert_eq!(is, expected, "{case}: {read:?}");
         }

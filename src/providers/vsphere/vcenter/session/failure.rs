@@ -95,14 +95,14 @@ pub(in super::super) enum Pause {
 /// Why a connection ended or was not made, and during what.
 #[derive(Debug, thiserror::Error)]
 #[error("{during}")]
-pub(in super::super) struct Failure {
+pub(in super::super) struct ConnectionFailure {
     pub(in super::super) during: String,
     #[source]
     pub(in super::super) source: Cause,
     pub(in super::super) pause: Pause,
 }
 
-impl Failure {
+impl ConnectionFailure {
     /// All there is to say, for the log line of the vCenter, whose entry is written so. A certificate that a thumbprint
     /// excuses comes with the line to configure.
     pub(in super::super) fn text(&self, entry: &Spelling) -> String {
@@ -124,7 +124,7 @@ impl Failure {
     }
 }
 
-/// All there is to say of a read that failed, as [`Failure::text`].
+/// All there is to say of a read that failed, as [`ConnectionFailure::text`].
 pub(in super::super) fn text_of_read(error: &vim::Error, entry: &Spelling) -> String {
     let refusal = match error {
         vim::Error::Http(http::Error::Certificate(_, refusal)) => Some(refusal),
@@ -137,8 +137,8 @@ pub(in super::super) fn text_of_read(error: &vim::Error, entry: &Spelling) -> St
 }
 
 /// Attaches what was being done to a client's error.
-pub(in super::super) fn failed(during: &str) -> impl FnOnce(vim::Error) -> Failure + '_ {
-    move |source| Failure { during: during.to_string(), source: source.into(), pause: Pause::Backoff }
+pub(in super::super) fn failed(during: &str) -> impl FnOnce(vim::Error) -> ConnectionFailure + '_ {
+    move |source| ConnectionFailure { during: during.to_string(), source: source.into(), pause: Pause::Backoff }
 }
 
 /// Why there is no REST session, or why it did not answer.

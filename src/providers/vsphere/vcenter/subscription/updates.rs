@@ -12,8 +12,8 @@ use crate::base::backoff::Failures;
 use crate::base::error_chain::chain;
 use crate::clients::vim::{self, UpdateSet};
 use crate::providers::vsphere::login::retry::PASSING;
-use crate::providers::vsphere::vcenter::mirror::{Mirror, Touched};
-use crate::providers::vsphere::vcenter::session::{Cause, Failure, Pause};
+use crate::providers::vsphere::vcenter::mirror::{Mirror, TouchedObjects};
+use crate::providers::vsphere::vcenter::session::{Cause, ConnectionFailure, Pause};
 use crate::providers::vsphere::vcenter::snapshot::Trouble;
 
 /// How long one `WaitForUpdatesEx` stays outstanding. Proxies cut idle connections at 60 s and more; and this bounds for
@@ -37,7 +37,7 @@ const PATIENCE: u32 = 3;
 
 /// How far a subscription was followed.
 #[derive(Default)]
-struct Progress {
+struct FollowProgress {
     /// The version of the last answer; empty before the first one.
     version: String,
     /// Whether there was a whole answer.
@@ -56,7 +56,7 @@ struct Progress {
     request: u64,
 }
 
-impl Progress {
+impl FollowProgress {
     /// Whether the wait may be sent again on the same subscription: the server then reports everything since the last
     /// whole answer.
     fn may_repeat(&self, error: &vim::Error) -> bool {
@@ -76,8 +76,8 @@ impl Progress {
 
 impl Subscription<'_> {
     /// Waits for updates and publishes them, until the session is of no use any more. `retry` is reset with each answer.
-    pub(in super::super) async fn follow(&self, retry: &mut Failures) -> Failure {
-        let mut progress = Progress::default();
+    pub(in super::super) async fn follow(&self, retry: &mut Failures) -> ConnectionFailure {
+        let mut progress = FollowProgress::default();
         loop {
             let answer = match self.next_answer(&mut progress).await {
                 None => continue,
@@ -113,13 +113,13 @@ impl Subscription<'_> {
         }
     }
 
-    fn failure(&self, source: Cause) -> Failure {
+    fn failure(&self, source: Cause) -> ConnectionFailure {
         let during = format!("waiting for updates of vCenter {}", self.session.names().server);
-        Failure { during, source, pause: Pause::Backoff }
+        ConnectionFailure { during, source, pause: Pause::Backoff }
     }
 
     /// Sends one wait. None where it was ended, so that another one is sent.
-    async fn next_answer(&self, progress: &mut Progress) -> Option<Result<Option<UpdateSet>, vim::Error>> {
+    async fn next_answer(&self, progress: &mut FollowProgress) -> Option<Result<Option<UpdateSet>, vim::Error>> {
         if !progress.is_truncated {
             // Further pages tell of the same moment.
             progress.request = self.fence.last_request();
@@ -144,10 +144,10 @@ impl Subscription<'_> {
     }
 
     /// Publishes a whole answer. Returns false for one that is not to be believed yet.
-    fn take_in(&self, progress: &mut Progress) -> bool {
+    fn take_in(&self, progress: &mut FollowProgress) -> bool {
         if progress.is_complete {
             let touched = self.publisher.apply(&std::mem::take(&mut progress.pages));
-            if touched != Touched::default() {
+            if touched != TouchedObjects::default() {
                 let (vms, left) = (touched.vms.len(), touched.left.len());
                 debug!(vcenter = self.session.names().server, vms, left, "the inventory changed");
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use ccm::clients::http::Permit;
-use ccm::clients::nsx::{Client, Error, Kind, Object, Priority, Write};
+use ccm::clients::nsx::{Client, Error, Kind, Object, Priority, WriteCall};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -125,14 +125,15 @@ impl Journal {
     /// Creates or replaces an object; gives what is stored.
     pub(super) async fn put(&mut self, client: &Client, planned: &Planned, body: &Object) -> Result<Object, Error> {
         let (client, path, body, permit) = (client.clone(), planned.0.clone(), body.clone(), self.permit());
-        let call = async move { client.put(Write { permit: &permit }, &path, OPERATION, &body).await.map(Some) };
+        let call = async move { client.put(WriteCall { permit: &permit }, &path, OPERATION, &body).await.map(Some) };
         self.write(planned, call).await.map(Option::unwrap_or_default)
     }
 
     /// Creates an object with PATCH, which answers without it.
     pub(super) async fn patch(&mut self, client: &Client, planned: &Planned, body: &Object) -> Result<(), Error> {
         let (client, path, body, permit) = (client.clone(), planned.0.clone(), body.clone(), self.permit());
-        let call = async move { client.patch(Write { permit: &permit }, &path, OPERATION, &body).await.map(|()| None) };
+        let call =
+            async move { client.patch(WriteCall { permit: &permit }, &path, OPERATION, &body).await.map(|()| None) };
         self.write(planned, call).await.map(drop)
     }
 
@@ -140,7 +141,7 @@ impl Journal {
     pub(super) async fn delete(&self, client: &Client, planned: &Planned) -> Result<(), Error> {
         debug_assert!(self.is_made(planned), "{} was not made", planned.0);
         let permit = self.permit();
-        client.delete(Write { permit: &permit }, planned.path(), OPERATION).await
+        client.delete(WriteCall { permit: &permit }, planned.path(), OPERATION).await
     }
 
     /// Whether a write of it was acknowledged.
@@ -243,7 +244,7 @@ impl Journal {
                 return Ok(());
             }
             let permit: Arc<dyn Permit> = Arc::new(UntilInterrupted(None));
-            client.delete(Write { permit: &permit }, path, OPERATION).await?;
+            client.delete(WriteCall { permit: &permit }, path, OPERATION).await?;
             seen = get().await;
         }
         match seen {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ccm::clients::nsx::realization::{Realization, Reservation, RevisionStatus};
 use ccm::clients::nsx::{Client, Error, Kind, Object, Priority};
-use ccm::providers::vsphere::config::{Pool, Profile};
+use ccm::providers::vsphere::config::{IpPool, Profile};
 use serde_json::json;
 
 use super::beliefs::{
@@ -149,8 +149,8 @@ async fn address_pool(check: &mut Check, server: &NsxServer) -> Result<Option<St
             check.sheet.skip(&ALLOCATION, "the file has no pool of addresses");
             Ok(None)
         }
-        Some(Pool::Id(id)) => Ok(Some(id.clone())),
-        Some(Pool::Name(name)) => by_name(check, "/infra/ip-pools", name, &ALLOCATION).await,
+        Some(IpPool::Id(id)) => Ok(Some(id.clone())),
+        Some(IpPool::Name(name)) => by_name(check, "/infra/ip-pools", name, &ALLOCATION).await,
     }
 }
 

@@ -17,12 +17,12 @@ impl ReadToken for Account {
     }
 }
 
-fn read(entries: &[(&str, &str)]) -> Stored {
+fn read(entries: &[(&str, &str)]) -> StoredKeys {
     read_with(entries, &any_manager())
 }
 
-fn read_with(entries: &[(&str, &str)], managers: &SessionManagers) -> Stored {
-    Stored::read(entries.iter().map(|(key, value)| (*key, Some(value.as_bytes()))), managers)
+fn read_with(entries: &[(&str, &str)], managers: &SessionManagers) -> StoredKeys {
+    StoredKeys::read(entries.iter().map(|(key, value)| (*key, Some(value.as_bytes()))), managers)
 }
 
 fn any_manager() -> SessionManagers {
@@ -402,7 +402,7 @@ fn only_hosts_that_are_permitted_are_asked_for_a_session() {
 #[test]
 fn bytes_that_are_no_text_do_not_count_and_are_told_by_their_key() {
     let entries: [(&str, Option<&[u8]>); 2] = [("vc.username", Some(b"u")), ("vc.password", Some(b"\xff\xfe"))];
-    let stored = Stored::read(entries, &any_manager());
+    let stored = StoredKeys::read(entries, &any_manager());
     assert_eq!(stored.servers["vc"].as_ref().unwrap_err(), "its password is missing or empty");
     assert_eq!(stored.problems, ["the value of \"vc.password\" is not text in UTF-8 and does not count"]);
 }
@@ -415,7 +415,7 @@ fn a_long_key_is_cut_in_messages() {
 
 /// User name and password, or what is wrong after an exclamation mark; then the problems.
 fn basic_auth(entries: &[(&str, &[u8])]) -> Vec<String> {
-    let mut stored = Stored::read_basic_auth(entries.iter().copied());
+    let mut stored = StoredKeys::read_basic_auth(entries.iter().copied());
     let login = match stored.servers.remove(ANY_SERVER).unwrap() {
         Ok(login) => shown(&login),
         Err(why) => format!("!{why}"),
@@ -470,7 +470,7 @@ proptest! {
         secret in "ZZ[Q-Y]{6}",
     ) {
         let hidden = [user, password].map(|value| [secret.as_bytes(), &value].concat());
-        let stored = Stored::read_basic_auth([("username", hidden[0].as_slice()), ("password", hidden[1].as_slice())]);
+        let stored = StoredKeys::read_basic_auth([("username", hidden[0].as_slice()), ("password", hidden[1].as_slice())]);
         let why = stored.servers.values().filter_map(|login| login.as_ref().err()).collect::<Vec<_>>();
         let told = format!("{:?} {why:?}", stored.problems);
         prop_assert!(!told.contains(&secret), "{told}");
@@ -492,7 +492,7 @@ proptest! {
             .zip(&hidden)
             .map(|((key, value), hidden)| (key.as_str(), Some(if key.starts_with("server_") { value.as_slice() } else { hidden })))
             .collect();
-        let stored = Stored::read(entries.iter().copied(), &any_manager());
+        let stored = StoredKeys::read(entries.iter().copied(), &any_manager());
         for login in stored.servers.values().flatten() {
             match login {
                 Login::Password { user, password } => prop_assert!(!user.is_empty() && !password.expose_secret().is_empty()),
@@ -503,7 +503,7 @@ proptest! {
         let told = format!("{:?} {:?}", stored.problems, stored.servers.values().filter_map(|login| login.as_ref().err()).collect::<Vec<_>>());
         prop_assert!(!told.contains(&secret), "{told}");
         // Whatever the order of the keys, the outcome is the same.
-        let again = Stored::read(entries.iter().rev().copied(), &any_manager());
+        let again = StoredKeys::read(entries.iter().rev().copied(), &any_manager());
         let mut distinct: Vec<_> = entries.iter().map(|(key, _)| key).collect();
         distinct.sort();
         distinct.dedup();

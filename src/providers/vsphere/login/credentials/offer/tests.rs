@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use secrecy::SecretString;
 
-use super::super::layout::Stored;
+use super::super::layout::StoredKeys;
 use super::super::source::Reading;
 use super::super::{Login, ReadToken};
 use super::*;
-use crate::providers::vsphere::config::{self, Vcenter};
+use crate::providers::vsphere::config::{self, VcenterConfig};
 use crate::providers::vsphere::login::credentials::layout::SessionManagers;
 
 const DEFAULT: &str = "/default";
@@ -24,12 +24,12 @@ impl ReadToken for Account {
 }
 
 /// The sources as they are now: each either read with this user for the server `vc`, or what else it says.
-fn sources(known: &[(Place, Option<Reading>)]) -> BTreeMap<Place, Source> {
+fn sources(known: &[(SourceLocation, Option<Reading>)]) -> BTreeMap<SourceLocation, CredentialSource> {
     let known: Vec<_> = known.iter().map(|(place, reading)| (place.clone(), reading)).collect();
     known
         .into_iter()
         .map(|(place, reading)| {
-            let mut source = Source::default();
+            let mut source = CredentialSource::default();
             match reading {
                 None => {}
                 Some(Reading::Failing(why)) => drop(source.take(Reading::Failing(why.clone()))),
@@ -43,41 +43,41 @@ fn sources(known: &[(Place, Option<Reading>)]) -> BTreeMap<Place, Source> {
         .collect()
 }
 
-fn stored(user: &str) -> Stored {
+fn stored(user: &str) -> StoredKeys {
     let managers = SessionManagers { account: Arc::new(Account), hosts: std::collections::BTreeSet::new() };
-    Stored::read([("vc.username", Some(user.as_bytes())), ("vc.password", Some(b"p".as_slice()))], &managers)
+    StoredKeys::read([("vc.username", Some(user.as_bytes())), ("vc.password", Some(b"p".as_slice()))], &managers)
 }
 
 fn read() -> Option<Reading> {
     Some(Reading::Read { stored: stored("any"), origin: Origin::Config })
 }
 
-fn secret() -> Place {
-    Place::Secret { namespace: "ns".into(), name: "n".into() }
+fn secret() -> SourceLocation {
+    SourceLocation::Secret { namespace: "ns".into(), name: "n".into() }
 }
 
-fn directory(path: &str) -> Place {
-    Place::Directory(path.into())
+fn directory(path: &str) -> SourceLocation {
+    SourceLocation::Directory(path.into())
 }
 
-fn entry(text: &str) -> Vcenter {
+fn entry(text: &str) -> VcenterConfig {
     config::parse(text, "vsphere.conf").unwrap().config.vcenters.remove(0)
 }
 
-fn with_pair() -> Vcenter {
+fn with_pair() -> VcenterConfig {
     entry("[VirtualCenter \"vc\"]\nuser = inline\npassword = p\nsecret-name = n\nsecret-namespace = ns\n")
 }
 
-fn with_secret() -> Vcenter {
+fn with_secret() -> VcenterConfig {
     entry("[VirtualCenter \"vc\"]\nsecret-name = n\nsecret-namespace = ns\n")
 }
 
 /// The users in their order, or the kind of the offer and why.
-fn shown(offer: &Offer) -> String {
+fn shown(offer: &CredentialState) -> String {
     match offer {
-        Offer::Pending { why } => format!("pending: {why}"),
-        Offer::Missing { why } => format!("missing: {why}"),
-        Offer::Ready(credentials) => {
+        CredentialState::Pending { why } => format!("pending: {why}"),
+        CredentialState::Missing { why } => format!("missing: {why}"),
+        CredentialState::Ready(credentials) => {
             let user = |credential: &Arc<Credential>| match &credential.login {
                 Login::Password { user, .. } => user.clone(),
                 other => other.kind().to_owned(),
@@ -163,7 +163,7 @@ fn the_pair_of_the_file_goes_first_and_nothing_is_offered_before_every_source_wa
 
 #[test]
 fn a_pair_that_stands_in_both_places_is_offered_once() {
-    let mut source = Source::default();
+    let mut source = CredentialSource::default();
     source.take(Reading::Read { stored: stored("inline"), origin: Origin::Config });
     let known = BTreeMap::from([(secret(), source)]);
     assert_eq!(shown(&offer(with_pair().entry_credentials(), Path::new(DEFAULT), &known)), "inline");
@@ -183,11 +183,11 @@ fn a_certificate_in_the_file_is_a_login_by_certificate_and_half_of_one_is_none()
 
 #[test]
 fn an_entry_asks_for_its_own_sources_and_only_without_a_pair_for_the_default_one() {
-    let places = |entry: &Vcenter| places(entry.entry_credentials(), Path::new(DEFAULT));
+    let places = |entry: &VcenterConfig| places(entry.entry_credentials(), Path::new(DEFAULT));
     assert_eq!(places(&with_secret()), [secret(), directory(DEFAULT)]);
     assert_eq!(places(&with_pair()), [secret()]);
     let own = entry(&format!("[Global]\nsecrets-directory = {DEFAULT}\n[VirtualCenter \"vc\"]\n"));
-    assert_eq!(places(&own), [Place::Directory(PathBuf::from(DEFAULT))], "asked for once");
+    assert_eq!(places(&own), [SourceLocation::Directory(PathBuf::from(DEFAULT))], "asked for once");
 }
 
 fn nsx(secret: Option<SecretPlace>, file: Option<&str>) -> NsxSources {
@@ -201,8 +201,9 @@ fn nsx_secret() -> SecretPlace {
 
 #[test]
 fn nsx_has_the_credentials_of_its_secret_and_those_of_the_file_until_the_secret_has_some() {
-    let stored =
-        |entries: &[(&str, &str)]| Stored::read_basic_auth(entries.iter().map(|(key, value)| (*key, value.as_bytes())));
+    let stored = |entries: &[(&str, &str)]| {
+        StoredKeys::read_basic_auth(entries.iter().map(|(key, value)| (*key, value.as_bytes())))
+    };
     let read = |entries: &[(&str, &str)]| Reading::Read { stored: stored(entries), origin: Origin::Config };
     let good = || read(&[("username", "of the secret"), ("password", "p")]);
     let none = "missing: Secret ns/n: its key \"password\" is missing or empty";
@@ -214,7 +215,7 @@ fn nsx_has_the_credentials_of_its_secret_and_those_of_the_file_until_the_secret_
         ("unreadable", Some(Reading::Failing("no route".into())), "pending: Secret ns/n: no route", None),
     ] {
         let is_unread = reading.is_none();
-        let mut source = Source::default();
+        let mut source = CredentialSource::default();
         if let Some(reading) = reading {
             source.take(reading);
         }
@@ -234,8 +235,8 @@ fn a_secret_of_vcenters_and_nsx_is_followed_once_and_read_in_both_layouts() {
     let (one, other) = (with_secret(), with_pair());
     let vcenters = [one.entry_credentials(), other.entry_credentials()];
     let [of_nsx, elsewhere] = ["n", "m"].map(|name| SecretPlace { name: name.into(), ..nsx_secret() });
-    let both = || BTreeSet::from([Layout::Vcenter, Layout::BasicAuth]);
-    let own = || BTreeSet::from([Layout::Vcenter]);
+    let both = || BTreeSet::from([KeyLayout::Vcenter, KeyLayout::BasicAuth]);
+    let own = || BTreeSet::from([KeyLayout::Vcenter]);
     for (case, nsx, expected) in [
         ("no NSX", vec![], vec![(secret(), own()), (directory(DEFAULT), own())]),
         ("no Secret", vec![nsx(None, Some("u"))], vec![(secret(), own()), (directory(DEFAULT), own())]),
@@ -245,7 +246,7 @@ fn a_secret_of_vcenters_and_nsx_is_followed_once_and_read_in_both_layouts() {
             vec![nsx(Some(elsewhere.clone()), None)],
             vec![
                 (secret(), own()),
-                (Place::from(&elsewhere), BTreeSet::from([Layout::BasicAuth])),
+                (SourceLocation::from(&elsewhere), BTreeSet::from([KeyLayout::BasicAuth])),
                 (directory(DEFAULT), own()),
             ],
         ),

@@ -16,8 +16,8 @@ impl ReadToken for Account {
     }
 }
 
-fn place() -> Place {
-    Place::Secret { namespace: "ns".into(), name: "n".into() }
+fn place() -> SourceLocation {
+    SourceLocation::Secret { namespace: "ns".into(), name: "n".into() }
 }
 
 fn origin(version: u32) -> Origin {
@@ -31,13 +31,13 @@ fn origin(version: u32) -> Origin {
 
 fn version(version: u32, entries: &[(&str, &str)]) -> Reading {
     let managers = SessionManagers { account: Arc::new(Account), hosts: std::collections::BTreeSet::new() };
-    let stored = Stored::read(entries.iter().map(|(key, value)| (*key, Some(value.as_bytes()))), &managers);
+    let stored = StoredKeys::read(entries.iter().map(|(key, value)| (*key, Some(value.as_bytes()))), &managers);
     Reading::Read { stored, origin: origin(version) }
 }
 
-fn found(user: &str, password: &str, version: u32) -> Answer {
+fn found(user: &str, password: &str, version: u32) -> SourceAnswer {
     let login = Login::Password { user: user.into(), password: password.into() };
-    Answer::Found(Arc::new(Credential { login, origin: origin(version) }))
+    SourceAnswer::Found(Arc::new(Credential { login, origin: origin(version) }))
 }
 
 const VC: [(&str, &str); 2] = [("vc.username", "u"), ("vc.password", "p")];
@@ -45,7 +45,7 @@ const VC: [(&str, &str); 2] = [("vc.username", "u"), ("vc.password", "p")];
 // vectors: S16
 #[test]
 fn s16_a_foreign_key_is_told_once_and_the_pair_counts_from_the_first_time_on() {
-    let mut source = Source::default();
+    let mut source = CredentialSource::default();
     let entries = [VC.as_slice(), &[("extra", "x")]].concat();
     let news = source.take(version(1, &entries));
     assert_eq!(news.read.unwrap(), ["vc"]);
@@ -69,7 +69,7 @@ fn s21_a_server_is_found_as_written_first_then_in_another_spelling() {
         ("S21 an address written in another way", &["FD01:0:0::1"], "fd01::1", Some("FD01:0:0::1")),
         ("S21 another server", &["vc2"], "vc", None),
     ] {
-        let mut source = Source::default();
+        let mut source = CredentialSource::default();
         let keys: Vec<_> = (0..stored.len())
             .map(|index| ["server_", "username_", "password_"].map(|part| format!("{part}{index}")))
             .collect();
@@ -83,7 +83,10 @@ fn s21_a_server_is_found_as_written_first_then_in_another_spelling() {
         match expected {
             Some(server) => assert_eq!(answer, found(server, "p", 1), "{case}"),
             None => {
-                assert!(matches!(&answer, Answer::Missing(why) if why.contains("Secret ns/n")), "{case}: {answer:?}")
+                assert!(
+                    matches!(&answer, SourceAnswer::Missing(why) if why.contains("Secret ns/n")),
+                    "{case}: {answer:?}"
+                )
             }
         }
     }
@@ -92,14 +95,14 @@ fn s21_a_server_is_found_as_written_first_then_in_another_spelling() {
 // vectors: S22
 #[test]
 fn s22_a_secret_that_is_deleted_keeps_its_last_credentials_and_that_is_told_once() {
-    let mut source = Source::default();
+    let mut source = CredentialSource::default();
     source.take(version(1, &VC));
     let absent = || Reading::Absent("it does not exist".into());
     assert_eq!(source.take(absent()).problems, ["it does not exist; the last credentials from it stay in use"]);
     assert_eq!(source.take(absent()), News::default());
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
     let other = source.find("other", &place());
-    assert_eq!(other, Answer::Missing("Secret ns/n: it does not exist".into()));
+    assert_eq!(other, SourceAnswer::Missing("Secret ns/n: it does not exist".into()));
     // It comes back, and goes again.
     assert_eq!(source.take(version(4, &VC)).read.unwrap(), ["vc"]);
     source.take(version(5, &[("vc.username", "u"), ("vc.password", "new")]));
@@ -110,30 +113,30 @@ fn s22_a_secret_that_is_deleted_keeps_its_last_credentials_and_that_is_told_once
 // vectors: S23
 #[test]
 fn s23_nothing_is_there_before_the_secret_is() {
-    let mut source = Source::default();
-    assert_eq!(source.find("vc", &place()), Answer::Unread);
+    let mut source = CredentialSource::default();
+    assert_eq!(source.find("vc", &place()), SourceAnswer::Unread);
     source.take(Reading::Failing("no route".into()));
-    assert_eq!(source.find("vc", &place()), Answer::Failing("Secret ns/n: no route".into()));
+    assert_eq!(source.find("vc", &place()), SourceAnswer::Failing("Secret ns/n: no route".into()));
     assert_eq!(source.take(Reading::Absent("it does not exist".into())), News::default());
-    assert_eq!(source.find("vc", &place()), Answer::Missing("Secret ns/n: it does not exist".into()));
+    assert_eq!(source.find("vc", &place()), SourceAnswer::Missing("Secret ns/n: it does not exist".into()));
     source.take(Reading::Failing("no route".into()));
-    assert!(matches!(source.find("vc", &place()), Answer::Missing(_)), "what was known stays known");
+    assert!(matches!(source.find("vc", &place()), SourceAnswer::Missing(_)), "what was known stays known");
     source.take(version(1, &VC));
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
     let other = source.find("other", &place());
     let told = "Secret ns/n has no entry for server \"other\"; expected the keys other.username and other.password; \
                 servers it has: vc";
-    assert_eq!(other, Answer::Missing(told.into()));
+    assert_eq!(other, SourceAnswer::Missing(told.into()));
 }
 
 #[test]
 fn a_missing_entry_names_the_keys_that_are_expected_and_the_servers_that_are_there() {
-    let told = |source: &Source, server: &str, place: &Place| match source.find(server, place) {
-        Answer::Missing(why) => why,
+    let told = |source: &CredentialSource, server: &str, place: &SourceLocation| match source.find(server, place) {
+        SourceAnswer::Missing(why) => why,
         other => panic!("{other:?}"),
     };
-    let directory = Place::Directory("/etc/vcenters".into());
-    let mut source = Source::default();
+    let directory = SourceLocation::Directory("/etc/vcenters".into());
+    let mut source = CredentialSource::default();
     source.take(version(1, &[]));
     for (server, place, expected) in [
         ("10.0.0.1", &place(), "the keys 10.0.0.1.username and 10.0.0.1.password; servers it has: none"),
@@ -157,34 +160,34 @@ fn a_missing_entry_names_the_keys_that_are_expected_and_the_servers_that_are_the
 
 #[test]
 fn what_was_read_outlives_a_source_that_cannot_be_asked() {
-    let mut source = Source::default();
+    let mut source = CredentialSource::default();
     source.take(version(1, &VC));
     assert_eq!(source.take(Reading::Failing("no route".into())), News::default());
     assert_eq!(source.find("vc", &place()), found("u", "p", 1));
-    assert!(matches!(source.find("other", &place()), Answer::Missing(_)));
+    assert!(matches!(source.find("other", &place()), SourceAnswer::Missing(_)));
 }
 
 #[test]
 fn w21_a_server_that_is_taken_out_is_gone_and_a_broken_one_keeps_its_last_good_pair() {
-    let mut source = Source::default();
+    let mut source = CredentialSource::default();
     source.take(version(1, &[VC.as_slice(), &[("b.username", "u"), ("b.password", "p")]].concat()));
     let news = source.take(version(2, &[("b.username", "changed")]));
     let told = ["credentials for server \"b\": its password is missing or empty; the last good ones stay in use"];
     assert_eq!(news.problems, told);
     assert_eq!(source.find("b", &place()), found("u", "p", 1));
-    assert!(matches!(source.find("vc", &place()), Answer::Missing(_)));
+    assert!(matches!(source.find("vc", &place()), SourceAnswer::Missing(_)));
     // Its history does not come back with it.
     source.take(version(3, &[("vc.username", "u")]));
     let expected = "Secret ns/n, server \"vc\": its password is missing or empty";
-    assert_eq!(source.find("vc", &place()), Answer::Missing(expected.into()));
+    assert_eq!(source.find("vc", &place()), SourceAnswer::Missing(expected.into()));
 }
 
 // vectors: S14
 #[test]
 fn s14_a_secret_that_is_emptied_keeps_its_last_credentials() {
-    let mut source = Source::default();
+    let mut source = CredentialSource::default();
     assert_eq!(source.take(version(1, &[])).read, Some(vec![]));
-    assert!(matches!(source.find("vc", &place()), Answer::Missing(_)));
+    assert!(matches!(source.find("vc", &place()), SourceAnswer::Missing(_)));
     source.take(version(2, &VC));
     let news = source.take(version(3, &[]));
     assert_eq!(news.problems, ["it holds no credentials any more; the last ones stay in use"]);
@@ -192,20 +195,20 @@ fn s14_a_secret_that_is_emptied_keeps_its_last_credentials() {
 }
 
 fn for_nsx(version: u32, entries: &[(&str, &str)]) -> Reading {
-    let stored = Stored::read_basic_auth(entries.iter().map(|(key, value)| (*key, value.as_bytes())));
+    let stored = StoredKeys::read_basic_auth(entries.iter().map(|(key, value)| (*key, value.as_bytes())));
     Reading::Read { stored, origin: origin(version) }
 }
 
 /// L-17: upstream drops them, and ignores deletions that it learns of late.
 #[test]
 fn user_name_and_password_for_nsx_stay_when_the_secret_is_deleted_or_loses_a_key() {
-    let mut source = Source::default();
-    let find = |source: &Source| source.find(ANY_SERVER, &place());
-    assert_eq!(find(&source), Answer::Unread);
+    let mut source = CredentialSource::default();
+    let find = |source: &CredentialSource| source.find(ANY_SERVER, &place());
+    assert_eq!(find(&source), SourceAnswer::Unread);
     let missing = "its key \"password\" is missing or empty";
     let news = source.take(for_nsx(1, &[("username", "u")]));
     assert_eq!(news.problems, [format!("credentials: {missing}")]);
-    assert_eq!(find(&source), Answer::Missing(format!("Secret ns/n: {missing}")));
+    assert_eq!(find(&source), SourceAnswer::Missing(format!("Secret ns/n: {missing}")));
     assert_eq!(source.take(for_nsx(2, &[("username", "u"), ("password", "p")])).problems, [""; 0]);
     assert_eq!(find(&source), found("u", "p", 2));
     for (reading, expected) in [

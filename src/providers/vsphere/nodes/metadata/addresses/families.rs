@@ -11,7 +11,7 @@ use crate::providers::vsphere::config::address_rules::IpFamily;
 
 /// A family that a node waits for before it is initialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Awaited {
+pub struct AwaitedFamily {
     /// The family.
     pub family: IpFamily,
     /// For how long at most, from the first address of the guest on; none: until there is one.
@@ -27,14 +27,14 @@ pub fn awaited(
     provided: &[IpAddr],
     known_for: Duration,
     limit: Duration,
-) -> Option<Awaited> {
+) -> Option<AwaitedFamily> {
     let is_first = |family: IpFamily| match provided.first() {
         Some(ip) => is_of(*ip, family),
         None => families.first() == Some(&family),
     };
     let without_limit = missing.iter().find(|family| is_first(**family)).map(|family| (family, None));
     let further = || missing.first().filter(|_| known_for < limit).map(|family| (family, Some(limit)));
-    without_limit.or_else(further).map(|(family, limit)| Awaited { family: *family, limit })
+    without_limit.or_else(further).map(|(family, limit)| AwaitedFamily { family: *family, limit })
 }
 
 #[cfg(test)]
@@ -43,14 +43,14 @@ mod tests {
     use super::*;
 
     /// A name, the missing families, all families, `--node-ip`, the time since the first address, and what is awaited.
-    type Case<'a> = (&'a str, &'a [IpFamily], &'a [IpFamily], &'a str, Duration, Option<Awaited>);
+    type Case<'a> = (&'a str, &'a [IpFamily], &'a [IpFamily], &'a str, Duration, Option<AwaitedFamily>);
 
     #[test]
     fn the_first_family_is_awaited_without_limit_and_each_further_one_for_a_while() {
         let limit = Duration::from_secs(120);
         let (early, late) = (limit - Duration::from_millis(1), limit);
-        let first = |family| Some(Awaited { family, limit: None });
-        let further = |family| Some(Awaited { family, limit: Some(limit) });
+        let first = |family| Some(AwaitedFamily { family, limit: None });
+        let further = |family| Some(AwaitedFamily { family, limit: Some(limit) });
         let cases: [Case<'_>; 11] = [
             ("nothing is missing", &[], &[V4, V6], "", early, None),
             ("the second", &[V6], &[V4, V6], "", early, further(V6)),

@@ -20,7 +20,7 @@ struct Vector {
     id: String,
     fam: Vec<String>,
     #[serde(default)]
-    cfg: Rules,
+    cfg: VectorRules,
     nics: Vec<NicRow>,
     addrs: Option<Vec<String>>,
     netenc: Option<String>,
@@ -34,7 +34,7 @@ struct Vector {
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Rules {
+struct VectorRules {
     int_cidr: String,
     ext_cidr: String,
     int_net: Option<String>,
@@ -64,7 +64,7 @@ fn networks(text: &str) -> Vec<IpNet> {
     text.split(',').filter(|item| !item.is_empty()).map(|item| item.parse().unwrap()).collect()
 }
 
-impl Rules {
+impl VectorRules {
     fn rules(&self) -> AddressRules {
         AddressRules {
             internal: AddressRule {

@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Place, TopologyLabels};
+use super::{TopologyLabels, TopologyPlace};
 use crate::base::names::MAX_LABEL_VALUE;
 use crate::clients::vim::{MoRef, decode_name};
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
 
 /// What is known of a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Known {
+enum PlaceName {
     Named(String),
     /// There is none, such as the cluster of a host that stands alone.
     Nowhere,
@@ -34,47 +34,47 @@ pub fn labels(
         return BTreeMap::new();
     }
     let is_live = snapshot.freshness == Freshness::Live;
-    let value = |place: Place| match find(place, server, snapshot, record) {
+    let value = |place: TopologyPlace| match find(place, server, snapshot, record) {
         _ if !asked.places.contains(&place) => Some(None),
-        Known::Named(_) | Known::Nowhere if !is_live => None,
-        Known::Named(name) => Some(to_label_value(&name)),
-        Known::Nowhere => Some(None),
-        Known::Unknown => None,
+        PlaceName::Named(_) | PlaceName::Nowhere if !is_live => None,
+        PlaceName::Named(name) => Some(to_label_value(&name)),
+        PlaceName::Nowhere => Some(None),
+        PlaceName::Unknown => None,
     };
-    Place::ALL.into_iter().filter_map(|place| Some((asked.key(place), value(place)?))).collect()
+    TopologyPlace::ALL.into_iter().filter_map(|place| Some((asked.key(place), value(place)?))).collect()
 }
 
-fn find(place: Place, server: &str, snapshot: &Snapshot, record: &VmRecord) -> Known {
+fn find(place: TopologyPlace, server: &str, snapshot: &Snapshot, record: &VmRecord) -> PlaceName {
     let named = |object: &MoRef| match snapshot.entities.get(object) {
-        Some(entity) if !entity.name.is_empty() => Known::Named(entity.name.clone()),
-        _ => Known::Unknown,
+        Some(entity) if !entity.name.is_empty() => PlaceName::Named(entity.name.clone()),
+        _ => PlaceName::Unknown,
     };
     match place {
-        Place::Vcenter => Known::Named(server.to_string()),
-        Place::Datacenter => snapshot
+        TopologyPlace::Vcenter => PlaceName::Named(server.to_string()),
+        TopologyPlace::Datacenter => snapshot
             .datacenter_of(record)
             .and_then(|datacenter| datacenter.path.last().cloned())
-            .map_or(Known::Unknown, Known::Named),
-        Place::Cluster => {
+            .map_or(PlaceName::Unknown, PlaceName::Named),
+        TopologyPlace::Cluster => {
             let host = record.host.as_ref().and_then(|host| snapshot.entities.get(host));
             match host.and_then(|host| host.parent.as_ref()) {
                 Some(above) if above.kind() == "ClusterComputeResource" => named(above),
-                Some(above) if above.kind() == "ComputeResource" => Known::Nowhere,
-                _ => Known::Unknown,
+                Some(above) if above.kind() == "ComputeResource" => PlaceName::Nowhere,
+                _ => PlaceName::Unknown,
             }
         }
-        Place::EsxiHost => record.host.as_ref().map_or(Known::Unknown, named),
-        Place::ResourcePool => match &record.resource_pool {
+        TopologyPlace::EsxiHost => record.host.as_ref().map_or(PlaceName::Unknown, named),
+        TopologyPlace::ResourcePool => match &record.resource_pool {
             Some(pool) => named(pool),
-            None if record.is_template => Known::Nowhere,
-            None => Known::Unknown,
+            None if record.is_template => PlaceName::Nowhere,
+            None => PlaceName::Unknown,
         },
-        Place::Folder => match (&record.parent, &record.parent_vapp) {
+        TopologyPlace::Folder => match (&record.parent, &record.parent_vapp) {
             (Some(folder), _) => named(folder),
-            (None, Some(_)) => Known::Nowhere,
-            (None, None) => Known::Unknown,
+            (None, Some(_)) => PlaceName::Nowhere,
+            (None, None) => PlaceName::Unknown,
         },
-        Place::Datastore => datastore_of(&record.path).map_or(Known::Unknown, Known::Named),
+        TopologyPlace::Datastore => datastore_of(&record.path).map_or(PlaceName::Unknown, PlaceName::Named),
     }
 }
 

@@ -4,7 +4,7 @@
 //! that is changed or deleted is read before, and left alone if its tags differ from those that the decision rests on.
 
 mod addresses;
-mod decode;
+mod capacity;
 mod failures;
 mod pools;
 
@@ -16,20 +16,23 @@ use std::sync::atomic::AtomicBool;
 use async_trait::async_trait;
 use tracing::info;
 
-use self::decode::{advertises_addresses, usage_of};
+use self::capacity::{advertises_addresses, usage_of};
 use self::failures::{failed, is_missing, no_address, not_listed, obstructed, part_of, refused, unmarked};
-use super::{Backend, Change, Configured, Each, Names, Parts, PoolUpdate, Record, Request, Scope, Suitability, Usage};
+use super::{
+    Backend, ConfiguredObject, Each, LoadBalancerSpec, ObjectChange, PoolUpdate, Record, Request, Scope, ScopeNames,
+    Suitability, Usage,
+};
 use crate::clients::http::Permit;
 use crate::clients::nsx::realization::{Reservation, RevisionStatus};
-use crate::clients::nsx::{self as client, Client, Object, Priority, Write};
-use crate::cloud::{Error, WritePermit};
+use crate::clients::nsx::{self as client, Client, Object, Priority, WriteCall};
+use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::layout::{
-    GROUP_TYPE, GROUPS, IDS, Kind, LB_SERVICES, Layout, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol, SERVERS,
-    ServerFacts,
+    ClusterLayout, GROUP_TYPE, GROUPS, IDS, LB_SERVICES, ObjectKind, Owner, PERSISTENCE_PROFILES, PoolFacts, Protocol,
+    SERVERS, ServerFacts,
 };
 use crate::providers::vsphere::nsx::load_balancer::members;
-use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, LbService, Marks};
+use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, LbService, OwnerTags};
 use crate::providers::vsphere::nsx::load_balancer::plan::{self, Step, Wish};
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 use crate::providers::vsphere::nsx::permit as permit_of;
@@ -48,7 +51,7 @@ const PROFILES: &str = "/infra/lb-app-profiles";
 const ADDRESS_POOLS: &str = "/infra/ip-pools";
 
 /// The load balancers of one NSX Manager.
-pub struct Nsx {
+pub struct NsxBackend {
     client: Client,
     /// Whether several pools are written with one call.
     batches: AtomicBool,
@@ -62,25 +65,27 @@ struct Calls {
 }
 
 impl Calls {
-    const fn of(kind: Kind) -> Self {
+    const fn of(kind: ObjectKind) -> Self {
         match kind {
-            Kind::LbService => Self { get: "lb-services.get", put: "lb-services.put", delete: "lb-services.delete" },
-            Kind::VirtualServer => Self {
+            ObjectKind::LbService => {
+                Self { get: "lb-services.get", put: "lb-services.put", delete: "lb-services.delete" }
+            }
+            ObjectKind::VirtualServer => Self {
                 get: "lb-virtual-servers.get",
                 put: "lb-virtual-servers.put",
                 delete: "lb-virtual-servers.delete",
             },
-            Kind::Pool => Self { get: "lb-pools.get", put: "lb-pools.put", delete: "lb-pools.delete" },
-            Kind::Monitor => Self {
+            ObjectKind::Pool => Self { get: "lb-pools.get", put: "lb-pools.put", delete: "lb-pools.delete" },
+            ObjectKind::Monitor => Self {
                 get: "lb-monitor-profiles.get",
                 put: "lb-monitor-profiles.put",
                 delete: "lb-monitor-profiles.delete",
             },
-            Kind::Allocation => {
+            ObjectKind::Allocation => {
                 Self { get: "ip-allocations.get", put: "ip-allocations.create", delete: "ip-allocations.delete" }
             }
-            Kind::Group => Self { get: "groups.get", put: "groups.put", delete: "groups.delete" },
-            Kind::PersistenceProfile => Self {
+            ObjectKind::Group => Self { get: "groups.get", put: "groups.put", delete: "groups.delete" },
+            ObjectKind::PersistenceProfile => Self {
                 get: "lb-persistence-profiles.get",
                 put: "lb-persistence-profiles.put",
                 delete: "lb-persistence-profiles.delete",
@@ -91,15 +96,15 @@ impl Calls {
 
 /// One object, and what is being done to it.
 #[derive(Clone, Copy)]
-struct Target<'a> {
-    kind: Kind,
+struct ObjectTarget<'a> {
+    kind: ObjectKind,
     path: &'a str,
     doing: &'a str,
 }
 
 /// An object that is created under one of its ids.
 struct New<'a> {
-    kind: Kind,
+    kind: ObjectKind,
     /// The path without the id.
     parent: &'a str,
     id: &'a (dyn Fn(u8) -> String + Send + Sync),
@@ -109,14 +114,14 @@ struct New<'a> {
     first: u8,
 }
 
-impl Nsx {
+impl NsxBackend {
     /// Nothing is sent.
     pub fn new(client: Client, batches: bool) -> Self {
         Self { client, batches: AtomicBool::new(batches) }
     }
 
-    async fn get(&self, target: Target<'_>) -> Result<Option<Object>, Error> {
-        let Target { kind, path, doing } = target;
+    async fn get(&self, target: ObjectTarget<'_>) -> Result<Option<Object>, Error> {
+        let ObjectTarget { kind, path, doing } = target;
         match self.client.get(path, Calls::of(kind).get, Priority::Urgent).await {
             Ok(object) if object.path() == path => Ok(Some(object)),
             Ok(_) => {
@@ -132,7 +137,7 @@ impl Nsx {
     /// reasons, too.
     async fn lacks_part(&self, path: &str, doing: &str) -> Result<bool, Error> {
         let Some(kind) = part_of(path) else { return Ok(false) };
-        let found = self.get(Target { kind, path, doing }).await?;
+        let found = self.get(ObjectTarget { kind, path, doing }).await?;
         Ok(found.is_none_or(|object| object.is_marked_for_delete()))
     }
 
@@ -142,17 +147,17 @@ impl Nsx {
         for attempt in new.first..IDS {
             let path = format!("{}/{}", new.parent, (new.id)(attempt));
             match self.create_at(request, &permit, &new, &path).await? {
-                Created::Here(object) => {
+                CreateOutcome::Here(object) => {
                     info!(service = %request.owner, path, "created in NSX");
-                    record(Change::Entered(new.kind, object.clone()));
+                    record(ObjectChange::Entered(new.kind, object.clone()));
                     return Ok(Some(object));
                 }
-                Created::Missing(path) => {
-                    record(Change::Gone(path));
+                CreateOutcome::Missing(path) => {
+                    record(ObjectChange::Gone(path));
                     return Ok(None);
                 }
-                Created::Unmarked => return Err(unmarked(&new.doing, &path)),
-                Created::Taken => {}
+                CreateOutcome::Unmarked => return Err(unmarked(&new.doing, &path)),
+                CreateOutcome::Taken => {}
             }
         }
         let message =
@@ -166,23 +171,23 @@ impl Nsx {
         permit: &Arc<dyn Permit>,
         new: &New<'_>,
         path: &str,
-    ) -> Result<Created, Error> {
-        let target = Target { kind: new.kind, path, doing: &new.doing };
+    ) -> Result<CreateOutcome, Error> {
+        let target = ObjectTarget { kind: new.kind, path, doing: &new.doing };
         let (mut last, mut body) = (None, new.body.clone());
         for _ in 0..ATTEMPTS {
             let error = match self.put(permit, new.kind, path, &body).await {
-                Ok(object) => return Ok(Created::Here(object)),
+                Ok(object) => return Ok(CreateOutcome::Here(object)),
                 Err(error) => error,
             };
             match &error.kind {
-                client::Kind::MarkedForDeletion => return Ok(Created::Taken),
+                client::Kind::MarkedForDeletion => return Ok(CreateOutcome::Taken),
                 // It was made before, or whether it was made is not known.
                 client::Kind::Conflict | client::Kind::Unknown => match self.get(target).await? {
                     Some(object) => return Ok(taken(request, new, object)),
                     None => last = Some(error),
                 },
                 client::Kind::MissingReference(missing) if self.lacks_part(missing, &new.doing).await? => {
-                    return Ok(Created::Missing(missing.clone()));
+                    return Ok(CreateOutcome::Missing(missing.clone()));
                 }
                 // An old version of NSX does not know the member.
                 client::Kind::BadRequest if body.0.remove(GROUP_TYPE).is_some() => last = Some(error),
@@ -196,15 +201,15 @@ impl Nsx {
     async fn put(
         &self,
         permit: &Arc<dyn Permit>,
-        kind: Kind,
+        kind: ObjectKind,
         path: &str,
         body: &Object,
     ) -> Result<Object, client::Error> {
         let operation = Calls::of(kind).put;
-        if kind != Kind::Allocation {
-            return self.client.put(Write { permit }, path, operation, body).await;
+        if kind != ObjectKind::Allocation {
+            return self.client.put(WriteCall { permit }, path, operation, body).await;
         }
-        self.client.patch(Write { permit }, path, operation, body).await?;
+        self.client.patch(WriteCall { permit }, path, operation, body).await?;
         let mut object = body.clone();
         let id = path.rsplit('/').next().unwrap_or_default();
         object.0.insert("id".to_owned(), id.into());
@@ -216,8 +221,8 @@ impl Nsx {
     async fn edit(
         &self,
         request: &Request<'_>,
-        kind: Kind,
-        marks: &Marks,
+        kind: ObjectKind,
+        marks: &OwnerTags,
         step: &Step<'_>,
         record: Record<'_>,
     ) -> Result<(), Error> {
@@ -228,19 +233,19 @@ impl Nsx {
             step.edit(object, request.layout, members);
             tags.write_into(object);
         };
-        self.change(request, Target { kind, path, doing: &doing }, marks, &edit, record).await
+        self.change(request, ObjectTarget { kind, path, doing: &doing }, marks, &edit, record).await
     }
 
     /// Changes an object whose marks are as they were.
     async fn change(
         &self,
         request: &Request<'_>,
-        target: Target<'_>,
-        marks: &Marks,
+        target: ObjectTarget<'_>,
+        marks: &OwnerTags,
         edit: &(dyn Fn(&mut Object) + Send + Sync),
         record: Record<'_>,
     ) -> Result<(), Error> {
-        let Target { kind, path, doing } = target;
+        let ObjectTarget { kind, path, doing } = target;
         let permit = permit_of(request.permit);
         let mut last = None;
         for _ in 0..ATTEMPTS {
@@ -248,10 +253,10 @@ impl Nsx {
             let owner = object.created_by().to_owned();
             edit(&mut object);
             request.layout.of(marks.second).tags(kind).write_into(&mut object);
-            match self.client.put(Write { permit: &permit }, path, Calls::of(kind).put, &object).await {
+            match self.client.put(WriteCall { permit: &permit }, path, Calls::of(kind).put, &object).await {
                 Ok(stored) => {
                     info!(service = %request.owner, path, "changed in NSX");
-                    record(Change::Entered(kind, stored));
+                    record(ObjectChange::Entered(kind, stored));
                     return Ok(());
                 }
                 Err(error) => match &error.kind {
@@ -260,7 +265,7 @@ impl Nsx {
                     | client::Kind::NotFound
                     | client::Kind::MarkedForDeletion => last = Some(error),
                     client::Kind::MissingReference(missing) if self.lacks_part(missing, doing).await? => {
-                        record(Change::Gone(missing.clone()));
+                        record(ObjectChange::Gone(missing.clone()));
                         return Ok(());
                     }
                     _ => return Err(failed(doing, Some(&owner), &error)),
@@ -273,36 +278,42 @@ impl Nsx {
     /// The object, if it is there and its marks are as they were; else what it is now is recorded.
     async fn checked(
         &self,
-        layout: &Layout,
-        target: Target<'_>,
-        marks: &Marks,
+        layout: &ClusterLayout,
+        target: ObjectTarget<'_>,
+        marks: &OwnerTags,
         record: Record<'_>,
     ) -> Result<Option<Object>, Error> {
         match self.get(target).await? {
             None => {
-                record(Change::Gone(target.path.to_owned()));
+                record(ObjectChange::Gone(target.path.to_owned()));
                 Ok(None)
             }
-            Some(object) if Marks::read(&object, layout).as_ref() == Some(marks) => Ok(Some(object)),
+            Some(object) if OwnerTags::read(&object, layout).as_ref() == Some(marks) => Ok(Some(object)),
             Some(object) => {
-                record(Change::Entered(target.kind, object));
+                record(ObjectChange::Entered(target.kind, object));
                 Ok(None)
             }
         }
     }
 
     /// Deletes an object whose marks are as they were.
-    async fn delete(&self, request: &Request<'_>, kind: Kind, marks: &Marks, record: Record<'_>) -> Result<(), Error> {
+    async fn delete(
+        &self,
+        request: &Request<'_>,
+        kind: ObjectKind,
+        marks: &OwnerTags,
+        record: Record<'_>,
+    ) -> Result<(), Error> {
         let (path, doing) = (&*marks.path, format!("delete {}", marks.path));
-        let target = Target { kind, path, doing: &doing };
+        let target = ObjectTarget { kind, path, doing: &doing };
         let permit = permit_of(request.permit);
         let mut last = None;
         for _ in 0..ATTEMPTS {
             let Some(object) = self.checked(request.layout, target, marks, record).await? else { return Ok(()) };
-            match self.client.delete(Write { permit: &permit }, path, Calls::of(kind).delete).await {
+            match self.client.delete(WriteCall { permit: &permit }, path, Calls::of(kind).delete).await {
                 Ok(()) => {
                     info!(service = %request.owner, path, "deleted in NSX");
-                    record(Change::Gone(path.to_owned()));
+                    record(ObjectChange::Gone(path.to_owned()));
                     return Ok(());
                 }
                 Err(error) if matches!(error.kind, client::Kind::Conflict | client::Kind::Unknown) => {
@@ -310,7 +321,7 @@ impl Nsx {
                 }
                 Err(error) => {
                     if error.kind == client::Kind::Referenced {
-                        record(Change::Referenced(path.to_owned()));
+                        record(ObjectChange::Referenced(path.to_owned()));
                     }
                     return Err(failed(&doing, Some(object.created_by()), &error));
                 }
@@ -336,7 +347,7 @@ impl Nsx {
 }
 
 /// What became of an object under one id.
-enum Created {
+enum CreateOutcome {
     Here(Object),
     /// The id has another object, or one that is being deleted.
     Taken,
@@ -347,40 +358,42 @@ enum Created {
 }
 
 /// An object that has the id already: it is ours if it names the Service and no other cluster.
-fn taken(request: &Request<'_>, New { kind, body, .. }: &New<'_>, object: Object) -> Created {
+fn taken(request: &Request<'_>, New { kind, body, .. }: &New<'_>, object: Object) -> CreateOutcome {
     let (Request { layout, owner, .. }, kind) = (*request, *kind);
-    let is_of_type = kind != Kind::Monitor || object.text("resource_type") == body.text("resource_type");
-    let is_service = |marks: &Marks| *marks.service == *owner.to_string() && marks.second == layout.second;
+    let is_of_type = kind != ObjectKind::Monitor || object.text("resource_type") == body.text("resource_type");
+    let is_service = |marks: &OwnerTags| *marks.service == *owner.to_string() && marks.second == layout.second;
     // One load balancer service is for both families.
-    let second = layout.second.filter(|_| kind != Kind::LbService);
+    let second = layout.second.filter(|_| kind != ObjectKind::LbService);
     let is_named = layout.load_balancer_of(&object) == Some(second);
-    match &Marks::read(&object, layout) {
-        _ if is_of_another(layout, &object) || object.is_marked_for_delete() => Created::Taken,
-        Some(marks) if is_service(marks) && is_of_type => Created::Here(object),
-        None if is_named && kind == Kind::LbService => Created::Here(object),
+    match &OwnerTags::read(&object, layout) {
+        _ if is_of_another(layout, &object) || object.is_marked_for_delete() => CreateOutcome::Taken,
+        Some(marks) if is_service(marks) && is_of_type => CreateOutcome::Here(object),
+        None if is_named && kind == ObjectKind::LbService => CreateOutcome::Here(object),
         // With another one the address of the Service may change.
-        None if is_named && matches!(kind, Kind::VirtualServer | Kind::Allocation) => Created::Unmarked,
-        Some(_) | None => Created::Taken,
+        None if is_named && matches!(kind, ObjectKind::VirtualServer | ObjectKind::Allocation) => {
+            CreateOutcome::Unmarked
+        }
+        Some(_) | None => CreateOutcome::Taken,
     }
 }
 
-fn is_of_another(layout: &Layout, object: &Object) -> bool {
+fn is_of_another(layout: &ClusterLayout, object: &Object) -> bool {
     by_cluster_uid(layout.cluster_uid.as_deref(), object.tag(CLUSTER_UID)) == OfCluster::Another
 }
 
 #[async_trait]
-impl Backend for Nsx {
-    async fn read(&self, scope: &Scope, each: Each<'_>) -> Result<Names, Error> {
+impl Backend for NsxBackend {
+    async fn read(&self, scope: &Scope, each: Each<'_>) -> Result<ScopeNames, Error> {
         let lists = [
-            (Kind::LbService, LB_SERVICES, "lb-services.list", PAGE),
-            (Kind::VirtualServer, SERVERS, "lb-virtual-servers.list", PAGE),
-            (Kind::Pool, POOLS, "lb-pools.list", POOL_PAGE),
-            (Kind::Monitor, MONITORS, "lb-monitor-profiles.list", PAGE),
+            (ObjectKind::LbService, LB_SERVICES, "lb-services.list", PAGE),
+            (ObjectKind::VirtualServer, SERVERS, "lb-virtual-servers.list", PAGE),
+            (ObjectKind::Pool, POOLS, "lb-pools.list", POOL_PAGE),
+            (ObjectKind::Monitor, MONITORS, "lb-monitor-profiles.list", PAGE),
         ];
         for (kind, path, operation, page) in lists {
             self.list(path, operation, page, &mut |object| each(kind, object)).await?;
         }
-        let mut names = Names::default();
+        let mut names = ScopeNames::default();
         if !scope.pool_names.is_empty() {
             self.list(ADDRESS_POOLS, "ip-pools.list", PAGE, &mut |pool| {
                 let name = pool.text("display_name");
@@ -408,8 +421,8 @@ impl Backend for Nsx {
     }
 
     async fn read_references(&self, each: Each<'_>) -> Result<(), Error> {
-        let profiles = (Kind::PersistenceProfile, PERSISTENCE_PROFILES, "lb-persistence-profiles.list", PAGE);
-        for (kind, path, operation, page) in [profiles, (Kind::Group, GROUPS, "groups.list", GROUP_PAGE)] {
+        let profiles = (ObjectKind::PersistenceProfile, PERSISTENCE_PROFILES, "lb-persistence-profiles.list", PAGE);
+        for (kind, path, operation, page) in [profiles, (ObjectKind::Group, GROUPS, "groups.list", GROUP_PAGE)] {
             self.list(path, operation, page, &mut |object| each(kind, object)).await?;
         }
         Ok(())
@@ -420,7 +433,7 @@ impl Backend for Nsx {
         let mut pages = self.client.pages(&path, "ip-allocations.list", PAGE);
         loop {
             match pages.next().await {
-                Ok(Some(objects)) => objects.into_iter().for_each(|object| each(Kind::Allocation, object)),
+                Ok(Some(objects)) => objects.into_iter().for_each(|object| each(ObjectKind::Allocation, object)),
                 Ok(None) => return Ok(()),
                 Err(error) if error.says_absent() => return Ok(()),
                 Err(error) => return Err(not_listed(&path, &error)),
@@ -434,18 +447,18 @@ impl Backend for Nsx {
         Ok(ids)
     }
 
-    async fn suitability(&self, what: &Configured) -> Result<Suitability, Error> {
+    async fn suitability(&self, what: &ConfiguredObject) -> Result<Suitability, Error> {
         let (path, operation) = match what {
-            Configured::AddressPool(id) => (format!("{ADDRESS_POOLS}/{id}"), "ip-pools.get"),
-            Configured::Profile(path) => (path.clone(), "lb-app-profiles.get"),
-            Configured::Gateway(path) => (path.clone(), "tier-1s.get"),
+            ConfiguredObject::AddressPool(id) => (format!("{ADDRESS_POOLS}/{id}"), "ip-pools.get"),
+            ConfiguredObject::Profile(path) => (path.clone(), "lb-app-profiles.get"),
+            ConfiguredObject::Gateway(path) => (path.clone(), "tier-1s.get"),
         };
         let found = match self.client.get(&path, operation, Priority::Urgent).await {
             Ok(found) => found,
             Err(error) if is_missing(&error) => return Ok(Suitability::Missing),
             Err(error) => return Err(failed(&format!("read {path}"), None, &error)),
         };
-        if !matches!(what, Configured::Gateway(_)) {
+        if !matches!(what, ConfiguredObject::Gateway(_)) {
             return Ok(Suitability::Usable);
         }
         let mut has_edge_cluster = false;
@@ -474,40 +487,47 @@ impl Backend for Nsx {
                 None => Err(Error::other("a deletion creates nothing")),
             },
             Step::ChangeMonitor { monitor, .. } => {
-                self.edit(request, Kind::Monitor, &monitor.marks, step, record).await
+                self.edit(request, ObjectKind::Monitor, &monitor.marks, step, record).await
             }
-            Step::ChangePool { pool, .. } => self.edit(request, Kind::Pool, &pool.marks, step, record).await,
+            Step::ChangePool { pool, .. } => self.edit(request, ObjectKind::Pool, &pool.marks, step, record).await,
             Step::ChangeServer { server, .. } | Step::SetAddress { server, .. } => {
-                self.edit(request, Kind::VirtualServer, &server.marks, step, record).await
+                self.edit(request, ObjectKind::VirtualServer, &server.marks, step, record).await
             }
-            Step::ChangeGroup { group, .. } => self.edit(request, Kind::Group, &group.marks, step, record).await,
+            Step::ChangeGroup { group, .. } => self.edit(request, ObjectKind::Group, &group.marks, step, record).await,
             Step::ChangePersistenceProfile { profile, .. } => {
-                self.edit(request, Kind::PersistenceProfile, &profile.marks, step, record).await
+                self.edit(request, ObjectKind::PersistenceProfile, &profile.marks, step, record).await
             }
             Step::Read { kind, path } => {
                 let doing = format!("read {path}");
-                let found = self.get(Target { kind: *kind, path, doing: &doing }).await?;
-                record(found.map_or_else(|| Change::Gone(path.clone()), |object| Change::Entered(*kind, object)));
+                let found = self.get(ObjectTarget { kind: *kind, path, doing: &doing }).await?;
+                record(
+                    found.map_or_else(
+                        || ObjectChange::Gone(path.clone()),
+                        |object| ObjectChange::Entered(*kind, object),
+                    ),
+                );
                 Ok(())
             }
-            Step::Obstructed { port, server } => Err(obstructed(port, server)),
-            Step::Mark { marks, address } => {
-                let kind = part_of(&marks.path).unwrap_or(Kind::Monitor);
+            Step::PortConflict { port, server } => Err(obstructed(port, server)),
+            Step::Tag { marks, address } => {
+                let kind = part_of(&marks.path).unwrap_or(ObjectKind::Monitor);
                 let doing = format!("tag {}", marks.path);
-                let target = Target { kind, path: &marks.path, doing: &doing };
+                let target = ObjectTarget { kind, path: &marks.path, doing: &doing };
                 let tags = plan::marks_of(&request.owner, request.layout, kind, *address);
                 self.change(request, target, marks, &|object| tags.write_into(object), record).await
             }
-            Step::Unmark { pool } => self.edit(request, Kind::Pool, &pool.marks, step, record).await,
+            Step::Untag { pool } => self.edit(request, ObjectKind::Pool, &pool.marks, step, record).await,
             Step::ReadAddress { allocation } => self.read_address(request, allocation, false, record).await.map(drop),
-            Step::DeleteServer(server) => self.delete(request, Kind::VirtualServer, &server.marks, record).await,
-            Step::DeletePool(pool) => self.delete(request, Kind::Pool, &pool.marks, record).await,
-            Step::DeleteMonitor(monitor) => self.delete(request, Kind::Monitor, &monitor.marks, record).await,
+            Step::DeleteServer(server) => self.delete(request, ObjectKind::VirtualServer, &server.marks, record).await,
+            Step::DeletePool(pool) => self.delete(request, ObjectKind::Pool, &pool.marks, record).await,
+            Step::DeleteMonitor(monitor) => self.delete(request, ObjectKind::Monitor, &monitor.marks, record).await,
             Step::DeletePersistenceProfile(profile) => {
-                self.delete(request, Kind::PersistenceProfile, &profile.marks, record).await
+                self.delete(request, ObjectKind::PersistenceProfile, &profile.marks, record).await
             }
-            Step::DeleteGroup(group) => self.delete(request, Kind::Group, &group.marks, record).await,
-            Step::Release(allocation) => self.delete(request, Kind::Allocation, &allocation.marks, record).await,
+            Step::DeleteGroup(group) => self.delete(request, ObjectKind::Group, &group.marks, record).await,
+            Step::ReleaseAddress(allocation) => {
+                self.delete(request, ObjectKind::Allocation, &allocation.marks, record).await
+            }
         }
     }
 
@@ -551,33 +571,34 @@ impl Backend for Nsx {
 
     async fn delete_lb_service(
         &self,
-        permit: &WritePermit,
-        layout: &Layout,
+        permit: &LeaderToken,
+        layout: &ClusterLayout,
         lb_service: &LbService,
         record: Record<'_>,
     ) -> Result<(), Error> {
         let (path, doing) = (&*lb_service.path, format!("delete {}", lb_service.path));
-        let target = Target { kind: Kind::LbService, path, doing: &doing };
+        let target = ObjectTarget { kind: ObjectKind::LbService, path, doing: &doing };
         let permit = permit_of(permit);
         let mut last = None;
         for _ in 0..ATTEMPTS {
             let Some(object) = self.get(target).await? else {
-                record(Change::Gone(path.to_owned()));
+                record(ObjectChange::Gone(path.to_owned()));
                 return Ok(());
             };
             if LbService::read(&object, layout).as_ref() != Some(lb_service) {
-                record(Change::Entered(Kind::LbService, object));
+                record(ObjectChange::Entered(ObjectKind::LbService, object));
                 return Ok(());
             }
-            match self.client.delete(Write { permit: &permit }, path, Calls::of(Kind::LbService).delete).await {
+            match self.client.delete(WriteCall { permit: &permit }, path, Calls::of(ObjectKind::LbService).delete).await
+            {
                 Ok(()) => {
                     info!(path, "deleted in NSX");
-                    record(Change::Gone(path.to_owned()));
+                    record(ObjectChange::Gone(path.to_owned()));
                     return Ok(());
                 }
                 Err(error) => match error.kind {
                     client::Kind::Referenced => {
-                        record(Change::Referenced(path.to_owned()));
+                        record(ObjectChange::Referenced(path.to_owned()));
                         return Ok(());
                     }
                     client::Kind::Conflict | client::Kind::Unknown => last = Some(error),
@@ -590,8 +611,8 @@ impl Backend for Nsx {
 
     async fn update_pools(
         &self,
-        permit: &WritePermit,
-        layout: &Layout,
+        permit: &LeaderToken,
+        layout: &ClusterLayout,
         updates: BTreeMap<Box<str>, PoolUpdate>,
         record: Record<'_>,
     ) -> BTreeMap<Box<str>, Error> {
@@ -599,51 +620,44 @@ impl Backend for Nsx {
     }
 }
 
-impl Nsx {
+impl NsxBackend {
     async fn perform_creation(
         &self,
         request: &Request<'_>,
-        parts: &Parts,
+        parts: &LoadBalancerSpec,
         step: &Step<'_>,
         record: Record<'_>,
     ) -> Result<(), Error> {
         let Request { layout, owner, .. } = *request;
-        let Parts { address_pool, members, size, tier1, .. } = parts;
+        let LoadBalancerSpec { address_pool, members, size, tier1, .. } = parts;
         let (kind, parent, port, body, doing) = match step {
             Step::CreateMonitor { port, probe } => {
                 let body = layout.monitor(&owner, port.port, *probe);
-                (Kind::Monitor, MONITORS, Some(port.port), body, format!("create the monitor of port {}", port.port))
+                let doing = format!("create the monitor of port {}", port.port);
+                (ObjectKind::Monitor, MONITORS, Some(port.port), body, doing)
             }
             Step::CreatePool { port, monitor, is_snat_disabled } => {
                 let (port, monitor, is_snat_disabled) = (port.port, *monitor, *is_snat_disabled);
                 let body = layout.pool(&owner, &PoolFacts { port, address_pool, members, monitor, is_snat_disabled });
-                (Kind::Pool, POOLS, Some(port), body, format!("create the pool of port {port}"))
+                (ObjectKind::Pool, POOLS, Some(port), body, format!("create the pool of port {port}"))
             }
             Step::CreateServer { port, .. } => {
                 let Some(facts) = server_facts(parts, step) else { return Ok(()) };
                 let doing = format!("create the virtual server of port {}", port.port);
-                (Kind::VirtualServer, SERVERS, Some(port.port), layout.virtual_server(&owner, &facts), doing)
+                (ObjectKind::VirtualServer, SERVERS, Some(port.port), layout.virtual_server(&owner, &facts), doing)
             }
-            Step::CreateGroup { ranges } => (
-                Kind::Group,
-                GROUPS,
-                None,
-                layout.group(&owner, ranges),
-                "create the group of source ranges".to_owned(),
-            ),
+            Step::CreateGroup { ranges } => {
+                let doing = "create the group of source ranges".to_owned();
+                (ObjectKind::Group, GROUPS, None, layout.group(&owner, ranges), doing)
+            }
             Step::CreatePersistenceProfile { timeout } => {
                 let body = layout.persistence_profile(&owner, *timeout);
-                (
-                    Kind::PersistenceProfile,
-                    PERSISTENCE_PROFILES,
-                    None,
-                    body,
-                    "create the persistence profile".to_owned(),
-                )
+                let doing = "create the persistence profile".to_owned();
+                (ObjectKind::PersistenceProfile, PERSISTENCE_PROFILES, None, body, doing)
             }
             Step::CreateLbService => {
                 let body = layout.lb_service(size, tier1.as_deref());
-                (Kind::LbService, LB_SERVICES, None, body, "create the load balancer service".to_owned())
+                (ObjectKind::LbService, LB_SERVICES, None, body, "create the load balancer service".to_owned())
             }
             Step::Allocate { wish: Wish::Any } => return self.allocate(request, address_pool, None, record).await,
             Step::Allocate { wish: Wish::Rather(address) | Wish::Only(address) } | Step::Reserve { address, .. } => {
@@ -652,7 +666,7 @@ impl Nsx {
             _ => return Ok(()),
         };
         let id = |attempt| match (step, kind) {
-            (_, Kind::LbService) => layout.lb_service_id(tier1.as_deref(), attempt),
+            (_, ObjectKind::LbService) => layout.lb_service_id(tier1.as_deref(), attempt),
             (Step::CreateMonitor { port, probe }, _) => {
                 layout.monitor_id(probe.monitor_type(), owner.uid, port.port, attempt)
             }
@@ -662,7 +676,7 @@ impl Nsx {
     }
 }
 
-fn server_facts<'a>(parts: &'a Parts, step: &'a Step<'_>) -> Option<ServerFacts<'a>> {
+fn server_facts<'a>(parts: &'a LoadBalancerSpec, step: &'a Step<'_>) -> Option<ServerFacts<'a>> {
     let Step::CreateServer { port, address, pool, lb_service, group, persistence } = step else { return None };
     Some(ServerFacts {
         port: port.port,

@@ -9,7 +9,7 @@ const A4: &str = "192.0.2.1";
 const A6: &str = "2001:db8::1";
 
 fn allocation(address: &str, second: Option<IpFamily>, id: Uuid) -> Allocation {
-    let marks = Marks {
+    let marks = OwnerTags {
         id: id.to_string().into(),
         path: format!("/{address}").into(),
         service: "ns/s".into(),
@@ -22,22 +22,25 @@ fn allocation(address: &str, second: Option<IpFamily>, id: Uuid) -> Allocation {
 }
 
 /// The load balancers with these addresses, made by this program.
-fn made_here(first: Option<&str>, second: Option<&str>) -> Objects {
+fn made_here(first: Option<&str>, second: Option<&str>) -> ServiceResources {
     let id = |address: &str| Uuid::new_v5(&Uuid::NAMESPACE_OID, address.as_bytes());
     let first = first.map(|address| allocation(address, None, id(address)));
     let second = second.map(|address| allocation(address, Some(SECOND), id(address)));
-    Objects { allocations: first.into_iter().chain(second).collect(), ..Objects::default() }
+    ServiceResources { allocations: first.into_iter().chain(second).collect(), ..ServiceResources::default() }
 }
 
 /// A load balancer of the Go program.
-fn of_go(first: &str) -> Objects {
-    Objects { allocations: vec![allocation(first, None, Uuid::from_u128(4 << 76))], ..Objects::default() }
+fn of_go(first: &str) -> ServiceResources {
+    ServiceResources {
+        allocations: vec![allocation(first, None, Uuid::from_u128(4 << 76))],
+        ..ServiceResources::default()
+    }
 }
 
 /// The families of first and second; what is not to be there is in brackets.
-fn shown(families: &[IpFamily], has_ipv6_pool: bool, ours: &Objects) -> String {
-    let asked = Asked { families, has_ipv6_pool };
-    let word = |one: &Balancer| {
+fn shown(families: &[IpFamily], has_ipv6_pool: bool, ours: &ServiceResources) -> String {
+    let asked = RequestedFamilies { families, has_ipv6_pool };
+    let word = |one: &FamilyLoadBalancer| {
         assert!(one.second.is_none_or(|second| second == one.family));
         let which = if one.second.is_some() { "second " } else { "" };
         let word = format!("{which}{}", one.family.as_str());
@@ -58,7 +61,7 @@ fn a_service_has_one_load_balancer_for_each_family_that_there_is_a_pool_for() {
         (&[V4, V6], true, "IPv4, second IPv6"),
         (&[V6, V4], true, "IPv4, second IPv6"),
     ] {
-        assert_eq!(shown(families, has_pool, &Objects::default()), expected, "{families:?} {has_pool}");
+        assert_eq!(shown(families, has_pool, &ServiceResources::default()), expected, "{families:?} {has_pool}");
     }
 }
 
@@ -93,8 +96,8 @@ fn a_family_comes_and_goes_and_the_other_one_stays() {
 
 #[test]
 fn a_pool_has_to_have_the_family_unless_the_class_has_one_pool_for_all() {
-    let first = Balancer { second: None, family: V4, is_wanted: true };
-    let second = Balancer { second: Some(SECOND), family: SECOND, is_wanted: true };
+    let first = FamilyLoadBalancer { second: None, family: V4, is_wanted: true };
+    let second = FamilyLoadBalancer { second: Some(SECOND), family: SECOND, is_wanted: true };
     for (families, has_pool, expected) in [
         (&[V4][..], false, None),
         (&[V4], true, None),
@@ -103,7 +106,7 @@ fn a_pool_has_to_have_the_family_unless_the_class_has_one_pool_for_all() {
         (&[V6, V4], true, Some(V4)),
         (&[V6], false, Some(V6)),
     ] {
-        let asked = Asked { families, has_ipv6_pool: has_pool };
+        let asked = RequestedFamilies { families, has_ipv6_pool: has_pool };
         assert_eq!(asked.required(&first), expected, "{families:?} {has_pool}");
         assert_eq!(asked.required(&second), Some(V6));
     }

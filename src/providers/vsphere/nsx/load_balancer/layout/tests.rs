@@ -8,8 +8,8 @@ use crate::providers::vsphere::nsx::load_balancer::plan;
 const OWNER: Owner<'static> = Owner { namespace: "ns", name: "s", uid: "u-1" };
 const HTTP: Port = Port { protocol: Protocol::Tcp, number: 80 };
 
-fn layout(cluster_uid: Option<&str>, configured: &[(&str, &str)]) -> Layout {
-    Layout {
+fn layout(cluster_uid: Option<&str>, configured: &[(&str, &str)]) -> ClusterLayout {
+    ClusterLayout {
         cluster: "c".to_owned(),
         cluster_uid: cluster_uid.map(str::to_owned),
         configured: configured.iter().map(|(scope, tag)| ((*scope).to_owned(), (*tag).to_owned())).collect(),
@@ -25,7 +25,7 @@ fn body(object: Object) -> Value {
     Value::Object(object.0)
 }
 
-fn server(layout: &Layout) -> Value {
+fn server(layout: &ClusterLayout) -> Value {
     body(layout.virtual_server(
         &OWNER,
         &ServerFacts {
@@ -43,7 +43,7 @@ fn server(layout: &Layout) -> Value {
     ))
 }
 
-fn pool(layout: &Layout, is_snat_disabled: bool, monitor: Option<&str>) -> Value {
+fn pool(layout: &ClusterLayout, is_snat_disabled: bool, monitor: Option<&str>) -> Value {
     let member = |node: &str, address: &str| Member {
         node: node.to_owned(),
         address: address.parse().unwrap(),
@@ -72,7 +72,7 @@ fn a_configured_tag_with_a_scope_of_the_program_is_ignored() {
         &PoolFacts { port: HTTP, address_pool: "p1", members: &[], monitor: None, is_snat_disabled: false },
     );
     let before = object.clone();
-    layout(None, &scopes.map(|scope| (scope, "x"))).tags(Kind::Pool).write_into(&mut object);
+    layout(None, &scopes.map(|scope| (scope, "x"))).tags(ObjectKind::Pool).write_into(&mut object);
     assert_eq!(body(object), body(before));
 }
 
@@ -163,19 +163,19 @@ fn a_load_balancer_service_is_that_of_the_go_program() {
 #[test]
 fn ids_depend_on_cluster_name_service_kind_port_and_attempt_alone() {
     let ours = layout(None, &[]);
-    let copy = Layout { cluster: "copy".to_owned(), ..ours.clone() };
+    let copy = ClusterLayout { cluster: "copy".to_owned(), ..ours.clone() };
     let udp = Port { protocol: Protocol::Udp, number: 80 };
     let ids = [
-        ours.id(Kind::Pool, "u-1", Some(HTTP), 0),
-        ours.id(Kind::Pool, "u-2", Some(HTTP), 0),
-        ours.id(Kind::Monitor, "u-1", Some(HTTP), 0),
-        ours.id(Kind::VirtualServer, "u-1", Some(HTTP), 0),
-        ours.id(Kind::Pool, "u-1", Some(udp), 0),
-        ours.id(Kind::Pool, "u-1", Some(HTTP), 1),
-        ours.id(Kind::Allocation, "u-1", None, 0),
-        ours.id(Kind::Group, "u-1", None, 0),
-        ours.id(Kind::PersistenceProfile, "u-1", None, 0),
-        copy.id(Kind::Pool, "u-1", Some(HTTP), 0),
+        ours.id(ObjectKind::Pool, "u-1", Some(HTTP), 0),
+        ours.id(ObjectKind::Pool, "u-2", Some(HTTP), 0),
+        ours.id(ObjectKind::Monitor, "u-1", Some(HTTP), 0),
+        ours.id(ObjectKind::VirtualServer, "u-1", Some(HTTP), 0),
+        ours.id(ObjectKind::Pool, "u-1", Some(udp), 0),
+        ours.id(ObjectKind::Pool, "u-1", Some(HTTP), 1),
+        ours.id(ObjectKind::Allocation, "u-1", None, 0),
+        ours.id(ObjectKind::Group, "u-1", None, 0),
+        ours.id(ObjectKind::PersistenceProfile, "u-1", None, 0),
+        copy.id(ObjectKind::Pool, "u-1", Some(HTTP), 0),
         ours.lb_service_id(None, 0),
         ours.lb_service_id(Some("/infra/tier-1s/t"), 0),
         layout(Some("k"), &[]).lb_service_id(None, 0),
@@ -202,7 +202,7 @@ fn ids_depend_on_cluster_name_service_kind_port_and_attempt_alone() {
         ]
     );
     assert_eq!(
-        layout(Some("k"), &[]).id(Kind::Pool, "u-1", Some(HTTP), 0),
+        layout(Some("k"), &[]).id(ObjectKind::Pool, "u-1", Some(HTTP), 0),
         ids[0],
         "the UID may be unknown for a while"
     );
@@ -241,11 +241,11 @@ fn monitors_of_one_port_have_an_id_for_each_type() {
     {
         assert_eq!(MonitorType::of(port.protocol), [first, other]);
         let (one, two) = (ours.monitor_id(first, "u-1", port, 0), ours.monitor_id(other, "u-1", port, 0));
-        assert_eq!(one, ours.id(Kind::Monitor, "u-1", Some(port), 0), "as before there were others");
+        assert_eq!(one, ours.id(ObjectKind::Monitor, "u-1", Some(port), 0), "as before there were others");
         assert_ne!(one, two);
         for id in [&one, &two] {
-            assert!(ours.has_id(None, Kind::Monitor, "u-1", Some(port), id) && has_own_form(id), "{port}");
-            assert!(!ours.has_id(None, Kind::Monitor, "u-2", Some(port), id), "{port}");
+            assert!(ours.has_id(None, ObjectKind::Monitor, "u-1", Some(port), id) && has_own_form(id), "{port}");
+            assert!(!ours.has_id(None, ObjectKind::Monitor, "u-2", Some(port), id), "{port}");
         }
     }
     assert_eq!(ours.monitor_id(MonitorType::Tcp, "u-1", HTTP, 0), "da2d7254-4b72-50d6-ac8a-0a419f21dc46");
@@ -294,26 +294,26 @@ fn a_virtual_server_refers_to_its_group_and_persistence_profile_and_an_allocatio
 }
 
 /// The scopes of an object of each kind beside so many configured tags, without these.
-fn scopes_beside(configured: usize, second: Option<IpFamily>) -> Vec<(Kind, Vec<String>)> {
+fn scopes_beside(configured: usize, second: Option<IpFamily>) -> Vec<(ObjectKind, Vec<String>)> {
     let tags: Vec<String> = (0..configured).map(|number| format!("team-{number:02}")).collect();
     let pairs: Vec<(&str, &str)> = tags.iter().map(|scope| (scope.as_str(), "x")).collect();
-    let layout = Layout { second, ..layout(Some("k"), &pairs) };
+    let layout = ClusterLayout { second, ..layout(Some("k"), &pairs) };
     let ranges = ["10.0.0.0/8".parse().unwrap()].into();
     let facts = PoolFacts { port: HTTP, address_pool: "p1", members: &[], monitor: None, is_snat_disabled: false };
     let Value::Object(server) = server(&layout) else { panic!() };
     let mut marked = [layout.pool(&OWNER, &facts), layout.monitor(&OWNER, HTTP, Probe::Tcp(1))];
-    for (kind, object) in [Kind::Pool, Kind::Monitor].into_iter().zip(&mut marked) {
-        let address = Some("192.0.2.5".parse().unwrap()).filter(|_| kind == Kind::Pool);
+    for (kind, object) in [ObjectKind::Pool, ObjectKind::Monitor].into_iter().zip(&mut marked) {
+        let address = Some("192.0.2.5".parse().unwrap()).filter(|_| kind == ObjectKind::Pool);
         plan::marks_of(&OWNER, &layout, kind, address).write_into(object);
     }
     let [pool, monitor] = marked;
     let all = [
-        (Kind::VirtualServer, Object(server)),
-        (Kind::Pool, pool),
-        (Kind::Monitor, monitor),
-        (Kind::Allocation, layout.allocation(&OWNER, None)),
-        (Kind::Group, layout.group(&OWNER, &ranges)),
-        (Kind::LbService, layout.lb_service("SMALL", None)),
+        (ObjectKind::VirtualServer, Object(server)),
+        (ObjectKind::Pool, pool),
+        (ObjectKind::Monitor, monitor),
+        (ObjectKind::Allocation, layout.allocation(&OWNER, None)),
+        (ObjectKind::Group, layout.group(&OWNER, &ranges)),
+        (ObjectKind::LbService, layout.lb_service("SMALL", None)),
     ];
     let scopes = |object: &Object| {
         let all: Vec<String> = object.tags().map(|tag| tag.scope.to_owned()).collect();
@@ -330,8 +330,15 @@ fn marks_are_left_off_in_a_fixed_order_where_configured_tags_leave_no_room() {
     for (configured, missing) in [
         (21, vec![]),
         (22, vec![]),
-        (23, vec![(Kind::Pool, ADDRESS_POOL)]),
-        (24, vec![(Kind::VirtualServer, CLUSTER_UID), (Kind::Pool, ADDRESS), (Kind::Pool, ADDRESS_POOL)]),
+        (23, vec![(ObjectKind::Pool, ADDRESS_POOL)]),
+        (
+            24,
+            vec![
+                (ObjectKind::VirtualServer, CLUSTER_UID),
+                (ObjectKind::Pool, ADDRESS),
+                (ObjectKind::Pool, ADDRESS_POOL),
+            ],
+        ),
     ] {
         let mut expected = whole.clone();
         for (kind, scope) in missing {
@@ -340,7 +347,7 @@ fn marks_are_left_off_in_a_fixed_order_where_configured_tags_leave_no_room() {
         }
         for (kind, scopes) in &mut expected {
             scopes.sort();
-            assert!(*kind != Kind::Pool || scopes.contains(&SERVICE_UID.to_owned()), "the last one");
+            assert!(*kind != ObjectKind::Pool || scopes.contains(&SERVICE_UID.to_owned()), "the last one");
         }
         let mut found = scopes_beside(configured, None);
         found.iter_mut().for_each(|(_, scopes)| scopes.sort());
@@ -356,7 +363,7 @@ fn marks_are_left_off_in_a_fixed_order_where_configured_tags_leave_no_room() {
     // Of virtual servers more, without the marks. With one more, NSX refuses them.
     for (second, refused) in [(second, 24), (None, 25)] {
         let (kind, scopes) = scopes_beside(refused, second).swap_remove(0);
-        assert_eq!((kind, refused + scopes.len()), (Kind::VirtualServer, 31));
+        assert_eq!((kind, refused + scopes.len()), (ObjectKind::VirtualServer, 31));
         scopes_beside(refused - 1, second);
     }
 }

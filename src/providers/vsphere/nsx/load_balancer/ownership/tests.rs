@@ -13,8 +13,8 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn marks(id: &str) -> Marks {
-    Marks {
+fn marks(id: &str) -> OwnerTags {
+    OwnerTags {
         id: id.into(),
         path: format!("/{id}").into(),
         service: "ns/s".into(),
@@ -26,7 +26,7 @@ fn marks(id: &str) -> Marks {
 }
 
 /// As the Go program leaves it.
-fn of_go() -> Objects {
+fn of_go() -> ServiceResources {
     let server = VirtualServer {
         marks: marks("vs"),
         address: Some(ip("192.0.2.5")),
@@ -51,7 +51,7 @@ fn of_go() -> Objects {
     };
     let allocation =
         Allocation { marks: marks("allocation"), address_pool: "p1".into(), address: Some(ip("192.0.2.5")) };
-    Objects {
+    ServiceResources {
         servers: vec![server],
         pools: vec![pool],
         monitors: vec![Monitor {
@@ -66,8 +66,8 @@ fn of_go() -> Objects {
     }
 }
 
-fn all_marks(objects: &mut Objects) -> impl Iterator<Item = &mut Marks> {
-    let Objects { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
+fn all_marks(objects: &mut ServiceResources) -> impl Iterator<Item = &mut OwnerTags> {
+    let ServiceResources { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
     let marks = servers.iter_mut().map(|one| &mut one.marks).chain(pools.iter_mut().map(|one| &mut one.marks));
     let marks = marks.chain(monitors.iter_mut().map(|one| &mut one.marks));
     let marks = marks.chain(groups.iter_mut().map(|one| &mut one.marks));
@@ -76,15 +76,15 @@ fn all_marks(objects: &mut Objects) -> impl Iterator<Item = &mut Marks> {
 }
 
 struct Case {
-    layout: Layout,
+    layout: ClusterLayout,
     service_uid: Option<&'static str>,
     ingress: Vec<IpAddr>,
     lb_service: Option<&'static str>,
     nodes: BTreeSet<IpAddr>,
 }
 
-fn layout(uid: Option<&str>) -> Layout {
-    Layout {
+fn layout(uid: Option<&str>) -> ClusterLayout {
+    ClusterLayout {
         cluster: "c".to_owned(),
         cluster_uid: uid.map(str::to_owned),
         configured: Default::default(),
@@ -101,20 +101,20 @@ impl Default for Case {
 }
 
 impl Case {
-    fn judge(&self, objects: &Objects) -> Judged {
+    fn judge(&self, objects: &ServiceResources) -> ClassifiedResources {
         let Self { layout, service_uid, ingress, lb_service, nodes } = self;
         let (service_uid, ports, lb_service) = (*service_uid, &[PORT][..], *lb_service);
-        judge(objects, &Facts { layout, service_uid, ports, ingress, lb_service, nodes })
+        classify(objects, &ClusterContext { layout, service_uid, ports, ingress, lb_service, nodes })
     }
 
-    fn all_ours(&self, objects: &Objects) -> bool {
+    fn all_ours(&self, objects: &ServiceResources) -> bool {
         let judged = self.judge(objects);
-        judged.ours == *objects && judged.held.is_empty()
+        judged.owned == *objects && judged.ambiguous.is_empty()
     }
 
-    fn all_held(&self, objects: &Objects) -> bool {
+    fn all_held(&self, objects: &ServiceResources) -> bool {
         let judged = self.judge(objects);
-        judged.held == *objects && judged.ours.is_empty()
+        judged.ambiguous == *objects && judged.owned.is_empty()
     }
 }
 
@@ -150,7 +150,7 @@ fn members_of_a_pool_that_another_cluster_has_tagged_prove_nothing() {
     objects.pools[0].marks.cluster_uid = Some("k-2".into());
     for uid in [Some(UID), None] {
         let judged = Case { ingress: Vec::new(), layout: layout(uid), ..Case::default() }.judge(&objects);
-        assert!(judged.ours.is_empty(), "{judged:?}");
+        assert!(judged.owned.is_empty(), "{judged:?}");
     }
 }
 
@@ -164,7 +164,7 @@ fn the_uid_of_a_cluster_decides_before_everything_else() {
     let nothing_fits = Case { ingress: vec![ip("192.0.2.9")], lb_service: None, service_uid: None, ..Case::default() };
     assert!(nothing_fits.all_ours(&tagged(UID)));
     let foreign = Case::default().judge(&tagged("k-2"));
-    assert!(foreign.ours.is_empty() && foreign.held.is_empty());
+    assert!(foreign.owned.is_empty() && foreign.ambiguous.is_empty());
 }
 
 #[test]
@@ -174,10 +174,10 @@ fn the_uid_of_the_service_or_an_id_of_this_program_is_enough() {
     all_marks(&mut by_tag).for_each(|marks| marks.service_uid = Some(SERVICE.into()));
     assert!(nothing_fits.all_ours(&by_tag));
     let mut by_id = of_go();
-    by_id.servers[0].marks.id = layout(None).id(Kind::VirtualServer, SERVICE, Some(PORT), 3).into();
-    by_id.pools[0].marks.id = layout(None).id(Kind::Pool, SERVICE, Some(PORT), 0).into();
-    by_id.monitors[0].marks.id = layout(None).id(Kind::Monitor, SERVICE, Some(PORT), 9).into();
-    by_id.allocations[0].marks.id = layout(None).id(Kind::Allocation, SERVICE, None, 0).into();
+    by_id.servers[0].marks.id = layout(None).id(ObjectKind::VirtualServer, SERVICE, Some(PORT), 3).into();
+    by_id.pools[0].marks.id = layout(None).id(ObjectKind::Pool, SERVICE, Some(PORT), 0).into();
+    by_id.monitors[0].marks.id = layout(None).id(ObjectKind::Monitor, SERVICE, Some(PORT), 9).into();
+    by_id.allocations[0].marks.id = layout(None).id(ObjectKind::Allocation, SERVICE, None, 0).into();
     assert!(nothing_fits.all_ours(&by_id));
     let mut edited = by_id.clone();
     all_marks(&mut edited).for_each(|marks| marks.port = None);
@@ -193,70 +193,73 @@ fn while_the_uid_of_this_cluster_is_not_known_a_tagged_object_is_ours_only_by_it
     all_marks(&mut tagged).for_each(|marks| marks.cluster_uid = Some("k-2".into()));
     let unknown = Case { layout: layout(None), ..Case::default() };
     let judged = unknown.judge(&tagged);
-    assert_eq!((judged.ours.servers.len(), judged.ours.allocations.len()), (1, 1));
-    assert_eq!((judged.held.pools.len(), judged.held.monitors.len()), (1, 1));
+    assert_eq!((judged.owned.servers.len(), judged.owned.allocations.len()), (1, 1));
+    assert_eq!((judged.ambiguous.pools.len(), judged.ambiguous.monitors.len()), (1, 1));
     assert!(Case { ingress: Vec::new(), ..unknown }.all_held(&tagged), "its members prove nothing");
 }
 
 #[test]
 fn an_address_is_ours_only_if_the_service_reports_it_or_a_virtual_server_has_it() {
-    let mut left = Objects { allocations: of_go().allocations, ..Objects::default() };
+    let mut left = ServiceResources { allocations: of_go().allocations, ..ServiceResources::default() };
     assert!(Case::default().all_ours(&left));
     assert!(Case { ingress: Vec::new(), ..Case::default() }.all_held(&left));
     left.allocations[0].address = None;
     let judged = Case::default().judge(&left);
-    assert!(judged.ours.is_empty() && judged.held.is_empty());
-    assert_eq!(judged.unread, left.allocations, "only its address can show whose it is");
+    assert!(judged.owned.is_empty() && judged.ambiguous.is_empty());
+    assert_eq!(judged.unresolved, left.allocations, "only its address can show whose it is");
     let other = Allocation { address: Some(ip("192.0.2.77")), ..of_go().allocations[0].clone() };
     let mut two = of_go();
     two.allocations.push(other);
-    assert_eq!(Case::default().judge(&two).held.allocations.len(), 1);
+    assert_eq!(Case::default().judge(&two).ambiguous.allocations.len(), 1);
 }
 
 /// The type of the Service changed: its status is empty, and its virtual server is deleted.
 #[test]
 fn an_address_is_ours_if_the_tag_of_a_pool_of_ours_gives_it() {
     let case = Case { ingress: Vec::new(), ..Case::default() };
-    let mut left = Objects { servers: Vec::new(), ..of_go() };
+    let mut left = ServiceResources { servers: Vec::new(), ..of_go() };
     left.pools[0].address = Some(ip("192.0.2.5"));
-    assert!(case.judge(&left).ours.allocations.is_empty(), "nothing shows whose the pool is");
+    assert!(case.judge(&left).owned.allocations.is_empty(), "nothing shows whose the pool is");
     left.pools[0].marks.cluster_uid = Some(UID.into());
-    assert_eq!(case.judge(&left).ours.allocations, left.allocations);
+    assert_eq!(case.judge(&left).owned.allocations, left.allocations);
     left.allocations[0].address = Some(ip("192.0.2.6"));
-    assert_eq!(case.judge(&left).held.allocations, left.allocations);
+    assert_eq!(case.judge(&left).ambiguous.allocations, left.allocations);
 }
 
 /// Two clusters of one name and of the same node addresses: what this program made for the Service of the other one.
 #[test]
 fn an_id_of_this_program_that_is_of_another_service_is_not_taken_for_its_nodes() {
-    let layout = Layout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), second: None };
+    let layout =
+        ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), second: None };
     let nodes = [ip("10.0.0.1"), ip("10.0.0.2")].into();
     let (service_uid, ports) = (Some(SERVICE), &[PORT][..]);
-    let facts = Facts { layout: &layout, service_uid, ports, ingress: &[], lb_service: Some(LBS), nodes: &nodes };
+    let facts =
+        ClusterContext { layout: &layout, service_uid, ports, ingress: &[], lb_service: Some(LBS), nodes: &nodes };
     for (of, expected) in [("s-2", 0), (SERVICE, 1)] {
         let mut objects = of_go();
-        objects.servers[0].marks.id = layout.id(Kind::VirtualServer, of, Some(PORT), 0).into();
-        assert_eq!(judge(&objects, &facts).ours.servers.len(), expected, "{of}");
+        objects.servers[0].marks.id = layout.id(ObjectKind::VirtualServer, of, Some(PORT), 0).into();
+        assert_eq!(classify(&objects, &facts).owned.servers.len(), expected, "{of}");
     }
-    assert_eq!(judge(&of_go(), &facts).ours.servers.len(), 1);
+    assert_eq!(classify(&of_go(), &facts).owned.servers.len(), 1);
 }
 
 #[test]
 fn a_group_or_persistence_profile_is_ours_by_its_marks_its_id_or_a_virtual_server() {
-    let with = |id: &dyn Fn(Kind) -> String, cluster_uid: Option<&str>| {
-        let of = |kind| Marks { cluster_uid: cluster_uid.map(Into::into), port: None, ..marks(&id(kind)) };
-        let (groups, profile) = (vec![Group { marks: of(Kind::Group), ranges: None }], of(Kind::PersistenceProfile));
+    let with = |id: &dyn Fn(ObjectKind) -> String, cluster_uid: Option<&str>| {
+        let of = |kind| OwnerTags { cluster_uid: cluster_uid.map(Into::into), port: None, ..marks(&id(kind)) };
+        let (groups, profile) =
+            (vec![Group { marks: of(ObjectKind::Group), ranges: None }], of(ObjectKind::PersistenceProfile));
         let persistence_profiles = vec![PersistenceProfile { marks: profile, timeout: None }];
-        Objects { groups, persistence_profiles, ..Objects::default() }
+        ServiceResources { groups, persistence_profiles, ..ServiceResources::default() }
     };
     let random = |kind| format!("{kind:?}");
     let case = Case::default();
     assert!(case.all_held(&with(&random, None)));
     assert!(case.all_ours(&with(&random, Some(UID))));
     let foreign = case.judge(&with(&random, Some("k-2")));
-    assert!(foreign.ours.is_empty() && foreign.held.is_empty());
+    assert!(foreign.owned.is_empty() && foreign.ambiguous.is_empty());
     assert!(case.all_ours(&with(&|kind| layout(None).id(kind, SERVICE, None, 2), None)));
-    let mut referred = Objects { servers: of_go().servers, ..with(&random, None) };
+    let mut referred = ServiceResources { servers: of_go().servers, ..with(&random, None) };
     referred.servers[0].group = referred.groups[0].marks.path.clone();
     referred.servers[0].persistence = referred.persistence_profiles[0].marks.path.clone();
     assert!(case.all_ours(&referred));

@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
-use super::rows::{self, Row, Rows};
-use super::{Known, Step, Wanted};
+use super::port_states::{self, PortState, PortStates};
+use super::{CurrentState, DesiredLoadBalancer, Step};
 use crate::providers::vsphere::config::address_rules::IpFamily;
-use crate::providers::vsphere::nsx::load_balancer::objects::{Objects, VirtualServer};
+use crate::providers::vsphere::nsx::load_balancer::objects::{ServiceResources, VirtualServer};
 
 /// Which address of a pool is to be reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Wish {
 
 impl Wish {
     /// What a Service asks for goes before what it reports.
-    pub fn of(wanted: &Wanted) -> Self {
+    pub fn of(wanted: &DesiredLoadBalancer) -> Self {
         match (wanted.features.address, wanted.reported) {
             (Some(address), _) => Self::Only(address),
             (None, Some(address)) => Self::Rather(address),
@@ -34,7 +34,7 @@ impl Wish {
 /// port of the Service before those that are to go; without any the one that is reserved, likewise. A virtual server whose
 /// address is not reserved, while another one is, was edited, and does not count. None while one that the Service reports may
 /// still be found among those that were not read.
-pub fn address(wanted: &Wanted, ours: &Objects) -> Option<IpAddr> {
+pub fn address(wanted: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<IpAddr> {
     let servers = || ours.servers.iter().filter(|server| !is_edited(server, ours, wanted.has_unread));
     let of_servers = || servers().filter_map(|server| server.address);
     let is_wanted = |server: &&VirtualServer| wanted.ports.iter().any(|port| server.marks.port == Some(port.port));
@@ -51,14 +51,14 @@ pub fn address(wanted: &Wanted, ours: &Objects) -> Option<IpAddr> {
 }
 
 /// The address that virtual servers show, or the reserved one where they were edited. None without virtual servers.
-pub fn shown_address(ours: &Objects, has_unread: bool) -> Option<IpAddr> {
+pub fn shown_address(ours: &ServiceResources, has_unread: bool) -> Option<IpAddr> {
     let servers = ours.servers.iter().filter(|server| !is_edited(server, ours, has_unread));
     let reserved = || ours.allocations.iter().filter(|_| !ours.servers.is_empty()).find_map(|one| one.address);
     servers.filter_map(|server| server.address).next().or_else(reserved)
 }
 
 /// Whether a virtual server has another address than any that is reserved. Not as long as one of them was not read.
-fn is_edited(server: &VirtualServer, ours: &Objects, has_unread: bool) -> bool {
+fn is_edited(server: &VirtualServer, ours: &ServiceResources, has_unread: bool) -> bool {
     let mut allocations = ours.allocations.iter();
     let is_known = !has_unread && !ours.allocations.is_empty();
     is_known && allocations.all(|one| one.address.is_some() && one.address != server.address)
@@ -66,7 +66,7 @@ fn is_edited(server: &VirtualServer, ours: &Objects, has_unread: bool) -> bool {
 
 /// Whether the Service reports an address, and its virtual servers have others of the same family: another client may have
 /// edited them, and what is reserved decides.
-pub fn is_doubtful(ingress: &[IpAddr], ours: &Objects) -> bool {
+pub fn is_doubtful(ingress: &[IpAddr], ours: &ServiceResources) -> bool {
     let is_other = |address: IpAddr| {
         let of_family = |one: &&IpAddr| IpFamily::of(**one) == IpFamily::of(address);
         let mut of_servers = ours.servers.iter().filter_map(|server| server.address);
@@ -77,33 +77,38 @@ pub fn is_doubtful(ingress: &[IpAddr], ours: &Objects) -> bool {
 
 /// Sets the next edited virtual server back, if it is one that this program may change so, and nothing that is known is in the
 /// way.
-pub fn set_back<'a>(rows: &Rows<'a>, wanted: &Wanted, known: &Known<'a>, address: IpAddr) -> Option<Step<'a>> {
+pub fn set_back<'a>(
+    rows: &PortStates<'a>,
+    wanted: &DesiredLoadBalancer,
+    known: &CurrentState<'a>,
+    address: IpAddr,
+) -> Option<Step<'a>> {
     let mut all = edited_in(rows, wanted, known).filter(|(row, _)| row.is_compared);
     let (_, server) = all.find(|(row, server)| {
         let mut others = known.ours.servers.iter().chain(&known.held.servers);
-        !others.any(|other| other.marks.path != server.marks.path && rows::listens(other, row.port, address))
+        !others.any(|other| other.marks.path != server.marks.path && port_states::listens(other, row.port, address))
     })?;
     Some(Step::SetAddress { server, address })
 }
 
 /// The virtual servers whose address was edited.
-pub fn edited<'a>(wanted: &'a Wanted, known: &Known<'a>) -> Vec<&'a VirtualServer> {
-    let rows = Rows::find(wanted, known, address(wanted, known.ours));
+pub fn edited<'a>(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>) -> Vec<&'a VirtualServer> {
+    let rows = PortStates::find(wanted, known, address(wanted, known.ours));
     edited_in(&rows, wanted, known).map(|(_, server)| server).collect()
 }
 
 fn edited_in<'r, 'a>(
-    rows: &'r Rows<'a>,
-    wanted: &'r Wanted,
-    known: &'r Known<'a>,
-) -> impl Iterator<Item = (&'r Row<'a>, &'a VirtualServer)> {
-    let of_row = |row: &'r Row<'a>| row.server.map(|server| (row, server));
+    rows: &'r PortStates<'a>,
+    wanted: &'r DesiredLoadBalancer,
+    known: &'r CurrentState<'a>,
+) -> impl Iterator<Item = (&'r PortState<'a>, &'a VirtualServer)> {
+    let of_row = |row: &'r PortState<'a>| row.server.map(|server| (row, server));
     rows.ports.iter().filter_map(of_row).filter(|(_, server)| is_edited(server, known.ours, wanted.has_unread))
 }
 
 /// A virtual server with the address of the load balancer, which nothing reserves: no allocation is known, also none that the
 /// Service may have, and its tag names the pool that it is of. None once this sync has tried to reserve it.
-pub fn unreserved<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<(&'a VirtualServer, IpAddr)> {
+pub fn unreserved<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<(&'a VirtualServer, IpAddr)> {
     let has_none = known.ours.allocations.is_empty() && !wanted.has_unread;
     let address = address(wanted, known.ours).filter(|_| has_none)?;
     let is_held = known.held.allocations.iter().any(|one| one.address.is_none_or(|held| held == address));

@@ -23,15 +23,15 @@ impl fmt::Display for Step<'_> {
             Self::ChangeGroup { group, .. } => write!(f, "change {}", group.marks.path),
             Self::CreatePersistenceProfile { .. } => write!(f, "create the persistence profile"),
             Self::ChangePersistenceProfile { profile, .. } => write!(f, "change {}", profile.marks.path),
-            Self::Mark { marks, .. } => write!(f, "tag {}", marks.path),
-            Self::Unmark { pool } => write!(f, "remove the tag with the address of {}", pool.marks.path),
+            Self::Tag { marks, .. } => write!(f, "tag {}", marks.path),
+            Self::Untag { pool } => write!(f, "remove the tag with the address of {}", pool.marks.path),
             Self::DeleteServer(server) => write!(f, "delete {}", server.marks.path),
             Self::DeletePool(pool) => write!(f, "delete {}", pool.marks.path),
             Self::DeleteMonitor(monitor) => write!(f, "delete {}", monitor.marks.path),
             Self::DeletePersistenceProfile(profile) => write!(f, "delete {}", profile.marks.path),
             Self::DeleteGroup(group) => write!(f, "delete {}", group.marks.path),
-            Self::Release(allocation) => write!(f, "delete {}", allocation.marks.path),
-            Self::Obstructed { server, .. } => write!(f, "leave {} as it is", server.marks.path),
+            Self::ReleaseAddress(allocation) => write!(f, "delete {}", allocation.marks.path),
+            Self::PortConflict { server, .. } => write!(f, "leave {} as it is", server.marks.path),
         }
     }
 }

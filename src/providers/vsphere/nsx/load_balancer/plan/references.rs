@@ -3,11 +3,13 @@
 //! A listing has neither of them: they are known from reads of their paths and from the writes of this program. A create
 //! needs no read, because it meets an object that is there.
 
-use super::rows::{Row, Rows};
-use super::{Known, Step, Wanted};
-use crate::providers::vsphere::nsx::load_balancer::layout::{GROUPS, Kind, PERSISTENCE_PROFILES, has_own_form};
-use crate::providers::vsphere::nsx::load_balancer::objects::{Group, Objects, PersistenceProfile, VirtualServer};
-use crate::providers::vsphere::nsx::load_balancer::wanted::SourceRanges;
+use super::port_states::{PortState, PortStates};
+use super::{CurrentState, DesiredLoadBalancer, Step};
+use crate::providers::vsphere::nsx::load_balancer::layout::{GROUPS, ObjectKind, PERSISTENCE_PROFILES, has_own_form};
+use crate::providers::vsphere::nsx::load_balancer::objects::{
+    Group, PersistenceProfile, ServiceResources, VirtualServer,
+};
+use crate::providers::vsphere::nsx::load_balancer::service_request::SourceRanges;
 
 /// What a virtual server is to refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub struct References<'a> {
 
 impl<'a> References<'a> {
     /// The objects that virtual servers refer to come first.
-    pub fn find(rows: &Rows<'a>, wanted: &Wanted, known: &Known<'a>) -> Self {
+    pub fn find(rows: &PortStates<'a>, wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Self {
         let servers = || rows.all().filter_map(|row| row.server);
         let groups = known.ours.groups.iter();
         let profiles = known.ours.persistence_profiles.iter();
@@ -55,7 +57,7 @@ impl<'a> References<'a> {
     }
 
     /// Whether the virtual server of a row refers to a group or profile that is not known, where one is needed.
-    pub fn are_missing(&self, row: &Row<'_>) -> bool {
+    pub fn are_missing(&self, row: &PortState<'_>) -> bool {
         row.server.filter(|_| row.is_compared).is_some_and(|server| {
             let lacks_group = self.is_group_needed && self.group.is_none() && !server.group.is_empty();
             let lacks_profile = self.is_persistence_needed && self.persistence.is_none();
@@ -64,7 +66,7 @@ impl<'a> References<'a> {
     }
 
     /// What the virtual server of a row is to refer to: what it refers to now while that, or what is needed, is not known.
-    pub fn of(&self, row: &Row<'_>, known: &Known<'_>) -> (Reference<'a>, Reference<'a>) {
+    pub fn of(&self, row: &PortState<'_>, known: &CurrentState<'_>) -> (Reference<'a>, Reference<'a>) {
         let is_read =
             |server: &&VirtualServer| !is_unread(&server.group, known) && !is_unread(&server.persistence, known);
         let Some(server) = row.server.filter(|_| row.is_compared).filter(is_read) else {
@@ -88,7 +90,12 @@ impl<'a> References<'a> {
     }
 
     /// The next read or change of what is there.
-    pub fn change(&self, rows: &Rows<'a>, wanted: &'a Wanted, known: &Known<'a>) -> Option<Step<'a>> {
+    pub fn change(
+        &self,
+        rows: &PortStates<'a>,
+        wanted: &'a DesiredLoadBalancer,
+        known: &CurrentState<'a>,
+    ) -> Option<Step<'a>> {
         let mut compared = rows.all().filter(|row| row.is_compared).filter_map(|row| row.server);
         if let Some(read) = compared.find_map(|server| read_of(server, known)) {
             return Some(read);
@@ -104,7 +111,7 @@ impl<'a> References<'a> {
     }
 
     /// What is needed and not there.
-    pub fn creation(&self, wanted: &'a Wanted) -> Option<Step<'a>> {
+    pub fn creation(&self, wanted: &'a DesiredLoadBalancer) -> Option<Step<'a>> {
         let ranges = wanted.features.source_ranges.as_ref().filter(|_| self.is_group_needed && self.group.is_none());
         let is_missing = self.is_persistence_needed && self.persistence.is_none();
         let timeout = wanted.features.affinity.filter(|_| is_missing);
@@ -113,7 +120,7 @@ impl<'a> References<'a> {
     }
 
     /// What nothing needs and no virtual server refers to.
-    pub fn surplus(&self, known: &Known<'a>) -> Option<Step<'a>> {
+    pub fn surplus(&self, known: &CurrentState<'a>) -> Option<Step<'a>> {
         deletion(known, self.group_path(), self.persistence_path())
     }
 }
@@ -125,8 +132,8 @@ pub fn has_ranges(group: &Group, ranges: &SourceRanges) -> bool {
 
 /// The next read of a deletion: what the virtual servers refer to, and, once they are gone, what an interrupted creation or
 /// deletion may have left. The Service may have asked for it then, and not now.
-pub fn read_for_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<'a>> {
-    let Objects { servers, groups, persistence_profiles, .. } = known.ours;
+pub fn read_for_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
+    let ServiceResources { servers, groups, persistence_profiles, .. } = known.ours;
     if !servers.is_empty() {
         return servers.iter().find_map(|server| read_of(server, known));
     }
@@ -135,15 +142,15 @@ pub fn read_for_deletion<'a>(wanted: &Wanted, known: &Known<'a>) -> Option<Step<
     let is_left = |path: &String| !known.read.contains(path.as_str());
     let may_be = |is_asked_for| is_asked_for || wanted.may_have_references;
     let group = may_be(wanted.features.source_ranges.is_some()) && groups.is_empty();
-    let group = group.then(|| path(Kind::Group, GROUPS)).filter(is_left);
+    let group = group.then(|| path(ObjectKind::Group, GROUPS)).filter(is_left);
     let profile = may_be(wanted.features.affinity.is_some()) && persistence_profiles.is_empty();
-    let profile = profile.then(|| path(Kind::PersistenceProfile, PERSISTENCE_PROFILES)).filter(is_left);
+    let profile = profile.then(|| path(ObjectKind::PersistenceProfile, PERSISTENCE_PROFILES)).filter(is_left);
     let read = |kind| move |path| Step::Read { kind, path };
-    group.map(read(Kind::Group)).or_else(|| profile.map(read(Kind::PersistenceProfile)))
+    group.map(read(ObjectKind::Group)).or_else(|| profile.map(read(ObjectKind::PersistenceProfile)))
 }
 
 /// The next persistence profile or group that no virtual server refers to, but these.
-pub fn deletion<'a>(known: &Known<'a>, group: Option<&str>, persistence: Option<&str>) -> Option<Step<'a>> {
+pub fn deletion<'a>(known: &CurrentState<'a>, group: Option<&str>, persistence: Option<&str>) -> Option<Step<'a>> {
     let is_free = |path: &str, of: fn(&VirtualServer) -> &str| {
         known.ours.servers.iter().chain(&known.held.servers).all(|server| of(server) != path)
     };
@@ -161,16 +168,16 @@ pub fn deletion<'a>(known: &Known<'a>, group: Option<&str>, persistence: Option<
 }
 
 /// The next object of this program that a virtual server refers to and that is not known.
-fn read_of<'a>(server: &VirtualServer, known: &Known<'_>) -> Option<Step<'a>> {
-    let all = [(Kind::Group, &server.group), (Kind::PersistenceProfile, &server.persistence)];
+fn read_of<'a>(server: &VirtualServer, known: &CurrentState<'_>) -> Option<Step<'a>> {
+    let all = [(ObjectKind::Group, &server.group), (ObjectKind::PersistenceProfile, &server.persistence)];
     let unread = all.into_iter().find(|(_, path)| is_unread(path, known));
     unread.map(|(kind, path)| Step::Read { kind, path: path.to_string() })
 }
 
 /// Whether a path may be that of an object of this program, and what is there is not known.
-fn is_unread(path: &str, known: &Known<'_>) -> bool {
+fn is_unread(path: &str, known: &CurrentState<'_>) -> bool {
     let has_own_form = path.rsplit('/').next().is_some_and(has_own_form);
-    let is_known = |objects: &Objects| {
+    let is_known = |objects: &ServiceResources| {
         let groups = objects.groups.iter().map(|group| &group.marks.path);
         let profiles = objects.persistence_profiles.iter().map(|profile| &profile.marks.path);
         groups.chain(profiles).any(|known| **known == *path)

@@ -24,14 +24,14 @@ fn udp(number: u16) -> Port {
     Port { protocol: Protocol::Udp, number }
 }
 
-fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> Wanted {
+fn wanted(ports: &[(Port, u16)], nodes: &[u8]) -> DesiredLoadBalancer {
     let port = |(port, node_port): &(Port, u16)| {
         let profile = if port.protocol == Protocol::Tcp { "/tcp" } else { "/udp" };
         WantedPort { port: *port, node_port: *node_port, profile: profile.to_owned() }
     };
     let member =
         |last: &u8| Member { node: format!("n{last}"), address: IpAddr::from([10, 0, 0, *last]), is_confirmed: true };
-    Wanted {
+    DesiredLoadBalancer {
         ports: ports.iter().map(port).collect(),
         members: nodes.iter().map(member).collect(),
         ingress: Vec::new(),
@@ -55,11 +55,11 @@ fn lb_service() -> LbService {
     }
 }
 
-static NOTHING: LazyLock<Objects> = LazyLock::new(Objects::default);
+static NOTHING: LazyLock<ServiceResources> = LazyLock::new(ServiceResources::default);
 static NO_PATHS: BTreeSet<Box<str>> = BTreeSet::new();
 static NO_ADDRESSES: BTreeSet<IpAddr> = BTreeSet::new();
 
-static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
+static LAYOUT: LazyLock<ClusterLayout> = LazyLock::new(|| ClusterLayout {
     cluster: "c".to_owned(),
     cluster_uid: Some(CLUSTER.to_owned()),
     configured: Default::default(),
@@ -67,26 +67,30 @@ static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
 });
 
 const SECOND: Option<IpFamily> = Some(IpFamily::V6);
-static SECOND_LAYOUT: LazyLock<Layout> = LazyLock::new(|| LAYOUT.of(SECOND));
+static SECOND_LAYOUT: LazyLock<ClusterLayout> = LazyLock::new(|| LAYOUT.of(SECOND));
 
 /// With nothing held.
-fn known<'a>(ours: &'a Objects, lb_service: Option<&'a LbService>) -> Known<'a> {
-    Known { ours, held: &NOTHING, lb_service, layout: &LAYOUT, read: &NO_PATHS, elsewhere: &NO_ADDRESSES }
+fn known<'a>(ours: &'a ServiceResources, lb_service: Option<&'a LbService>) -> CurrentState<'a> {
+    CurrentState { ours, held: &NOTHING, lb_service, layout: &LAYOUT, read: &NO_PATHS, elsewhere: &NO_ADDRESSES }
 }
 
 /// Of a Service with one load balancer.
-fn next_for<'a>(wanted: &'a Wanted, known: Known<'a>) -> Option<Step<'a>> {
+fn next_for<'a>(wanted: &'a DesiredLoadBalancer, known: CurrentState<'a>) -> Option<Step<'a>> {
     next(&[(wanted, known)]).map(|(_, step)| step)
 }
 
-fn step<'a>(wanted: &'a Wanted, ours: &'a Objects, lb_service: Option<&'a LbService>) -> Option<Step<'a>> {
+fn step<'a>(
+    wanted: &'a DesiredLoadBalancer,
+    ours: &'a ServiceResources,
+    lb_service: Option<&'a LbService>,
+) -> Option<Step<'a>> {
     next_for(wanted, known(ours, lb_service))
 }
 
 /// What NSX and the inventory make of the steps.
 #[derive(Clone, Default)]
 struct World {
-    objects: Objects,
+    objects: ServiceResources,
     lb_service: Option<LbService>,
     /// The paths of groups and persistence profiles that the inventory has.
     listed: BTreeSet<Box<str>>,
@@ -101,31 +105,31 @@ struct World {
 
 impl World {
     /// Of an object that this program creates. What has its id already is in the way.
-    fn own_marks(&mut self, kind: Kind, port: Option<Port>) -> Marks {
+    fn own_marks(&mut self, kind: ObjectKind, port: Option<Port>) -> OwnerTags {
         let id = LAYOUT.of(self.second).id(kind, UID, port, 0);
         self.marks_with(id, kind, port)
     }
 
     /// Of an object that this program creates under this id.
-    fn marks_with(&mut self, id: String, kind: Kind, port: Option<Port>) -> Marks {
-        let Objects { servers, pools, monitors, allocations, .. } = &self.objects;
+    fn marks_with(&mut self, id: String, kind: ObjectKind, port: Option<Port>) -> OwnerTags {
+        let ServiceResources { servers, pools, monitors, allocations, .. } = &self.objects;
         let ids = servers.iter().map(|one| &one.marks.id).chain(pools.iter().map(|one| &one.marks.id));
         let ids = ids.chain(monitors.iter().map(|one| &one.marks.id));
         let mut ids = ids.chain(allocations.iter().map(|one| &one.marks.id));
         assert!(ids.all(|taken| **taken != *id), "NSX refuses it: the id of the {kind:?} of {port:?} is taken");
         let parent = match kind {
-            Kind::Group => GROUPS,
-            Kind::PersistenceProfile => PERSISTENCE_PROFILES,
+            ObjectKind::Group => GROUPS,
+            ObjectKind::PersistenceProfile => PERSISTENCE_PROFILES,
             _ => "",
         };
-        Marks { path: format!("{parent}/{id}").into(), id: id.into(), ..self.marks(kind, port) }
+        OwnerTags { path: format!("{parent}/{id}").into(), id: id.into(), ..self.marks(kind, port) }
     }
 
     /// Of an object that another program created.
-    fn marks(&mut self, kind: Kind, port: Option<Port>) -> Marks {
+    fn marks(&mut self, kind: ObjectKind, port: Option<Port>) -> OwnerTags {
         self.made += 1;
         let id = format!("{kind:?}-{}", self.made);
-        Marks {
+        OwnerTags {
             path: format!("/{id}").into(),
             id: id.into(),
             service: "ns/s".into(),
@@ -137,7 +141,7 @@ impl World {
     }
 
     /// What the inventory has.
-    fn view(&self) -> Objects {
+    fn view(&self) -> ServiceResources {
         let mut objects = self.objects.clone();
         objects.groups.retain(|one| self.listed.contains(&one.marks.path));
         objects.persistence_profiles.retain(|one| self.listed.contains(&one.marks.path));
@@ -145,7 +149,7 @@ impl World {
     }
 
     /// The path of a group or persistence profile that is created, or was before.
-    fn enter(&mut self, kind: Kind) -> Marks {
+    fn enter(&mut self, kind: ObjectKind) -> OwnerTags {
         let marks = self.own_marks(kind, None);
         self.listed.insert(marks.path.clone());
         self.read.insert(marks.path.clone());
@@ -154,7 +158,7 @@ impl World {
 
     /// As after a reading of everything.
     fn list(&mut self) {
-        let Objects { groups, persistence_profiles, .. } = &self.objects;
+        let ServiceResources { groups, persistence_profiles, .. } = &self.objects;
         let groups = groups.iter().map(|one| &one.marks.path);
         let paths = groups.chain(persistence_profiles.iter().map(|one| &one.marks.path));
         self.listed = paths.cloned().collect();
@@ -173,7 +177,7 @@ impl World {
     }
 
     /// The log has one word a step.
-    fn apply(&mut self, step: &Step<'_>, wanted: &Wanted) {
+    fn apply(&mut self, step: &Step<'_>, wanted: &DesiredLoadBalancer) {
         let objects = &mut self.objects;
         let members = || wanted.members.iter().map(|member| member.address).collect();
         let at = |path: &str, paths: Vec<&str>| paths.iter().position(|known| *known == path).unwrap();
@@ -181,7 +185,7 @@ impl World {
             Step::CreateMonitor { port, probe } => {
                 let (number, monitor_type) = (probe.port(), probe.monitor_type());
                 let id = LAYOUT.of(self.second).monitor_id(monitor_type, UID, port.port, 0);
-                let marks = self.marks_with(id, Kind::Monitor, Some(port.port));
+                let marks = self.marks_with(id, ObjectKind::Monitor, Some(port.port));
                 self.objects.monitors.push(Monitor { marks, number, monitor_type, has_other_version: false });
                 "monitor"
             }
@@ -195,7 +199,7 @@ impl World {
             }
             Step::CreatePool { port, monitor, is_snat_disabled } => {
                 let (monitors, members) = (monitor.iter().map(|path| (*path).into()).collect(), members());
-                let marks = self.own_marks(Kind::Pool, Some(port.port));
+                let marks = self.own_marks(ObjectKind::Pool, Some(port.port));
                 let (address_pool, is_snat_disabled) = ("p".into(), Some(*is_snat_disabled));
                 let pool = Pool { marks, members, monitors, address_pool, is_snat_disabled, address: None };
                 self.objects.pools.push(pool);
@@ -210,13 +214,13 @@ impl World {
                 "change pool"
             }
             Step::Allocate { .. } => {
-                let marks = self.own_marks(Kind::Allocation, None);
+                let marks = self.own_marks(ObjectKind::Allocation, None);
                 self.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
                 "allocate"
             }
             Step::Reserve { server, address } => {
                 assert_eq!(server.address, Some(*address));
-                let marks = self.own_marks(Kind::Allocation, None);
+                let marks = self.own_marks(ObjectKind::Allocation, None);
                 self.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: Some(*address) });
                 "reserve"
             }
@@ -241,7 +245,7 @@ impl World {
             Step::CreateServer { port, address, pool, lb_service, group, persistence } => {
                 assert_eq!(group.is_some(), wanted.features.source_ranges.is_some(), "it lets everybody in");
                 self.assert_free(*address, port, "");
-                let marks = self.own_marks(Kind::VirtualServer, Some(port.port));
+                let marks = self.own_marks(ObjectKind::VirtualServer, Some(port.port));
                 self.objects.servers.push(VirtualServer {
                     marks,
                     address: Some(*address),
@@ -290,7 +294,7 @@ impl World {
                 match left {
                     Some(path) => drop(self.listed.insert(path)),
                     None => {
-                        let (marks, ranges) = (self.enter(Kind::Group), Some((*ranges).clone()));
+                        let (marks, ranges) = (self.enter(ObjectKind::Group), Some((*ranges).clone()));
                         self.objects.groups.push(Group { marks, ranges });
                     }
                 }
@@ -307,7 +311,7 @@ impl World {
                 match left {
                     Some(path) => drop(self.listed.insert(path)),
                     None => {
-                        let (marks, timeout) = (self.enter(Kind::PersistenceProfile), Some(*timeout));
+                        let (marks, timeout) = (self.enter(ObjectKind::PersistenceProfile), Some(*timeout));
                         self.objects.persistence_profiles.push(PersistenceProfile { marks, timeout });
                     }
                 }
@@ -334,8 +338,8 @@ impl World {
                 objects.persistence_profiles.retain(|one| one != *profile);
                 "delete profile"
             }
-            Step::Mark { marks, address } => {
-                let Objects { pools, monitors, .. } = objects;
+            Step::Tag { marks, address } => {
+                let ServiceResources { pools, monitors, .. } = objects;
                 let all = pools.iter_mut().map(|one| &mut one.marks);
                 let mut all = all.chain(monitors.iter_mut().map(|one| &mut one.marks));
                 let found = all.find(|one| one.path == marks.path).unwrap();
@@ -349,7 +353,7 @@ impl World {
                 }
                 "mark"
             }
-            Step::Unmark { pool } => {
+            Step::Untag { pool } => {
                 objects.pools.iter_mut().filter(|one| one == pool).for_each(|one| one.address = None);
                 "unmark"
             }
@@ -368,7 +372,7 @@ impl World {
                 objects.monitors.retain(|one| one != *monitor);
                 "delete monitor"
             }
-            Step::Release(allocation) => {
+            Step::ReleaseAddress(allocation) => {
                 // An address that is not known may be that of any virtual server of the same load balancer.
                 let is_known = |server: &VirtualServer| {
                     allocation.address.is_some() || server.marks.second != allocation.marks.second
@@ -378,22 +382,22 @@ impl World {
                 objects.allocations.retain(|one| one != *allocation);
                 "release"
             }
-            Step::Obstructed { .. } => "obstructed",
+            Step::PortConflict { .. } => "obstructed",
         };
         self.log.push(word.to_owned());
     }
 
     /// Applies steps until none is left; gives their words.
-    fn ensure(&mut self, wanted: &Wanted) -> Vec<String> {
+    fn ensure(&mut self, wanted: &DesiredLoadBalancer) -> Vec<String> {
         self.begin(wanted, usize::MAX)
     }
 
     /// Applies so many steps; gives their words.
-    fn begin(&mut self, wanted: &Wanted, steps: usize) -> Vec<String> {
+    fn begin(&mut self, wanted: &DesiredLoadBalancer, steps: usize) -> Vec<String> {
         self.read.clear();
         for _ in 0..steps {
             let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
-            let known = Known { read: &read, ..known(&objects, lb_service.as_ref()) };
+            let known = CurrentState { read: &read, ..known(&objects, lb_service.as_ref()) };
             let Some(step) = next_for(wanted, known) else { break };
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             let address = address(wanted, &self.objects);
@@ -404,7 +408,7 @@ impl World {
                 !is_deletion || served == self.served(wanted, address),
                 "a port loses its virtual server: {step:?}"
             );
-            if matches!(step, Step::Obstructed { .. }) {
+            if matches!(step, Step::PortConflict { .. }) {
                 break;
             }
         }
@@ -412,13 +416,13 @@ impl World {
     }
 
     /// Applies so many steps towards both load balancers of a Service.
-    fn begin_both(&mut self, first: &Wanted, second: &Wanted, steps: usize) -> Vec<String> {
+    fn begin_both(&mut self, first: &DesiredLoadBalancer, second: &DesiredLoadBalancer, steps: usize) -> Vec<String> {
         self.read.clear();
         for _ in 0..steps {
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             let (objects, lb_service, read) = (self.view(), self.lb_service.clone(), self.read.clone());
             let (of_first, of_second) = (objects.of(None), objects.of(SECOND));
-            let known = |ours, layout| Known { ours, layout, read: &read, ..known(ours, lb_service.as_ref()) };
+            let known = |ours, layout| CurrentState { ours, layout, read: &read, ..known(ours, lb_service.as_ref()) };
             let mut all = vec![(first, known(&of_first, &*LAYOUT)), (second, known(&of_second, &*SECOND_LAYOUT))];
             // One that is neither there nor wanted is not planned.
             all.retain(|(wanted, known)| !wanted.ports.is_empty() || !known.ours.is_empty());
@@ -426,7 +430,7 @@ impl World {
             let (wanted, known) = all[at];
             self.second = known.layout.second;
             self.apply(&step, wanted);
-            if matches!(step, Step::Obstructed { .. }) {
+            if matches!(step, Step::PortConflict { .. }) {
                 break;
             }
         }
@@ -435,7 +439,7 @@ impl World {
     }
 
     /// The ports that are reached on this address; without one on any.
-    fn served(&self, wanted: &Wanted, address: Option<IpAddr>) -> BTreeSet<Port> {
+    fn served(&self, wanted: &DesiredLoadBalancer, address: Option<IpAddr>) -> BTreeSet<Port> {
         let is_served = |port: &&WantedPort| {
             self.objects.servers.iter().any(|server| {
                 let is_on = address.is_none() || server.address == address;
@@ -446,13 +450,13 @@ impl World {
     }
 
     fn delete(&mut self, cluster_uid: Option<&str>) -> Vec<String> {
-        self.delete_as(&Wanted { cluster_uid: cluster_uid.map(str::to_owned), ..wanted(&[], &[]) })
+        self.delete_as(&DesiredLoadBalancer { cluster_uid: cluster_uid.map(str::to_owned), ..wanted(&[], &[]) })
     }
 
-    fn delete_as(&mut self, nothing: &Wanted) -> Vec<String> {
+    fn delete_as(&mut self, nothing: &DesiredLoadBalancer) -> Vec<String> {
         self.read.clear();
         while let (objects, read) = (self.view(), self.read.clone())
-            && let Some(step) = next_deletion(nothing, &Known { read: &read, ..known(&objects, None) })
+            && let Some(step) = next_deletion(nothing, &CurrentState { read: &read, ..known(&objects, None) })
         {
             assert!(self.log.len() < 500, "it comes to no end: {:?}", self.log);
             self.apply(&step, nothing);
@@ -504,7 +508,7 @@ fn l_10_of_two_addresses_the_one_in_use_stays_and_the_other_is_released() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     world.ensure(&one);
-    let marks = world.marks(Kind::Allocation, None);
+    let marks = world.marks(ObjectKind::Allocation, None);
     world.objects.allocations.insert(0, Allocation { marks, address_pool: "q".into(), address: None });
     assert_eq!(world.ensure(&one), ["read address", "release"]);
     let addresses: Vec<_> = world.objects.allocations.iter().map(|allocation| allocation.address).collect();
@@ -534,13 +538,13 @@ fn a_deletion_waits_for_no_mark_that_has_no_room() {
             marks.id = format!("of-the-go-program-{}", marks.id).into();
         }
         let configured = (0..configured).map(|number| (format!("team-{number}"), "x".to_owned())).collect();
-        let layout = Layout { configured, ..LAYOUT.clone() };
-        let nothing = Wanted { ports: Vec::new(), ..wanted(&[], &[]) };
+        let layout = ClusterLayout { configured, ..LAYOUT.clone() };
+        let nothing = DesiredLoadBalancer { ports: Vec::new(), ..wanted(&[], &[]) };
         let mut made = 0;
         loop {
-            let known = Known { layout: &layout, ..known(&world.objects, None) };
-            let Some(Step::Mark { marks, address: None }) = next_deletion(&nothing, &known) else { break };
-            let (path, kind) = (marks.path.clone(), Kind::Pool);
+            let known = CurrentState { layout: &layout, ..known(&world.objects, None) };
+            let Some(Step::Tag { marks, address: None }) = next_deletion(&nothing, &known) else { break };
+            let (path, kind) = (marks.path.clone(), ObjectKind::Pool);
             let owner = Owner { namespace: "ns", name: "s", uid: UID };
             let tags = marks_of(&owner, &layout, kind, None);
             let has = |scope: &str| tags.iter().find(|tag| tag.scope == scope).map(|tag| tag.tag.into());
@@ -552,7 +556,7 @@ fn a_deletion_waits_for_no_mark_that_has_no_room() {
             assert!(made <= 2, "it would be marked again and again");
         }
         assert_eq!(made, marks, "{}", layout.configured.len());
-        let known = Known { layout: &layout, ..known(&world.objects, None) };
+        let known = CurrentState { layout: &layout, ..known(&world.objects, None) };
         assert!(matches!(next_deletion(&nothing, &known), Some(Step::DeleteServer(_))));
     }
 }
@@ -589,14 +593,14 @@ fn the_address_that_a_pool_was_tagged_with_goes_once_it_is_served_again() {
 #[test]
 fn l_09_a_deletion_needs_no_address() {
     let mut world = World::default();
-    let marks = world.marks(Kind::Allocation, None);
+    let marks = world.marks(ObjectKind::Allocation, None);
     world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
     assert_eq!(world.delete(Some(CLUSTER)), ["release"]);
 }
 
 /// As the Go program leaves objects.
-fn without_uids(objects: &mut Objects) {
-    let Objects { servers, pools, monitors, allocations, .. } = objects;
+fn without_uids(objects: &mut ServiceResources) {
+    let ServiceResources { servers, pools, monitors, allocations, .. } = objects;
     let marks = servers.iter_mut().map(|one| &mut one.marks).chain(pools.iter_mut().map(|one| &mut one.marks));
     let marks = marks.chain(monitors.iter_mut().map(|one| &mut one.marks));
     for marks in marks.chain(allocations.iter_mut().map(|one| &mut one.marks)) {
@@ -633,16 +637,16 @@ fn a_port_that_cannot_be_created_keeps_no_other_one_from_following() {
 fn an_address_is_not_released_while_a_virtual_server_that_is_not_ours_has_it() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
-    let held = Objects { servers: std::mem::take(&mut world.objects.servers), ..Objects::default() };
-    world.objects = Objects { allocations: world.objects.allocations.clone(), ..Objects::default() };
+    let held = ServiceResources { servers: std::mem::take(&mut world.objects.servers), ..ServiceResources::default() };
+    world.objects = ServiceResources { allocations: world.objects.allocations.clone(), ..ServiceResources::default() };
     let nothing = wanted(&[], &[]);
-    let known = Known { held: &held, ..known(&world.objects, None) };
+    let known = CurrentState { held: &held, ..known(&world.objects, None) };
     assert_eq!(next_deletion(&nothing, &known), None);
     let mut unread = world.objects.clone();
     unread.allocations[0].address = None;
-    assert_eq!(next_deletion(&nothing, &Known { ours: &unread, ..known }), None);
-    let free = Objects::default();
-    assert!(matches!(next_deletion(&nothing, &Known { held: &free, ..known }), Some(Step::Release(_))));
+    assert_eq!(next_deletion(&nothing, &CurrentState { ours: &unread, ..known }), None);
+    let free = ServiceResources::default();
+    assert!(matches!(next_deletion(&nothing, &CurrentState { held: &free, ..known }), Some(Step::ReleaseAddress(_))));
 }
 
 /// Its deletion would be refused, and tried again and again.
@@ -650,14 +654,18 @@ fn an_address_is_not_released_while_a_virtual_server_that_is_not_ours_has_it() {
 fn a_pool_is_not_deleted_while_a_virtual_server_that_is_not_ours_leads_to_it() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
-    let held = Objects { servers: std::mem::take(&mut world.objects.servers), ..Objects::default() };
+    let held = ServiceResources { servers: std::mem::take(&mut world.objects.servers), ..ServiceResources::default() };
     world.objects.allocations.clear();
     let nothing = wanted(&[], &[]);
     let known = known(&world.objects, None);
-    assert_eq!(next_deletion(&nothing, &Known { held: &held, ..known }), None, "nor its monitor");
-    let ours = Objects { pools: Vec::new(), ..world.objects.clone() };
-    let held = Objects { pools: world.objects.pools.clone(), ..held };
-    assert_eq!(next_deletion(&nothing, &Known { ours: &ours, held: &held, ..known }), None, "a held pool needs it");
+    assert_eq!(next_deletion(&nothing, &CurrentState { held: &held, ..known }), None, "nor its monitor");
+    let ours = ServiceResources { pools: Vec::new(), ..world.objects.clone() };
+    let held = ServiceResources { pools: world.objects.pools.clone(), ..held };
+    assert_eq!(
+        next_deletion(&nothing, &CurrentState { ours: &ours, held: &held, ..known }),
+        None,
+        "a held pool needs it"
+    );
     assert!(matches!(next_deletion(&nothing, &known), Some(Step::DeletePool(_))));
 }
 
@@ -665,10 +673,10 @@ fn a_pool_is_not_deleted_while_a_virtual_server_that_is_not_ours_leads_to_it() {
 fn all_addresses_are_read_before_one_that_the_service_does_not_report_is_used() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     for _ in 0..2 {
-        let marks = world.marks(Kind::Allocation, None);
+        let marks = world.marks(ObjectKind::Allocation, None);
         world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address: None });
     }
-    let reported = Wanted { ingress: vec![ip(2)], ..wanted(&[(tcp(80), 30080)], &[1]) };
+    let reported = DesiredLoadBalancer { ingress: vec![ip(2)], ..wanted(&[(tcp(80), 30080)], &[1]) };
     let steps = world.ensure(&reported);
     assert_eq!(steps, ["monitor", "pool", "read address", "read address", "server", "release"]);
     assert_eq!(world.objects.servers[0].address, Some(ip(2)));
@@ -680,17 +688,17 @@ fn a_second_virtual_server_of_a_port_stays_with_its_pool_and_address() {
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     world.ensure(&one);
     let mut second = world.objects.servers[0].clone();
-    second.marks = world.marks(Kind::VirtualServer, Some(tcp(80)));
+    second.marks = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
     second.address = Some(ip(9));
     world.objects.servers.insert(0, second);
-    let reported = Wanted { ingress: vec![ip(1)], ..one };
+    let reported = DesiredLoadBalancer { ingress: vec![ip(1)], ..one };
     assert_eq!(world.ensure(&reported), [""; 0]);
     assert_eq!(address(&reported, &world.objects), Some(ip(1)));
 }
 
 #[test]
 fn a_virtual_server_pool_or_monitor_that_an_administrator_edited_is_found_and_corrected() {
-    type Edit = fn(&mut Objects);
+    type Edit = fn(&mut ServiceResources);
     let edits: [(&str, Edit); 6] = [
         ("other port", |objects| objects.servers[0].number = Some(8080)),
         ("several ports", |objects| objects.servers[0].number = None),
@@ -717,7 +725,7 @@ fn a_virtual_server_of_the_go_program_whose_tag_was_edited_is_found_by_the_port_
     for tag in [None, Some(tcp(9000)), Some(udp(80))] {
         let mut world = World { lb_service: Some(lb_service()), ..World::default() };
         world.ensure(&two);
-        world.objects.servers[0].marks = world.marks(Kind::VirtualServer, tag);
+        world.objects.servers[0].marks = world.marks(ObjectKind::VirtualServer, tag);
         assert_eq!(world.ensure(&two), ["change server"], "{tag:?}");
         assert_eq!(world.objects.servers[0].marks.port, Some(tcp(80)), "{tag:?}");
     }
@@ -739,29 +747,30 @@ fn a_virtual_server_that_is_not_ours_is_reported_where_one_is_to_be() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     world.ensure(&one);
-    let mut held = Objects { servers: std::mem::take(&mut world.objects.servers), ..Objects::default() };
-    held.servers[0].marks = world.marks(Kind::VirtualServer, Some(tcp(81)));
-    let step = next_for(&one, Known { held: &held, ..known(&world.objects, world.lb_service.as_ref()) });
-    assert!(matches!(step, Some(Step::Obstructed { server, .. }) if *server == held.servers[0]), "{step:?}");
+    let mut held =
+        ServiceResources { servers: std::mem::take(&mut world.objects.servers), ..ServiceResources::default() };
+    held.servers[0].marks = world.marks(ObjectKind::VirtualServer, Some(tcp(81)));
+    let step = next_for(&one, CurrentState { held: &held, ..known(&world.objects, world.lb_service.as_ref()) });
+    assert!(matches!(step, Some(Step::PortConflict { server, .. }) if *server == held.servers[0]), "{step:?}");
 }
 
 #[test]
 fn a_second_virtual_server_of_a_port_follows_nodes_and_node_port() {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
-    let one = Wanted { ingress: vec![ip(1)], ..wanted(&[(tcp(80), 30080)], &[1]) };
+    let one = DesiredLoadBalancer { ingress: vec![ip(1)], ..wanted(&[(tcp(80), 30080)], &[1]) };
     world.ensure(&one);
     let (mut server, mut pool, mut monitor) =
         (world.objects.servers[0].clone(), world.objects.pools[0].clone(), world.objects.monitors[0].clone());
-    server.marks = world.marks(Kind::VirtualServer, Some(tcp(80)));
-    pool.marks = world.marks(Kind::Pool, Some(tcp(80)));
-    monitor.marks = world.marks(Kind::Monitor, Some(tcp(80)));
+    server.marks = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
+    pool.marks = world.marks(ObjectKind::Pool, Some(tcp(80)));
+    monitor.marks = world.marks(ObjectKind::Monitor, Some(tcp(80)));
     (server.address, server.pool) = (Some(ip(9)), pool.marks.path.clone());
     pool.monitors = vec![monitor.marks.path.clone()];
     world.objects.servers.insert(0, server);
     world.objects.pools.push(pool);
     world.objects.monitors.push(monitor);
     assert_eq!(world.ensure(&one), [""; 0]);
-    let moved = Wanted { ingress: vec![ip(1)], ..wanted(&[(tcp(80), 30090)], &[2]) };
+    let moved = DesiredLoadBalancer { ingress: vec![ip(1)], ..wanted(&[(tcp(80), 30090)], &[2]) };
     let expected = ["change monitor", "change pool", "change server"];
     assert_eq!(world.ensure(&moved), [expected, expected].concat());
     assert!(world.objects.servers.iter().all(|server| server.node_port == Some(30090)));
@@ -774,7 +783,7 @@ fn an_address_that_does_not_come_keeps_no_other_one_from_being_released_or_used(
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     let allocation = |world: &mut World, address| {
-        let marks = world.marks(Kind::Allocation, None);
+        let marks = world.marks(ObjectKind::Allocation, None);
         world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address });
     };
     allocation(&mut world, None);

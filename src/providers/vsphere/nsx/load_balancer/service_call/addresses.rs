@@ -5,23 +5,23 @@ use std::net::IpAddr;
 
 use tracing::info;
 
-use super::ensure::{Progress, has_no_address};
-use super::{Seen, ServiceCall, Target};
+use super::steps::{EnsureProgress, has_no_address};
+use super::{CallObservation, FamilyTarget, ServiceCall};
 use crate::base::error_chain::chain;
 use crate::cloud::Error;
 use crate::providers::vsphere::nsx::load_balancer::address_unavailable;
-use crate::providers::vsphere::nsx::load_balancer::backend::Parts;
-use crate::providers::vsphere::nsx::load_balancer::inventory::Claimed;
+use crate::providers::vsphere::nsx::load_balancer::backend::LoadBalancerSpec;
 use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, VirtualServer};
-use crate::providers::vsphere::nsx::load_balancer::ownership::Judged;
+use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResources;
 use crate::providers::vsphere::nsx::load_balancer::plan::{self, Step, Wish};
+use crate::providers::vsphere::nsx::load_balancer::resource_cache::ReservationGuard;
 use crate::providers::vsphere::reason;
 
 impl<'a> ServiceCall<'a> {
     /// Reads the address of an allocation that may be the Service's, where it matters which one that is. False if there is none to
     /// read.
-    pub(super) async fn read_next(&mut self, seen: &Seen) -> Result<bool, Error> {
-        let Judged { ours, unread, .. } = &seen.judged;
+    pub(super) async fn read_next(&mut self, seen: &CallObservation) -> Result<bool, Error> {
+        let ClassifiedResources { owned: ours, unresolved: unread, .. } = &seen.judged;
         // Its address would be found in vain if it is one of these; and beside one that is ours, one of both is surplus.
         let has_server = |one: &Allocation| ours.servers.iter().any(|server| server.marks.second == one.marks.second);
         // An edited address says nothing of the reserved one.
@@ -34,9 +34,9 @@ impl<'a> ServiceCall<'a> {
     /// Makes a step.
     pub(super) async fn make(
         &self,
-        target: &Target,
+        target: &FamilyTarget,
         step: &Step<'_>,
-        progress: &mut Progress<'a>,
+        progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
         match step {
             Step::Allocate { wish: Wish::Rather(address) } => self.allocate_rather(target, *address, progress).await,
@@ -51,7 +51,7 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Whether the address that the Service asks for can be reserved. If so, it is claimed.
-    pub(super) async fn check_address(&self, target: &Target) -> Result<Option<Claimed<'a>>, Error> {
+    pub(super) async fn check_address(&self, target: &FamilyTarget) -> Result<Option<ReservationGuard<'a>>, Error> {
         let address = target.wanted.features.address.filter(|_| has_no_address(target));
         let Some((address, parts)) = address.zip(target.parts.as_ref()) else { return Ok(None) };
         if let Some(namespace) = self.inventory().reserved_for(&self.key, address) {
@@ -65,7 +65,12 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Claims an address that can be reserved.
-    async fn claim(&self, target: &Target, parts: &Parts, address: IpAddr) -> Result<Claimed<'a>, Error> {
+    async fn claim(
+        &self,
+        target: &FamilyTarget,
+        parts: &LoadBalancerSpec,
+        address: IpAddr,
+    ) -> Result<ReservationGuard<'a>, Error> {
         let (request, pool) = (self.request(&target.layout, Some(parts)), parts.address_pool.as_str());
         // Claimed before the look: once another claim ends, the look shows what was reserved.
         let claim = self.inventory().claim_address(&self.key, pool, address).map_err(|other| {
@@ -83,9 +88,9 @@ impl<'a> ServiceCall<'a> {
     /// Reserves the address that the Service reports, so that its clients find it again, or another one if that is not possible.
     async fn allocate_rather(
         &self,
-        target: &Target,
+        target: &FamilyTarget,
         address: IpAddr,
-        progress: &mut Progress<'a>,
+        progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
         match self.allocate_only(target, &Step::Allocate { wish: Wish::Only(address) }, address, progress).await {
             Err(error) if is_denied(&error) => {
@@ -98,10 +103,10 @@ impl<'a> ServiceCall<'a> {
 
     async fn allocate_only(
         &self,
-        target: &Target,
+        target: &FamilyTarget,
         step: &Step<'_>,
         address: IpAddr,
-        progress: &mut Progress<'a>,
+        progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
         if let Some(parts) = &target.parts {
             progress.claimed.push(self.claim(target, parts, address).await?);
@@ -112,10 +117,10 @@ impl<'a> ServiceCall<'a> {
     /// Reserves the address that a virtual server has. Where that is not possible, the Service is served all the same.
     async fn reserve(
         &self,
-        target: &Target,
+        target: &FamilyTarget,
         step: &Step<'_>,
         (server, address): (&VirtualServer, IpAddr),
-        progress: &mut Progress<'a>,
+        progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
         let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
         // The allocation may be there.
@@ -141,7 +146,7 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// What the owner of the Service has to know of its addresses.
-    pub(super) fn remark_addresses(&self, targets: &[Target], seen: &Seen, unreserved: &[String]) {
+    pub(super) fn remark_addresses(&self, targets: &[FamilyTarget], seen: &CallObservation, unreserved: &[String]) {
         let unreserved = (!unreserved.is_empty()).then(|| unreserved.join("; "));
         self.inventory().remark(&self.key, reason::AddressNotReserved, unreserved);
         let mut edited = Vec::new();

@@ -3,37 +3,37 @@
 use tracing::warn;
 
 use super::pools::check_absence;
-use super::realized::Teardown;
-use super::{Seen, ServiceCall, Steps, Target, next};
+use super::realization::TeardownState;
+use super::{CallObservation, FamilyTarget, ServiceCall, Steps, next};
 use crate::base::error_chain::chain;
-use crate::cloud::{Error, WritePermit};
-use crate::providers::vsphere::nsx::load_balancer::LoadBalancers;
-use crate::providers::vsphere::nsx::load_balancer::contents::Selection;
-use crate::providers::vsphere::nsx::load_balancer::families::{Asked, SECOND};
-use crate::providers::vsphere::nsx::load_balancer::inventory::Need;
-use crate::providers::vsphere::nsx::load_balancer::layout::{Kind, Layout};
+use crate::cloud::{Error, LeaderToken};
+use crate::providers::vsphere::nsx::load_balancer::NsxLoadBalancers;
+use crate::providers::vsphere::nsx::load_balancer::families::{RequestedFamilies, SECOND};
+use crate::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, ObjectKind};
 use crate::providers::vsphere::nsx::load_balancer::objects::Allocation;
-use crate::providers::vsphere::nsx::load_balancer::ownership::Judged;
+use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResources;
 use crate::providers::vsphere::nsx::load_balancer::plan::Step;
-use crate::providers::vsphere::nsx::load_balancer::wanted;
+use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
+use crate::providers::vsphere::nsx::load_balancer::resource_index::Selection;
+use crate::providers::vsphere::nsx::load_balancer::service_request;
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 use crate::providers::vsphere::reason;
 
 /// The allocations whose addresses decide whether they are released: those that only a virtual server, while it is there,
 /// shows to be ours, and those that a virtual server of others may have.
-fn undecided(seen: &Seen, has_other_servers: bool) -> Vec<Allocation> {
-    let Judged { ours, held, unread } = &seen.judged;
+fn undecided(seen: &CallObservation, has_other_servers: bool) -> Vec<Allocation> {
+    let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &seen.judged;
     let may_be_used = |one: &&Allocation| one.address.is_none() && (!held.servers.is_empty() || has_other_servers);
     unread.iter().chain(ours.allocations.iter().filter(may_be_used)).cloned().collect()
 }
 
 /// Whether a read is of a group or persistence profile that the Service does not ask for and no virtual server leads to: an account
 /// without the permission to read it has made none.
-fn is_optional(target: &Target, step: &Step<'_>) -> bool {
+fn is_optional(target: &FamilyTarget, step: &Step<'_>) -> bool {
     let Step::Read { kind, .. } = step else { return false };
     let is_asked_for = match kind {
-        Kind::Group => target.wanted.features.source_ranges.is_some(),
-        Kind::PersistenceProfile => target.wanted.features.affinity.is_some(),
+        ObjectKind::Group => target.wanted.features.source_ranges.is_some(),
+        ObjectKind::PersistenceProfile => target.wanted.features.affinity.is_some(),
         _ => true,
     };
     !is_asked_for && target.ours.servers.is_empty()
@@ -42,8 +42,8 @@ fn is_optional(target: &Target, step: &Step<'_>) -> bool {
 impl ServiceCall<'_> {
     pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete(mut self) -> Result<(), Error> {
         self.inventory().begin_deletion(&self.key);
-        self.check(Need::Any)?;
-        let asked = Asked { families: &wanted::families_of(self.service), has_ipv6_pool: false };
+        self.check(RequiredFreshness::AnyList)?;
+        let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool: false };
         let mut steps = Steps::begin();
         for _ in 0..self.most_steps() {
             let seen = self.observe_with_nodes()?;
@@ -52,26 +52,26 @@ impl ServiceCall<'_> {
             if self.read_one(&open, self.lacks_address(&seen)).await? {
                 continue;
             }
-            let balancers = asked.balancers(&seen.judged.ours);
+            let balancers = asked.balancers(&seen.judged.owned);
             let has_second = asked.families.contains(&SECOND) || balancers.iter().any(|one| one.second.is_some());
             let expected = self.expected_servers(if has_second { &[None, Some(SECOND)] } else { &[None] });
-            let targets: Vec<Target> = balancers.into_iter().map(|one| self.deletion(&seen, one)).collect();
+            let targets: Vec<FamilyTarget> = balancers.into_iter().map(|one| self.deletion(&seen, one)).collect();
             let refused = || {
                 let allocation = self.refused_allocation(&seen)?;
                 let target = targets.iter().find(|target| target.balancer.second == allocation.marks.second)?;
-                Some((target, Step::Release(allocation)))
+                Some((target, Step::ReleaseAddress(allocation)))
             };
             let next = next(&targets, &seen).or_else(refused);
             // A deletion is a mark: what was deleted may serve the address for a while.
-            let is_last = next.as_ref().is_none_or(|(_, step)| matches!(step, Step::Release(_)));
-            if is_last && self.check_teardown(&expected).await? == Teardown::Found {
+            let is_last = next.as_ref().is_none_or(|(_, step)| matches!(step, Step::ReleaseAddress(_)));
+            if is_last && self.check_teardown(&expected).await? == TeardownState::Found {
                 continue;
             }
             let Some((target, step)) = next else { return self.end(&seen).await };
             steps.check_time()?;
             // One reading may miss the virtual server that has the address.
-            if matches!(step, Step::Release(_)) && !self.inventory().was_complete(&self.key) {
-                self.check(Need::Second)?;
+            if matches!(step, Step::ReleaseAddress(_)) && !self.inventory().was_complete(&self.key) {
+                self.check(RequiredFreshness::TwoLists)?;
             }
             if let Err(error) = self.perform(target, &step).await {
                 if let Step::Read { path, .. } = &step
@@ -84,12 +84,12 @@ impl ServiceCall<'_> {
                 }
                 // A virtual server that listings miss may refer to it, also where one that was deleted may.
                 let is_refused = matches!(error, Error::Pending { .. }) || error.reason() == reason::NSXRefused;
-                if step.is_deletion() && is_refused && self.check_teardown(&expected).await? == Teardown::Found {
+                if step.is_deletion() && is_refused && self.check_teardown(&expected).await? == TeardownState::Found {
                     continue;
                 }
                 return Err(error);
             }
-            if let Step::Release(allocation) = step
+            if let Step::ReleaseAddress(allocation) = step
                 && self.is_gone(&allocation.marks.path)
             {
                 self.inventory().note_release(&self.key, allocation.address, &self.ingress);
@@ -102,8 +102,8 @@ impl ServiceCall<'_> {
     }
 
     /// An allocation that NSX refuses an address: no virtual server has it, whoever made that.
-    fn refused_allocation<'s>(&self, seen: &'s Seen) -> Option<&'s Allocation> {
-        seen.judged.ours.allocations.iter().find(|one| self.without_address.get(&one.marks.path) == Some(&true))
+    fn refused_allocation<'s>(&self, seen: &'s CallObservation) -> Option<&'s Allocation> {
+        seen.judged.owned.allocations.iter().find(|one| self.without_address.get(&one.marks.path) == Some(&true))
     }
 
     fn is_gone(&self, path: &str) -> bool {
@@ -111,7 +111,7 @@ impl ServiceCall<'_> {
     }
 
     /// Nothing of the Service is left that is known.
-    async fn end(&self, seen: &Seen) -> Result<(), Error> {
+    async fn end(&self, seen: &CallObservation) -> Result<(), Error> {
         self.check_left(seen)?;
         check_absence(self.of, self.service, &self.key, &self.ingress, &self.note_pools(seen))?;
         match delete_lb_service(self.of, self.permit, &self.layout).await {
@@ -129,7 +129,11 @@ impl ServiceCall<'_> {
         let missing = self.ingress.iter().filter(|address| !released.contains(&Some(**address))).count();
         // One without a known address may be one of these.
         let is_anywhere = missing > released.iter().filter(|address| address.is_none()).count();
-        self.check(if is_anywhere { Need::AllPools(moment) } else { Need::After(moment) })?;
+        self.check(if is_anywhere {
+            RequiredFreshness::AllPoolsListedAfter(moment)
+        } else {
+            RequiredFreshness::ListedAfter(moment)
+        })?;
         let left = self.inventory().left_in_effect(&self.key);
         self.inventory().forget(&self.key);
         self.remark_left(&left);
@@ -138,14 +142,14 @@ impl ServiceCall<'_> {
     }
 
     /// Whether this is an address that a virtual server of another owner has: it stays reserved.
-    fn is_kept(&self, seen: &Seen, path: &str) -> bool {
-        let Judged { ours, .. } = &seen.judged;
+    fn is_kept(&self, seen: &CallObservation, path: &str) -> bool {
+        let ClassifiedResources { owned: ours, .. } = &seen.judged;
         let is_used = |one: &Allocation| one.address.is_some_and(|address| seen.elsewhere.contains(&address));
         ours.allocations.iter().any(|one| *one.marks.path == *path && is_used(one))
     }
 
     /// Says which addresses stay reserved, and why.
-    fn remark_kept(&self, seen: &Seen) {
+    fn remark_kept(&self, seen: &CallObservation) {
         let kept: Vec<String> = seen
             .elsewhere
             .iter()
@@ -168,8 +172,8 @@ impl ServiceCall<'_> {
 
     /// Whether something is left that is the Service's. A virtual server with its address is held while the configuration names
     /// another load balancer service.
-    fn check_left(&self, seen: &Seen) -> Result<(), Error> {
-        let left: Vec<&str> = seen.judged.ours.paths().filter(|path| !self.is_kept(seen, path)).collect();
+    fn check_left(&self, seen: &CallObservation) -> Result<(), Error> {
+        let left: Vec<&str> = seen.judged.owned.paths().filter(|path| !self.is_kept(seen, path)).collect();
         if self.misplaced(seen).is_some() {
             self.check_lb_service(seen)?;
         }
@@ -188,9 +192,9 @@ impl ServiceCall<'_> {
 /// Deletes the load balancer service, if this program made it and nothing runs on it. If NSX refuses that because something
 /// still refers to it, the inventory has it tried again.
 pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service(
-    of: &LoadBalancers,
-    permit: &WritePermit,
-    layout: &Layout,
+    of: &NsxLoadBalancers,
+    permit: &LeaderToken,
+    layout: &ClusterLayout,
 ) -> Result<(), Error> {
     let Selection::Managed { .. } = of.selection() else { return Ok(()) };
     let Ok(Some(lb_service)) = of.inventory.lb_service(of.selection(), layout.cluster_uid.as_deref()) else {
@@ -203,6 +207,6 @@ pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service
     }
     let Some(_removing) = of.inventory.remove() else { return Ok(()) };
     permit.check()?;
-    let record = |change| of.inventory.enter(&change, layout);
+    let record = |change| of.inventory.record(&change, layout);
     of.backend.delete_lb_service(permit, layout, &lb_service, &record).await
 }

@@ -7,34 +7,34 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Service;
 use tokio::time::Instant;
 
-use super::{Seen, ServiceCall, Target};
+use super::{CallObservation, FamilyTarget, ServiceCall};
 use crate::base::error_chain::chain;
 use crate::cloud::Error;
-use crate::providers::vsphere::config::Pool;
+use crate::providers::vsphere::config::IpPool;
 use crate::providers::vsphere::config::address_rules::IpFamily;
-use crate::providers::vsphere::nsx::load_balancer::inventory::Need;
-use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, Objects};
-use crate::providers::vsphere::nsx::load_balancer::ownership::Judged;
-use crate::providers::vsphere::nsx::load_balancer::{LoadBalancers, RECENT, wanted};
+use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, ServiceResources};
+use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResources;
+use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
+use crate::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, RECENT, service_request};
 
 /// The pools that objects of the Service name.
-fn named(Judged { ours, unread, .. }: &Judged) -> BTreeSet<Box<str>> {
+fn named(ClassifiedResources { owned: ours, unresolved: unread, .. }: &ClassifiedResources) -> BTreeSet<Box<str>> {
     let of_unread = unread.iter().map(|allocation| &*allocation.address_pool);
     ours.address_pools().chain(of_unread).map(Into::into).collect()
 }
 
 /// Whether an allocation or virtual server of the Service has an address that it reports, or it reports none.
-fn has_reported(ours: &Objects, ingress: &[IpAddr]) -> bool {
+fn has_reported(ours: &ServiceResources, ingress: &[IpAddr]) -> bool {
     let addresses = ours.servers.iter().map(|one| one.address).chain(ours.allocations.iter().map(|one| one.address));
     ingress.is_empty() || addresses.flatten().any(|address| ingress.contains(&address))
 }
 
 /// The ids of the pools of the class of a Service, if it has any.
-fn of_class(of: &LoadBalancers, service: &Service) -> Option<Vec<String>> {
-    let class = wanted::class_of(service);
+fn of_class(of: &NsxLoadBalancers, service: &Service) -> Option<Vec<String>> {
+    let class = service_request::class_of(service);
     let mut ids = match of.config.class(class)?.pool {
-        Pool::Id(id) => vec![id.clone()],
-        Pool::Name(name) => of.inventory.names().pools.get(name).cloned()?,
+        IpPool::Id(id) => vec![id.clone()],
+        IpPool::Name(name) => of.inventory.names().pools.get(name).cloned()?,
     };
     ids.extend(of.config.ipv6_pools.get(class).cloned());
     Some(ids)
@@ -43,7 +43,7 @@ fn of_class(of: &LoadBalancers, service: &Service) -> Option<Vec<String>> {
 /// Whether nothing of a Service may be in a pool that could not be listed. `named` are the pools that its objects name, or named
 /// before they were deleted; without any, the address that it reports may be in every pool.
 pub(super) fn check_absence(
-    of: &LoadBalancers,
+    of: &NsxLoadBalancers,
     service: &Service,
     key: &str,
     ingress: &[IpAddr],
@@ -58,7 +58,7 @@ pub(super) fn check_absence(
     check(of, key, may_have)
 }
 
-fn check(of: &LoadBalancers, key: &str, may_have: impl Fn(&str) -> bool) -> Result<(), Error> {
+fn check(of: &NsxLoadBalancers, key: &str, may_have: impl Fn(&str) -> bool) -> Result<(), Error> {
     let Some(unread) = of.inventory.unread(may_have) else { return Ok(()) };
     let (reason, after) = (unread.reason(), unread.retry_after());
     let message =
@@ -67,22 +67,22 @@ fn check(of: &LoadBalancers, key: &str, may_have: impl Fn(&str) -> bool) -> Resu
 }
 
 /// This failure, which a recent reading has shown; else another reading decides.
-pub(super) fn unless_outdated(of: &LoadBalancers, key: &str, error: Error) -> Error {
+pub(super) fn unless_outdated(of: &NsxLoadBalancers, key: &str, error: Error) -> Error {
     match Instant::now().checked_sub(RECENT) {
-        Some(moment) => of.inventory.check(key, Need::After(moment)).err().unwrap_or(error),
+        Some(moment) => of.inventory.check(key, RequiredFreshness::ListedAfter(moment)).err().unwrap_or(error),
         None => error,
     }
 }
 
 impl ServiceCall<'_> {
     /// Notes the pools that objects of the Service name: afterwards they are deleted.
-    pub(super) fn note_pools(&self, seen: &Seen) -> BTreeSet<Box<str>> {
+    pub(super) fn note_pools(&self, seen: &CallObservation) -> BTreeSet<Box<str>> {
         let named = named(&seen.judged);
         self.inventory().note_pools(&self.key, named.iter().map(AsRef::as_ref))
     }
 
     /// Notes the pools that objects of a load balancer name which is being deleted because the Service has another family.
-    pub(super) fn note_removed(&self, targets: &[Target]) {
+    pub(super) fn note_removed(&self, targets: &[FamilyTarget]) {
         for target in targets.iter().filter(|target| !target.balancer.is_wanted) {
             self.inventory().note_pools(&self.key, target.ours.address_pools());
         }
@@ -100,7 +100,7 @@ impl ServiceCall<'_> {
     }
 
     /// Whether an address may be chosen: what is created for a load balancer without virtual server could get a second one.
-    pub(super) fn check_choice(&self, seen: &Seen, target: &Target) -> Result<(), Error> {
+    pub(super) fn check_choice(&self, seen: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
         let (ours, second, family) = (&target.ours, target.balancer.second, target.balancer.family);
         if !ours.servers.is_empty() {
             return Ok(());
@@ -108,7 +108,7 @@ impl ServiceCall<'_> {
         let ingress: Vec<IpAddr> =
             self.ingress.iter().copied().filter(|address| IpFamily::of(*address) == family).collect();
         let is_its = |one: &&Allocation| one.marks.second == second;
-        let of_unread = seen.judged.unread.iter().filter(is_its).map(|allocation| &*allocation.address_pool);
+        let of_unread = seen.judged.unresolved.iter().filter(is_its).map(|allocation| &*allocation.address_pool);
         let (named, has_reported) = (ours.address_pools().chain(of_unread), has_reported(ours, &ingress));
         let named: BTreeSet<&str> = named.collect();
         let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str());

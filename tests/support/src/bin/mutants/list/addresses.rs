@@ -5,9 +5,9 @@ use crate::{Mutant, Tests};
 const PLAN: &str = "src/providers/vsphere/nsx/load_balancer/plan.rs";
 const ADDRESSES: &str = "src/providers/vsphere/nsx/load_balancer/plan/addresses.rs";
 const CALL: &str = "src/providers/vsphere/nsx/load_balancer/service_call/addresses.rs";
-const INVENTORY: &str = "src/providers/vsphere/nsx/load_balancer/inventory.rs";
+const INVENTORY: &str = "src/providers/vsphere/nsx/load_balancer/resource_cache.rs";
 const BACKEND: &str = "src/providers/vsphere/nsx/load_balancer/backend/nsx/addresses.rs";
-const DECODE: &str = "src/providers/vsphere/nsx/load_balancer/backend/nsx/decode.rs";
+const DECODE: &str = "src/providers/vsphere/nsx/load_balancer/backend/nsx/capacity.rs";
 const REALIZATION: &str = "src/clients/nsx/realization.rs";
 
 /// Plans of objects in memory.
@@ -42,7 +42,7 @@ fn plan() -> Vec<Mutant> {
         Mutant::new(
             "addresses-set-back-to-where-another-one-listens",
             ADDRESSES,
-            ("&& rows::listens(other, row.port, address)", "&& false"),
+            ("&& port_states::listens(other, row.port, address)", "&& false"),
             UNIT,
         ),
         Mutant::new("addresses-reserve-beside-a-held-allocation", ADDRESSES, (".filter(|_| !is_held)?", "?"), UNIT),

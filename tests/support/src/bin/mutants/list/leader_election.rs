@@ -137,7 +137,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "elector-hears-renewals",
             ELECTOR,
-            ("Heard::Written(lease) => self.observe(*lease),", "Heard::Written(_) => {}"),
+            ("LeaseObservation::Written(lease) => self.observe(*lease),", "LeaseObservation::Written(_) => {}"),
             UNIT,
         ),
         // The standby's watch.
@@ -153,7 +153,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "standby-given-up",
             STANDBY,
-            ("None => Heard::GivenUp,", "None => Heard::Written(Box::new(lease)),"),
+            ("None => LeaseObservation::GivenUp,", "None => LeaseObservation::Written(Box::new(lease)),"),
             UNIT,
         ),
     ]

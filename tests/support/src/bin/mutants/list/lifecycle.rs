@@ -2,20 +2,20 @@
 
 use crate::{Mutant, Tests};
 
-const GUARD: &str = "src/controllers/node_lifecycle/guard.rs";
-const ALLOWANCE: &str = "src/controllers/node_lifecycle/guard/allowance.rs";
-const FACTS: &str = "src/controllers/node_lifecycle/guard/facts.rs";
-const DELETION: &str = "src/controllers/node_lifecycle/look/deletion.rs";
+const GUARD: &str = "src/controllers/node_lifecycle/deletion_policy.rs";
+const ALLOWANCE: &str = "src/controllers/node_lifecycle/deletion_policy/allowance.rs";
+const FACTS: &str = "src/controllers/node_lifecycle/deletion_policy/facts.rs";
+const DELETION: &str = "src/controllers/node_lifecycle/reconciler/deletion.rs";
 const APPLY: &str = "src/controllers/node_lifecycle/apply.rs";
-const TAINTS: &str = "src/controllers/node_lifecycle/look/taints.rs";
-const LOOK: &str = "src/controllers/node_lifecycle/look.rs";
-const ANSWERS: &str = "src/controllers/node_lifecycle/guard/answers.rs";
-const RECORD: &str = "src/controllers/node_lifecycle/guard/record.rs";
+const TAINTS: &str = "src/controllers/node_lifecycle/reconciler/taints.rs";
+const LOOK: &str = "src/controllers/node_lifecycle/reconciler.rs";
+const ANSWERS: &str = "src/controllers/node_lifecycle/deletion_policy/answers.rs";
+const RECORD: &str = "src/controllers/node_lifecycle/deletion_policy/record.rs";
 const PLAN: &str = "src/controllers/node_lifecycle/plan.rs";
 const INSTANCES: &str = "src/controllers/instances.rs";
 const UNREACHABLE: &str = "src/controllers/node_lifecycle/unreachable.rs";
 const RETRIES: &str = "src/controllers/node_lifecycle/retries.rs";
-const ROLL: &str = "src/controllers/node_lifecycle/guard/roll.rs";
+const ROLL: &str = "src/controllers/node_lifecycle/deletion_policy/node_table.rs";
 const DRIVER: &str = "src/controllers/driver.rs";
 const HEAD: &str = "src/controllers/node_lifecycle.rs";
 
@@ -46,7 +46,7 @@ pub fn all() -> Vec<Mutant> {
             "guard-mass-is-armed-again",
             GUARD,
             (
-                "        if self.nodes.count(Mark::Newcomer) > threshold {\n            let names =",
+                "        if self.nodes.count(NodeCategory::NewlyAbsent) > threshold {\n            let names =",
                 "        if self.mass.is_none() {\n            let names =",
             ),
             UNIT,
@@ -104,15 +104,15 @@ pub fn all() -> Vec<Mutant> {
             "guard-off",
             GUARD,
             (
-                "if let Deletion::Off { because } = self.settings.deletion {",
-                "if let (Deletion::Off { because }, true) = (self.settings.deletion.clone(), by_hand) {",
+                "if let DeletionMode::Off { because } = self.settings.deletion {",
+                "if let (DeletionMode::Off { because }, true) = (self.settings.deletion.clone(), by_hand) {",
             ),
             UNIT,
         ),
         Mutant::new(
             "guard-existed-before",
             ROLL,
-            ("..Mark::Unanswered(Some(since)))", "..=Mark::Unanswered(None))"),
+            ("..NodeCategory::Unanswered(Some(since)))", "..=NodeCategory::Unanswered(None))"),
             UNIT,
         ),
         Mutant::new(
@@ -139,7 +139,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "guard-limit-counts-the-deleted",
             GUARD,
-            ("(self.nodes.count(Mark::Own) + self.deleted())", "self.nodes.count(Mark::Own)"),
+            ("(self.nodes.count(NodeCategory::Own) + self.deleted())", "self.nodes.count(NodeCategory::Own)"),
             UNIT,
         ),
         Mutant::new(
@@ -190,8 +190,8 @@ pub fn all() -> Vec<Mutant> {
             "deletion-unanswered-is-used",
             DELETION,
             (
-                "Attempt::Deleted(_) | Attempt::Unanswered(_) => Used::Yes,\n            Attempt::Told(_) => Used::Told,\n            Attempt::Vanished",
-                "Attempt::Deleted(_) => Used::Yes,\n            Attempt::Told(_) => Used::Told,\n            Attempt::Unanswered(_) | Attempt::Vanished",
+                "Attempt::Deleted(_) | Attempt::Unanswered(_) => PermitOutcome::Deleted,\n            Attempt::Told(_) => PermitOutcome::DryRun,\n            Attempt::Vanished",
+                "Attempt::Deleted(_) => PermitOutcome::Deleted,\n            Attempt::Told(_) => PermitOutcome::DryRun,\n            Attempt::Unanswered(_) | Attempt::Vanished",
             ),
             UNIT,
         ),
@@ -199,8 +199,8 @@ pub fn all() -> Vec<Mutant> {
             "deletion-dry-run",
             DELETION,
             (
-                "if self.settings.deletion != Deletion::Enforce {",
-                "if matches!(self.settings.deletion, Deletion::Off { .. }) {",
+                "if self.settings.deletion != DeletionMode::Enforce {",
+                "if matches!(self.settings.deletion, DeletionMode::Off { .. }) {",
             ),
             UNIT,
         ),
@@ -276,7 +276,10 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "look-taint-without-answer",
             TAINTS,
-            ("if is_refused { Used::No } else { Used::Yes }", "if written.is_err() { Used::No } else { Used::Yes }"),
+            (
+                "if is_refused { PermitOutcome::Unused } else { PermitOutcome::Deleted }",
+                "if written.is_err() { PermitOutcome::Unused } else { PermitOutcome::Deleted }",
+            ),
             UNIT,
         ),
         Mutant::new(
@@ -415,7 +418,7 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "roll-absent-is-kept",
             ROLL,
-            ("*count -= 1;", "*count -= usize::from(mark != Mark::Absent);"),
+            ("*count -= 1;", "*count -= usize::from(mark != NodeCategory::Absent);"),
             UNIT,
         ),
     ]

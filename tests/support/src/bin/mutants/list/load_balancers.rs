@@ -3,15 +3,15 @@
 use crate::{Mutant, Tests};
 
 const LAYOUT: &str = "src/providers/vsphere/nsx/load_balancer/layout.rs";
-const ROWS: &str = "src/providers/vsphere/nsx/load_balancer/plan/rows.rs";
-const EDIT: &str = "src/providers/vsphere/nsx/load_balancer/plan/edit.rs";
+const ROWS: &str = "src/providers/vsphere/nsx/load_balancer/plan/port_states.rs";
+const EDIT: &str = "src/providers/vsphere/nsx/load_balancer/plan/edits.rs";
 const PLAN: &str = "src/providers/vsphere/nsx/load_balancer/plan.rs";
-const WANTED: &str = "src/providers/vsphere/nsx/load_balancer/wanted.rs";
+const WANTED: &str = "src/providers/vsphere/nsx/load_balancer/service_request.rs";
 const ANSWER: &str = "src/clients/nsx/answer.rs";
 const BACKEND: &str = "src/providers/vsphere/nsx/load_balancer/backend/nsx.rs";
 const POOLS: &str = "src/providers/vsphere/nsx/load_balancer/backend/nsx/pools.rs";
 const NODES: &str = "src/providers/vsphere/nsx/load_balancer/node_update.rs";
-const READINGS: &str = "src/providers/vsphere/nsx/load_balancer/inventory/readings.rs";
+const READINGS: &str = "src/providers/vsphere/nsx/load_balancer/resource_cache/relists.rs";
 
 /// Tests without a server.
 const UNIT: Tests = &[&["--lib", "--", "load_balancer", "clients::nsx"]];

@@ -118,7 +118,7 @@ pub fn all() -> Vec<Mutant> {
             "gate-a-standby-logs-in",
             GATE,
             (
-                "None if !self.leads.is_so() => Err(not_leading()),",
+                "None if !self.leads.is_leader() => Err(not_leading()),",
                 "None if self.server.is_empty() => Err(not_leading()),",
             ),
             LOGIN,

@@ -11,7 +11,7 @@ const DESTINATIONS: &str = "src/controllers/route/destinations.rs";
 const APPLY: &str = "src/controllers/route/apply.rs";
 const ORPHANS: &str = "src/providers/vsphere/nsx/load_balancer/orphans.rs";
 const CLEANUP: &str = "src/providers/vsphere/nsx/load_balancer/cleanup.rs";
-const READINGS: &str = "src/providers/vsphere/nsx/load_balancer/inventory/readings.rs";
+const READINGS: &str = "src/providers/vsphere/nsx/load_balancer/resource_cache/relists.rs";
 const RECORDS: &str = "src/controllers/service/records.rs";
 
 /// Routes on a stand-in of NSX.

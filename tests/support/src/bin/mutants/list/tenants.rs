@@ -5,16 +5,16 @@ use crate::{Mutant, Tests};
 const POD_NETWORKS: &str = "src/controllers/route/pod_networks.rs";
 const ROUTE_PLAN: &str = "src/controllers/route/plan.rs";
 const DESTINATIONS: &str = "src/controllers/route/destinations.rs";
-const TERM: &str = "src/controllers/route/term.rs";
+const TERM: &str = "src/controllers/route/reconciler.rs";
 const OWNERSHIP: &str = "src/providers/vsphere/nsx/routes/ownership.rs";
 const STATIC_ROUTE: &str = "src/providers/vsphere/nsx/routes/static_route.rs";
-const CACHED: &str = "src/cloud/service/cached.rs";
-const PACKED: &str = "src/kubernetes/stores/packed.rs";
+const CACHED: &str = "src/cloud/service/cache_filter.rs";
+const PACKED: &str = "src/kubernetes/stores/packed_object.rs";
 const SERVICE_PLAN: &str = "src/controllers/service/plan.rs";
-const SYNC: &str = "src/controllers/service/sync.rs";
+const SYNC: &str = "src/controllers/service/reconciler.rs";
 const INPUTS: &str = "src/controllers/service/inputs.rs";
 const RECORDS: &str = "src/controllers/service/records.rs";
-const QUOTED: &str = "src/base/quoted.rs";
+const QUOTED: &str = "src/base/quoting.rs";
 const CALL: &str = "src/clients/nsx/call.rs";
 const JSON: &str = "src/clients/nsx/json.rs";
 const LIST: &str = "src/clients/nsx/list.rs";
@@ -124,8 +124,8 @@ fn of_services() -> Vec<Mutant> {
             "tenants-service-too-large-is-ensured",
             SERVICE_PLAN,
             (
-                "(Some(why), true) = (cached::too_large(service), *handling != Handling::Declined)",
-                "(Some(why), true) = (cached::too_large(service), false)",
+                "(Some(why), true) = (cache_filter::too_large(service), *handling != Handling::Declined)",
+                "(Some(why), true) = (cache_filter::too_large(service), false)",
             ),
             SERVICES,
         ),
@@ -150,7 +150,7 @@ fn of_services() -> Vec<Mutant> {
         Mutant::new(
             "service-plan-declined-is-ensured",
             SERVICE_PLAN,
-            ("        Handling::Declined => return Plan::LeaveAlone,", "        Handling::Declined => {}"),
+            ("        Handling::Declined => return ServicePlan::LeaveAlone,", "        Handling::Declined => {}"),
             SERVICES,
         ),
         Mutant::new(

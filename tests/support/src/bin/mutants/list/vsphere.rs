@@ -7,12 +7,12 @@ const LAST_PLACE: &str = "src/providers/vsphere/nodes/absence/last_place.rs";
 const TWINS: &str = "src/providers/vsphere/nodes/absence/twins.rs";
 const INSTANCES: &str = "src/providers/vsphere/nodes/instances.rs";
 const TRACKER: &str = "src/providers/vsphere/nodes/lookup.rs";
-const EVALUATE: &str = "src/providers/vsphere/nodes/lookup/evaluate.rs";
-const TRACKED: &str = "src/providers/vsphere/nodes/lookup/tracked.rs";
-const RESOLVE: &str = "src/providers/vsphere/nodes/lookup/resolve.rs";
-const UNFOUND: &str = "src/providers/vsphere/nodes/lookup/resolve/unfound.rs";
-const BOARD: &str = "src/providers/vsphere/nodes/lookup/board.rs";
-const SLOTS: &str = "src/providers/vsphere/nodes/lookup/slots.rs";
+const EVALUATE: &str = "src/providers/vsphere/nodes/lookup/evaluation.rs";
+const TRACKED: &str = "src/providers/vsphere/nodes/lookup/node_entry.rs";
+const RESOLVE: &str = "src/providers/vsphere/nodes/lookup/resolution.rs";
+const UNFOUND: &str = "src/providers/vsphere/nodes/lookup/resolution/not_found.rs";
+const BOARD: &str = "src/providers/vsphere/nodes/lookup/instance_cache.rs";
+const SLOTS: &str = "src/providers/vsphere/nodes/lookup/vcenters.rs";
 const FENCE: &str = "src/providers/vsphere/vcenter/fence.rs";
 const VCENTER: &str = "src/providers/vsphere/vcenter/connection.rs";
 
@@ -29,15 +29,18 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "absence-host-not-connected",
             ABSENCE,
-            ("Some(Read::Found(state)) if state != CONNECTED", "Some(Read::Found(state)) if state.is_empty()"),
+            (
+                "Some(ReadAnswer::Found(state)) if state != CONNECTED",
+                "Some(ReadAnswer::Found(state)) if state.is_empty()",
+            ),
             UNIT,
         ),
         Mutant::new(
             "absence-host-gone",
             ABSENCE,
             (
-                "        Some(Read::Gone) => Err(Unknown::new(\n            reason::HostGone,",
-                "        Some(Read::Gone) if false => Err(Unknown::new(\n            reason::HostGone,",
+                "        Some(ReadAnswer::Gone) => Err(Unknown::new(\n            reason::HostGone,",
+                "        Some(ReadAnswer::Gone) if false => Err(Unknown::new(\n            reason::HostGone,",
             ),
             UNIT,
         ),
@@ -45,8 +48,8 @@ pub fn all() -> Vec<Mutant> {
             "absence-sign-of-search",
             ABSENCE,
             (
-                "matches!(read, Read::Found(ids) if !ids.is_empty())",
-                "matches!(read, Read::Found(ids) if ids.len() > 1)",
+                "matches!(read, ReadAnswer::Found(ids) if !ids.is_empty())",
+                "matches!(read, ReadAnswer::Found(ids) if ids.len() > 1)",
             ),
             UNIT,
         ),
@@ -122,7 +125,10 @@ pub fn all() -> Vec<Mutant> {
         Mutant::new(
             "absence-folder-gone",
             ABSENCE,
-            ("(None, _) | (Some(_), Some(Read::Gone)) => {}", "(None, _) | (Some(_), Some(Read::Gone) | None) => {}"),
+            (
+                "(None, _) | (Some(_), Some(ReadAnswer::Gone)) => {}",
+                "(None, _) | (Some(_), Some(ReadAnswer::Gone) | None) => {}",
+            ),
             UNIT,
         ),
         // The newest place.
@@ -257,7 +263,7 @@ pub fn all() -> Vec<Mutant> {
             "resolve-recorded-vcenter-is-silent",
             RESOLVE,
             (
-                "    if let Some(unknown) = recorded_vcenter_unanswered(question, candidate) {\n        return Decision::Wait(unknown);\n    }\n",
+                "    if let Some(unknown) = recorded_vcenter_unanswered(question, candidate) {\n        return LookupDecision::Wait(unknown);\n    }\n",
                 "",
             ),
             UNIT,
@@ -338,8 +344,8 @@ pub fn all() -> Vec<Mutant> {
             "unfound-first-connection",
             UNFOUND,
             (
-                "*asked.answer == Answer::Pending && will_tell(&asked.snapshot.freshness)",
-                "*asked.answer == Answer::Pending",
+                "*asked.answer == SearchAnswer::Pending && will_tell(&asked.snapshot.freshness)",
+                "*asked.answer == SearchAnswer::Pending",
             ),
             UNIT,
         ),

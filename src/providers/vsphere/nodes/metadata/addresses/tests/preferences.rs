@@ -19,12 +19,12 @@ fn on_node(held: &str) -> Vec<NodeAddress> {
         .collect()
 }
 
-fn told(chosen: &Chosen) -> String {
+fn told(chosen: &ChosenAddresses) -> String {
     let addresses = chosen.addresses.iter().skip(1);
     addresses.map(|one| format!("{}:{}", one.type_.chars().next().unwrap(), one.address)).collect::<Vec<_>>().join(" ")
 }
 
-fn prefer(nics: &[GuestNic], families: &[IpFamily], set: Set, preferences: &Preferences) -> Chosen {
+fn prefer(nics: &[GuestNic], families: &[IpFamily], set: Set, preferences: &Preferences) -> ChosenAddresses {
     build_addresses(HOST, nics, preferences, families, &set.rules()).unwrap()
 }
 
@@ -194,7 +194,7 @@ struct Case {
 }
 
 impl Case {
-    fn choose(&self) -> Result<Chosen, AddressError> {
+    fn choose(&self) -> Result<ChosenAddresses, AddressError> {
         build_addresses(HOST, &self.nics, &self.preferences, &self.families, &self.rules)
     }
 

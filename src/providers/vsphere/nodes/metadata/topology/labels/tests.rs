@@ -42,26 +42,26 @@ fn record() -> VmRecord {
     }
 }
 
-fn asked(places: &[Place]) -> TopologyLabels {
+fn asked(places: &[TopologyPlace]) -> TopologyLabels {
     TopologyLabels { places: places.iter().copied().collect(), prefix: "x/".into() }
 }
 
 /// What the label of `place` is to be: a value, `-` for none, nothing where it is left alone.
-fn shown(place: Place, snapshot: &Snapshot, record: &VmRecord) -> Option<String> {
-    let labels = labels(&asked(&Place::ALL), "vc.example.com", snapshot, record);
+fn shown(place: TopologyPlace, snapshot: &Snapshot, record: &VmRecord) -> Option<String> {
+    let labels = labels(&asked(&TopologyPlace::ALL), "vc.example.com", snapshot, record);
     labels.get(&format!("x/{}", place.word())).map(|value| value.clone().unwrap_or_else(|| "-".to_string()))
 }
 
 #[test]
 fn every_place_has_its_label() {
     for (place, expected) in [
-        (Place::Vcenter, "vc.example.com"),
-        (Place::Datacenter, "dc-1"),
-        (Place::Cluster, "Cluster__A"),
-        (Place::EsxiHost, "esx_1.example.com"),
-        (Place::ResourcePool, "Resources"),
-        (Place::Folder, "vm"),
-        (Place::Datastore, "datastore_1"),
+        (TopologyPlace::Vcenter, "vc.example.com"),
+        (TopologyPlace::Datacenter, "dc-1"),
+        (TopologyPlace::Cluster, "Cluster__A"),
+        (TopologyPlace::EsxiHost, "esx_1.example.com"),
+        (TopologyPlace::ResourcePool, "Resources"),
+        (TopologyPlace::Folder, "vm"),
+        (TopologyPlace::Datastore, "datastore_1"),
     ] {
         assert_eq!(shown(place, &snapshot(), &record()).as_deref(), Some(expected), "{place:?}");
     }
@@ -79,21 +79,45 @@ fn a_place_that_does_not_apply_takes_its_label_away_and_one_that_cannot_be_told_
     let in_vapp = VmRecord { parent: None, parent_vapp: Some(vapp.clone()), resource_pool: Some(vapp), ..record() };
     let template = VmRecord { resource_pool: None, is_template: true, ..record() };
     for (case, place, snapshot, record, expected) in [
-        ("a host that stands alone", Place::Cluster, snapshot(), alone, Some("-")),
-        ("a machine in a vApp", Place::Folder, snapshot(), in_vapp.clone(), Some("-")),
-        ("a machine in a vApp", Place::ResourcePool, snapshot(), in_vapp, Some("vapp")),
-        ("a template", Place::ResourcePool, snapshot(), template, Some("-")),
-        ("no pool is told", Place::ResourcePool, snapshot(), VmRecord { resource_pool: None, ..record() }, None),
-        ("no host is told", Place::EsxiHost, snapshot(), VmRecord { host: None, ..record() }, None),
-        ("no host is told", Place::Cluster, snapshot(), VmRecord { host: None, ..record() }, None),
-        ("no folder is told", Place::Folder, snapshot(), VmRecord { parent: None, ..record() }, None),
-        ("no path is told", Place::Datastore, snapshot(), VmRecord { path: String::new(), ..record() }, None),
-        ("a path of another form", Place::Datastore, snapshot(), VmRecord { path: "web".into(), ..record() }, None),
-        ("the host may not be read", Place::EsxiHost, without("HostSystem", "host-1"), record(), None),
-        ("the host may not be read", Place::Cluster, without("HostSystem", "host-1"), record(), None),
-        ("the cluster may not be read", Place::Cluster, without("ClusterComputeResource", "domain-c1"), record(), None),
-        ("the folder may not be read", Place::Folder, without("Folder", "group-v1"), record(), None),
-        ("the datacenter may not be read", Place::Datacenter, without("Datacenter", "datacenter-1"), record(), None),
+        ("a host that stands alone", TopologyPlace::Cluster, snapshot(), alone, Some("-")),
+        ("a machine in a vApp", TopologyPlace::Folder, snapshot(), in_vapp.clone(), Some("-")),
+        ("a machine in a vApp", TopologyPlace::ResourcePool, snapshot(), in_vapp, Some("vapp")),
+        ("a template", TopologyPlace::ResourcePool, snapshot(), template, Some("-")),
+        (
+            "no pool is told",
+            TopologyPlace::ResourcePool,
+            snapshot(),
+            VmRecord { resource_pool: None, ..record() },
+            None,
+        ),
+        ("no host is told", TopologyPlace::EsxiHost, snapshot(), VmRecord { host: None, ..record() }, None),
+        ("no host is told", TopologyPlace::Cluster, snapshot(), VmRecord { host: None, ..record() }, None),
+        ("no folder is told", TopologyPlace::Folder, snapshot(), VmRecord { parent: None, ..record() }, None),
+        ("no path is told", TopologyPlace::Datastore, snapshot(), VmRecord { path: String::new(), ..record() }, None),
+        (
+            "a path of another form",
+            TopologyPlace::Datastore,
+            snapshot(),
+            VmRecord { path: "web".into(), ..record() },
+            None,
+        ),
+        ("the host may not be read", TopologyPlace::EsxiHost, without("HostSystem", "host-1"), record(), None),
+        ("the host may not be read", TopologyPlace::Cluster, without("HostSystem", "host-1"), record(), None),
+        (
+            "the cluster may not be read",
+            TopologyPlace::Cluster,
+            without("ClusterComputeResource", "domain-c1"),
+            record(),
+            None,
+        ),
+        ("the folder may not be read", TopologyPlace::Folder, without("Folder", "group-v1"), record(), None),
+        (
+            "the datacenter may not be read",
+            TopologyPlace::Datacenter,
+            without("Datacenter", "datacenter-1"),
+            record(),
+            None,
+        ),
     ] {
         assert_eq!(shown(place, &snapshot, &record).as_deref(), expected, "{case}: {place:?}");
     }
@@ -103,12 +127,12 @@ fn a_place_that_does_not_apply_takes_its_label_away_and_one_that_cannot_be_told_
 fn nothing_is_touched_unless_asked_and_what_is_not_asked_for_any_more_goes() {
     let server = "vc";
     assert_eq!(labels(&asked(&[]), server, &snapshot(), &record()), BTreeMap::new());
-    let some = labels(&asked(&[Place::EsxiHost]), server, &snapshot(), &record());
-    assert_eq!(some.len(), Place::ALL.len());
+    let some = labels(&asked(&[TopologyPlace::EsxiHost]), server, &snapshot(), &record());
+    assert_eq!(some.len(), TopologyPlace::ALL.len());
     assert_eq!(some.values().flatten().collect::<Vec<_>>(), ["esx_1.example.com"]);
     let trouble = Trouble::unavailable("down");
     let stale = Snapshot { freshness: Freshness::Unreachable(trouble), ..snapshot() };
-    let some = labels(&asked(&[Place::EsxiHost]), server, &stale, &record());
+    let some = labels(&asked(&[TopologyPlace::EsxiHost]), server, &stale, &record());
     assert!(!some.contains_key("x/esxi-host"), "what was true is left alone");
     assert_eq!(some.get("x/cluster"), Some(&None));
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::decode::{family_of, may_have_address, subnets_of};
-use super::{ADDRESS_POOLS, New, Nsx, PAGE, Record, Request, Target, is_of_another, no_address};
+use super::capacity::{family_of, may_have_address, subnets_of};
+use super::{ADDRESS_POOLS, New, NsxBackend, ObjectTarget, PAGE, Record, Request, is_of_another, no_address};
 use crate::clients::nsx::Object;
 use crate::clients::nsx::realization::Reservation;
 use crate::cloud::Error;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::address_unavailable;
-use crate::providers::vsphere::nsx::load_balancer::backend::{Backend as _, Change};
-use crate::providers::vsphere::nsx::load_balancer::layout::{IDS, Kind};
-use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, Marks};
+use crate::providers::vsphere::nsx::load_balancer::backend::{Backend as _, ObjectChange};
+use crate::providers::vsphere::nsx::load_balancer::layout::{IDS, ObjectKind};
+use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, OwnerTags};
 use crate::providers::vsphere::reason;
 
 /// How long an address may take.
@@ -26,7 +26,7 @@ const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
 /// usually comes sooner.
 const READS_IN_VAIN: u32 = 2;
 
-impl Nsx {
+impl NsxBackend {
     /// Reserves this address of a pool, or any. NSX may answer a PATCH of an id that is marked for deletion as if the
     /// allocation was there: then the next id is tried.
     pub(super) async fn allocate(
@@ -37,7 +37,7 @@ impl Nsx {
         record: Record<'_>,
     ) -> Result<(), Error> {
         let Request { layout, owner, .. } = *request;
-        let (kind, parent) = (Kind::Allocation, format!("{ADDRESS_POOLS}/{pool}/ip-allocations"));
+        let (kind, parent) = (ObjectKind::Allocation, format!("{ADDRESS_POOLS}/{pool}/ip-allocations"));
         let (body, doing) = (layout.allocation(&owner, wish), format!("reserve an address of the pool {pool}"));
         let id = |attempt| layout.id(kind, owner.uid, None, attempt);
         let mut first = 0;
@@ -70,20 +70,20 @@ impl Nsx {
         loop {
             match self.reservation(allocation).await? {
                 Reservation::Reserved(address) => {
-                    record(Change::Reserved { path: path.to_owned(), address });
+                    record(ObjectChange::Reserved { path: path.to_owned(), address });
                     return Ok(true);
                 }
                 Reservation::Failed { is_exhausted, alarm } => {
                     if is_exhausted || is_new {
-                        self.delete(request, Kind::Allocation, &allocation.marks, record).await?;
+                        self.delete(request, ObjectKind::Allocation, &allocation.marks, record).await?;
                     }
                     return Err(no_address(&doing, is_exhausted, &alarm));
                 }
                 Reservation::Pending => reads += 1,
             }
-            let target = Target { kind: Kind::Allocation, path, doing: &doing };
+            let target = ObjectTarget { kind: ObjectKind::Allocation, path, doing: &doing };
             if reads == READS_IN_VAIN && self.get(target).await?.is_none_or(|object| object.is_marked_for_delete()) {
-                record(Change::Gone(path.to_owned()));
+                record(ObjectChange::Gone(path.to_owned()));
                 return Ok(false);
             }
             if Instant::now() + pause > until {
@@ -134,8 +134,8 @@ impl Nsx {
 
 /// Whether an allocation is that of the Service, whose creation was not answered.
 fn is_own_allocation(Request { layout, owner, .. }: &Request<'_>, object: &Object) -> bool {
-    let is_named = Marks::read(object, layout).is_some_and(|marks| *marks.service == *owner.to_string());
+    let is_named = OwnerTags::read(object, layout).is_some_and(|marks| *marks.service == *owner.to_string());
     is_named
         && !is_of_another(layout, object)
-        && layout.has_id(layout.second, Kind::Allocation, owner.uid, None, object.id())
+        && layout.has_id(layout.second, ObjectKind::Allocation, owner.uid, None, object.id())
 }

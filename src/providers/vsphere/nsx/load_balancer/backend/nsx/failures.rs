@@ -3,20 +3,20 @@
 use super::{GROUPS, LB_SERVICES, MONITORS, PERSISTENCE_PROFILES, POOLS};
 use crate::clients::nsx as client;
 use crate::cloud::Error;
-use crate::providers::vsphere::nsx::load_balancer::layout::Kind;
+use crate::providers::vsphere::nsx::load_balancer::layout::ObjectKind;
 use crate::providers::vsphere::nsx::load_balancer::objects::VirtualServer;
 use crate::providers::vsphere::nsx::load_balancer::plan::WantedPort;
 use crate::providers::vsphere::nsx::load_balancer::{LATER, address_unavailable, config_wrong};
 use crate::providers::vsphere::{nsx, reason};
 
 /// The kind of the object of a path, if it is one that this program creates and others refer to.
-pub(super) fn part_of(path: &str) -> Option<Kind> {
+pub(super) fn part_of(path: &str) -> Option<ObjectKind> {
     let parts = [
-        (LB_SERVICES, Kind::LbService),
-        (POOLS, Kind::Pool),
-        (MONITORS, Kind::Monitor),
-        (GROUPS, Kind::Group),
-        (PERSISTENCE_PROFILES, Kind::PersistenceProfile),
+        (LB_SERVICES, ObjectKind::LbService),
+        (POOLS, ObjectKind::Pool),
+        (MONITORS, ObjectKind::Monitor),
+        (GROUPS, ObjectKind::Group),
+        (PERSISTENCE_PROFILES, ObjectKind::PersistenceProfile),
     ];
     let is_below = |parent: &str| path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'));
     parts.into_iter().find(|(parent, _)| is_below(parent)).map(|(_, kind)| kind)

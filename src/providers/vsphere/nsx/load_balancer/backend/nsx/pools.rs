@@ -24,9 +24,9 @@ const TOGETHER: &str = "lb-pools.patch-together";
 
 /// One round of updates.
 struct Round<'a> {
-    nsx: &'a Nsx,
+    nsx: &'a NsxBackend,
     permit: Arc<dyn Permit>,
-    layout: &'a Layout,
+    layout: &'a ClusterLayout,
     record: Record<'a>,
     /// What is to be done, by path.
     open: BTreeMap<Box<str>, PoolUpdate>,
@@ -53,11 +53,11 @@ impl Batch {
     }
 }
 
-impl Nsx {
+impl NsxBackend {
     pub(super) async fn update(
         &self,
-        permit: &WritePermit,
-        layout: &Layout,
+        permit: &LeaderToken,
+        layout: &ClusterLayout,
         updates: BTreeMap<Box<str>, PoolUpdate>,
         record: Record<'_>,
     ) -> BTreeMap<Box<str>, Error> {
@@ -84,7 +84,7 @@ impl Nsx {
 
 /// What became of pools that were written one by one.
 #[derive(Default)]
-struct Written {
+struct WrittenPools {
     /// How many were written.
     count: usize,
     /// Whether the account may not write one of them.
@@ -113,7 +113,7 @@ impl Round<'_> {
         // A list may miss an object.
         for path in unseen {
             let doing = format!("change the pool {path}");
-            match self.nsx.get(Target { kind: Kind::Pool, path: &path, doing: &doing }).await {
+            match self.nsx.get(ObjectTarget { kind: ObjectKind::Pool, path: &path, doing: &doing }).await {
                 Ok(Some(object)) => {
                     if let Some(object) = self.planned(object) {
                         self.write_one_by_one(vec![object]).await;
@@ -121,7 +121,7 @@ impl Round<'_> {
                 }
                 Ok(None) => {
                     self.open.remove(&path);
-                    (self.record)(Change::Gone(path.into()));
+                    (self.record)(ObjectChange::Gone(path.into()));
                 }
                 Err(error) => self.fail(&path, error),
             }
@@ -132,7 +132,7 @@ impl Round<'_> {
     /// The pool as it is to be; none if nothing is to be written.
     fn planned(&mut self, mut object: Object) -> Option<Object> {
         let update = self.open.get(object.path())?;
-        let is_known = Marks::read(&object, self.layout).as_ref() == Some(&update.marks);
+        let is_known = OwnerTags::read(&object, self.layout).as_ref() == Some(&update.marks);
         match members::staying(&object, &update.members) {
             Some(count) => drop(self.staying.insert(object.path().into(), count)),
             None => drop(self.staying.remove(object.path())),
@@ -140,12 +140,12 @@ impl Round<'_> {
         if is_known && members::set(&mut object, &update.members, &self.layout.cluster) {
             let (namespace, name) = update.marks.service.split_once('/').unwrap_or_default();
             let owner = Owner { namespace, name, uid: &update.service_uid };
-            plan::marks_at_write(&update.marks, Kind::Pool, &owner, self.layout).write_into(&mut object);
-            self.layout.of(update.marks.second).tags(Kind::Pool).write_into(&mut object);
+            plan::marks_at_write(&update.marks, ObjectKind::Pool, &owner, self.layout).write_into(&mut object);
+            self.layout.of(update.marks.second).tags(ObjectKind::Pool).write_into(&mut object);
             return Some(object);
         }
         self.open.remove(object.path());
-        (self.record)(Change::Entered(Kind::Pool, object));
+        (self.record)(ObjectChange::Entered(ObjectKind::Pool, object));
         None
     }
 
@@ -158,7 +158,7 @@ impl Round<'_> {
                 self.write_one_by_one(objects).await;
                 continue;
             }
-            let write = Write { permit: &self.permit };
+            let write = WriteCall { permit: &self.permit };
             let Err(error) = self.nsx.client.patch_together(write, "LBPool", TOGETHER, &objects).await else {
                 objects.into_iter().for_each(|object| self.written(object));
                 continue;
@@ -166,7 +166,7 @@ impl Round<'_> {
             match &error.kind {
                 Failure::Conflict | Failure::Unknown => {}
                 _ if is_call_refused(&error) => {
-                    let Written { count, is_any_denied } = self.write_one_by_one(objects).await;
+                    let WrittenPools { count, is_any_denied } = self.write_one_by_one(objects).await;
                     // A page of something before NSX, which refuses everything, says nothing of these requests; and a pool that
                     // the account may not write says nothing of the others.
                     let is_of_one = is_any_denied && error.kind == Failure::NoPermission;
@@ -190,14 +190,14 @@ impl Round<'_> {
         }
     }
 
-    async fn write_one_by_one(&mut self, objects: Vec<Object>) -> Written {
-        let mut result = Written::default();
+    async fn write_one_by_one(&mut self, objects: Vec<Object>) -> WrittenPools {
+        let mut result = WrittenPools::default();
         let (client, permit) = (self.nsx.client.clone(), Arc::clone(&self.permit));
         let put = |object: Object| {
             let (client, permit) = (client.clone(), Arc::clone(&permit));
             async move {
-                let write = Write { permit: &permit };
-                let written = client.put(write, object.path(), Calls::of(Kind::Pool).put, &object).await;
+                let write = WriteCall { permit: &permit };
+                let written = client.put(write, object.path(), Calls::of(ObjectKind::Pool).put, &object).await;
                 (object, written)
             }
         };
@@ -227,16 +227,16 @@ impl Round<'_> {
         if let Some(members) = object.0.get_mut("members").and_then(Value::as_array_mut) {
             members.truncate(count);
         }
-        let write = Write { permit: &self.permit };
-        match self.nsx.client.put(write, object.path(), Calls::of(Kind::Pool).put, &object).await {
-            Ok(stored) => (self.record)(Change::Entered(Kind::Pool, stored)),
+        let write = WriteCall { permit: &self.permit };
+        match self.nsx.client.put(write, object.path(), Calls::of(ObjectKind::Pool).put, &object).await {
+            Ok(stored) => (self.record)(ObjectChange::Entered(ObjectKind::Pool, stored)),
             Err(error) => debug!("cannot remove members of the pool {}: {error}", object.path()),
         }
     }
 
     fn written(&mut self, object: Object) {
         self.open.remove(object.path());
-        (self.record)(Change::Entered(Kind::Pool, object));
+        (self.record)(ObjectChange::Entered(ObjectKind::Pool, object));
     }
 
     fn fail(&mut self, path: &str, error: Error) {

@@ -3,22 +3,23 @@
 use super::*;
 
 /// A load balancer with one port, and its only address.
-fn served() -> (World, Wanted) {
+fn served() -> (World, DesiredLoadBalancer) {
     let mut world = World { lb_service: Some(lb_service()), ..World::default() };
     let one = wanted(&[(tcp(80), 30080)], &[1]);
     world.ensure(&one);
-    (world, Wanted { ingress: vec![ip(1)], ..one })
+    (world, DesiredLoadBalancer { ingress: vec![ip(1)], ..one })
 }
 
-fn next_of<'a>(wanted: &'a Wanted, world: &'a World, held: &'a Objects) -> Option<Step<'a>> {
-    next_for(wanted, Known { held, ..known(&world.objects, world.lb_service.as_ref()) })
+fn next_of<'a>(wanted: &'a DesiredLoadBalancer, world: &'a World, held: &'a ServiceResources) -> Option<Step<'a>> {
+    next_for(wanted, CurrentState { held, ..known(&world.objects, world.lb_service.as_ref()) })
 }
 
 #[test]
 fn what_the_service_asks_for_goes_before_what_it_reports() {
     let none = wanted(&[(tcp(80), 30080)], &[1]);
-    let reported = Wanted { reported: Some(ip(7)), ..none.clone() };
-    let both = Wanted { features: Features { address: Some(ip(8)), ..Features::default() }, ..reported.clone() };
+    let reported = DesiredLoadBalancer { reported: Some(ip(7)), ..none.clone() };
+    let both =
+        DesiredLoadBalancer { features: Features { address: Some(ip(8)), ..Features::default() }, ..reported.clone() };
     for (wanted, wish) in [(none, Wish::Any), (reported, Wish::Rather(ip(7))), (both, Wish::Only(ip(8)))] {
         let mut world = World::default();
         world.begin(&wanted, 2);
@@ -33,7 +34,7 @@ fn an_edited_address_is_set_back_and_does_not_count() {
     for edited in [Some(ip(9)), None] {
         world.objects.servers[0].address = edited;
         assert_eq!(address(&one, &world.objects), Some(ip(1)));
-        let lost = Wanted { ingress: Vec::new(), ..one.clone() };
+        let lost = DesiredLoadBalancer { ingress: Vec::new(), ..one.clone() };
         assert_eq!((address(&lost, &world.objects), shown_address(&world.objects, false)), (Some(ip(1)), Some(ip(1))));
         assert_eq!(world.ensure(&one), ["set address"]);
         assert_eq!(world.objects, before);
@@ -44,15 +45,15 @@ fn an_edited_address_is_set_back_and_does_not_count() {
 fn an_edited_address_of_another_program_stays_and_is_said() {
     for adopts_fully in [false, true] {
         let (mut world, one) = served();
-        let one = Wanted { adopts_fully, ..one };
-        world.objects.servers[0].marks = world.marks(Kind::VirtualServer, Some(tcp(80)));
+        let one = DesiredLoadBalancer { adopts_fully, ..one };
+        world.objects.servers[0].marks = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
         world.objects.servers[0].address = Some(ip(9));
         let expected: &[&str] = if adopts_fully { &["set address"] } else { &[] };
         assert_eq!(world.ensure(&one), expected);
         assert_eq!(address(&one, &world.objects), Some(ip(1)));
         assert_eq!(edited(&one, &known(&world.objects, None)).len(), usize::from(!adopts_fully));
         // A new port has the address that is reserved.
-        let two = Wanted { ports: wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1]).ports, ..one };
+        let two = DesiredLoadBalancer { ports: wanted(&[(tcp(80), 30080), (tcp(81), 30081)], &[1]).ports, ..one };
         world.ensure(&two);
         assert!(world.objects.servers.iter().any(|server| server.number == Some(81) && server.address == Some(ip(1))));
     }
@@ -62,16 +63,16 @@ fn an_edited_address_of_another_program_stays_and_is_said() {
 fn an_address_that_may_be_reserved_is_not_set_back() {
     let (mut world, one) = served();
     world.objects.servers[0].address = Some(ip(9));
-    let unread = Wanted { has_unread: true, ..one.clone() };
+    let unread = DesiredLoadBalancer { has_unread: true, ..one.clone() };
     assert_eq!(next_of(&unread, &world, &NOTHING), None);
     assert_eq!((address(&unread, &world.objects), shown_address(&world.objects, true)), (Some(ip(9)), Some(ip(9))));
     let mut second = world.objects.allocations[0].clone();
-    second.marks = world.marks(Kind::Allocation, None);
+    second.marks = world.marks(ObjectKind::Allocation, None);
     second.address = None;
     world.objects.allocations.push(second);
     // The Service reports another address: which one is reserved is read first.
     assert!(matches!(next_of(&one, &world, &NOTHING), Some(Step::ReadAddress { .. })));
-    let silent = Wanted { ingress: Vec::new(), ..one.clone() };
+    let silent = DesiredLoadBalancer { ingress: Vec::new(), ..one.clone() };
     assert!(!matches!(next_of(&silent, &world, &NOTHING), Some(Step::SetAddress { .. })));
     assert_eq!(address(&silent, &world.objects), Some(ip(9)));
     world.objects.allocations[1].address = Some(ip(9));
@@ -81,11 +82,11 @@ fn an_address_that_may_be_reserved_is_not_set_back() {
 #[test]
 fn an_edited_address_is_not_set_back_to_where_another_virtual_server_listens() {
     let (mut world, one) = served();
-    let mut held = Objects { servers: world.objects.servers.clone(), ..Objects::default() };
-    held.servers[0].marks = world.marks(Kind::VirtualServer, Some(tcp(80)));
+    let mut held = ServiceResources { servers: world.objects.servers.clone(), ..ServiceResources::default() };
+    held.servers[0].marks = world.marks(ObjectKind::VirtualServer, Some(tcp(80)));
     world.objects.servers[0].address = Some(ip(9));
     assert_eq!(next_of(&one, &world, &held), None);
-    assert_eq!(edited(&one, &Known { held: &held, ..known(&world.objects, None) }).len(), 1);
+    assert_eq!(edited(&one, &CurrentState { held: &held, ..known(&world.objects, None) }).len(), 1);
     held.servers[0].number = Some(81);
     assert!(matches!(next_of(&one, &world, &held), Some(Step::SetAddress { .. })));
 }
@@ -94,21 +95,21 @@ fn an_edited_address_is_not_set_back_to_where_another_virtual_server_listens() {
 fn an_address_that_nothing_reserves_is_reserved_once_in_a_sync() {
     let (mut world, one) = served();
     let allocations = std::mem::take(&mut world.objects.allocations);
-    let unread = Wanted { has_unread: true, ..one.clone() };
+    let unread = DesiredLoadBalancer { has_unread: true, ..one.clone() };
     assert_eq!(next_of(&unread, &world, &NOTHING), None, "it may be reserved");
     for address in [None, Some(ip(1))] {
-        let mut held = Objects { allocations: allocations.clone(), ..Objects::default() };
+        let mut held = ServiceResources { allocations: allocations.clone(), ..ServiceResources::default() };
         held.allocations[0].address = address;
         assert_eq!(next_of(&one, &world, &held), None, "it may be reserved");
     }
     let tried: BTreeSet<Box<str>> = [world.objects.servers[0].marks.path.clone()].into();
-    let again = Known { read: &tried, ..known(&world.objects, world.lb_service.as_ref()) };
+    let again = CurrentState { read: &tried, ..known(&world.objects, world.lb_service.as_ref()) };
     assert_eq!(next_for(&one, again), None);
     let mut without_pool = world.clone();
     without_pool.objects.servers[0].address_pool = "".into();
     assert_eq!(next_of(&one, &without_pool, &NOTHING), None, "it may be in any pool");
     // It says nothing about a load balancer that is to go.
-    let gone = Wanted { ports: Vec::new(), ..one.clone() };
+    let gone = DesiredLoadBalancer { ports: Vec::new(), ..one.clone() };
     assert!(matches!(next_of(&gone, &world, &NOTHING), Some(Step::DeleteServer(_))));
     assert_eq!(world.ensure(&one), ["reserve"]);
     assert_eq!(world.objects.allocations.len(), 1);
@@ -117,12 +118,12 @@ fn an_address_that_nothing_reserves_is_reserved_once_in_a_sync() {
 #[test]
 fn an_address_beyond_the_first_is_released_unless_another_owner_uses_it() {
     let (mut world, one) = served();
-    let marks = world.marks(Kind::Allocation, None);
+    let marks = world.marks(ObjectKind::Allocation, None);
     let second = Allocation { marks, address: Some(ip(9)), ..world.objects.allocations[0].clone() };
     world.objects.allocations.push(second);
-    assert_eq!(next_of(&one, &world, &NOTHING), Some(Step::Release(&world.objects.allocations[1])));
+    assert_eq!(next_of(&one, &world, &NOTHING), Some(Step::ReleaseAddress(&world.objects.allocations[1])));
     let elsewhere = [ip(9)].into();
-    let used = Known { elsewhere: &elsewhere, ..known(&world.objects, world.lb_service.as_ref()) };
+    let used = CurrentState { elsewhere: &elsewhere, ..known(&world.objects, world.lb_service.as_ref()) };
     assert_eq!(next_for(&one, used), None);
 }
 

@@ -1,7 +1,9 @@
 //! What the Go program ignores.
 
 use super::*;
-use crate::providers::vsphere::nsx::load_balancer::wanted::{ANNOTATION_SNAT, ANNOTATION_UDP_CHECK, SourceRanges};
+use crate::providers::vsphere::nsx::load_balancer::service_request::{
+    ANNOTATION_SNAT, ANNOTATION_UDP_CHECK, SourceRanges,
+};
 
 fn ranges(network: &str) -> Option<SourceRanges> {
     Some(SourceRanges::new(&[network.parse().unwrap()].into(), IpFamily::V4))
@@ -18,8 +20,8 @@ fn all() -> Features {
     }
 }
 
-fn with(features: Features) -> Wanted {
-    Wanted { features, ..wanted(&[(udp(53), 30053)], &[1]) }
+fn with(features: Features) -> DesiredLoadBalancer {
+    DesiredLoadBalancer { features, ..wanted(&[(udp(53), 30053)], &[1]) }
 }
 
 fn world() -> World {
@@ -27,11 +29,11 @@ fn world() -> World {
 }
 
 /// As the Go program leaves a load balancer.
-fn adopted(wanted: &Wanted) -> World {
+fn adopted(wanted: &DesiredLoadBalancer) -> World {
     let mut world = world();
-    world.ensure(&Wanted { features: Features::default(), ..wanted.clone() });
-    world.objects.servers[0].marks = world.marks(Kind::VirtualServer, Some(udp(53)));
-    world.objects.pools[0].marks = world.marks(Kind::Pool, Some(udp(53)));
+    world.ensure(&DesiredLoadBalancer { features: Features::default(), ..wanted.clone() });
+    world.objects.servers[0].marks = world.marks(ObjectKind::VirtualServer, Some(udp(53)));
+    world.objects.pools[0].marks = world.marks(ObjectKind::Pool, Some(udp(53)));
     world.objects.servers[0].pool = world.objects.pools[0].marks.path.clone();
     without_uids(&mut world.objects);
     world
@@ -98,8 +100,9 @@ fn an_adopted_load_balancer_stays_as_it_is_and_says_in_what() {
     let asked = with(Features { address: Some(ip(77)), ..all() });
     let mut world = adopted(&asked);
     assert_eq!(world.ensure(&asked), [""; 0]);
-    let ignored_by =
-        |wanted: &Wanted, world: &World| ignored(wanted, &known(&world.objects, world.lb_service.as_ref()));
+    let ignored_by = |wanted: &DesiredLoadBalancer, world: &World| {
+        ignored(wanted, &known(&world.objects, world.lb_service.as_ref()))
+    };
     let everything = [
         "spec.loadBalancerSourceRanges",
         "spec.sessionAffinity",
@@ -110,17 +113,17 @@ fn an_adopted_load_balancer_stays_as_it_is_and_says_in_what() {
     assert_eq!(ignored_by(&asked, &world), everything);
     assert_eq!(ignored_by(&with(Features::default()), &world), [""; 0]);
     // It follows its nodes, and a change that tags it with the UID of the cluster changes nothing else.
-    let moved = Wanted { members: wanted(&[], &[2]).members, ..asked.clone() };
+    let moved = DesiredLoadBalancer { members: wanted(&[], &[2]).members, ..asked.clone() };
     assert_eq!(world.ensure(&moved), ["change pool"]);
     world.objects.servers[0].marks.cluster_uid = Some(CLUSTER.into());
     assert_eq!(world.ensure(&moved), [""; 0]);
     // What an administrator has set stays, too.
     world.objects.servers[0].group = "/infra/domains/default/groups/admin".into();
     world.objects.servers[0].persistence = "/infra/lb-persistence-profiles/admin".into();
-    let plain = Wanted { features: Features::default(), ..moved.clone() };
+    let plain = DesiredLoadBalancer { features: Features::default(), ..moved.clone() };
     assert_eq!(world.ensure(&plain), [""; 0]);
     assert_eq!(ignored_by(&plain, &world), &everything[..2]);
-    let full = Wanted { adopts_fully: true, ..moved };
+    let full = DesiredLoadBalancer { adopts_fully: true, ..moved };
     let expected = ["change pool", "group", "profile", "change server", "monitor", "change pool"];
     assert_eq!(world.ensure(&full), expected);
     assert_eq!(world.ensure(&full), [""; 0]);
@@ -131,7 +134,7 @@ fn an_adopted_load_balancer_stays_as_it_is_and_says_in_what() {
 fn a_new_port_of_an_adopted_load_balancer_gets_what_the_service_asks_for() {
     let asked = with(all());
     let mut world = adopted(&asked);
-    let more = Wanted { ports: wanted(&[(udp(53), 30053), (tcp(53), 30054)], &[]).ports, ..asked };
+    let more = DesiredLoadBalancer { ports: wanted(&[(udp(53), 30053), (tcp(53), 30054)], &[]).ports, ..asked };
     let steps = world.ensure(&more);
     assert_eq!(steps, ["group", "profile", "monitor", "pool", "server"]);
     assert_eq!(world.objects.servers[0].group.as_ref(), "", "the adopted one stays");
@@ -171,8 +174,8 @@ fn monitors(world: &World) -> Vec<(MonitorType, Option<u16>)> {
 
 #[test]
 fn another_type_of_health_check_is_another_monitor_and_the_pool_has_one_all_the_time() {
-    let tcp_port = |features| Wanted { features, ..wanted(&[(tcp(80), 30080)], &[1]) };
-    let udp_port = |features| Wanted { features, ..wanted(&[(udp(53), 30053)], &[1]) };
+    let tcp_port = |features| DesiredLoadBalancer { features, ..wanted(&[(tcp(80), 30080)], &[1]) };
+    let udp_port = |features| DesiredLoadBalancer { features, ..wanted(&[(udp(53), 30053)], &[1]) };
     let local = || Features { health_check: Some(32000), ..Features::default() };
     let icmp = || Features { has_icmp_check: true, ..Features::default() };
     for (before, after, expected) in [
@@ -199,7 +202,7 @@ fn a_monitor_that_cannot_be_created_keeps_no_pool_from_following_its_nodes() {
     let mut world = world();
     world.ensure(&wanted(&[(tcp(80), 30080)], &[1]));
     let features = Features { health_check: Some(32000), ..Features::default() };
-    let local = Wanted { features, ..wanted(&[(tcp(80), 30080)], &[1, 2]) };
+    let local = DesiredLoadBalancer { features, ..wanted(&[(tcp(80), 30080)], &[1, 2]) };
     let before = world.objects.pools[0].monitors.clone();
     assert_eq!(world.begin(&local, 1), ["change pool"]);
     assert_eq!(world.objects.pools[0].monitors, before);
@@ -222,15 +225,15 @@ fn an_adopted_port_keeps_the_health_check_of_the_go_program() {
         (tcp(80), Features { health_check: Some(32000), ..Features::default() }, "spec.externalTrafficPolicy"),
         (udp(53), Features { has_icmp_check: true, ..Features::default() }, ANNOTATION_UDP_CHECK),
     ] {
-        let asked = Wanted { features, ..wanted(&[(port, 30080)], &[1]) };
+        let asked = DesiredLoadBalancer { features, ..wanted(&[(port, 30080)], &[1]) };
         let mut world = world();
-        world.ensure(&Wanted { features: Features::default(), ..asked.clone() });
-        world.objects.servers[0].marks = world.marks(Kind::VirtualServer, Some(port));
+        world.ensure(&DesiredLoadBalancer { features: Features::default(), ..asked.clone() });
+        world.objects.servers[0].marks = world.marks(ObjectKind::VirtualServer, Some(port));
         let before = world.objects.monitors.clone();
         assert_eq!(world.ensure(&asked), [""; 0], "{field}");
         assert_eq!(world.objects.monitors, before);
         assert_eq!(ignored(&asked, &known(&world.objects, world.lb_service.as_ref())), [field]);
-        let full = Wanted { adopts_fully: true, ..asked };
+        let full = DesiredLoadBalancer { adopts_fully: true, ..asked };
         assert!(world.ensure(&full).contains(&"monitor".to_owned()), "{field}");
         assert_eq!(ignored(&full, &known(&world.objects, world.lb_service.as_ref())), [""; 0]);
     }

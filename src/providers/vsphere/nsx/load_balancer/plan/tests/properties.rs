@@ -1,30 +1,29 @@
 //! Whatever happens between two syncs, each comes to what is wanted and then changes nothing.
 
 use super::*;
-use crate::providers::vsphere::nsx::load_balancer::wanted::SourceRanges;
+use crate::providers::vsphere::nsx::load_balancer::service_request::SourceRanges;
 
 fn any_port() -> impl Strategy<Value = (Port, u16)> {
     (any::<bool>(), 80u16..84, 30000u16..30003)
         .prop_map(|(is_tcp, number, node_port)| (if is_tcp { tcp(number) } else { udp(number) }, node_port))
 }
 
-fn any_wanted() -> impl Strategy<Value = Wanted> {
+fn any_wanted() -> impl Strategy<Value = DesiredLoadBalancer> {
     let ports = prop::collection::vec(any_port(), 1..4).prop_map(|mut ports| {
         ports.sort();
         ports.dedup_by_key(|(port, _)| *port);
         ports
     });
-    (ports, prop::collection::btree_set(1u8..6, 0..4), any_features()).prop_map(|(ports, nodes, features)| Wanted {
-        features,
-        ..wanted(&ports, &nodes.into_iter().collect::<Vec<_>>())
+    (ports, prop::collection::btree_set(1u8..6, 0..4), any_features()).prop_map(|(ports, nodes, features)| {
+        DesiredLoadBalancer { features, ..wanted(&ports, &nodes.into_iter().collect::<Vec<_>>()) }
     })
 }
 
 /// A second load balancer, or none. It follows the features of its own.
-fn any_second() -> impl Strategy<Value = Wanted> {
+fn any_second() -> impl Strategy<Value = DesiredLoadBalancer> {
     (any_wanted(), any::<bool>()).prop_map(|(wanted, is_wanted)| match is_wanted {
         true => wanted,
-        false => Wanted { ports: Vec::new(), ..wanted },
+        false => DesiredLoadBalancer { ports: Vec::new(), ..wanted },
     })
 }
 
@@ -111,7 +110,7 @@ proptest! {
         world.begin_both(&last, &third, usize::MAX);
         world.assert_is(SECOND, &third);
         prop_assert_eq!(world.objects.of(None), first);
-        world.begin_both(&Wanted { ports: Vec::new(), ..last }, &Wanted { ports: Vec::new(), ..third }, usize::MAX);
+        world.begin_both(&DesiredLoadBalancer { ports: Vec::new(), ..last }, &DesiredLoadBalancer { ports: Vec::new(), ..third }, usize::MAX);
         prop_assert!(world.objects.is_empty(), "{:?}", world.objects);
     }
     /// An administrator, another program and restarts come in between.
@@ -122,10 +121,10 @@ proptest! {
     ) {
         let mut world = World::default();
         for (wanted, steps, disturbance) in states {
-            world.begin(&Wanted { adopts_fully, ..wanted }, steps);
+            world.begin(&DesiredLoadBalancer { adopts_fully, ..wanted }, steps);
             disturbance.happen(&mut world);
         }
-        let last = Wanted { adopts_fully, ..last };
+        let last = DesiredLoadBalancer { adopts_fully, ..last };
         world.ensure(&last);
         prop_assert_eq!(world.ensure(&last), Vec::<String>::new());
         prop_assert_eq!(world.served(&last, None), last.ports.iter().map(|port| port.port).collect::<BTreeSet<_>>());
@@ -197,12 +196,12 @@ impl Disturbance {
             }
             Self::SecondServer(at) => {
                 let Some(mut second) = world.objects.servers.get(at).cloned() else { return };
-                second.marks = world.marks(Kind::VirtualServer, second.marks.port);
+                second.marks = world.marks(ObjectKind::VirtualServer, second.marks.port);
                 second.address = Some(ip(100 + world.made as u8));
                 world.objects.servers.push(second);
             }
             Self::SecondAddress(last) => {
-                let (marks, address) = (world.marks(Kind::Allocation, None), last.map(ip));
+                let (marks, address) = (world.marks(ObjectKind::Allocation, None), last.map(ip));
                 world.objects.allocations.push(Allocation { marks, address_pool: "p".into(), address });
             }
             Self::NoServer(at) if at < world.objects.servers.len() => drop(world.objects.servers.remove(at)),
@@ -223,19 +222,19 @@ impl Disturbance {
 impl World {
     fn adopt(&mut self) {
         let mut renamed = std::collections::BTreeMap::new();
-        for (kind, at) in [Kind::VirtualServer, Kind::Pool, Kind::Monitor]
+        for (kind, at) in [ObjectKind::VirtualServer, ObjectKind::Pool, ObjectKind::Monitor]
             .into_iter()
             .flat_map(|kind| (0..9).map(move |at| (kind, at)))
         {
             let new = self.marks(kind, None);
             let marks = match kind {
-                Kind::VirtualServer => self.objects.servers.get_mut(at).map(|one| &mut one.marks),
-                Kind::Pool => self.objects.pools.get_mut(at).map(|one| &mut one.marks),
+                ObjectKind::VirtualServer => self.objects.servers.get_mut(at).map(|one| &mut one.marks),
+                ObjectKind::Pool => self.objects.pools.get_mut(at).map(|one| &mut one.marks),
                 _ => self.objects.monitors.get_mut(at).map(|one| &mut one.marks),
             };
             let Some(marks) = marks else { continue };
             renamed.insert(marks.path.clone(), new.path.clone());
-            *marks = Marks { port: marks.port, cluster_uid: None, ..new };
+            *marks = OwnerTags { port: marks.port, cluster_uid: None, ..new };
         }
         for server in &mut self.objects.servers {
             server.pool = renamed.get(&server.pool).cloned().unwrap_or_default();
@@ -246,7 +245,7 @@ impl World {
     }
 
     /// One of two load balancers is as it is to be.
-    fn assert_is(&self, second: Option<IpFamily>, wanted: &Wanted) {
+    fn assert_is(&self, second: Option<IpFamily>, wanted: &DesiredLoadBalancer) {
         let ours = self.objects.of(second);
         if wanted.ports.is_empty() {
             assert!(ours.is_empty(), "{ours:?}");
@@ -264,7 +263,7 @@ impl World {
     }
 
     /// Virtual servers of this program, and all with full adoption, follow what the Service asks for.
-    fn assert_features(&self, wanted: &Wanted) {
+    fn assert_features(&self, wanted: &DesiredLoadBalancer) {
         let Features { source_ranges, affinity, is_snat_disabled, .. } = &wanted.features;
         let is_ours = |server: &&VirtualServer| wanted.adopts_fully || has_own_form(&server.marks.id);
         for server in self.objects.servers.iter().filter(is_ours) {

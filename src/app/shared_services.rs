@@ -1,0 +1,194 @@
+//! What controllers and providers are given: clients, leadership, the shared cache of Nodes, events, metrics.
+
+use super::catalogue::{Controller, SERVICE};
+use super::election::{self, Candidates, Elections};
+use super::options::PROGRAM;
+use super::settings::Settings;
+use super::shutdown_order::{ShutdownStage, Stages};
+use super::{Error, controller_health};
+use crate::base::error_chain::chain;
+use crate::cloud::CloudProvider;
+use crate::controllers::Context;
+use crate::controllers::driver::Cache;
+use crate::kubernetes::client::{self, Account, Clients, Identity, Rate};
+use crate::kubernetes::events::{self, Recorder};
+use crate::kubernetes::leadership::Leadership;
+use crate::kubernetes::stores::{self, Nodes, Services};
+use crate::runtime::admin::Checks;
+use crate::runtime::metrics::Metrics;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The component in Events about the Lease, as in the Go program.
+const ELECTION: &str = "cloud-controller-manager";
+
+/// How long the name of the API server may take to be resolved. The start waits for it.
+const RESOLUTION_LIMIT: Duration = Duration::from_secs(5);
+
+/// The shared parts. Their background work runs already, except for the election.
+pub struct Parts {
+    /// The API server, one client for each purpose.
+    pub clients: Clients,
+    /// The addresses of the API server, if somebody wants to know them.
+    pub api_server: Vec<IpAddr>,
+    /// Whether this process leads.
+    pub leadership: Leadership,
+    /// Under which Lease each controller works.
+    pub elections: Elections,
+    /// The Nodes this process looks after.
+    pub nodes: Nodes,
+    /// The Services this process looks after; nothing where the service controller does not run.
+    pub services: Option<Services>,
+    /// For what users are told on their objects.
+    pub events: Recorder,
+    /// Where series are registered.
+    pub metrics: Metrics,
+    /// What the probes ask.
+    pub checks: Checks,
+    /// Until they compete.
+    candidates: Option<Candidates>,
+    config: kube::Config,
+    rate: Option<Rate>,
+    /// By the client's name; empty when all write as this process.
+    accounts: BTreeMap<&'static str, Account>,
+}
+
+impl Parts {
+    /// Builds them and starts their background work. Waits for no answer of the API server, at most for its name.
+    pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
+        let config = client::read_config(&settings.kubernetes).await?;
+        tracing::info!(server = %config.cluster_url, "API server");
+        let api_server = match settings.provider.needs_api_server_addresses() {
+            true => addresses(&config.cluster_url).await,
+            false => Vec::new(),
+        };
+        let metrics = Metrics::new()?;
+        client::metrics::register(metrics.registry())?;
+        let (candidates, elections) = election::prepare(settings, &config, &metrics)?;
+        let leadership = elections.main().clone();
+        let clients = Clients::new(&config)?;
+        let (nodes, watch) = stores::watch_nodes(clients.watch.clone(), settings.node_selector.clone());
+        stages.spawn_until_stop(ShutdownStage::Services, "watch-nodes", watch);
+        let is_run = |controller: &&Controller| elections.leadership_of(controller.name).is_some();
+        let needs_services = settings.controllers.iter().copied().filter(is_run).any(|one| one.name == SERVICE);
+        let services = needs_services.then(|| {
+            let selector = settings.services.selector.clone();
+            let (services, watch) = stores::watch_services(clients.watch.clone(), selector);
+            stages.spawn_until_stop(ShutdownStage::Services, "watch-services", watch);
+            services
+        });
+        let (events, writer) = events::recorder(clients.auxiliary.clone(), PROGRAM);
+        events.register(metrics.registry())?;
+        stages.spawn(ShutdownStage::Services, "event-writer", writer.run(stages.stop_signal(ShutdownStage::Services)));
+        let checks = Checks::default();
+        // Ready once the cache is filled. The state of the vCenters, which the provider adds, does not count.
+        let mut caches: Vec<Arc<dyn Cache>> = vec![Arc::new(nodes.clone())];
+        caches.extend(services.clone().map(|services| Arc::new(services) as Arc<dyn Cache>));
+        for cache in caches {
+            checks.add_readiness(cache.name(), move || controller_health::of_caches(std::slice::from_ref(&cache)));
+        }
+        let accounts = match settings.generic.use_service_account_credentials {
+            true => start_accounts(&settings.controllers, &elections, &config, stages)?,
+            false => BTreeMap::new(),
+        };
+        Ok(Self {
+            clients,
+            api_server,
+            leadership,
+            elections,
+            nodes,
+            services,
+            events,
+            metrics,
+            checks,
+            candidates,
+            config,
+            rate: settings.kubernetes.rate,
+            accounts,
+        })
+    }
+
+    /// Begins to compete for the Leases, if there is an election. Once.
+    pub fn compete(&mut self, stages: &mut Stages) {
+        if let Some(candidates) = self.candidates.take() {
+            candidates.start(&self.events.for_component(ELECTION), &self.checks, stages);
+        }
+    }
+
+    /// What a controller is handed: a client of its own, which writes under its Lease and with its identity.
+    pub fn context(
+        &self,
+        controller: &Controller,
+        leadership: Leadership,
+        provider: Arc<dyn CloudProvider>,
+    ) -> Result<Context, Error> {
+        let identity = match self.accounts.get(controller.client_name) {
+            Some(account) => Identity::Account(account),
+            None => Identity::Process(controller.client_name),
+        };
+        let write = client::writer(&self.config, self.rate, leadership.clone(), identity)?;
+        Ok(Context { write, recorder: self.events.clone(), provider, leadership })
+    }
+}
+
+/// One account for each client name, and the tasks that keep their tokens.
+fn start_accounts(
+    controllers: &[&'static Controller],
+    elections: &Elections,
+    config: &kube::Config,
+    stages: &mut Stages,
+) -> Result<BTreeMap<&'static str, Account>, Error> {
+    let mut accounts = BTreeMap::new();
+    let leadership = elections.main();
+    // One that another program runs needs no account here.
+    let is_run = |name| elections.leadership_of(name).is_some();
+    for controller in controllers.iter().filter(|controller| is_run(controller.name)) {
+        let name = controller.client_name;
+        if !accounts.contains_key(name) {
+            let (account, keeper) = client::account(config, name, leadership.clone())?;
+            stages.spawn_until_stop(ShutdownStage::Services, format!("service-account {name}"), keeper.run());
+            accounts.insert(name, account);
+        }
+    }
+    Ok(accounts)
+}
+
+/// The addresses of the API server, resolved once: the host itself, or the addresses of its name. None, and a line in
+/// the log, when it cannot be resolved. They may be virtual ones that a node must not take for its own.
+async fn addresses(url: &http::Uri) -> Vec<IpAddr> {
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    if let Ok(address) = host.parse() {
+        return vec![address];
+    }
+    let why = match tokio::time::timeout(RESOLUTION_LIMIT, tokio::net::lookup_host((host, 0))).await {
+        Ok(Ok(found)) => return Vec::from_iter(found.map(|address| address.ip()).collect::<BTreeSet<_>>()),
+        Ok(Err(error)) => chain(&error),
+        Err(_) => "no answer within 5 s".to_owned(),
+    };
+    tracing::warn!(
+        "{host}, the API server, cannot be resolved, so its addresses are not recognized when a node reports them: {why}"
+    );
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_host_is_an_address_or_a_name_for_some() {
+        for (url, expected) in [
+            ("https://10.0.0.1:6443", vec!["10.0.0.1"]),
+            ("http://192.0.2.7", vec!["192.0.2.7"]),
+            ("https://[fd00::1]:6443/path", vec!["fd00::1"]),
+            ("https://name.invalid:6443", vec![]),
+        ] {
+            let expected: Vec<IpAddr> = expected.into_iter().map(|address| address.parse().unwrap()).collect();
+            assert_eq!(addresses(&url.parse().unwrap()).await, expected, "{url}");
+        }
+        let local = addresses(&"https://localhost:6443".parse().unwrap()).await;
+        assert!(!local.is_empty() && local.iter().all(IpAddr::is_loopback), "{local:?}");
+    }
+}

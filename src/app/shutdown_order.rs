@@ -1,0 +1,141 @@
+//! The tasks of the process in the order in which they stop: what uses something ends before it.
+
+use crate::base::error_chain::chain;
+use crate::runtime::tasks::{BoxError, TaskEnded, Tasks};
+use futures::FutureExt;
+use std::future::Future;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// When a task stops, first to last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShutdownStage {
+    /// Controllers: take no more work, finish what is in hand.
+    Controllers,
+    /// The election: gives the Lease up. Later than the controllers, which write under it.
+    Election,
+    /// The provider's background work: logs out of every vCenter. Later than the election: a vCenter that hangs must
+    /// not keep the next leader waiting.
+    Provider,
+    /// Caches, events, the admin server.
+    Services,
+}
+
+/// Each stage, and how long it is given. The Lease is given up once the controllers have stopped, and the next leader is to
+/// write within two seconds: a write that is in hand takes milliseconds, and what waits for a vCenter that hangs is done
+/// again by the next leader. All together less than the 30 s that Kubernetes waits before it kills a pod.
+const GRACE: [(ShutdownStage, Duration); 4] = [
+    (ShutdownStage::Controllers, Duration::from_millis(1_500)),
+    (ShutdownStage::Election, Duration::from_secs(5)),
+    (ShutdownStage::Provider, Duration::from_secs(7)),
+    (ShutdownStage::Services, Duration::from_secs(4)),
+];
+
+/// All tasks of the process.
+pub struct Stages {
+    running: Vec<Running>,
+}
+
+struct Running {
+    stage: ShutdownStage,
+    grace: Duration,
+    tasks: Tasks,
+    stop: CancellationToken,
+}
+
+impl Default for Stages {
+    fn default() -> Self {
+        let start = |(stage, grace)| Running { stage, grace, tasks: Tasks::default(), stop: CancellationToken::new() };
+        Self { running: GRACE.into_iter().map(start).collect() }
+    }
+}
+
+impl Stages {
+    /// The signal to stop of a stage, for work that ends in order by itself.
+    pub fn stop_signal(&self, stage: ShutdownStage) -> CancellationToken {
+        self.running
+            .iter()
+            .find(|running| running.stage == stage)
+            .map(|running| running.stop.clone())
+            .unwrap_or_default()
+    }
+
+    /// Starts a task that ends when the stage's signal to stop tells it to.
+    pub fn spawn<F>(&mut self, stage: ShutdownStage, name: impl Into<String>, future: F)
+    where
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        if let Some(running) = self.running.iter_mut().find(|running| running.stage == stage) {
+            running.tasks.spawn(name, future);
+        }
+    }
+
+    /// Starts a task that knows no end: it is dropped when its stage stops.
+    pub fn spawn_until_stop<F>(&mut self, stage: ShutdownStage, name: impl Into<String>, future: F)
+    where
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        let stop = self.stop_signal(stage);
+        self.spawn(stage, name, async move { stop.run_until_cancelled_owned(future.boxed()).await.unwrap_or(Ok(())) });
+    }
+
+    /// Completes when a task ends although it should not.
+    pub async fn first_unexpected_end(&mut self) -> TaskEnded {
+        let ends = self.running.iter_mut().map(|running| running.tasks.first_unexpected_end().boxed());
+        futures::future::select_all(ends).await.0
+    }
+
+    /// Stops one stage after the other. What does not end in its time is named in the log and dropped.
+    pub async fn stop(self) {
+        for Running { stage, grace, tasks, stop } in self.running {
+            tracing::debug!(?stage, "stopping");
+            stop.cancel();
+            if let Err(still_running) = tasks.shut_down(grace).await {
+                tracing::warn!("{}", chain(&still_running));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[tokio::test(start_paused = true)]
+    async fn stages_stop_in_order_and_a_stuck_one_delays_the_next_by_its_grace_only() {
+        let ended = Arc::new(Mutex::new(Vec::new()));
+        let mut stages = Stages::default();
+        for stage in [ShutdownStage::Services, ShutdownStage::Election, ShutdownStage::Provider] {
+            let (stop, ended) = (stages.stop_signal(stage), ended.clone());
+            stages.spawn(stage, format!("{stage:?}"), async move {
+                stop.cancelled().await;
+                ended.lock().unwrap().push(stage);
+                Ok(())
+            });
+        }
+        stages.spawn(ShutdownStage::Controllers, "stuck", std::future::pending());
+        stages.spawn_until_stop(ShutdownStage::Services, "endless", std::future::pending());
+        let before = tokio::time::Instant::now();
+        stages.stop().await;
+        assert_eq!(*ended.lock().unwrap(), [ShutdownStage::Election, ShutdownStage::Provider, ShutdownStage::Services]);
+        assert_eq!(before.elapsed(), Duration::from_millis(1_500));
+    }
+
+    #[tokio::test]
+    async fn an_unexpected_end_of_any_stage_is_noticed() {
+        for stage in
+            [ShutdownStage::Controllers, ShutdownStage::Provider, ShutdownStage::Election, ShutdownStage::Services]
+        {
+            let mut stages = Stages::default();
+            stages.spawn(ShutdownStage::Services, "fine", std::future::pending());
+            stages.spawn_until_stop(stage, "odd", async { Ok(()) });
+            assert_eq!(stages.first_unexpected_end().await.name, "odd", "{stage:?}");
+        }
+    }
+
+    #[test]
+    fn all_stages_together_stop_before_the_pod_is_killed() {
+        assert!(GRACE.iter().map(|(_, grace)| *grace).sum::<Duration>() < Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,230 @@
+//! One look at one node: reads, plans, writes, and says what came of it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+
+use super::Policy;
+use super::apply::{ApplyProgress, apply};
+use super::memory::NodeMemory;
+use super::metrics::NodeMetrics;
+use super::observe::{NodeObservation, Ours, Turn, observe};
+use super::plan::{self, NextStep, NodeAction, NodeBlocked, NodePlan, plan};
+use super::turns::{SyncResult, Turns};
+use crate::base::error_chain::chain;
+use crate::cloud::{Presence, Unknown, node};
+use crate::controllers::driver::Next;
+use crate::controllers::instances::Instances;
+use crate::controllers::node::reason;
+use crate::controllers::reason_tracker::ReasonTracker;
+use crate::controllers::{announce, read_live, reason_of, reference};
+use crate::kubernetes::call::CallError;
+use crate::kubernetes::events::{EventType, Recorder};
+use crate::kubernetes::stores::Nodes;
+
+/// How often a node is planned anew because somebody else changed it meanwhile, before it goes back into the queue.
+const ATTEMPTS: u32 = 5;
+
+/// The shortest pause before such an attempt; the longest is twice that.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What the looks of one term need.
+pub struct NodeReconciler {
+    pub(super) store: Nodes,
+    pub(super) api: Api<Node>,
+    pub(super) recorder: Recorder,
+    pub(super) instances: Instances,
+    pub(super) policy: Policy,
+    pub(super) metrics: NodeMetrics,
+    pub(super) reasons: Arc<ReasonTracker>,
+    pub(super) remembered: NodeMemory,
+    pub(super) moves: Turns,
+    pub(super) labelling: Turns,
+    /// Whether this term has said how many Nodes lack labels.
+    pub(super) are_lacks_told: AtomicBool,
+}
+
+impl NodeReconciler {
+    /// Looks at one node and makes it what it should be. The error says that this process leads no more.
+    pub(super) async fn sync(&self, name: &str) -> Result<NextStep, CallError> {
+        let cached = self.store.get(name);
+        if cached.as_ref().is_some_and(|node| self.remembered.is_replaced(node)) {
+            return Ok(NextStep::Superseded);
+        }
+        let turn = Turn { of_record: self.moves.take_turn(name), of_labels: self.labelling.take_turn(name) };
+        let mut observed = self.observe(cached, turn).await;
+        let mut attempt = 1;
+        loop {
+            let plan = plan(&observed, &self.policy);
+            let NodeObservation::Ours(ours) = observed else {
+                self.remembered.forget(name);
+                self.moves.looked(name, SyncResult::Settled);
+                self.labelling.looked(name, SyncResult::Settled);
+                return Ok(plan.outcome);
+            };
+            let applied = apply(&self.api, &ours.node, &plan.actions).await;
+            self.report(&ours.node, &applied, &plan);
+            let is_refused = applied.refused.is_some();
+            self.moves.looked(name, SyncResult::new(plan::has_moved(&ours), turn.of_record, is_refused));
+            let lacks = plan::lacks_labels(&ours, &self.policy);
+            self.labelling.looked(name, SyncResult::new(lacks, turn.of_labels, is_refused));
+            let Some(error) = applied.refused else { return Ok(plan.outcome) };
+            let now = Ours { node: Arc::new(applied.node), ..ours };
+            if !error.is_conflict() || attempt == ATTEMPTS {
+                return self.refused(&now, plan, error).await;
+            }
+            tracing::debug!(node = name, attempt, "{}", chain(&error));
+            attempt += 1;
+            tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
+            // The cache may be what caused the conflict.
+            observed = match read_live(&self.api, name).await {
+                Ok(node) => self.observe(node.map(Arc::new), turn).await,
+                Err(error) => return self.refused(&now, plan, error).await,
+            };
+        }
+    }
+
+    /// Looking at the node panicked. What it says of itself needs nothing but the node.
+    pub(super) async fn panicked(&self, name: &str, panic: String) -> Result<NextStep, CallError> {
+        let held = NodeBlocked::new(reason::Panic, panic, Next::Backoff);
+        let Some(node) = self.store.get(name) else { return Ok(NextStep::Held(held)) };
+        // A node that may be another provider's is left alone also then.
+        if !self.instances.owns(&node) {
+            return Ok(NextStep::Held(held));
+        }
+        let instance = Presence::Unknown(Unknown::new(reason::Panic, ""));
+        let waited = self.waited(&node);
+        let ours =
+            Ours { node, instance: Box::new(instance), at: jiff::Timestamp::now(), waited, turn: Turn::default() };
+        self.tell(&ours, held).await
+    }
+
+    async fn observe(&self, node: Option<Arc<Node>>, turn: Turn) -> NodeObservation {
+        let waited = node.as_ref().map(|node| self.waited(node)).unwrap_or_default();
+        observe(node, waited, turn, &self.instances).await
+    }
+
+    fn waited(&self, node: &Node) -> Duration {
+        self.remembered.waited(node, plan::waits(node, &self.policy))
+    }
+
+    /// The API server did not take what was planned for the node, which is as `ours` says now.
+    async fn refused(&self, ours: &Ours, plan: NodePlan, error: CallError) -> Result<NextStep, CallError> {
+        if error.is_not_leader() {
+            return Err(error);
+        }
+        if error.is_not_found() {
+            return Ok(NextStep::Settled);
+        }
+        if plan.only_tells() {
+            // What holds the node is still that; the telling is tried again with it.
+            tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
+            return Ok(plan.outcome);
+        }
+        self.tell(ours, NodeBlocked::new(reason_of(&error), chain(&error), Next::Backoff)).await
+    }
+
+    /// Says on the node that `held` is in the way, when it is time to. That this fails is no other reason than `held`.
+    async fn tell(&self, ours: &Ours, held: NodeBlocked) -> Result<NextStep, CallError> {
+        let plan = plan::tell(ours, held, &self.policy);
+        let applied = apply(&self.api, &ours.node, &plan.actions).await;
+        self.report(&ours.node, &applied, &plan);
+        match applied.refused {
+            Some(error) if error.is_not_leader() => Err(error),
+            // Whoever changed the node has queued it.
+            Some(error) if error.is_conflict() => Ok(plan.outcome),
+            Some(error) => {
+                tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
+                Ok(plan.outcome)
+            }
+            None => Ok(plan.outcome),
+        }
+    }
+
+    /// Says what was done of `plan`, which was made for `before`.
+    fn report(&self, before: &Node, applied: &ApplyProgress, plan: &NodePlan) {
+        let name = node::name(before);
+        self.remembered.wrote(name, applied.replaced.clone());
+        let done: Vec<_> = plan.actions.iter().take(applied.done).collect();
+        if done.iter().any(|action| matches!(action, NodeAction::Initialise(_))) {
+            self.report_initialised(before, &applied.node);
+            for note in &plan.notes {
+                tracing::warn!(node = name, "{note}");
+            }
+            if let Some(earlier) = plan.earlier_name.as_deref().and_then(|earlier| self.store.get(earlier)) {
+                self.tell_earlier_name(&earlier, name);
+            }
+        } else if !done.is_empty() {
+            let all: Vec<_> = done.iter().map(|action| action.describe()).collect();
+            let all = all.join(", ");
+            // Why a node waits has a line of its own, once for each change of the reason.
+            match &plan.outcome {
+                NextStep::Held(held) if plan.only_tells() && !held.is_quiet => {
+                    tracing::debug!(node = name, "node updated: {all}");
+                }
+                _ => tracing::info!(node = name, "node updated: {all}"),
+            }
+        }
+        if applied.refused.is_some() {
+            return;
+        }
+        if let Some((reason, message)) = &plan.told {
+            self.recorder.event(&reference(before), EventType::Warning, reason.as_str(), message);
+        }
+        if let Some(differences) = &plan.differences {
+            let news = self.remembered.differ(name, differences);
+            for difference in news.iter().filter(|difference| !plan::is_reported(before, difference)) {
+                let text = difference.describe();
+                tracing::warn!(node = name, reason = %difference.reason, "{text}");
+                self.recorder.event(&reference(before), EventType::Warning, difference.reason.as_str(), &text);
+            }
+        }
+    }
+
+    /// Says how many initialised Nodes lack labels of `--node-labels`: a restart with other labels changes none of them by
+    /// default.
+    pub(super) fn tell_lacks(&self) {
+        if self.policy.node_labels.is_empty() {
+            return;
+        }
+        let is_own = |node: &Arc<Node>| !node::provider_id(node).is_empty() && self.instances.owns(node);
+        let all = self.store.keys().into_iter().filter_map(|name| self.store.get(&name)).filter(is_own);
+        let lacks = plan::count_lacks(all.filter(|node| !node::is_uninitialized(node)), &self.policy);
+        if let Some(line) = lacks.describe(self.policy.node_labels_on) {
+            tracing::info!("{line}");
+        }
+    }
+
+    /// Says on a Node why it is not updated.
+    pub(super) fn report_held(&self, node: &Node, held: &NodeBlocked) {
+        self.recorder.event(&reference(node), EventType::Warning, held.reason.as_str(), &held.message);
+    }
+
+    /// Says on the Node of a machine's earlier name that the machine joined as `name`.
+    fn tell_earlier_name(&self, earlier: &Node, name: &str) {
+        let message = format!(
+            "the VM of this Node joined as node {name}, which is initialised now. This Node keeps what it has; if {name} is \
+             its new name, delete this Node"
+        );
+        tracing::warn!(node = node::name(earlier), reason = %reason::VMBacksAnotherNode, "{message}");
+        self.recorder.event(&reference(earlier), EventType::Warning, reason::VMBacksAnotherNode.as_str(), &message);
+    }
+
+    fn report_initialised(&self, before: &Node, node: &Node) {
+        let name = node::name(node);
+        let age = node
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(0.0, |created| jiff::Timestamp::now().duration_since(created.0).as_secs_f64().max(0.0));
+        // The age of a node that is adopted says nothing about delays.
+        if node::is_uninitialized(before) {
+            self.metrics.initialised(age);
+        }
+        announce(&self.recorder, node, EventType::Normal, "Synced", "Node synced successfully");
+        tracing::info!(node = name, provider_id = node::provider_id(node), age_seconds = age, "node initialised");
+    }
+}

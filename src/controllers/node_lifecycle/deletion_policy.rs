@@ -1,0 +1,363 @@
+//! Pure: which Nodes of machines that are gone may be deleted, and when.
+//!
+//! It is told of every Node and of every answer of the provider, and is asked before each deletion. It counts before
+//! it permits: a machine that is gone with many others looks like one alone until the others were asked about.
+//! Everything is forgotten with the leadership, so that a new leader begins anew.
+
+mod allowance;
+mod answers;
+mod facts;
+mod node_table;
+mod reason;
+mod record;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{DeletionMode, Limit, Settings};
+use crate::cloud::Reason;
+use allowance::{Allowance, Bounds};
+use answers::ReasonEnd;
+pub use facts::Facts;
+use node_table::{NodeCategory, NodeTable};
+pub use reason::HoldReason;
+use record::NodeRecord;
+
+/// As many machines may be gone at once without more ado, if that is more than the share.
+const MASS_NODES: usize = 5;
+/// How many Nodes the message about a pause names.
+const NAMES_SHOWN: usize = 5;
+/// The share of all nodes, in percent.
+const MASS_PERCENT: usize = 20;
+
+/// See the file's header.
+#[derive(Debug)]
+pub struct DeletionPolicy {
+    settings: Settings,
+    nodes: NodeTable,
+    /// The reasons for unknown answers that have ended.
+    ended: BTreeMap<Reason, ReasonEnd>,
+    allowance: Allowance,
+    mass: Option<Mass>,
+    gone: Vec<DeletedNode>,
+    permits: u64,
+}
+
+/// Many machines are gone at once.
+#[derive(Clone, Debug)]
+struct Mass {
+    /// Nothing that belongs to it is deleted before.
+    until: Instant,
+    /// Only what is gone since then belongs to it: for all that was gone before, an earlier pause has ended. Nothing for
+    /// the first pause, to which all belongs.
+    from: Option<Instant>,
+    /// Some of the Nodes with which it began.
+    names: Arc<[String]>,
+}
+
+/// A Node that was deleted lately, or is being deleted.
+#[derive(Debug)]
+struct DeletedNode {
+    permit: u64,
+    name: String,
+    uid: String,
+    is_control_plane: bool,
+    at: Instant,
+}
+
+/// What is to be done with a node with Ready=Unknown.
+#[derive(Debug)]
+#[must_use]
+pub enum DeletionVerdict {
+    /// Its machine is not proved to be gone.
+    NotSuspected,
+    /// It is not deleted now.
+    Held(HoldReason),
+    /// It may be deleted now; what it takes from the allowance is taken.
+    Permitted(DeletionPermit),
+}
+
+/// Leave to write once. One that is lost counts as used.
+#[derive(Debug)]
+#[must_use]
+pub struct DeletionPermit {
+    number: u64,
+    name: String,
+    by_hand: bool,
+    since: Instant,
+    is_first: bool,
+}
+
+impl DeletionPermit {
+    /// Whether it rests on somebody's word.
+    pub fn is_by_hand(&self) -> bool {
+        self.by_hand
+    }
+
+    /// Whether the API server has not refused this deletion before.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
+}
+
+/// What came of a permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PermitOutcome {
+    /// The Node was deleted, or nobody knows.
+    Deleted,
+    /// It was only said.
+    DryRun,
+    /// Nothing was written.
+    Unused,
+    /// The API server refused.
+    Rejected,
+}
+
+/// How many there are, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Nodes that may be deleted now by the limit.
+    pub allowance: usize,
+    /// Whether deletions wait because many machines are gone.
+    pub is_mass_held: bool,
+}
+
+impl DeletionPolicy {
+    /// That of a leader whose term begins at `at`.
+    pub fn new(settings: &Settings, at: Instant) -> Self {
+        let (nodes, ended, allowance) = (NodeTable::default(), BTreeMap::new(), Allowance::new(at));
+        Self { settings: settings.clone(), nodes, ended, allowance, mass: None, gone: Vec::new(), permits: 0 }
+    }
+
+    /// A Node is like this now, or is there no more.
+    pub fn observe(&mut self, name: &str, facts: Option<Facts>, at: Instant) {
+        match facts {
+            Some(facts) => self.note(name, facts),
+            None => self.nodes.remove(name),
+        }
+        self.count_mass(at);
+    }
+
+    /// These are all Nodes there are. Gives the names of those that are there no more.
+    pub fn observe_all(&mut self, all: Vec<(String, Facts)>, at: Instant) -> Vec<String> {
+        let names: HashSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        let vanished: Vec<String> = self.nodes.names().filter(|name| !names.contains(name.as_str())).cloned().collect();
+        for name in &vanished {
+            self.nodes.remove(name);
+        }
+        for (name, facts) in all {
+            self.note(&name, facts);
+        }
+        self.count_mass(at);
+        vanished
+    }
+
+    /// Time has passed, and nothing else happened.
+    pub fn tick(&mut self, at: Instant) {
+        self.count_mass(at);
+    }
+
+    fn note(&mut self, name: &str, facts: Facts) {
+        match self.nodes.get(name) {
+            Some(_) => self.nodes.change(name, |record| record.note(facts)),
+            None => self.nodes.put(name, NodeRecord::new(facts)),
+        }
+    }
+
+    /// Whether this Node may be deleted at `at`. With the annotation that allows it, grace, limit and mass do not count.
+    pub fn judge(&mut self, name: &str, at: Instant) -> DeletionVerdict {
+        self.count_mass(at);
+        let Some(known) = self.nodes.get(name) else { return DeletionVerdict::NotSuspected };
+        let Some(since) = known.suspected_since() else { return DeletionVerdict::NotSuspected };
+        let (is_told, refused_until, is_first) = (known.is_told, known.retry.not_before(at), known.retry.is_first());
+        let Facts { is_control_plane, is_allowed_by_hand: by_hand, .. } = known.facts;
+        let uid = known.facts.uid.clone();
+        if let DeletionMode::Off { because } = self.settings.deletion {
+            return DeletionVerdict::Held(HoldReason::Off { because });
+        }
+        if is_told {
+            return DeletionVerdict::Held(HoldReason::DryRun);
+        }
+        if let Some(until) = refused_until {
+            return DeletionVerdict::Held(HoldReason::Refused { until });
+        }
+        if let Err(hold) = self.check(known, by_hand, since, at) {
+            return DeletionVerdict::Held(hold);
+        }
+        let taken = self.take(at);
+        if let (Err(hold), false) = (&taken, by_hand) {
+            return DeletionVerdict::Held(hold.clone());
+        }
+        let number = taken.unwrap_or_else(|_| self.next_number());
+        self.gone.push(DeletedNode { permit: number, name: name.to_owned(), uid, is_control_plane, at });
+        DeletionVerdict::Permitted(DeletionPermit { number, name: name.to_owned(), by_hand, since, is_first })
+    }
+
+    /// Whether what was permitted still is: a mass may have shown itself meanwhile, or the kubelet.
+    pub fn is_still_permitted(&self, permit: &DeletionPermit, at: Instant) -> bool {
+        let Some(known) = self.nodes.get(&permit.name) else { return false };
+        known.suspected_since() == Some(permit.since) && self.check(known, permit.by_hand, permit.since, at).is_ok()
+    }
+
+    /// Leave to write what has a deletion's consequences, under the same limit.
+    pub fn reserve(&mut self, at: Instant) -> Result<DeletionPermit, HoldReason> {
+        self.take(at).map(|number| DeletionPermit {
+            number,
+            name: String::new(),
+            by_hand: false,
+            since: at,
+            is_first: true,
+        })
+    }
+
+    /// Ends a permit.
+    pub fn settle(&mut self, permit: DeletionPermit, used: PermitOutcome, at: Instant) {
+        if matches!(used, PermitOutcome::Unused | PermitOutcome::Rejected) {
+            self.allowance.give_back(permit.number);
+            self.gone.retain(|gone| gone.permit != permit.number);
+        }
+        match used {
+            PermitOutcome::Deleted => self.nodes.remove(&permit.name),
+            PermitOutcome::DryRun => self.nodes.change(&permit.name, |known| {
+                // Not if the kubelet reported meanwhile.
+                known.is_told = known.suspected_since() == Some(permit.since);
+            }),
+            PermitOutcome::Rejected => self.nodes.change(&permit.name, |known| {
+                known.retry.failed(at, 0.0);
+            }),
+            PermitOutcome::Unused => {}
+        }
+        self.count_mass(at);
+    }
+
+    /// For metrics.
+    pub fn counts(&self, at: Instant) -> Counts {
+        let is_mass_held = self.mass.as_ref().is_some_and(|mass| at < mass.until);
+        Counts { allowance: self.allowance.available(self.bounds(), at), is_mass_held }
+    }
+
+    /// The rules beside the limit, in the order in which they are told.
+    fn check(&self, known: &NodeRecord, by_hand: bool, since: Instant, at: Instant) -> Result<(), HoldReason> {
+        let until = since + self.settings.grace;
+        if !by_hand && at < until {
+            return Err(HoldReason::Grace { until });
+        }
+        if known.facts.is_control_plane {
+            let (lost, all) = self.control_plane(at);
+            if lost * 2 > all {
+                return Err(HoldReason::ControlPlane { lost, all });
+            }
+        }
+        if by_hand {
+            return Ok(());
+        }
+        let (absent, nodes) = (self.nodes.count(NodeCategory::NewlyAbsent), self.nodes.count(NodeCategory::Own));
+        if let Some(mass) = &self.mass {
+            if mass.from.is_some_and(|from| since < from) {
+                // The pause for it has ended: the limit alone counts.
+                return Ok(());
+            }
+            if at < mass.until {
+                let names = Arc::clone(&mass.names);
+                return Err(HoldReason::Mass { absent, nodes, names, until: mass.until });
+            }
+            if since < mass.until {
+                return Ok(());
+            }
+        }
+        let unanswered = self.nodes.unanswered(since);
+        if absent + unanswered > threshold(nodes) {
+            return Err(HoldReason::Counting { unanswered });
+        }
+        Ok(())
+    }
+
+    /// Whether the limit allows one more write at `at`. Takes nothing.
+    pub fn check_limit(&self, at: Instant) -> Result<(), HoldReason> {
+        let bounds @ Bounds { capacity, window } = self.bounds();
+        if self.allowance.available(bounds, at) == 0 {
+            return Err(HoldReason::Limit { capacity, window, until: self.allowance.next(bounds, at) });
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, at: Instant) -> Result<u64, HoldReason> {
+        self.check_limit(at)?;
+        let number = self.next_number();
+        self.allowance.take(number, self.bounds(), at);
+        Ok(number)
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.permits = self.permits.wrapping_add(1);
+        self.permits
+    }
+
+    fn bounds(&self) -> Bounds {
+        let Limit { nodes, percent, window } = self.settings.limit;
+        // With those that were deleted lately: the limit does not shrink while it is used up.
+        let share = (self.nodes.count(NodeCategory::Own) + self.deleted()).saturating_mul(percent as usize) / 100;
+        Bounds { capacity: share.max(nodes as usize), window }
+    }
+
+    /// The Nodes that were deleted lately and are there no more.
+    fn deleted(&self) -> usize {
+        let is_there = |gone: &DeletedNode| {
+            self.nodes.get(&gone.name).is_some_and(|known| known.facts.uid == gone.uid && !known.is_told)
+        };
+        self.gone.iter().filter(|gone| !is_there(gone)).count()
+    }
+
+    /// How many nodes of the control plane are gone or were deleted lately, and how many there are with those.
+    fn control_plane(&self, at: Instant) -> (usize, usize) {
+        let lately = self
+            .gone
+            .iter()
+            .filter(|gone| gone.is_control_plane && at.saturating_duration_since(gone.at) < self.settings.limit.window);
+        let mut lost: BTreeSet<&str> = lately.map(|gone| gone.uid.as_str()).collect();
+        let mut all = lost.clone();
+        for known in self.nodes.all().filter(|known| known.facts.is_control_plane) {
+            // What was only said to be deleted counts as long as a deleted one would.
+            if known.is_told {
+                continue;
+            }
+            all.insert(&known.facts.uid);
+            if known.facts.is_leaving || known.suspected_since().is_some() {
+                lost.insert(&known.facts.uid);
+            }
+        }
+        (lost.len(), all.len())
+    }
+
+    /// Begins and ends the pause for many machines that are gone at once.
+    fn count_mass(&mut self, at: Instant) {
+        let window = self.settings.limit.window;
+        self.gone.retain(|gone| at.saturating_duration_since(gone.at) < window);
+        let threshold = threshold(self.nodes.count(NodeCategory::Own));
+        // A pause that has begun lasts, also when some machines are found again: whatever took them may take more.
+        if self.mass.as_ref().is_some_and(|mass| at < mass.until) {
+            return;
+        }
+        let ended = self.mass.as_ref().map(|mass| mass.until);
+        if self.nodes.count(NodeCategory::Absent) <= threshold {
+            self.mass = None;
+            self.nodes.count_from(None);
+            return;
+        }
+        // Those for which a pause has ended go under the limit. As many more are another mass.
+        self.nodes.count_from(ended);
+        if self.nodes.count(NodeCategory::NewlyAbsent) > threshold {
+            let names = self.nodes.newcomers(NAMES_SHOWN).into();
+            self.mass = Some(Mass { until: at + self.settings.mass_hold, from: ended, names });
+        }
+    }
+}
+
+/// How many of `nodes` may be gone at once without more ado.
+fn threshold(nodes: usize) -> usize {
+    (nodes.saturating_mul(MASS_PERCENT) / 100).max(MASS_NODES)
+}

@@ -1,0 +1,181 @@
+//! Pure: why a Node is not deleted now, in words.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::cloud::Reason;
+use crate::controllers::node_lifecycle::reason;
+
+/// Why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HoldReason {
+    /// It was not gone for long enough.
+    Grace {
+        /// The end of the grace period.
+        until: Instant,
+    },
+    /// It is not known yet whether many are gone.
+    Counting {
+        /// Nodes with Ready=Unknown about which the provider has not answered since.
+        unanswered: usize,
+    },
+    /// A majority of the control plane would be gone.
+    ControlPlane {
+        /// Gone, or deleted within the window.
+        lost: usize,
+        /// All, with those that were deleted within the window.
+        all: usize,
+    },
+    /// Many are gone at once.
+    Mass {
+        /// Nodes whose machines are gone.
+        absent: usize,
+        /// All nodes.
+        nodes: usize,
+        /// Some of those whose machines were gone when the pause began.
+        names: Arc<[String]>,
+        /// The end of the pause.
+        until: Instant,
+    },
+    /// As many as may be were deleted lately.
+    Limit {
+        /// Nodes within the window.
+        capacity: usize,
+        /// The window.
+        window: Duration,
+        /// When the next one may be; never with a limit of zero.
+        until: Option<Instant>,
+    },
+    /// The API server refused.
+    Refused {
+        /// When it is asked again.
+        until: Instant,
+    },
+    /// It was said that it would be deleted.
+    DryRun,
+    /// No Node is deleted.
+    Off {
+        /// The flag or variable that says so.
+        because: &'static str,
+    },
+}
+
+impl HoldReason {
+    /// The word for Events, metric and log.
+    pub fn reason(&self) -> Reason {
+        match self {
+            HoldReason::Grace { .. } | HoldReason::Counting { .. } => reason::DeletionGracePeriod,
+            HoldReason::ControlPlane { .. } => reason::DeletionControlPlaneMajority,
+            HoldReason::Mass { .. } => reason::DeletionMassHold,
+            HoldReason::Limit { .. } => reason::DeletionLimitReached,
+            HoldReason::Refused { .. } => reason::DeletionRefused,
+            HoldReason::DryRun => reason::DeletionDryRun,
+            HoldReason::Off { .. } => reason::DeletionOff,
+        }
+    }
+
+    /// When it ends, if nothing else happens.
+    pub fn until(&self) -> Option<Instant> {
+        match self {
+            HoldReason::Grace { until } | HoldReason::Mass { until, .. } | HoldReason::Refused { until } => {
+                Some(*until)
+            }
+            HoldReason::Limit { until, .. } => *until,
+            HoldReason::Counting { .. }
+            | HoldReason::ControlPlane { .. }
+            | HoldReason::DryRun
+            | HoldReason::Off { .. } => None,
+        }
+    }
+
+    /// Why, for people. `until` is the moment of [`HoldReason::until`] by the clock on the wall.
+    pub fn message(&self, until: Option<&str>) -> String {
+        let at = |before: &str| until.map(|until| format!("{before}{until}")).unwrap_or_default();
+        match self {
+            HoldReason::Grace { .. } => {
+                format!(
+                    "the grace period runs{}; then the Node may be deleted, unless its kubelet reports",
+                    at(" until ")
+                )
+            }
+            HoldReason::Counting { unanswered } => {
+                format!("{unanswered} other nodes with Ready=Unknown have to be checked first")
+            }
+            HoldReason::ControlPlane { lost, all } => format!(
+                "the VMs of {lost} of {all} control-plane nodes are gone; deleting this Node would confirm the loss of \
+                 quorum. Recover etcd, then delete the Node by hand"
+            ),
+            HoldReason::Mass { absent, nodes, names, .. } => format!(
+                "the VMs of {absent} of {nodes} nodes are gone at once ({}{}); deletions begin{}. If the VMs were not deleted on \
+                 purpose, set the variable CCM_NODE_DELETION=off before that",
+                names.join(", "),
+                if names.len() < *absent { ", …" } else { "" },
+                at(" at ")
+            ),
+            HoldReason::Limit { capacity, window, .. } => format!(
+                "the limit of {capacity} deletions in {} s is reached{}",
+                window.as_secs(),
+                at("; the next one is possible at ")
+            ),
+            HoldReason::Refused { .. } => {
+                format!("the API server refused the deletion{}", at("; the next attempt is at "))
+            }
+            HoldReason::DryRun => "--node-deletion=dry-run; otherwise the Node would be deleted now".to_owned(),
+            HoldReason::Off { because } => format!("deletion is off: {because}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hold_says_when_it_ends_and_what_to_do() {
+        let until = Instant::now();
+        let (window, at) = (Duration::from_secs(600), Some("2026-11-22T03:14:20Z"));
+        for (hold, at, expected) in [
+            (
+                HoldReason::Grace { until },
+                at,
+                "the grace period runs until 2026-11-22T03:14:20Z; then the Node may be deleted, unless its kubelet reports",
+            ),
+            (HoldReason::Counting { unanswered: 3 }, None, "3 other nodes with Ready=Unknown have to be checked first"),
+            (
+                HoldReason::ControlPlane { lost: 2, all: 3 },
+                None,
+                "the VMs of 2 of 3 control-plane nodes are gone; deleting this Node would confirm the loss of quorum. \
+                 Recover etcd, then delete the Node by hand",
+            ),
+            (
+                HoldReason::Mass { absent: 9, nodes: 12, names: ["n-1".to_owned(), "n-2".to_owned()].into(), until },
+                at,
+                "the VMs of 9 of 12 nodes are gone at once (n-1, n-2, …); deletions begin at 2026-11-22T03:14:20Z. If the VMs were not \
+                 deleted on purpose, set the variable CCM_NODE_DELETION=off before that",
+            ),
+            (
+                HoldReason::Limit { capacity: 5, window, until: Some(until) },
+                at,
+                "the limit of 5 deletions in 600 s is reached; the next one is possible at 2026-11-22T03:14:20Z",
+            ),
+            (
+                HoldReason::Limit { capacity: 0, window, until: None },
+                None,
+                "the limit of 0 deletions in 600 s is reached",
+            ),
+            (
+                HoldReason::Refused { until },
+                at,
+                "the API server refused the deletion; the next attempt is at 2026-11-22T03:14:20Z",
+            ),
+            (HoldReason::DryRun, None, "--node-deletion=dry-run; otherwise the Node would be deleted now"),
+            (
+                HoldReason::Off { because: "SKIP_NODE_DELETION is set" },
+                None,
+                "deletion is off: SKIP_NODE_DELETION is set",
+            ),
+        ] {
+            assert_eq!(hold.message(at), expected);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Deletes one Node whose deletion is permitted: reads it live, has its machine's absence proved once more, and deletes
+//! exactly what was read.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+
+use super::{LeaderState, LifecycleOutcome, NodeLifecycleReconciler, now};
+use crate::base::error_chain::chain;
+use crate::cloud::node;
+use crate::cloud::{AbsenceProof, Presence};
+use crate::controllers::node_lifecycle::deletion_policy::{DeletionPermit, Facts, PermitOutcome};
+use crate::controllers::node_lifecycle::plan;
+use crate::controllers::node_lifecycle::{DeletionMode, apply};
+use crate::controllers::{announce, read_live};
+use crate::kubernetes::call::CallError;
+use crate::kubernetes::events::EventType;
+
+/// The cache needs a moment to show what a live read showed.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// The proof that is made right before the deletion.
+struct FreshProof {
+    proof: AbsenceProof,
+    /// When it began to be made: what happened to the machine before does not count.
+    began: Timestamp,
+}
+
+/// What came of it.
+enum Attempt {
+    /// It is deleted, with this proof.
+    Deleted(FreshProof),
+    /// Somebody else has deleted it.
+    Vanished,
+    /// It would have been deleted.
+    Told(AbsenceProof),
+    /// Something is not as it was when it was permitted.
+    Changed,
+    /// It could not be read.
+    Unread(CallError),
+    /// The API server refused.
+    Refused(CallError),
+    /// There was no answer: it may be deleted.
+    Unanswered(CallError),
+}
+
+impl NodeLifecycleReconciler {
+    /// Deletes `node`, which the guard has permitted.
+    pub(super) async fn delete(
+        &self,
+        term: &LeaderState,
+        node: &Node,
+        permit: DeletionPermit,
+    ) -> Result<LifecycleOutcome, CallError> {
+        let attempt = self.attempt(term, node, &permit).await;
+        let used = match &attempt {
+            Attempt::Deleted(_) | Attempt::Unanswered(_) => PermitOutcome::Deleted,
+            Attempt::Told(_) => PermitOutcome::DryRun,
+            Attempt::Vanished | Attempt::Changed | Attempt::Unread(_) => PermitOutcome::Unused,
+            Attempt::Refused(_) => PermitOutcome::Rejected,
+        };
+        term.lock().guard.settle(permit, used, now());
+        self.conclude_deletion(node, attempt)
+    }
+
+    fn conclude_deletion(&self, node: &Node, attempt: Attempt) -> Result<LifecycleOutcome, CallError> {
+        let name = node::name(node);
+        match attempt {
+            Attempt::Deleted(FreshProof { proof, began }) => {
+                self.metrics.deletions.inc();
+                let proof_began = rfc3339(began);
+                tracing::info!(node = name, uid = node.metadata.uid, proof_began, "node deleted: {proof}");
+                Ok(LifecycleOutcome::default())
+            }
+            Attempt::Vanished => Ok(LifecycleOutcome::default()),
+            Attempt::Told(proof) => {
+                self.metrics.dry_run_deletions.inc();
+                Ok(LifecycleOutcome::told(&proof))
+            }
+            Attempt::Changed => Ok(LifecycleOutcome::after(CATCH_UP)),
+            Attempt::Refused(error) => {
+                self.tell_failure(node, &error);
+                Ok(LifecycleOutcome::refused(&error))
+            }
+            Attempt::Unanswered(error) => {
+                if error.is_not_leader() {
+                    return Err(error);
+                }
+                self.tell_failure(node, &error);
+                Ok(LifecycleOutcome::failed(&error))
+            }
+            Attempt::Unread(error) => Ok(LifecycleOutcome::failed(&error)),
+        }
+    }
+
+    async fn attempt(&self, term: &LeaderState, node: &Node, permit: &DeletionPermit) -> Attempt {
+        let live = match read_live(&self.api, node::name(node)).await {
+            Ok(Some(live)) => live,
+            Ok(None) => return Attempt::Vanished,
+            Err(error) => return Attempt::Unread(error),
+        };
+        if !is_still(&live, node, permit.is_by_hand()) {
+            return Attempt::Changed;
+        }
+        let began = Timestamp::now();
+        let Presence::Absent(proof) = self.ask(term, &live).await else { return Attempt::Changed };
+        if term.lock().guard.last_answer(node::name(&live), &self.facts(&live), now()).is_none() {
+            // Something happened to the machine while it was asked about: the proof is late.
+            return Attempt::Changed;
+        }
+        if !term.lock().guard.is_still_permitted(permit, now()) {
+            return Attempt::Changed;
+        }
+        if self.settings.deletion != DeletionMode::Enforce {
+            return Attempt::Told(proof);
+        }
+        if permit.is_first() {
+            // The words of upstream, before the deletion as there.
+            let message =
+                format!("Deleting node {} because it does not exist in the cloud provider: {proof}", node::name(node));
+            announce(&self.recorder, &live, EventType::Normal, "DeletingNode", &message);
+        }
+        let proved = FreshProof { proof, began };
+        let mut sent = DeleteRequest { node: &live, proof_began: began, has_outcome: false };
+        let attempt = match apply::delete(&self.api, &live).await {
+            Ok(()) => Attempt::Deleted(proved),
+            Err(error) if error.is_not_found() => Attempt::Vanished,
+            Err(error) if error.is_conflict() => Attempt::Changed,
+            Err(error) if error.is_refusal() => Attempt::Refused(error),
+            Err(error) if error.code().is_some() => {
+                let after = read_live(&self.api, node::name(node)).await;
+                after_failure(after, &live, proved, error)
+            }
+            Err(error) => Attempt::Unanswered(error),
+        };
+        sent.has_outcome = !matches!(attempt, Attempt::Unanswered(_));
+        attempt
+    }
+
+    fn tell_failure(&self, node: &Node, error: &CallError) {
+        self.metrics.refusals.inc();
+        // The words of upstream.
+        let message = format!("Failed deleting node {}: {}", node::name(node), chain(error));
+        announce(&self.recorder, node, EventType::Warning, "DeletingNodeFailed", &message);
+    }
+}
+
+/// A DELETE request. If it times out, or is dropped because this process stops or loses the leadership, the API server may
+/// have deleted the Node: the log says so.
+struct DeleteRequest<'a> {
+    node: &'a Node,
+    proof_began: Timestamp,
+    has_outcome: bool,
+}
+
+impl Drop for DeleteRequest<'_> {
+    fn drop(&mut self) {
+        if !self.has_outcome {
+            let (node, uid) = (node::name(self.node), &self.node.metadata.uid);
+            let proof_began = rfc3339(self.proof_began);
+            tracing::warn!(
+                node,
+                uid,
+                proof_began,
+                "the API server did not answer the deletion; the node may be deleted"
+            );
+        }
+    }
+}
+
+/// In microseconds, as the log's own times.
+fn rfc3339(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+/// Whether the Node is, live, what the deletion was permitted for. The cache may be late: a Node whose kubelet
+/// reported in between starts a new grace period, as it would with the cache.
+fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
+    let [before, after] = [node, live].map(|node| Facts::of(node, true));
+    before.is_same_subject(&after)
+        && before.is_control_plane == after.is_control_plane
+        && (!is_by_hand || plan::is_allowed_by_hand(live))
+}
+
+/// The API server failed while it deleted `live`, perhaps after it was done. `after` is what it has now.
+fn after_failure(after: Result<Option<Node>, CallError>, live: &Node, proved: FreshProof, error: CallError) -> Attempt {
+    match after {
+        Ok(Some(now)) if now.metadata.uid == live.metadata.uid && now.metadata.deletion_timestamp.is_none() => {
+            Attempt::Refused(error)
+        }
+        Ok(_) => Attempt::Deleted(proved),
+        Err(_) => Attempt::Unanswered(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::kubernetes::call::CALL_LIMIT;
+    use kube::core::Status;
+    use serde_json::{Value, json};
+    use tracing::field::Field;
+    use tracing::{Event, Subscriber};
+    use tracing_subscriber::Layer;
+    use tracing_subscriber::layer::{Context, SubscriberExt};
+
+    fn node(change: &Value) -> Node {
+        let mut node = json!({
+            "metadata": {"name": "n", "uid": "u", "resourceVersion": "1"},
+            "spec": {"providerID": "p://1"},
+            "status": {"conditions": [
+                {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            ]},
+        });
+        json_patch(&mut node, change);
+        serde_json::from_value(node).unwrap()
+    }
+
+    /// Objects are merged, all else is replaced.
+    fn json_patch(target: &mut Value, change: &Value) {
+        match (target, change) {
+            (Value::Object(target), Value::Object(change)) => {
+                for (key, value) in change {
+                    json_patch(target.entry(key).or_insert(Value::Null), value);
+                }
+            }
+            (target, change) => *target = change.clone(),
+        }
+    }
+
+    fn ready(status: &str, since: &str) -> Value {
+        json!({"status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": since}]}})
+    }
+
+    #[test]
+    fn a_live_read_that_shows_anything_new_stops_the_deletion() {
+        let began = "2026-01-01T00:00:00Z";
+        let control_plane = json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}});
+        let initialising = json!({"spec": {"taints": [
+            {"key": node::TAINT_UNINITIALIZED, "effect": "NoSchedule"},
+        ]}});
+        let allowed = json!({"metadata": {"annotations": {plan::ANNOTATION_ALLOW_DELETION: "true"}}});
+        let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z"}});
+        let cases = [
+            ("nothing", json!({}), false, true),
+            ("a newer version", json!({"metadata": {"resourceVersion": "2"}}), false, true),
+            ("from Unknown to False", ready("False", "2026-01-01T00:05:00Z"), false, false),
+            ("another Node of the name", json!({"metadata": {"uid": "v"}}), false, false),
+            ("another machine", json!({"spec": {"providerID": "p://2"}}), false, false),
+            ("Ready", ready("True", began), false, false),
+            ("Ready in between", ready("Unknown", "2026-01-01T00:05:00Z"), false, false),
+            ("it waits to be initialised", initialising, false, false),
+            ("it joined the control plane", control_plane, false, false),
+            ("it is deleted already", leaving, false, false),
+            ("the word is taken back", json!({}), true, false),
+            ("the word stands", allowed, true, true),
+        ];
+        for (case, change, is_by_hand, expected) in cases {
+            assert_eq!(is_still(&node(&change), &node(&json!({})), is_by_hand), expected, "{case}");
+        }
+    }
+
+    /// Keeps the values of what is logged.
+    struct Log(Arc<Mutex<Vec<String>>>);
+
+    impl<S: Subscriber> Layer<S> for Log {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            event.record(&mut |field: &Field, value: &dyn Debug| {
+                self.0.lock().unwrap().push(format!("{field}={value:?}"));
+            });
+        }
+    }
+
+    #[test]
+    fn a_deletion_without_an_outcome_is_logged_with_its_proof() {
+        let live = node(&json!({}));
+        let proof_began = "2026-01-09T07:05:03.000042999Z".parse().unwrap();
+        for (has_outcome, expected) in
+            [(false, vec!["node=\"n\"", "uid=\"u\"", "proof_began=\"2026-01-09T07:05:03.000042Z\""]), (true, vec![])]
+        {
+            let seen = Arc::default();
+            let log = tracing_subscriber::registry().with(Log(Arc::clone(&seen)));
+            tracing::subscriber::with_default(log, || drop(DeleteRequest { node: &live, proof_began, has_outcome }));
+            let mut seen = seen.lock().unwrap().clone();
+            seen.retain(|value| !value.starts_with("message="));
+            assert_eq!(seen, expected, "{has_outcome}");
+        }
+    }
+
+    #[test]
+    fn a_deletion_at_which_the_api_server_failed_counts_if_the_node_is_gone() {
+        let proof = || FreshProof { proof: AbsenceProof::new("gone", []), began: Timestamp::UNIX_EPOCH };
+        let status = || Status::failure("timeout", "Timeout").with_code(504).boxed();
+        let failure = || CallError::Refused("delete node n".into(), status());
+        assert!(!failure().is_refusal());
+        let live = node(&json!({}));
+        let silent = CallError::TimedOut("get node n".into(), CALL_LIMIT.into());
+        let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z"}});
+        let cases = [
+            ("it is gone", Ok(None), "deleted"),
+            ("it is another one", Ok(Some(node(&json!({"metadata": {"uid": "v"}})))), "deleted"),
+            ("it waits for its finalizers", Ok(Some(node(&leaving))), "deleted"),
+            ("it is there", Ok(Some(live.clone())), "refused"),
+            ("nobody knows", Err(silent), "unanswered"),
+        ];
+        for (case, after, expected) in cases {
+            let word = match after_failure(after, &live, proof(), failure()) {
+                Attempt::Deleted(_) => "deleted",
+                Attempt::Refused(_) => "refused",
+                Attempt::Unanswered(_) => "unanswered",
+                _ => "something else",
+            };
+            assert_eq!(word, expected, "{case}");
+        }
+    }
+}

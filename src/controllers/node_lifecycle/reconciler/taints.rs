@@ -1,0 +1,179 @@
+//! Makes the taints of one Node what they should be.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+
+use super::{LeaderState, LifecycleOutcome, NodeLifecycleReconciler, now, wall_clock_in};
+use crate::base::error_chain::chain;
+use crate::cloud::PowerState;
+use crate::cloud::node;
+use crate::controllers::driver::Next;
+use crate::controllers::node_lifecycle::apply;
+use crate::controllers::node_lifecycle::deletion_policy::{DeletionPermit, HoldReason, PermitOutcome};
+use crate::controllers::node_lifecycle::plan::{self, Change, plan};
+use crate::controllers::read_live;
+use crate::kubernetes::call::CallError;
+
+/// How often taints are planned again because another client changed the Node meanwhile. As upstream.
+const ATTEMPTS: u32 = 5;
+/// The shortest pause before such an attempt; the longest is twice that. As upstream.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+
+/// One patch of taints.
+struct TaintPatch {
+    planned: Vec<Change>,
+    /// What is planned, but for a taint that the Node may not have now.
+    changes: Vec<Change>,
+    /// The permit for the out-of-service taint, if that is among the changes.
+    permit: Option<DeletionPermit>,
+}
+
+impl NodeLifecycleReconciler {
+    /// Makes our taints what they should be. `outcome` is what the deletion came to.
+    pub(super) async fn keep_taints(
+        &self,
+        term: &LeaderState,
+        node: &Node,
+        mut outcome: LifecycleOutcome,
+    ) -> Result<LifecycleOutcome, CallError> {
+        let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
+        let mut current = node.clone();
+        for attempt in 1..=ATTEMPTS {
+            let Some(write) = self.plan_taints(term, &current, &mut outcome).await else { return Ok(outcome) };
+            let time = wall_clock_in(Duration::ZERO);
+            let written = apply::write_taints(&self.api, &current, &write.changes, &time).await;
+            self.settle(term, write.permit, &written);
+            match written {
+                Ok(()) => {
+                    let changes: Vec<String> = write.changes.iter().map(ToString::to_string).collect();
+                    tracing::info!(node = name, "taints changed: {}", changes.join(", "));
+                    term.lock().refused.forget(name);
+                    return Ok(outcome);
+                }
+                Err(error) if error.is_not_found() => return Ok(outcome),
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+                Err(error) if error.is_not_leader() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(node = name, "{}", chain(&error));
+                    let wait = term.lock().refused.failed(name, uid, write.planned, now(), fastrand::f64());
+                    outcome.next = sooner(outcome.next, wait);
+                    return Ok(outcome);
+                }
+            }
+            tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
+            match read_live(&self.api, name).await {
+                Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.instances.owns(&live) => {
+                    current = live
+                }
+                // Another Node of this name: its own event looks at it.
+                Ok(_) => return Ok(outcome),
+                Err(error) => {
+                    tracing::warn!(node = name, "{}", chain(&error));
+                    outcome.next = Next::Backoff;
+                    return Ok(outcome);
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Plans the patch for `node`, if one is needed; notes in `outcome` when to look again, and what holds a change.
+    async fn plan_taints(&self, term: &LeaderState, node: &Node, outcome: &mut LifecycleOutcome) -> Option<TaintPatch> {
+        let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
+        let power = match plan::needs_power(node) {
+            true => self.instances.power(node).await,
+            false => None,
+        };
+        let unreachable_for = term.lock().unreachable.lasting(node, now());
+        let plan = plan(node, power, unreachable_for, self.settings.out_of_service_after);
+        if let Some(delay) = plan.look_again {
+            outcome.next = sooner(outcome.next, delay);
+        }
+        let planned = plan.changes;
+        if planned.is_empty() {
+            term.lock().refused.forget(name);
+            return None;
+        }
+        // Other changes than those that failed need not wait.
+        let refused = |(wait, failed): (Duration, &Vec<Change>)| (*failed == planned).then_some(wait);
+        if let Some(wait) = term.lock().refused.wait(name, uid, now()).and_then(refused) {
+            outcome.next = sooner(outcome.next, wait);
+            return None;
+        }
+        let mut write = TaintPatch { changes: planned.clone(), planned, permit: None };
+        if write.planned.contains(&Change::AddOutOfService) {
+            match self.permit_out_of_service(term, node).await {
+                Ok(permit) => write.permit = Some(permit),
+                Err(held) => {
+                    write.changes.retain(|change| *change != Change::AddOutOfService);
+                    if outcome.held.is_none() {
+                        *outcome = held;
+                    }
+                }
+            }
+        }
+        (!write.changes.is_empty()).then_some(write)
+    }
+
+    /// A machine is taken out of service only if it is off at this very moment, and under the limit for deletions. To ask
+    /// may cost the cloud a search everywhere, so after an answer that does not prove it, the provider is asked again only after a pause.
+    async fn permit_out_of_service(&self, term: &LeaderState, node: &Node) -> Result<DeletionPermit, LifecycleOutcome> {
+        let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
+        let by = |hold: HoldReason| LifecycleOutcome::by(&hold).about_out_of_service();
+        {
+            let state = term.lock();
+            if let Some((wait, held)) = state.unproved.wait(name, uid, now()) {
+                // It holds during the pause, too. If it was cleared, the next failure would report it as news.
+                return Err(LifecycleOutcome { held: held.clone(), next: Next::After(wait) });
+            }
+            state.guard.check_limit(now()).map_err(by)?;
+        }
+        let held = match self.instances.fresh_power(node).await {
+            Ok(PowerState::Off) => {
+                let mut state = term.lock();
+                state.unproved.forget(name);
+                // Not before the read, which may take long: meanwhile a deletion may need the allowance.
+                return state.guard.reserve(now()).map_err(by);
+            }
+            // It runs again, and that is about to be announced.
+            Ok(PowerState::On | PowerState::Suspended | PowerState::NotRunning) => None,
+            Err(unknown) => {
+                LifecycleOutcome::held(unknown.reason, unknown.message, unknown.is_passing).about_out_of_service().held
+            }
+        };
+        let wait = term.lock().unproved.failed(name, uid, held.clone(), now(), fastrand::f64());
+        Err(LifecycleOutcome { held, next: Next::After(wait) })
+    }
+
+    fn settle(&self, term: &LeaderState, permit: Option<DeletionPermit>, written: &Result<(), CallError>) {
+        let Some(permit) = permit else { return };
+        // Without an answer the write may have happened, and so it may where the API server failed at it.
+        let is_refused = written.as_ref().is_err_and(CallError::is_refusal);
+        if written.is_ok() {
+            self.metrics.out_of_service.inc();
+        }
+        term.lock().guard.settle(
+            permit,
+            if is_refused { PermitOutcome::Unused } else { PermitOutcome::Deleted },
+            now(),
+        );
+    }
+}
+
+impl LifecycleOutcome {
+    fn about_out_of_service(mut self) -> Self {
+        if let Some(held) = &mut self.held {
+            held.what = "Node not taken out of service";
+        }
+        self
+    }
+}
+
+/// At the latest after `delay`, unless the key failed: then its backoff decides.
+fn sooner(next: Next, delay: Duration) -> Next {
+    match next {
+        Next::Period | Next::After(_) => next.or_after(delay),
+        Next::Backoff | Next::BackoffOrAfter(_) | Next::Retry(_) | Next::Wait(_) => next,
+    }
+}

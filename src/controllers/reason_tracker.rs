@@ -1,0 +1,110 @@
+//! Which object is held up by what, so that a reason is told when it changes and not at every retry.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use prometheus::IntGaugeVec;
+
+use crate::cloud::Reason;
+
+/// The reasons by the object's key; an object that is as it should be has no entry.
+pub(in crate::controllers) struct ReasonTracker {
+    /// How many objects each reason holds up: the label `reason`, and one more where objects are counted in kinds.
+    held: IntGaugeVec,
+    by_key: Mutex<HashMap<String, Entry>>,
+}
+
+/// The reason, and the kind of the object where objects are counted in kinds.
+type Entry = (Reason, Option<&'static str>);
+
+impl ReasonTracker {
+    pub(in crate::controllers) fn new(held: IntGaugeVec) -> Self {
+        Self { held, by_key: Mutex::default() }
+    }
+
+    /// The object is no longer held.
+    pub(in crate::controllers) fn clear(&self, key: &str) {
+        let mut by_key = self.by_key.lock();
+        let old = by_key.remove(key);
+        self.changed(old, None);
+        // What a storm needed is not kept until the next one.
+        if old.is_some() && by_key.is_empty() {
+            by_key.shrink_to_fit();
+        }
+    }
+
+    /// `reason` is in the way of an object of this kind. True if the reason is news.
+    #[must_use]
+    pub(in crate::controllers) fn set(&self, key: &str, reason: Reason, kind: Option<&'static str>) -> bool {
+        let new = (reason, kind);
+        let old = self.by_key.lock().insert(key.to_owned(), new);
+        if old != Some(new) {
+            self.changed(old, Some(new));
+        }
+        old.is_none_or(|(old, _)| old != reason)
+    }
+
+    /// The objects that something holds.
+    pub(in crate::controllers) fn keys(&self) -> Vec<String> {
+        self.by_key.lock().keys().cloned().collect()
+    }
+
+    /// The entry of one object changed.
+    fn changed(&self, old: Option<Entry>, new: Option<Entry>) {
+        let gauge = |(reason, kind): Entry| {
+            let labels: Vec<&str> = std::iter::once(reason.as_str()).chain(kind).collect();
+            self.held.with_label_values(&labels)
+        };
+        if let Some(old) = old {
+            gauge(old).dec();
+        }
+        if let Some(new) = new {
+            gauge(new).inc();
+        }
+    }
+
+    /// Forgets all: another process looks after the objects.
+    pub(in crate::controllers) fn forget_all(&self) {
+        for (_, entry) in self.by_key.lock().drain() {
+            self.changed(Some(entry), None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::reason;
+    use prometheus::Opts;
+
+    #[test]
+    fn a_reason_is_news_once_until_it_changes_or_ends() {
+        let held = IntGaugeVec::new(Opts::new("held", "nodes"), &["reason"]).unwrap();
+        let reasons = ReasonTracker::new(held.clone());
+        let (a, b) = (reason::VMNotFound, reason::CloudError);
+        let news: Vec<bool> = [a, a, b, a].map(|reason| reasons.set("n", reason, None)).to_vec();
+        assert_eq!(news, [true, false, true, true]);
+        assert_eq!((held.with_label_values(&[a.as_str()]).get(), held.with_label_values(&[b.as_str()]).get()), (1, 0));
+        for _ in 0..2 {
+            reasons.clear("n");
+            assert_eq!(held.with_label_values(&[a.as_str()]).get(), 0);
+        }
+        assert!(reasons.set("n", a, None));
+        reasons.forget_all();
+        assert!(reasons.set("n", a, None));
+    }
+
+    #[test]
+    fn a_node_that_becomes_another_kind_is_counted_there_and_is_no_news() {
+        let held = IntGaugeVec::new(Opts::new("held", "nodes"), &["reason", "kind"]).unwrap();
+        let reasons = ReasonTracker::new(held.clone());
+        let reason = reason::CloudError;
+        let counts = || ["new", "old"].map(|kind| held.with_label_values(&[reason.as_str(), kind]).get());
+        assert!(reasons.set("n", reason, Some("new")));
+        assert_eq!(counts(), [1, 0]);
+        assert!(!reasons.set("n", reason, Some("old")));
+        assert_eq!(counts(), [0, 1]);
+        reasons.forget_all();
+        assert_eq!(counts(), [0, 0]);
+    }
+}

@@ -1,0 +1,423 @@
+//! One term of leadership: what the controller knows, and the three things that its workers do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::{sleep, sleep_until};
+
+use super::apply::{ApplyResult, Cloud, Listing};
+use super::condition;
+use super::destinations::{Destinations, Routing};
+use super::failure::RouteFailure;
+use super::key::Key;
+use super::metrics::RouteMetrics;
+use super::plan::{Creation, RefusedNetwork, RouteChanges, plan, refused_networks};
+use super::pod_networks::{PodNetworks, refused, wanted};
+use super::schedule::Schedule;
+use super::tracked_nodes::{TrackedNodes, Version, reduced};
+use crate::base::backoff::Failures;
+use crate::base::error_chain::chain;
+use crate::cloud::{LiveReads, Presence, Reason, node};
+use crate::controllers::driver::Next;
+use crate::controllers::reason_tracker::ReasonTracker;
+use crate::controllers::{FIELD_MANAGER, announce, reason_of};
+use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
+use crate::kubernetes::events::{EventType, Recorder};
+
+/// How often a condition is written before a conflict puts the Node back into the queue.
+const ATTEMPTS: u32 = 5;
+
+/// The shortest pause before such an attempt; the longest is twice that.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A route that was not deleted, because it is not this controller's or the cache is behind, is checked again after this, or with
+/// the first pass after its Node has changed.
+const KEPT_ROUTE_PAUSE: Duration = Duration::from_secs(300);
+
+/// What one leader knows. It ends with the leadership.
+pub struct RouteReconciler {
+    pub(super) cloud: Cloud,
+    pub(super) api: Api<Node>,
+    pub(super) recorder: Recorder,
+    pub(super) networks: Vec<IpNet>,
+    pub(super) pod_networks: PodNetworks,
+    pub(super) writes_condition: bool,
+    /// The destinations that cannot be changed, and why.
+    pub(super) reasons: Arc<ReasonTracker>,
+    pub(super) metrics: RouteMetrics,
+    pub(super) progress: Mutex<Progress>,
+    /// The schedule or the due keys changed.
+    pub(super) changed: Notify,
+}
+
+/// What changes from one reconcile to the next.
+pub(super) struct Progress {
+    schedule: Schedule,
+    listing_failures: Failures,
+    nodes: TrackedNodes,
+    destinations: Destinations,
+    /// The keys in `reasons` of the networks that the last pass refused.
+    refused: BTreeSet<String>,
+    /// The networks that are refused and had a route in the last listing, each with its Node.
+    kept: BTreeSet<(IpNet, String)>,
+    /// The Nodes whose condition could not be written, and why.
+    unwritten: BTreeMap<String, Reason>,
+    /// What is to be queued.
+    due: BTreeSet<Key>,
+}
+
+/// What came of a reconcile.
+#[derive(Debug)]
+pub enum RouteOutcome {
+    /// All routes were listed, or could not be.
+    Pass(Result<Pass, RouteFailure>),
+    /// The changes for one destination were made, or some of them.
+    Destination(IpNet, ApplyResult),
+    /// The condition of this Node is as it should be, or could not be written.
+    Condition(String, Result<(), CallError>),
+    /// The queue gave something else.
+    Nothing,
+}
+
+/// One listing, and what follows from it.
+#[derive(Debug)]
+pub struct Pass {
+    nodes: Vec<Node>,
+    targets: BTreeSet<String>,
+    plan: BTreeMap<IpNet, RouteChanges>,
+    refused: Vec<RefusedNetwork>,
+}
+
+/// The monotonic clock, also in tests that hold it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+impl Progress {
+    pub(super) fn new(schedule: Schedule) -> Self {
+        let (nodes, destinations) = (TrackedNodes::default(), Destinations::default());
+        let (listing_failures, refused, kept) = (Failures::default(), BTreeSet::new(), BTreeSet::new());
+        let (unwritten, due) = (BTreeMap::new(), BTreeSet::new());
+        Self { schedule, listing_failures, nodes, destinations, refused, kept, unwritten, due }
+    }
+}
+
+impl RouteReconciler {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock()
+    }
+
+    /// The Node of this name is new, has changed or is gone.
+    pub(super) fn note(&self, name: &str) {
+        let version = self.cloud.nodes.get(name).map(|node| self.version(&node));
+        let mut progress = self.lock();
+        if progress.nodes.note(name, version) {
+            progress.schedule.change(now());
+            self.changed.notify_one();
+        }
+    }
+
+    fn version(&self, node: &Node) -> Version {
+        if self.cloud.owns(node) { Version::of(node) } else { Version::of_other(node) }
+    }
+
+    /// Any Node may have changed. There is a pass in any case, as at a resync of the Go program.
+    pub(super) fn note_all(&self) {
+        let all = self.cloud.nodes.list();
+        let all = all.map(|node| (node::name(&node).to_owned(), self.version(&node))).collect();
+        let mut progress = self.lock();
+        progress.nodes.note_all(all);
+        progress.schedule.all_known(now());
+        self.changed.notify_one();
+    }
+
+    /// The next key that is due, once it is.
+    pub(super) async fn next_due(&self) -> Key {
+        loop {
+            let changed = self.changed.notified();
+            let due = {
+                let mut progress = self.lock();
+                if let Some(key) = progress.due.pop_first() {
+                    return key;
+                }
+                let due = progress.schedule.due();
+                if due.is_some_and(|due| due <= now()) {
+                    progress.schedule.queue();
+                    return Key::Pass;
+                }
+                due
+            };
+            match due {
+                Some(due) => tokio::select! {
+                    () = changed => {}
+                    () = sleep_until(due.into()) => {}
+                },
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Lists all routes and plans. The Nodes are read first: what joins while the listing is made is left to the next pass.
+    pub(super) async fn pass(&self) -> Result<Pass, RouteFailure> {
+        {
+            let mut progress = self.lock();
+            progress.schedule.begin(now());
+            progress.destinations.begin_listing();
+        }
+        let (mut nodes, mut others) = (Vec::new(), Vec::new());
+        for node in self.cloud.nodes.list() {
+            let side = if self.cloud.owns(&node) { &mut nodes } else { &mut others };
+            side.push(reduced(&node));
+        }
+        let refused = refused(nodes.iter().chain(&others), &self.networks, self.pod_networks);
+        let Listing { routes, rewrites, held } = self.cloud.list_routes().await?;
+        self.metrics.show_held(held);
+        let all: Vec<&Node> = nodes.iter().collect();
+        let plan = plan(&all, &routes, &self.networks, &refused, rewrites);
+        let refused = refused_networks(&all, &routes, &refused);
+        let led_to: BTreeSet<&str> = routes.iter().map(|route| route.target_node.as_str()).collect();
+        let is_target = |node: &&Node| led_to.contains(node::name(node));
+        let without_networks = nodes.iter().filter(|node| wanted(node).next().is_none());
+        let targets = without_networks.filter(is_target).map(|node| node::name(node).to_owned()).collect();
+        Ok(Pass { nodes, targets, plan, refused })
+    }
+
+    /// Makes what is planned for one destination.
+    pub(super) async fn reconcile_destination(&self, network: IpNet) -> ApplyResult {
+        let changes = self.lock().destinations.begin(network);
+        self.cloud.apply(changes).await
+    }
+
+    /// Writes the condition of the Node if it is not as it should be.
+    pub(super) async fn reconcile_condition(&self, name: &str) -> Result<(), CallError> {
+        let Some(cached) = self.cloud.nodes.get(name) else { return Ok(()) };
+        let mut node = (*cached).clone();
+        let mut attempt = 1;
+        loop {
+            let Some(patch) = self.condition_patch(&node) else { return Ok(()) };
+            let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let patch = Patch::Strategic(patch);
+            let what = format!("write the condition NetworkUnavailable of node {name}");
+            match limited(&what, CALL_LIMIT, self.api.patch_status(name, &parameters, &patch)).await {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => attempt += 1,
+                Err(error) if error.is_not_found() => return Ok(()),
+                written => return written.map(drop),
+            }
+            sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
+            // The cache may be what caused the conflict.
+            match self.cloud.live.node(name).await {
+                Presence::Exists(live) => node = live,
+                Presence::Absent(_) => return Ok(()),
+                // The next attempt fails with the same error, or conflicts again.
+                Presence::Unknown(unknown) => tracing::debug!(node = name, "{unknown}"),
+            }
+        }
+    }
+
+    /// Nothing where the last pass does not say what the condition of this Node should be. Another pass is due then.
+    fn condition_patch(&self, node: &Node) -> Option<serde_json::Value> {
+        if !self.writes_condition || !self.cloud.owns(node) || self.cloud.permit.check().is_err() {
+            return None;
+        }
+        let progress = self.lock();
+        let has_routes = progress.has_routes(node).filter(|_| progress.nodes.is_planned(node))?;
+        condition::patch(node, has_routes, Timestamp::now())
+    }
+
+    /// Takes over what a pass planned.
+    pub(super) fn conclude_pass(&self, mut pass: Pass) {
+        self.metrics.syncs.inc();
+        let mut progress = self.lock();
+        // One listing may miss a route that is kept: a second one decides.
+        let kept = std::mem::take(&mut progress.kept);
+        for refused in &mut pass.refused {
+            let place = (refused.network, refused.node.clone());
+            if refused.has_route {
+                progress.kept.insert(place);
+            } else if kept.contains(&place) {
+                refused.has_route = true;
+                progress.schedule.change(now());
+            }
+        }
+        progress.listing_failures.reset();
+        let changed = progress.nodes.plan(&pass.nodes, pass.targets);
+        let adopted = progress.destinations.adopt(pass.plan, &pass.nodes, &pass.refused, &changed);
+        if adopted.is_outdated {
+            progress.schedule.change(now());
+        }
+        progress.due.extend(adopted.due.iter().copied().map(Key::Destination));
+        let at = Timestamp::now();
+        let is_to_be_written = |node: &&Node| {
+            let has_routes = progress.has_routes(node);
+            has_routes.is_some_and(|has_routes| condition::patch(node, has_routes, at).is_some())
+        };
+        let conditions = pass.nodes.iter().filter(|_| self.writes_condition).filter(is_to_be_written);
+        let conditions: Vec<_> = conditions.map(|node| Key::Condition(node::name(node).to_owned())).collect();
+        progress.due.extend(conditions);
+        self.metrics.show(progress.destinations.counts());
+        let keys = pass.refused.iter().map(RefusedNetwork::key).collect();
+        let before = std::mem::replace(&mut progress.refused, keys);
+        let allowed: Vec<String> = before.difference(&progress.refused).cloned().collect();
+        drop(progress);
+        self.changed.notify_one();
+        for key in allowed {
+            self.reasons.clear(&key);
+        }
+        for refused in &pass.refused {
+            self.report_refused(refused);
+        }
+        for network in adopted.due.iter().chain(&adopted.settled) {
+            self.reasons.clear(&network.to_string());
+        }
+    }
+
+    /// The listing failed, and is repeated.
+    pub(super) fn conclude_failed_pass(&self, failure: &RouteFailure) {
+        self.metrics.syncs.inc();
+        let mut progress = self.lock();
+        let pause = failure.pause(&mut progress.listing_failures).unwrap_or_default();
+        progress.schedule.fail(now(), pause);
+        drop(progress);
+        self.changed.notify_one();
+        if failure.retry.is_some() {
+            tracing::warn!(reason = %failure.reason, "{}", failure.message);
+        }
+    }
+
+    /// Reports what came of the changes for one destination.
+    pub(super) fn conclude_destination(&self, network: IpNet, applied: ApplyResult) -> Next {
+        for route in &applied.deleted {
+            tracing::info!(node = route.target_node, destination = %network, route = route.name, "route deleted");
+        }
+        for Creation { route, .. } in &applied.created {
+            tracing::info!(node = route.target_node, destination = %network, "route created");
+        }
+        let (is_left, created) = (!applied.left.is_empty(), applied.created);
+        let is_tried = applied.failure.as_ref().is_none_or(|(failure, _)| failure.retry.is_some());
+        let mut progress = self.lock();
+        if progress.destinations.finish(network, applied.left, is_tried) {
+            progress.schedule.change(now());
+        }
+        let pause = match (&applied.failure, progress.destinations.failures(network)) {
+            (Some((failure, _)), Some(failures)) => failure.pause(failures),
+            (None, Some(failures)) => {
+                failures.reset();
+                is_left.then_some(KEPT_ROUTE_PAUSE)
+            }
+            (_, None) => is_left.then_some(KEPT_ROUTE_PAUSE),
+        };
+        if self.writes_condition {
+            let waiting: Vec<String> = progress.destinations.waiting(network).map(str::to_owned).collect();
+            let concerned = created.into_iter().map(|creation| creation.route.target_node).chain(waiting);
+            progress.due.extend(concerned.map(Key::Condition));
+        }
+        self.metrics.show(progress.destinations.counts());
+        drop(progress);
+        self.changed.notify_one();
+        if !is_tried {
+            return Next::Backoff;
+        }
+        self.report(network, applied.failure);
+        pause.map_or(Next::Period, Next::After)
+    }
+
+    /// Reports why the routes of a destination could not be changed, once for each change of the reason.
+    fn report(&self, network: IpNet, failure: Option<(RouteFailure, Option<Creation>)>) {
+        let key = network.to_string();
+        let Some((failure, creation)) = failure else {
+            return self.reasons.clear(&key);
+        };
+        let RouteFailure { reason, message, .. } = failure;
+        if !self.reasons.set(&key, reason, None) {
+            return tracing::debug!(destination = key, %reason, "{message}");
+        }
+        let Some(Creation { name_hint, route }) = creation else {
+            return tracing::warn!(destination = key, %reason, "{message}");
+        };
+        let metadata = ObjectMeta { name: Some(route.target_node), uid: Some(name_hint), ..ObjectMeta::default() };
+        let node = Node { metadata, ..Node::default() };
+        announce(&self.recorder, &node, EventType::Warning, "FailedToCreateRoute", &message);
+    }
+
+    /// Reports a network that gets no route, or has one that would not be created, once for each change.
+    fn report_refused(&self, refused: &RefusedNetwork) {
+        let RefusedNetwork { node, uid, network, refusal, has_route } = refused;
+        let (reason, cause) = (refusal.reason(), refusal.message(*network, node));
+        if !self.reasons.set(&refused.key(), reason, None) {
+            return;
+        }
+        let metadata = ObjectMeta { name: Some(node.clone()), uid: Some(uid.clone()), ..ObjectMeta::default() };
+        let target = Node { metadata, ..Node::default() };
+        let (event, message) = match has_route {
+            true => (reason.as_str(), format!("the route to {network} is kept, and would not be created now: {cause}")),
+            false => ("FailedToCreateRoute", format!("no route to {network} is created: {cause}")),
+        };
+        tracing::warn!(node, destination = %network, %reason, "{message}");
+        announce(&self.recorder, &target, EventType::Warning, event, &message);
+    }
+
+    pub(super) fn conclude_condition(&self, name: &str, written: Result<(), CallError>) -> Next {
+        match written {
+            Ok(()) => {
+                self.lock().unwritten.remove(name);
+                Next::Period
+            }
+            // The end of the term ends this worker.
+            Err(error) if error.is_not_leader() => Next::Wait(None),
+            Err(error) => {
+                let reason = reason_of(&error);
+                if self.lock().unwritten.insert(name.to_owned(), reason) != Some(reason) {
+                    tracing::warn!(node = name, %reason, "{}", chain(&error));
+                }
+                Next::Backoff
+            }
+        }
+    }
+
+    /// The work on a key panicked.
+    pub(super) fn conclude_panic(&self, key: Option<Key>, failure: RouteFailure) -> Next {
+        self.metrics.panics.inc();
+        tracing::error!("{}", failure.message);
+        match key {
+            Some(Key::Pass) => self.conclude_failed_pass(&failure),
+            Some(Key::Destination(network)) => {
+                let left = self.lock().destinations.left(network);
+                return self.conclude_destination(
+                    network,
+                    ApplyResult { left, failure: Some((failure, None)), ..ApplyResult::default() },
+                );
+            }
+            Some(Key::Condition(_)) => return Next::Backoff,
+            None => {}
+        }
+        Next::Period
+    }
+
+    /// Clears the gauges at the end of the term.
+    pub(super) fn forget(&self) {
+        self.reasons.forget_all();
+        self.metrics.show((0, 0));
+        self.metrics.show_held(0);
+    }
+}
+
+impl Progress {
+    /// Whether the Node has its routes; nothing where that is not known yet, or it has none and wants none.
+    fn has_routes(&self, node: &Node) -> Option<bool> {
+        match self.destinations.routing(node) {
+            Routing::Ready => Some(true),
+            Routing::Failed => Some(false),
+            Routing::Unwanted => self.nodes.is_target(node).then_some(false),
+            Routing::Pending => None,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The Services that the provider wants to be synced again, as changes of a cache that is always filled.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+
+use super::fleet::fleet_of;
+use crate::cloud::{CloudProvider, ServiceEvent};
+use crate::controllers::driver::Cache;
+use crate::kubernetes::stores::Change;
+
+/// The name in events.
+pub(super) const ANNOUNCEMENTS: &str = "load balancers";
+
+/// See the file's header.
+pub(super) struct ProviderResyncs {
+    provider: Arc<dyn CloudProvider>,
+}
+
+impl ProviderResyncs {
+    pub(super) fn of(provider: Arc<dyn CloudProvider>) -> Self {
+        Self { provider }
+    }
+}
+
+impl Cache for ProviderResyncs {
+    fn name(&self) -> &'static str {
+        ANNOUNCEMENTS
+    }
+
+    fn is_synced(&self) -> bool {
+        true
+    }
+
+    /// Subscribes again when a reload replaces the load balancers, and then announces all of them.
+    fn changes(&self) -> BoxStream<'static, Change> {
+        let provider = Arc::clone(&self.provider);
+        let (reloads, events) = (provider.capability_changes(), subscribe(&*provider));
+        futures::stream::unfold((provider, reloads, events), |(provider, mut reloads, mut events)| async move {
+            let change = tokio::select! {
+                Some(()) = reloads.next() => {
+                    events = subscribe(&*provider);
+                    Change::All
+                }
+                Some(change) = events.next() => change,
+                else => std::future::pending().await,
+            };
+            Some((change, (provider, reloads, events)))
+        })
+        .boxed()
+    }
+}
+
+fn subscribe(provider: &dyn CloudProvider) -> BoxStream<'static, Change> {
+    match fleet_of(provider) {
+        Some(fleet) => fleet.subscribe().map(change).boxed(),
+        None => futures::stream::pending().boxed(),
+    }
+}
+
+fn change(event: ServiceEvent) -> Change {
+    match event {
+        ServiceEvent::Service { namespace, name } => Change::Applied(format!("{namespace}/{name}")),
+        ServiceEvent::All => Change::All,
+    }
+}

@@ -1,0 +1,422 @@
+//! One sync of one Service: reads, plans and applies.
+
+mod node_update;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
+
+use super::api::{Live, ServiceApi};
+use super::failure::{ServiceAction, ServiceBlocked, Stop};
+use super::fleet::{CLOUD_LIMIT, fleet_of, within};
+use super::inputs::Inputs;
+use super::metrics::ServiceMetrics;
+use super::node_sync::NodeSyncSchedule;
+use super::outcome::ServiceOutcome;
+use super::plan::{self, Rejection, ServiceObservation, ServicePlan, plan};
+use super::records::{Records, ServiceLock, Start};
+use super::targets::Targets;
+use super::{Settings, reason};
+use crate::base::error_chain::chain;
+use crate::cloud::service::cache_filter::{reduced, too_large, without_unread};
+use crate::cloud::{CloudProvider, Error, Handling, LeaderToken, LoadBalancerFleet, service};
+use crate::controllers::announce;
+use crate::controllers::reason_tracker::ReasonTracker;
+use crate::controllers::retry::Retry;
+use crate::kubernetes::events::{EventType, Recorder};
+use crate::kubernetes::stores::Services;
+
+/// The pause before a sync is repeated because a round of node updates includes the Service.
+const CLAIMED_PAUSE: Duration = Duration::from_secs(1);
+/// How often a sync is planned and applied before a conflict is a failure.
+const ATTEMPTS: u32 = 5;
+/// The most remarks of the provider that one sync announces; the next one goes on.
+const MOST_REMARKS: usize = 16;
+/// The shortest pause before such an attempt; the longest is twice that.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a finalizer that another program may own is kept before an Event reports it: that program may be at work.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The controller during one term of leadership.
+pub struct ServiceReconciler {
+    pub(super) services: Services,
+    pub(super) targets: Targets,
+    pub(super) api: ServiceApi,
+    pub(super) recorder: Recorder,
+    pub(super) provider: Arc<dyn CloudProvider>,
+    pub(super) permit: LeaderToken,
+    pub(super) settings: Settings,
+    pub(super) metrics: ServiceMetrics,
+    pub(super) reasons: Arc<ReasonTracker>,
+    pub(super) records: Arc<Records>,
+    pub(super) rounds: NodeSyncSchedule,
+}
+
+/// The inputs and the resulting addresses of an ensure in an earlier attempt of the same sync.
+type EnsureResult = Option<(Inputs, Option<Vec<LoadBalancerIngress>>)>;
+
+impl ServiceReconciler {
+    /// The provider's load balancers, once the caches are filled. The event about a filled cache brings all Services back.
+    pub(super) fn fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
+        fleet_of(&*self.provider).filter(|_| self.targets.is_ready() && self.services.is_ready())
+    }
+
+    /// Syncs the Service of this key.
+    pub(super) async fn sync(&self, key: &str) -> ServiceOutcome {
+        let Some(fleet) = self.fleet() else { return ServiceOutcome::Nothing };
+        let synced = match self.services.get(key) {
+            None => self.sync_vanished(&*fleet, key).await,
+            Some(service) => self.sync_present(&*fleet, key, service).await,
+        };
+        match synced {
+            Ok(()) => ServiceOutcome::Settled,
+            Err(Stop::NotLeader) => ServiceOutcome::NotLeader,
+            Err(Stop::Wait(delay)) => ServiceOutcome::Wait(delay),
+            Err(Stop::Held(held)) => ServiceOutcome::Held(*held),
+            Err(Stop::Conflict(error)) => {
+                ServiceOutcome::Held(ServiceBlocked::new(reason::WriteConflict, chain(&error), Retry::Backoff))
+            }
+        }
+    }
+
+    /// Plans again after a conflict, with the Service as the API server has it: the cache may be what caused it. As long as
+    /// the cache has that version, later syncs begin with a live read. Where Services may not be listed for minutes, the load
+    /// balancer of a deleted Service would be created and deleted in turn otherwise.
+    async fn sync_present(&self, fleet: &dyn LoadBalancerFleet, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
+        let (mut service, mut ensured) = (Arc::clone(&cached), None);
+        self.records.begin_sync(key);
+        if self.records.is_outdated(key, &cached) {
+            let Live::Selected(live) = self.api.read(&cached).await? else { return Ok(()) };
+            service = Arc::new(reduced(*live));
+        }
+        for _ in 1..ATTEMPTS {
+            match self.attempt(fleet, key, &service, &mut ensured).await {
+                Err(Stop::Conflict(error)) => tracing::debug!(service = key, "{}", chain(&error)),
+                done => return done,
+            }
+            self.records.outdated(key, &cached);
+            tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
+            // Otherwise the event of the cache follows.
+            let Live::Selected(live) = self.api.read(&service).await? else { return Ok(()) };
+            service = Arc::new(reduced(*live));
+        }
+        self.attempt(fleet, key, &service, &mut ensured).await
+    }
+
+    async fn attempt(
+        &self,
+        fleet: &dyn LoadBalancerFleet,
+        key: &str,
+        service: &Service,
+        ensured: &mut EnsureResult,
+    ) -> Result<(), Stop> {
+        if self.records.is_another(key, service) {
+            self.sync_replaced(fleet, key, service).await?;
+        }
+        let (handling, inputs) = (fleet.handles(service), Inputs::of(service, fleet.annotation_prefixes()));
+        let start = self.records.start(key, service);
+        match plan(&ServiceObservation { service, handling: &handling, inputs: &inputs, record: &start.record }) {
+            ServicePlan::LeaveAlone => {
+                if !service::wants_load_balancer(service) || handling == Handling::Declined {
+                    self.records.forget(key);
+                }
+                Ok(())
+            }
+            ServicePlan::Hold { reason, message } => Err(ServiceBlocked::new(reason, message, Retry::OnChange).into()),
+            ServicePlan::Ensure { adds_finalizer } => {
+                let _claim = self.claim(key, Some(&inputs))?;
+                self.ensure(fleet, key, service, EnsureRequest { adds_finalizer, inputs, start }, ensured).await
+            }
+            ServicePlan::Delete => {
+                let _claim = self.claim(key, Some(&inputs))?;
+                *ensured = None;
+                self.delete(fleet, key, service, &start).await
+            }
+        }
+    }
+
+    fn claim(&self, key: &str, inputs: Option<&Inputs>) -> Result<ServiceLock, Stop> {
+        self.records.claim(key, inputs, &self.targets.current()).map_err(Stop::Wait)?.ok_or(Stop::Wait(CLAIMED_PAUSE))
+    }
+
+    async fn ensure(
+        &self,
+        fleet: &dyn LoadBalancerFleet,
+        key: &str,
+        service: &Service,
+        ensure: EnsureRequest,
+        ensured: &mut EnsureResult,
+    ) -> Result<(), Stop> {
+        let EnsureRequest { adds_finalizer, inputs, start } = ensure;
+        let targets = self.targets.list();
+        if let Some(held) = self.withheld(targets.nodes.is_empty()) {
+            return Err(held.into());
+        }
+        // Taking over a load balancer from an earlier term is no transition.
+        let is_change = start.ensured.as_ref().is_some_and(|ensured| *ensured != inputs);
+        let is_news = is_change || service::ingress(service).is_empty();
+        let guarded = match adds_finalizer {
+            true => self.api.patch("add the finalizer to", service, plan::finalizer_patch(service)).await?.map(reduced),
+            false => Some(service.clone()),
+        };
+        let Some(guarded) = guarded else { return Ok(()) };
+        // It has grown meanwhile: the event of the cache follows.
+        if too_large(&guarded).is_some() {
+            return Ok(());
+        }
+        let ingress = match ensured.take().filter(|(ensured, _)| *ensured == inputs) {
+            Some((_, ingress)) => ingress,
+            None => {
+                if is_news && self.records.begin_attempt_event(key) {
+                    self.announce(&guarded, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
+                }
+                self.records.begin_change(key, Some(&targets.set));
+                let call = fleet.ensure_load_balancer(&self.permit, self.cluster(), &guarded, &targets.nodes);
+                let ingress = match within(CLOUD_LIMIT, call).await {
+                    Ok(status) => Some(status.ingress.unwrap_or_default()),
+                    Err(Error::ImplementedElsewhere) => None,
+                    Err(error) => {
+                        self.records.ensure_failed(key, rejection(&error, inputs));
+                        return Err(error.into());
+                    }
+                };
+                self.records.nodes_updated(key, &targets.set);
+                if let Some(message) = fleet.without_nodes(&guarded, &targets.nodes).filter(|_| is_news) {
+                    self.announce_no_nodes(&guarded, &message);
+                }
+                ingress
+            }
+        };
+        *ensured = Some((inputs.clone(), ingress.clone()));
+        if let Some(patch) = ingress.as_ref().and_then(|ingress| plan::status_patch(&guarded, ingress))
+            && self.api.patch("write the load balancer status of", &guarded, patch).await?.is_none()
+        {
+            // The event of its deletion follows, and with it the deletion of the load balancer.
+            self.records.vanished(key, guarded);
+            return Ok(());
+        }
+        self.records.ensured(key, inputs);
+        self.announce_ensured(fleet, &guarded, is_news && ingress.is_some());
+        Ok(())
+    }
+
+    fn announce_ensured(&self, fleet: &dyn LoadBalancerFleet, service: &Service, is_news: bool) {
+        self.announce_remarks(fleet, service);
+        if is_news {
+            self.announce(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
+        }
+    }
+
+    fn announce_remarks(&self, fleet: &dyn LoadBalancerFleet, service: &Service) {
+        for (reason, message) in std::iter::from_fn(|| fleet.remark(service)).take(MOST_REMARKS) {
+            self.announce(service, EventType::Warning, reason.as_str(), &message);
+        }
+    }
+
+    /// Deletes the load balancer of a Service that is being deleted or has another type, and removes the finalizer.
+    async fn delete(
+        &self,
+        fleet: &dyn LoadBalancerFleet,
+        key: &str,
+        cached: &Service,
+        start: &Start,
+    ) -> Result<(), Stop> {
+        // A stale cache deletes nothing.
+        let live = match self.api.read(cached).await? {
+            Live::Selected(live) if live.metadata.uid == cached.metadata.uid && service::needs_cleanup(&live) => live,
+            _ => return Ok(()),
+        };
+        let handling = fleet.handles(&live);
+        let mut had_objects = start.had_objects;
+        if !plan::may_release(&live, &handling, had_objects) {
+            had_objects = within(CLOUD_LIMIT, fleet.get_load_balancer(self.cluster(), &live)).await?.is_some();
+        }
+        if had_objects {
+            // Recorded before the call: after a partial deletion the provider may find nothing.
+            self.records.had_objects(key);
+        }
+        let is_ours = plan::may_release(&live, &handling, had_objects);
+        let live = Box::new(without_unread(*live));
+        let Some(live) = self.with_address(fleet, live).await? else { return Ok(()) };
+        if is_ours && self.records.begin_attempt_event(key) {
+            self.announce(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+        }
+        self.records.begin_change(key, None);
+        nothing_left(within(CLOUD_LIMIT, fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), &live)))
+            .await?;
+        if !is_ours {
+            return Err(self.not_ours(key));
+        }
+        if let Some(patch) = plan::release_patch(&live) {
+            self.api.patch("remove the finalizer of", &live, patch).await?;
+        }
+        self.records.forget(key);
+        self.announce_remarks(fleet, &live);
+        self.announce(&live, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
+        Ok(())
+    }
+
+    /// Writes the address of a load balancer that the Service does not report, before any of it is deleted: after a crash it
+    /// may be all that shows what is left. None if the Service is gone.
+    async fn with_address(
+        &self,
+        fleet: &dyn LoadBalancerFleet,
+        live: Box<Service>,
+    ) -> Result<Option<Box<Service>>, Stop> {
+        let may_report = service::wants_load_balancer(&live) && service::ingress(&live).is_empty();
+        if !may_report || !fleet.needs_address_before_deletion() {
+            return Ok(Some(live));
+        }
+        let status = within(CLOUD_LIMIT, fleet.get_load_balancer(self.cluster(), &live)).await?;
+        let ingress = status.and_then(|status| status.ingress).unwrap_or_default();
+        match plan::status_patch(&live, &ingress) {
+            Some(patch) => {
+                let written = self.api.patch("write the load balancer status of", &live, patch).await?;
+                Ok(written.map(|written| Box::new(without_unread(written))))
+            }
+            None => Ok(Some(live)),
+        }
+    }
+
+    /// The finalizer is kept. An Event reports it once its owner has had time to remove it.
+    fn not_ours(&self, key: &str) -> Stop {
+        let lasting = self.records.not_ours_for(key);
+        if lasting < PATIENCE {
+            return Stop::Wait(PATIENCE - lasting);
+        }
+        let message = format!(
+            "the finalizer {} stays: this program has no load balancer of the Service, and another program may have set the \
+             finalizer. If no program uses it, remove it from metadata.finalizers",
+            service::FINALIZER
+        );
+        ServiceBlocked::new(reason::FinalizerNotOurs, message, Retry::OnChange).into()
+    }
+
+    /// The cache has no such Service: it was deleted, left the selection, or needs no load balancer.
+    async fn sync_vanished(&self, fleet: &dyn LoadBalancerFleet, key: &str) -> Result<(), Stop> {
+        let Some(service) = self.records.unguarded(key) else {
+            // It vanished with its finalizer, for example because etcd was restored: the provider's orphan cleanup decides.
+            self.records.forget(key);
+            return Ok(());
+        };
+        let _claim = self.claim(key, None)?;
+        let is_gone = match self.api.read(&service).await? {
+            Live::Selected(live) => live.metadata.uid != service.metadata.uid,
+            Live::NotSelected(uid) => uid != service.metadata.uid,
+            Live::Absent => true,
+        };
+        match is_gone {
+            true => self.delete_afterwards(fleet, key, &service).await,
+            false => {
+                self.records.forget(key);
+                Ok(())
+            }
+        }
+    }
+
+    /// A Service with another UID has the name. A live read confirms it, because the cache may be stale.
+    async fn sync_replaced(&self, fleet: &dyn LoadBalancerFleet, key: &str, service: &Service) -> Result<(), Stop> {
+        if let Some(old) = self.records.unguarded(key) {
+            let _claim = self.claim(key, None)?;
+            match self.api.read(service).await? {
+                Live::Selected(live) if live.metadata.uid == service.metadata.uid => {
+                    self.delete_afterwards(fleet, key, &old).await?;
+                }
+                _ => return Err(Stop::Wait(CLAIMED_PAUSE)),
+            }
+        }
+        self.records.forget(key);
+        Ok(())
+    }
+
+    /// Deletes the load balancer of a Service that is confirmed deleted.
+    async fn delete_afterwards(&self, fleet: &dyn LoadBalancerFleet, key: &str, gone: &Service) -> Result<(), Stop> {
+        if self.records.begin_attempt_event(key) {
+            self.announce(gone, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+        }
+        let call = fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), gone);
+        nothing_left(within(CLOUD_LIMIT, call)).await.map_err(|error| match error {
+            Error::NotLeader => Stop::NotLeader,
+            Error::Pending { after, .. } => Stop::Wait(after),
+            error => ServiceBlocked::by_cloud(&error).with(ServiceAction::DeleteAfterwards).into(),
+        })?;
+        self.records.forget(key);
+        self.announce_remarks(fleet, gone);
+        self.announce(gone, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
+        Ok(())
+    }
+
+    /// With `--node-selector`, an empty list of Nodes is not sent: a mistyped selector would empty every load balancer.
+    pub(super) fn withheld(&self, is_empty: bool) -> Option<ServiceBlocked> {
+        let message = "--node-selector matches no Node that load balancers may use; the load balancer stays as it is";
+        let is_withheld = is_empty && self.settings.has_node_selector;
+        is_withheld.then(|| ServiceBlocked::new(reason::NoSelectedNodes, message, Retry::OnChange))
+    }
+
+    /// All Services, and those whose deletion may have been missed.
+    pub(super) fn all_keys(&self) -> Vec<String> {
+        let mut keys = self.services.keys();
+        let known = self.reasons.keys().into_iter().chain(self.records.keys());
+        keys.extend(known.filter(|key| !self.services.contains(key)));
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    /// Reports why the Service is not up to date, or that it is.
+    pub(super) fn show(&self, key: &str, service: Option<&Service>) {
+        let Some(held) = self.records.held(key) else { return self.reasons.clear(key) };
+        let (cached, unguarded) = (self.services.get(key), self.records.unguarded(key));
+        // With two Services of one name, the Event belongs to the deleted one.
+        let gone = unguarded.as_deref().filter(|_| held.action == ServiceAction::DeleteAfterwards);
+        self.hold(key, gone.or(service).or(cached.as_deref()).or(unguarded.as_deref()), &held);
+    }
+
+    /// Sets the reason in the gauge. Logs it and records an Event if it changed.
+    pub(super) fn hold(&self, key: &str, service: Option<&Service>, held: &ServiceBlocked) {
+        if !self.reasons.set(key, held.reason, None) {
+            return;
+        }
+        let (event, message) = held.event();
+        tracing::warn!(service = key, reason = %held.reason, "{message}");
+        if let Some(service) = service {
+            announce(&self.recorder, service, EventType::Warning, event, &message);
+        }
+    }
+
+    pub(super) fn cluster(&self) -> &str {
+        &self.settings.cluster_name
+    }
+
+    pub(super) fn announce(&self, service: &Service, event_type: EventType, reason: &'static str, message: &str) {
+        announce(&self.recorder, service, event_type, reason, message);
+    }
+
+    pub(super) fn announce_no_nodes(&self, service: &Service, message: &str) {
+        self.announce(service, EventType::Warning, "UnAvailableLoadBalancer", message);
+    }
+}
+
+/// What an ensure needs beside the Service.
+struct EnsureRequest {
+    adds_finalizer: bool,
+    inputs: Inputs,
+    start: Start,
+}
+
+fn rejection(error: &Error, inputs: Inputs) -> Option<Rejection> {
+    match error {
+        Error::Invalid { reason, message } => Some(Rejection { inputs, reason: *reason, message: message.clone() }),
+        _ => None,
+    }
+}
+
+/// `ImplementedElsewhere` is a success: this provider has nothing left.
+async fn nothing_left(deleted: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    match deleted.await {
+        Err(Error::ImplementedElsewhere) => Ok(()),
+        deleted => deleted,
+    }
+}

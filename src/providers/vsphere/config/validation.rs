@@ -1,0 +1,332 @@
+//! From what is written to what is true: defaults, inheritance, checks. Pure.
+//!
+//! Mirrors `validateConfig` of `config_ini_legacy.go` and `config_yaml.go`.
+
+use std::path::{Path, PathBuf};
+
+use super::distinct::{Kinship, kinships};
+use super::fields::{RawFile, RawSection};
+use super::optional_sections::PartName;
+use super::problems::ProblemReport;
+use super::sizes::Total;
+use super::sources::{EntryOrigin, Sources};
+use super::spelling::spelling_of;
+use super::values::{
+    checked_datacenters, checked_families, checked_networks, checked_port, checked_server, parse_thumbprints,
+    tell_thumbprint,
+};
+use super::{Config, Credentials, FileChecks, VcenterConfig, load_balancers, nsx, routes};
+use crate::providers::vsphere::config::address_rules::{AddressRule, AddressRules, IpFamily, name_parts};
+use crate::providers::vsphere::vcenter::zone_tags::ZoneCategories;
+
+const DEFAULT_PORT: u16 = 443;
+
+/// Checks everything and fills in the defaults. The result counts only when the report has no mistakes.
+pub(super) fn merge(
+    raw: &RawFile,
+    environment: &RawFile,
+    checks: &FileChecks<'_>,
+    report: &mut ProblemReport,
+) -> Config {
+    // What a broken line may have said is not reported as missing.
+    let is_readable = report.is_readable;
+    let mut reader = EntryReader::new(raw, environment, checks.is_directory, report);
+    let (mut found, mut total) = (Vec::<(VcenterConfig, &RawSection)>::new(), Total::default());
+    let mut refused_vcenters = environment.replaced.clone();
+    for VcenterSection { defined, mut section, instead } in entries(raw, environment) {
+        let before = report.count();
+        let mut vcenter = reader.read(defined, section, report);
+        if let Some(vcenter) = vcenter.as_ref().filter(|_| section.part == Some(PartName::FurtherVcenters)) {
+            for why in (checks.trust_errors)(vcenter) {
+                report.mistake_of_ca_file(section, why);
+            }
+        }
+        let is_wrong = reader.are_defaults_wrong || section.has_mistake() || report.count() > before;
+        if is_wrong && section.part == Some(PartName::FurtherVcenters) {
+            refused_vcenters.push(section.shown.clone());
+            let Some((defined, of_file)) = instead else { continue };
+            section = of_file;
+            vcenter = reader.read(defined, section, report);
+        }
+        let Some(vcenter) = vcenter else { continue };
+        if !total.has_room_for(&vcenter, report) {
+            break;
+        }
+        found.push((vcenter, section));
+    }
+    tell_thumbprint(&raw.global, reader.is_any_verified, report);
+    reader.sources.tell_unused(&environment.global, report);
+    let (vcenters, sections): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+    warn_of_kinships(&vcenters, &sections, report);
+    let is_mistaken = raw.global.is_mistake("server") || !raw.vcenters.is_empty();
+    if vcenters.is_empty() && is_readable && !is_mistaken {
+        let expected = "no vCenter is defined: expected server in the section Global, or an entry for a vCenter";
+        report.mistake(None, expected);
+    }
+    let mut config = Config {
+        vcenters,
+        refused_vcenters,
+        labels: labels(&raw.labels, &environment.labels, report),
+        addresses: address_rules(&raw.nodes, &environment.nodes, report),
+        nsx: nsx::check(&raw.nsxt, &environment.nsxt, report),
+        load_balancers: load_balancers::check(raw, report),
+        routes: routes::check(&raw.route, report),
+    };
+    check_dependents(&mut config, raw, report);
+    config
+}
+
+/// Load balancers and routes need the connection to NSX.
+fn check_dependents(config: &mut Config, raw: &RawFile, report: &mut ProblemReport) {
+    for (part, expected) in config.refuse_without_nsx() {
+        let section = match part {
+            PartName::LoadBalancers => raw.load_balancer_sections().next(),
+            PartName::Nsx | PartName::Routes | PartName::FurtherVcenters => Some(&raw.route),
+        };
+        if let Some(section) = section {
+            report.mistake_at(section, None, expected);
+        }
+    }
+}
+
+/// An entry of a vCenter.
+struct VcenterSection<'a> {
+    defined: EntryOrigin,
+    section: &'a RawSection,
+    /// The entry of the file whose place a variable takes.
+    instead: Option<(EntryOrigin, &'a RawSection)>,
+}
+
+/// All entries in the order of the file, then that of Global, then those of variables. One of a variable takes the place
+/// of the one with its key.
+fn entries<'a>(raw: &'a RawFile, environment: &'a RawFile) -> Vec<VcenterSection<'a>> {
+    let entry = |defined, section| VcenterSection { defined, section, instead: None };
+    let mut entries: Vec<_> = raw.vcenters.iter().map(|section| entry(EntryOrigin::InFile, section)).collect();
+    if raw.global.text("server").is_some_and(|server| raw.vcenters.iter().all(|own| own.key != server)) {
+        entries.push(entry(EntryOrigin::InGlobal, &raw.global));
+    }
+    for section in &environment.vcenters {
+        match entries.iter_mut().find(|known| key_of(known.defined, known.section) == section.key) {
+            Some(known) => {
+                let instead = Some((known.defined, known.section));
+                *known = VcenterSection { defined: EntryOrigin::ByVariable, section, instead };
+            }
+            None => entries.push(entry(EntryOrigin::ByVariable, section)),
+        }
+    }
+    entries
+}
+
+/// What entries are read with.
+struct EntryReader {
+    sources: Sources,
+    /// What entries of the file inherit.
+    global: Settings,
+    /// What entries of variables inherit.
+    defaults: Settings,
+    /// Whether there are mistakes in what they inherit from variables.
+    are_defaults_wrong: bool,
+    /// Whether the certificate of an entry is verified.
+    is_any_verified: bool,
+}
+
+impl EntryReader {
+    fn new(
+        raw: &RawFile,
+        environment: &RawFile,
+        is_directory: &dyn Fn(&Path) -> bool,
+        report: &mut ProblemReport,
+    ) -> Self {
+        let sources = Sources::new(raw, environment, is_directory, report);
+        let global = Settings::read(&raw.global, report);
+        let before = report.count();
+        let defaults = Settings::read(&environment.global, report).or(&global);
+        let is_verified = environment.vcenters.iter().any(|section| section.flag("insecure-flag") != Some(true));
+        tell_thumbprint(&environment.global, is_verified, report);
+        let are_defaults_wrong = environment.global.has_mistake() || report.count() > before;
+        Self { sources, global, defaults, are_defaults_wrong, is_any_verified: false }
+    }
+
+    /// One entry; nothing where its server is not known.
+    fn read(
+        &mut self,
+        defined: EntryOrigin,
+        section: &RawSection,
+        report: &mut ProblemReport,
+    ) -> Option<VcenterConfig> {
+        let inherited = if defined == EntryOrigin::ByVariable { &self.defaults } else { &self.global };
+        let own = if defined == EntryOrigin::InGlobal { self.global.clone() } else { Settings::read(section, report) };
+        let is_insecure = own.is_insecure(inherited);
+        self.is_any_verified |= !is_insecure;
+        if defined != EntryOrigin::InGlobal {
+            tell_thumbprint(section, !is_insecure, report);
+        }
+        let named = || section.names_its_server().then(|| section.key.clone());
+        let Some(server) = own.server.clone().or_else(named) else {
+            if !section.is_mistake("server") {
+                report.mistake_at(section, Some("server"), "expected the vCenter's host name or IP address");
+            }
+            return None;
+        };
+        let credentials = self.sources.credentials(defined, section, report);
+        Some(vcenter(section, key_of(defined, section), server, own, inherited, credentials, report))
+    }
+}
+/// The key of an entry; that of Global's is its server.
+fn key_of(defined: EntryOrigin, section: &RawSection) -> &str {
+    match defined {
+        EntryOrigin::InGlobal => section.text("server").unwrap_or_default(),
+        EntryOrigin::InFile | EntryOrigin::ByVariable => &section.key,
+    }
+}
+
+/// Tells which entries are one vCenter, and which are not although their server is the same.
+fn warn_of_kinships(vcenters: &[VcenterConfig], sections: &[&RawSection], report: &mut ProblemReport) {
+    for (section, kinship) in sections.iter().zip(kinships(vcenters)) {
+        let shown = |head: usize| sections.get(head).map_or("another entry", |section| &section.shown);
+        let odd = match kinship {
+            Kinship::First => continue,
+            Kinship::Same(head) => {
+                format!("the same vCenter as {}: one session serves both, for the datacenters of both", shown(head))
+            }
+            Kinship::Apart(head, difference) => {
+                let shown = shown(head);
+                format!("the same server as {shown} with other {difference}: each has a session of its own")
+            }
+        };
+        report.warn_at(section, Some("server"), odd);
+    }
+}
+
+/// What Global and an entry have in common, each value checked on its own. Deliberately without `Debug`.
+#[derive(Clone)]
+struct Settings {
+    server: Option<String>,
+    port: Option<u16>,
+    insecure: Option<bool>,
+    ca_files: Vec<PathBuf>,
+    /// Where they are named, if there are any.
+    ca_place: Option<String>,
+    thumbprints: Vec<String>,
+    datacenters: Vec<String>,
+    ip_families: Vec<IpFamily>,
+}
+
+impl Settings {
+    fn read(section: &RawSection, report: &mut ProblemReport) -> Self {
+        let paths = section.text("ca-file").unwrap_or_default();
+        let ca_files: Vec<_> = paths.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
+        Self {
+            server: checked_server(section, report),
+            port: checked_port(section, report),
+            insecure: section.flag("insecure-flag"),
+            ca_place: (!ca_files.is_empty()).then(|| report.place_of(section, "ca-file")),
+            ca_files,
+            // What is wrong with them depends on who is verified by them.
+            thumbprints: parse_thumbprints(section).unwrap_or_default(),
+            datacenters: checked_datacenters(section, report),
+            ip_families: checked_families(section, report),
+        }
+    }
+
+    /// Whether the certificate of an entry with these settings is not verified.
+    fn is_insecure(&self, inherited: &Self) -> bool {
+        self.insecure == Some(true) || inherited.insecure == Some(true)
+    }
+
+    /// What is said here, and where nothing is said what Global says. Its server is not inherited, nor is its flag: a
+    /// variable that turns verification off is one for each vCenter.
+    fn or(self, global: &Self) -> Self {
+        fn either<T: Clone>(own: Vec<T>, global: &[T]) -> Vec<T> {
+            if own.is_empty() { global.to_vec() } else { own }
+        }
+        Self {
+            server: None,
+            port: self.port.or(global.port),
+            insecure: None,
+            ca_files: either(self.ca_files, &global.ca_files),
+            ca_place: self.ca_place.or_else(|| global.ca_place.clone()),
+            thumbprints: either(self.thumbprints, &global.thumbprints),
+            datacenters: either(self.datacenters, &global.datacenters),
+            ip_families: either(self.ip_families, &global.ip_families),
+        }
+    }
+}
+
+/// One entry with what it inherits.
+fn vcenter(
+    section: &RawSection,
+    key: &str,
+    server: String,
+    own: Settings,
+    global: &Settings,
+    (credentials, fallback_credentials): (Credentials, Option<Credentials>),
+    report: &mut ProblemReport,
+) -> VcenterConfig {
+    if own.insecure == Some(false) && global.insecure == Some(true) {
+        report.warn_at(section, Some("insecure-flag"), "no effect: the flag is set in the section Global");
+    }
+    let insecure = own.is_insecure(global);
+    let Settings { port, ca_files, ca_place, thumbprints, datacenters, mut ip_families, .. } = own.or(global);
+    report.note_ca_file(key, ca_place);
+    if ip_families.is_empty() {
+        ip_families.push(IpFamily::V4);
+    }
+    VcenterConfig {
+        key: key.to_owned(),
+        spelling: spelling_of(section),
+        server,
+        port: port.unwrap_or(DEFAULT_PORT),
+        insecure,
+        ca_files,
+        thumbprints,
+        datacenters,
+        ip_families,
+        credentials,
+        fallback_credentials,
+    }
+}
+
+/// Zones are on only with both categories.
+fn labels(file: &RawSection, variables: &RawSection, report: &mut ProblemReport) -> Option<ZoneCategories> {
+    let (zone, region) = (over(file, variables, "zone"), over(file, variables, "region"));
+    match (zone.text("zone"), region.text("region")) {
+        (Some(zone), Some(region)) => Some(ZoneCategories { zone: zone.to_owned(), region: region.to_owned() }),
+        (None, None) => None,
+        (given, _) => {
+            let (section, key) = if given.is_some() { (zone, "zone") } else { (region, "region") };
+            report.warn_at(section, Some(key), "no effect: zones are on only when both zone and region are set");
+            None
+        }
+    }
+}
+
+/// A variable goes before the file.
+fn over<'a>(file: &'a RawSection, variables: &'a RawSection, key: &str) -> &'a RawSection {
+    if variables.text(key).is_some() { variables } else { file }
+}
+
+fn address_rules(file: &RawSection, variables: &RawSection, report: &mut ProblemReport) -> AddressRules {
+    let mut networks = |key: &str| checked_networks(over(file, variables, key), key, report);
+    let mut rule = |kind: &str| AddressRule {
+        networks: networks(&format!("{kind}-network-subnet-cidr")),
+        network_name: {
+            let key = format!("{kind}-vm-network-name");
+            over(file, variables, &key).text(&key).map(str::to_owned)
+        },
+        excluded: networks(&format!("exclude-{kind}-network-subnet-cidr")),
+    };
+    let rules = AddressRules { internal: rule("internal"), external: rule("external") };
+    for key in ["internal-vm-network-name", "external-vm-network-name"] {
+        let section = over(file, variables, key);
+        let parts = name_parts(section.text(key).unwrap_or_default()).len();
+        if parts > 0 {
+            let odd = format!(
+                "a name with commas: for each machine a network of this whole name is looked for first, then its {parts} \
+                 part(s) between commas, in their order"
+            );
+            report.warn_at(section, Some(key), odd);
+        }
+    }
+    rules
+}

@@ -1,0 +1,466 @@
+//! What follows for one node from what is known: whether a machine may be bound to it, what it is told of its machine,
+//! and when to look again.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::Tracker;
+use super::contest::grounds_against;
+use super::facts::NodeFacts;
+use super::instance_cache::{BoundVm, CachedInstance};
+use super::node_entry::{Binding, NextSearch, NodeEntry, RemovedVcenter};
+use super::resolution::{
+    By, LookupDecision, Question, SearchAnswer, VcenterAnswer, backs_another, is_renamed, resolve,
+};
+use super::vcenters::VcenterState;
+use crate::base::backoff::Backoff;
+use crate::cloud::{FoundBy, InstanceMetadata, Presence, Unknown};
+use crate::providers::vsphere::nodes::absence::last_place::LastObservation;
+use crate::providers::vsphere::nodes::absence::location::Location;
+use crate::providers::vsphere::nodes::metadata::addresses::candidate_ips;
+use crate::providers::vsphere::nodes::metadata::topology::labels::labels;
+use crate::providers::vsphere::nodes::metadata::{Beside, describe};
+use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
+use crate::providers::vsphere::vcenter::{VcenterId, VmKey, scope};
+
+/// How long a match may take to be reported once it is watched, and after vCenter last reported something.
+const READING_LIMIT: Duration = Duration::from_secs(10);
+/// The same, whatever else is reported meanwhile.
+const LONGEST_READING: Duration = Duration::from_secs(60);
+/// The pauses before an unknown VM is searched again. No event can announce it, so it is searched at least once a minute.
+const SEARCH_BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(2), Duration::from_secs(60)).shortened_by(0.5);
+
+impl Tracker {
+    /// Decides for one node and puts the outcome on the board.
+    pub(super) fn evaluate(&mut self, name: &str) {
+        let Some(tracked) = self.nodes.get(name) else { return };
+        let is_open = tracked.bound.is_none();
+        if tracked.lost.as_ref().is_some_and(|lost| self.is_configured(lost, tracked.last_observation.as_ref())) {
+            self.update(name, |tracked| tracked.lost = None);
+        }
+        let mut next_search = if is_open { self.bind(name) } else { NextSearch::None };
+        self.see(name);
+        self.note_addresses(name);
+        let Some(tracked) = self.nodes.get(name) else { return };
+        let is_newly_bound = is_open && tracked.bound.is_some();
+        let (mut has_left, mut is_running) = (false, false);
+        let presence = match (tracked.vm(), &next_search) {
+            (Some(vm), _) => match self.bound_vm(tracked) {
+                Some(vm) => {
+                    is_running = vm.is_running();
+                    match self.held_by_another(tracked) {
+                        Some(unknown) => Presence::Unknown(unknown),
+                        None => Presence::Exists(Arc::new(vm)),
+                    }
+                }
+                None => {
+                    let message = format!("virtual machine {} left the inventory; it is being looked for again", vm.id);
+                    debug!(node = name, message, "look-up starts anew");
+                    has_left = true;
+                    Presence::Unknown(Unknown::new(reason::VMNotFound, message))
+                }
+            },
+            (None, NextSearch::Later(unknown) | NextSearch::NoMatch(unknown) | NextSearch::Waiting(unknown)) => {
+                Presence::Unknown(tracked.lost.as_ref().map_or_else(|| unknown.clone(), |lost| lost.unknown(unknown)))
+            }
+            (None, NextSearch::Now | NextSearch::None) => {
+                Presence::Unknown(Unknown::passing(reason::LookupPending, "the virtual machine is being looked for"))
+            }
+        };
+        let view = CachedInstance {
+            uid: tracked.facts.uid.clone(),
+            presence,
+            has_no_match: matches!(next_search, NextSearch::NoMatch(_)) && tracked.lost.is_none(),
+            last_observation: tracked.last_observation.clone(),
+        };
+        self.board.set(name, view);
+        if has_left {
+            next_search = NextSearch::Now;
+            self.update(name, NodeEntry::unbind);
+            self.note_addresses(name);
+        }
+        self.plan(name, &next_search, is_running);
+        if is_newly_bound {
+            self.searches.put_last(name);
+            // Its machine may have joined again under another name.
+            self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
+            self.concerned.extend(self.rivals(name));
+        }
+        if next_search == NextSearch::Now {
+            self.search_everywhere(name);
+        }
+    }
+
+    /// The machine that is bound is here now.
+    fn see(&mut self, name: &str) {
+        let Some((vm, seen, record)) = self.nodes.get(name).and_then(|tracked| self.bound_machine(tracked)) else {
+            return;
+        };
+        let location = Location::of(seen, &vm.id, record);
+        let Some(tracked) = self.nodes.get(name) else { return };
+        let is_addressed = candidate_ips(&self.rules.nics(&tracked.facts, record)).next().is_some();
+        let seen = Arc::clone(seen);
+        self.update(name, |tracked| {
+            tracked.see(location, &seen);
+            if is_addressed {
+                tracked.addressed_since.get_or_insert_with(Instant::now);
+            }
+        });
+    }
+
+    /// When the node is searched, decided and looked at next.
+    fn plan(&mut self, name: &str, next_search: &NextSearch, is_running: bool) {
+        let others = self.nodes.looked_for_beside(name);
+        let (family_wait, now) = (self.rules.family_wait, Instant::now());
+        self.update(name, |tracked| {
+            if tracked.bound.is_some() {
+                tracked.decide_at = tracked.end_of_family_wait(family_wait, now);
+            }
+            match next_search {
+                NextSearch::Later(_) | NextSearch::NoMatch(_) if tracked.search_at.is_none() => {
+                    let pause = tracked.pauses.next_pause(&SEARCH_BACKOFF, fastrand::f64());
+                    tracked.search_at = Some(now + pause);
+                }
+                NextSearch::Later(_) | NextSearch::NoMatch(_) | NextSearch::Waiting(_) | NextSearch::Now => {}
+                NextSearch::None => tracked.search_at = None,
+            }
+            tracked.is_running = is_running;
+            tracked.plan_look(now, false, others);
+        });
+    }
+
+    /// Whether the vCenter of a lost machine is configured again, perhaps under another name.
+    fn is_configured(&self, lost: &RemovedVcenter, last_observation: Option<&LastObservation>) -> bool {
+        let is_home =
+            |at: &Location, held: &VcenterState| !at.vcenter.is_empty() && at.vcenter == held.seen.instance_uuid;
+        self.slots.values().any(|held| {
+            held.source.vcenter.server() == lost.server
+                || last_observation.is_some_and(|seen| is_home(&seen.location, held))
+        })
+    }
+
+    /// Tries to bind a node that has no machine yet.
+    fn bind(&mut self, name: &str) -> NextSearch {
+        let Some(tracked) = self.nodes.get(name) else { return NextSearch::None };
+        if tracked.facts.has_provider_id && tracked.facts.provider_id.is_none() {
+            let message = "spec.providerID is not vsphere:// followed by a UUID".to_string();
+            return NextSearch::Waiting(Unknown::new(reason::MalformedProviderID, message));
+        }
+        let waited = tracked.first_match.map_or(Duration::ZERO, |at| at.elapsed());
+        let decision = self.decide(tracked, waited);
+        if tracked.reading_since.is_some() && !matches!(decision, LookupDecision::Reading(_)) {
+            self.update(name, |tracked| tracked.reading_since = None);
+        }
+        match decision {
+            LookupDecision::Bind { vm, others } => {
+                self.tell_twins(name, vm.vcenter, &others);
+                debug!(node = name, vm = &*vm.id, "the node's virtual machine was found");
+                let Some(binding) = self.nodes.get(name).map(|tracked| self.binding(tracked, vm)) else {
+                    return NextSearch::None;
+                };
+                let earlier = self.nodes.get(name).and_then(|tracked| self.earlier_name(&tracked.facts, &binding.vm));
+                self.concerned.extend(earlier.map(|earlier| Arc::from(earlier.as_str())));
+                self.update(name, |tracked| tracked.bind(binding));
+                NextSearch::None
+            }
+            LookupDecision::Wait(unknown) => {
+                self.update(name, |tracked| tracked.decide_at = tracked.end_of_silent_wait(Instant::now()));
+                NextSearch::Later(unknown)
+            }
+            LookupDecision::SearchByName => {
+                self.update(name, |tracked| {
+                    tracked.asked_by_name = true;
+                    tracked.answers.clear();
+                });
+                NextSearch::Now
+            }
+            LookupDecision::Reading(unknown) => self.wait_for_reading(name, unknown),
+            LookupDecision::Unresolved(unknown) if unknown.is_passing => NextSearch::Waiting(unknown),
+            LookupDecision::Unresolved(unknown) => {
+                self.suspect_datacenters(name);
+                NextSearch::Later(unknown)
+            }
+            LookupDecision::NoMatch(unknown) => NextSearch::NoMatch(unknown),
+        }
+    }
+
+    fn binding(&self, tracked: &NodeEntry, vm: VmKey) -> Binding {
+        let is_open = |slot: &VcenterId| !tracked.answer_at(*slot).is_answered();
+        Binding {
+            uuid: self.record(&vm).and_then(|record| record.bios_uuid.clone()),
+            instance_uuid: self.slots.get(&vm.vcenter).map(|held| held.seen.instance_uuid.clone()),
+            found_by: self.found_by(tracked, &vm),
+            unasked: self.slots.keys().filter(|slot| is_open(slot)).copied().collect(),
+            vm,
+        }
+    }
+
+    /// A match is reported within moments of being watched. One that is not is looked for again, and put into the view
+    /// once more; not while a busy vCenter reports other machines, because that would be more work for it.
+    fn wait_for_reading(&mut self, name: &str, unknown: Unknown) -> NextSearch {
+        let now = Instant::now();
+        let since = self.nodes.get(name).and_then(|tracked| tracked.reading_since).unwrap_or(now);
+        let reported = self.nodes.get(name).and_then(|tracked| self.last_report(tracked));
+        let over = Some(end_of_reading(since, reported)).filter(|over| now < *over);
+        self.update(name, |tracked| (tracked.reading_since, tracked.decide_at) = (Some(since), over));
+        if over.is_some() {
+            return NextSearch::Waiting(unknown);
+        }
+        // Once per search: putting it into the view again is itself a change that is looked at.
+        let tracked = self.nodes.get(name).filter(|tracked| tracked.search_at.is_none());
+        for (slot, held) in &self.slots {
+            let is_known = |id: &str| held.seen.vms.contains_key(id);
+            let ids = tracked.into_iter().flat_map(|tracked| tracked.ids_at(*slot));
+            let unread: Vec<Arc<str>> = ids.filter(|id| !is_known(id)).cloned().collect();
+            if !unread.is_empty() {
+                held.source.vcenter.rewatch(&unread);
+            }
+        }
+        let message = format!(
+            "vCenter found a match and does not report it ({}); check that the account may read it (System.Read)",
+            unknown.message
+        );
+        NextSearch::Later(Unknown::new(reason::VMNotReadable, message))
+    }
+
+    /// When a vCenter that has a match of this node last reported something.
+    fn last_report(&self, tracked: &NodeEntry) -> Option<Instant> {
+        let matching = self.slots.iter().filter(|(slot, _)| tracked.ids_at(**slot).next().is_some());
+        matching.filter_map(|(_, held)| held.source.vcenter.last_report()).max()
+    }
+
+    /// A match of the node is outside of the configured datacenters: they may name one that vCenter does not have.
+    fn suspect_datacenters(&self, name: &str) {
+        let Some(tracked) = self.nodes.get(name) else { return };
+        for (slot, VcenterState { source, seen }) in &self.slots {
+            let SearchAnswer::Matches { ids, .. } = tracked.answer_at(*slot) else { continue };
+            let datacenter = |id: &Arc<str>| seen.vms.get(id).and_then(|record| seen.datacenter_of(record));
+            if ids.iter().filter_map(datacenter).any(|found| !scope::covers(&source.datacenters, &found)) {
+                source.vcenter.suspect_datacenters(&source.datacenters);
+            }
+        }
+    }
+
+    fn decide(&self, tracked: &NodeEntry, waited: Duration) -> LookupDecision {
+        let asked: Vec<VcenterAnswer<'_>> = self
+            .slots
+            .iter()
+            .map(|(slot, held)| VcenterAnswer {
+                slot: *slot,
+                server: held.source.vcenter.server(),
+                datacenters: &held.source.datacenters,
+                snapshot: &held.seen,
+                answer: tracked.answer_at(*slot),
+            })
+            .collect();
+        let taken = |vm: &VmKey| self.taken(vm, &tracked.facts);
+        resolve(&Question {
+            node: &tracked.facts,
+            asked_by_name: tracked.asked_by_name,
+            vcenters: &asked,
+            unasked: self.setup.borrow().check_complete().err(),
+            waited,
+            taken: &taken,
+            allow_name_match: self.rules.allow_name_match,
+        })
+    }
+
+    /// How this machine is another node's than `node`, if it is. It is the same after a restart, in whatever order nodes are
+    /// seen.
+    fn taken(&self, vm: &VmKey, node: &NodeFacts) -> Option<String> {
+        let record = self.record(vm)?;
+        let claiming = record.bios_uuid.iter().flat_map(|uuid| self.nodes.claiming(uuid));
+        let others = claiming.chain(self.nodes.needing(vm).filter(|other| self.is_bound_to(other, vm)));
+        others.filter(|other| **other != node.name).find_map(|other| self.taken_by(other, node, vm, record))
+    }
+
+    fn taken_by(&self, other: &str, node: &NodeFacts, vm: &VmKey, record: &VmRecord) -> Option<String> {
+        let rival = self.nodes.get(other)?;
+        let has_joined_again = |earlier: &str, old, new| self.is_bound_to(earlier, vm) && is_renamed(old, new, record);
+        if has_joined_again(other, &rival.facts, node) || has_joined_again(&node.name, node, &rival.facts) {
+            return None;
+        }
+        match rival.vm().filter(|own| !self.is_same(own, vm)) {
+            // A provider ID is one node's, also where two machines have the UUID.
+            Some(own) => (rival.facts.is_initialized && !node.is_initialized)
+                .then(|| format!("has the BIOS UUID of node {other}, whose machine is {}", own.id)),
+            None => grounds_against(node, &rival.facts, record).map(|grounds| grounds.clause(other)),
+        }
+    }
+
+    /// Why the node does not get what its machine says: that is another node's.
+    pub(super) fn held_by_another(&self, tracked: &NodeEntry) -> Option<Unknown> {
+        let vm = tracked.vm()?;
+        let how = self.taken(vm, &tracked.facts)?;
+        let name = self.record(vm).map(|record| &*record.name).unwrap_or_default();
+        Some(backs_another(&format!("{name} ({})", vm.id), &how))
+    }
+
+    fn is_bound_to(&self, name: &str, vm: &VmKey) -> bool {
+        self.nodes.get(name).is_some_and(|tracked| tracked.vm() == Some(vm))
+    }
+
+    /// Whether this machine backs the node `other` and joined again as `node`.
+    pub(super) fn is_earlier_name(&self, other: &str, node: &NodeFacts, vm: &VmKey) -> bool {
+        let (Some(other), Some(record)) = (self.nodes.get(other), self.record(vm)) else { return false };
+        other.vm() == Some(vm) && is_renamed(&other.facts, node, record)
+    }
+
+    /// The node that this machine backs under an earlier name than that of `node`, which is being initialised.
+    fn earlier_name(&self, node: &NodeFacts, vm: &VmKey) -> Option<&String> {
+        let is_earlier = |other: &&String| **other != node.name && self.is_earlier_name(other, node, vm);
+        self.nodes.needing(vm).find(is_earlier).filter(|_| !node.is_initialized)
+    }
+
+    pub(super) fn record(&self, vm: &VmKey) -> Option<&VmRecord> {
+        self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id).map(Arc::as_ref)
+    }
+
+    /// The machine that is bound; none when it is not in the inventory any more, or is another one under the same id.
+    /// An id means something in one vCenter only, which may have given its address to another one.
+    fn bound_machine<'a>(&'a self, tracked: &'a NodeEntry) -> Option<(&'a VmKey, &'a Arc<Snapshot>, &'a VmRecord)> {
+        let Binding { vm, uuid, instance_uuid, .. } = tracked.bound.as_ref()?;
+        let seen = &self.slots.get(&vm.vcenter)?.seen;
+        let record = seen.vms.get(&vm.id)?;
+        let is_same_vcenter = instance_uuid.as_ref() == Some(&seen.instance_uuid);
+        let is_same_uuid = uuid.is_none() || record.bios_uuid.is_none() || *uuid == record.bios_uuid;
+        (is_same_vcenter && is_same_uuid).then_some((vm, seen, record))
+    }
+
+    /// What the machine that is bound means for the node.
+    fn bound_vm(&self, tracked: &NodeEntry) -> Option<BoundVm> {
+        let (vm, snapshot, record) = self.bound_machine(tracked)?;
+        let found_by = tracked.bound.as_ref()?.found_by();
+        let server = self.rules.servers.get(&vm.vcenter).map(String::as_str).unwrap_or_default();
+        let topology_labels = labels(&self.rules.topology, server, snapshot, record);
+        let earlier_name = self.earlier_name(&tracked.facts, vm).cloned();
+        let shared: Vec<IpAddr> = self.shared.of(&tracked.facts.name).collect();
+        let addressed_for = tracked.addressed_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let beside = Beside { shared: &shared, addressed_for };
+        let power = snapshot.power.get(&vm.id).copied().ok_or_else(|| {
+            let message = format!("vCenter does not hear from {} or from its host, or may not say", vm.id);
+            Unknown::new(reason::PowerStateUnknown, message)
+        });
+        Some(BoundVm {
+            vcenter: vm.vcenter,
+            location: Arc::clone(&tracked.last_observation.as_ref()?.location),
+            uuid: record.bios_uuid.clone(),
+            addresses: Arc::new(
+                candidate_ips(&self.rules.nics(&tracked.facts, record)).map(|ip| ip.to_canonical()).collect(),
+            ),
+            metadata: describe(&tracked.facts, snapshot, vm, record, &self.rules, beside)
+                .map(|metadata| InstanceMetadata { found_by, topology_labels, earlier_name, ..metadata })
+                .into(),
+            power: power.into(),
+            is_live: snapshot.freshness == Freshness::Live,
+        })
+    }
+
+    /// What speaks for the machine that is being bound. Its UUID is its own where every match that was reported is this
+    /// one machine; a match by the id on record is none by UUID unless the machine says it.
+    fn found_by(&self, tracked: &NodeEntry, vm: &VmKey) -> FoundBy {
+        if tracked.facts.has_provider_id {
+            return FoundBy::ProviderId;
+        }
+        if matches!(tracked.answer_at(vm.vcenter), SearchAnswer::Matches { by: By::Name, .. }) {
+            return FoundBy::Name;
+        }
+        let uuid = self.record(vm).and_then(|record| record.bios_uuid.as_ref());
+        let has_uuid = tracked.facts.reported_uuid().zip(uuid).is_some_and(|(asked, own)| asked.is_same(own));
+        let is_alone = tracked.needs().iter().all(|other| self.is_same(other, vm));
+        if has_uuid && is_alone { FoundBy::SystemUuid } else { FoundBy::SystemUuidAmongSeveral }
+    }
+
+    /// Whether both are one machine: the same vCenter may be configured twice.
+    fn is_same(&self, one: &VmKey, other: &VmKey) -> bool {
+        let instance_uuid = |vm: &VmKey| self.slots.get(&vm.vcenter).map(|held| &*held.seen.instance_uuid);
+        let (here, there) = (instance_uuid(one), instance_uuid(other));
+        let is_same_vcenter =
+            one.vcenter == other.vcenter || here == there && here.is_some_and(|uuid| !uuid.is_empty());
+        one.id == other.id && is_same_vcenter
+    }
+
+    /// The machine is in the inventory, and a search does not know it: vCenter may have kept to itself that it is gone.
+    /// It is put into the view anew, so that vCenter says whether it knows it. While a machine is there, nothing but
+    /// a search that is late makes this happen.
+    pub(super) fn heal(&self, tracked: &NodeEntry, vcenter: VcenterId, answer: &SearchAnswer) {
+        let Some(bound) = tracked.vm().filter(|bound| bound.vcenter == vcenter) else { return };
+        let is_missed = match answer {
+            SearchAnswer::Gone(id) => *id == bound.id,
+            SearchAnswer::Elsewhere(_) => true,
+            SearchAnswer::Matches { ids, .. } => !ids.contains(&bound.id),
+            SearchAnswer::Pending
+            | SearchAnswer::Silent(_)
+            | SearchAnswer::Denied(_)
+            | SearchAnswer::Changed { .. } => false,
+        };
+        if let Some(held) = self.slots.get(&vcenter).filter(|_| is_missed) {
+            debug!(node = tracked.facts.name, vm = &*bound.id, "a search does not know the node's machine");
+            held.source.vcenter.rewatch(std::slice::from_ref(&bound.id));
+        }
+    }
+
+    /// A vCenter that was silent when the machine was bound has another one with the node's UUID.
+    pub(super) fn tell_of_twin(&mut self, name: &str, vcenter: VcenterId, answer: &SearchAnswer) {
+        let Some(held) = self.slots.get(&vcenter) else { return };
+        let Some(bound) = self.nodes.get(name).and_then(|tracked| tracked.vm()) else { return };
+        let is_bound = |id: &Arc<str>| self.is_same(&VmKey { vcenter, id: id.clone() }, bound);
+        let ids = if let SearchAnswer::Matches { by: By::Uuid, ids } = answer { ids.as_slice() } else { &[] };
+        let server = held.source.vcenter.server();
+        let twins: Vec<String> = ids
+            .iter()
+            .filter(|id| !is_bound(id))
+            .map(|id| format!("{id} on {server} has the node's UUID, too; {} is taken", bound.id))
+            .collect();
+        self.update(name, |tracked| {
+            let Some(bound) = &mut tracked.bound else { return };
+            bound.unasked.retain(|unasked| *unasked != vcenter || !answer.is_answered());
+            if !twins.is_empty() && bound.found_by == FoundBy::SystemUuid {
+                bound.found_by = FoundBy::SystemUuidAmongSeveral;
+            }
+        });
+        self.tell_twins(name, vcenter, &twins);
+    }
+
+    /// Told once, not at every look.
+    fn tell_twins(&mut self, name: &str, vcenter: VcenterId, twins: &[String]) {
+        let mut is_news = false;
+        self.update(name, |tracked| is_news = tracked.note_twins(vcenter, twins));
+        for message in twins.iter().filter(|_| is_news) {
+            warn!(node = name, message, "several virtual machines have the node's UUID");
+        }
+    }
+}
+
+/// When it is too late for a match that is watched since then, where vCenter last reported something at `reported`.
+fn end_of_reading(since: Instant, reported: Option<Instant>) -> Instant {
+    let from = reported.map_or(since, |reported| reported.max(since));
+    (from + READING_LIMIT).min(since + LONGEST_READING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_match_has_longer_while_vcenter_reports_other_things() {
+        let since = Instant::now();
+        let at = |seconds| since + Duration::from_secs(seconds);
+        let earlier = since - Duration::from_secs(5);
+        for (reported, end) in [
+            (None, 10),
+            (Some(earlier), 10),
+            (Some(at(4)), 14),
+            (Some(at(49)), 59),
+            (Some(at(51)), 60),
+            (Some(at(90)), 60),
+        ] {
+            assert_eq!(end_of_reading(since, reported), at(end), "{reported:?}");
+        }
+    }
+}

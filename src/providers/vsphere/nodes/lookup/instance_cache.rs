@@ -1,0 +1,213 @@
+//! The outcome per node, from which the contract is answered without waiting.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use parking_lot::RwLock;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tracing::warn;
+
+use crate::cloud::{InstanceEvent, InstanceMetadata, Presence};
+use crate::providers::provider_id::BiosUuid;
+use crate::providers::vsphere::nodes::absence::last_place::LastObservation;
+use crate::providers::vsphere::nodes::absence::location::Location;
+use crate::providers::vsphere::vcenter::VcenterId;
+use crate::providers::vsphere::vcenter::snapshot::{PowerState, Proven};
+
+/// Events a slow subscriber may fall behind before it is told to look at everything.
+const BACKLOG: usize = 4_096;
+
+/// What is known for one node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CachedInstance {
+    /// The node's UID; a later node of the same name has another.
+    pub uid: Arc<str>,
+    /// The node's machine.
+    pub presence: Presence<Arc<BoundVm>>,
+    /// Every vCenter answered, and none has a machine that matches the node.
+    pub has_no_match: bool,
+    /// Where the machine was seen last, if it was. It stays when the machine is not found any more.
+    pub last_observation: Option<LastObservation>,
+}
+
+impl CachedInstance {
+    /// What people should know although nothing is held back for it.
+    fn notes(&self) -> &[String] {
+        if let Presence::Exists(vm) = &self.presence
+            && let Presence::Exists(metadata) = &vm.metadata
+        {
+            return &metadata.notes;
+        }
+        &[]
+    }
+
+    /// The notes that were not there before.
+    fn new_notes(&self, before: Option<&CachedInstance>) -> Vec<String> {
+        let told = before.map(CachedInstance::notes).unwrap_or_default();
+        self.notes().iter().filter(|note| !told.contains(note)).cloned().collect()
+    }
+}
+
+/// The machine that backs a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoundVm {
+    /// Its vCenter.
+    pub vcenter: VcenterId,
+    /// Where it is there.
+    pub location: Arc<Location>,
+    /// Its BIOS UUID in vCenter's byte order.
+    pub uuid: Option<BiosUuid>,
+    /// The addresses that its guest reports, beside link-local ones and the like.
+    pub addresses: Arc<BTreeSet<IpAddr>>,
+    /// What the node is told, or why it cannot be told yet. Its doubt and the record of its place are set when it is read.
+    pub metadata: Presence<InstanceMetadata>,
+    /// Its power state, and since when it is proven.
+    pub power: Presence<Proven>,
+    /// Whether its vCenter's changes arrive as they happen. Here so that a change of it is announced.
+    pub is_live: bool,
+}
+
+impl BoundVm {
+    /// Whether the machine is known to run.
+    pub fn is_running(&self) -> bool {
+        matches!(self.power, Presence::Exists(Proven { state: PowerState::PoweredOn, .. }))
+    }
+
+    /// Whether `uuid` is the machine's, in either byte order.
+    pub fn has_uuid(&self, uuid: &BiosUuid) -> bool {
+        self.uuid.as_ref().is_some_and(|own| own.is_same(uuid))
+    }
+}
+
+/// All nodes' views, and who wants to hear of changes.
+#[derive(Debug)]
+pub struct InstanceCache {
+    views: RwLock<HashMap<String, Arc<CachedInstance>>>,
+    events: broadcast::Sender<InstanceEvent>,
+}
+
+impl Default for InstanceCache {
+    fn default() -> Self {
+        Self { views: RwLock::default(), events: broadcast::Sender::new(BACKLOG) }
+    }
+}
+
+impl InstanceCache {
+    /// The view of the node of this name.
+    pub fn find(&self, node: &str) -> Option<Arc<CachedInstance>> {
+        self.views.read().get(node).cloned()
+    }
+
+    /// Replaces the view, and announces it if its presence differs. Its notes are logged when they are new.
+    pub fn set(&self, node: &str, view: CachedInstance) {
+        let new_notes = {
+            let mut views = self.views.write();
+            let known = views.get(node);
+            if known.is_some_and(|known| **known == view) {
+                return;
+            }
+            let new_notes = view.new_notes(known.map(Arc::as_ref));
+            let is_news = known.is_none_or(|known| {
+                known.uid != view.uid || known.presence != view.presence || known.has_no_match != view.has_no_match
+            });
+            views.insert(node.to_string(), Arc::new(view));
+            if !is_news {
+                return;
+            }
+            new_notes
+        };
+        for note in new_notes {
+            warn!(node, "{note}");
+        }
+        // Without a subscriber there is nobody to tell.
+        let _ = self.events.send(InstanceEvent::Node(node.to_string()));
+    }
+
+    /// Forgets a node that is gone.
+    pub fn remove(&self, node: &str) {
+        self.views.write().remove(node);
+    }
+
+    /// A stream of changes from now on.
+    pub fn subscribe(&self) -> BoxStream<'static, InstanceEvent> {
+        stream::unfold(self.events.subscribe(), |mut events| async move {
+            match events.recv().await {
+                Ok(event) => Some((event, events)),
+                Err(RecvError::Lagged(_)) => Some((InstanceEvent::All, events)),
+                Err(RecvError::Closed) => None,
+            }
+        })
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::{Reason, Unknown};
+    use crate::providers::vsphere::reason;
+
+    fn view(reason: Reason) -> CachedInstance {
+        let presence = Presence::Unknown(Unknown::new(reason, ""));
+        CachedInstance { uid: "u".into(), presence, has_no_match: false, last_observation: None }
+    }
+
+    #[test]
+    fn a_note_is_told_when_it_is_new() {
+        let noted = |notes: &[&str], address: &str| {
+            let metadata = InstanceMetadata {
+                notes: notes.iter().map(ToString::to_string).collect(),
+                zone: address.into(),
+                ..InstanceMetadata::default()
+            };
+            let vm = BoundVm {
+                vcenter: 0.into(),
+                location: Arc::default(),
+                uuid: None,
+                addresses: Arc::default(),
+                metadata: Presence::Exists(metadata),
+                power: Presence::Unknown(Unknown::new(reason::PowerStateUnknown, "")),
+                is_live: true,
+            };
+            CachedInstance { presence: Presence::Exists(Arc::new(vm)), ..view(reason::VMNotFound) }
+        };
+        let before = noted(&["a"], "1");
+        assert_eq!(before.new_notes(None), ["a"]);
+        assert_eq!(before.new_notes(Some(&view(reason::LookupPending))), ["a"]);
+        assert_eq!(noted(&["a", "b"], "2").new_notes(Some(&before)), ["b"], "what was told already is not told again");
+        assert_eq!(noted(&[], "2").new_notes(Some(&before)), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn only_a_changed_view_is_announced() {
+        let board = InstanceCache::default();
+        let mut events = board.subscribe();
+        board.set("a", view(reason::VMNotFound));
+        board.set("a", view(reason::VMNotFound));
+        board.set("b", view(reason::VMNotFound));
+        assert_eq!(events.next().await, Some(InstanceEvent::Node("a".into())));
+        assert_eq!(events.next().await, Some(InstanceEvent::Node("b".into())));
+    }
+
+    #[test]
+    fn w41_a_node_that_is_gone_leaves_nothing() {
+        let board = InstanceCache::default();
+        board.set("a", view(reason::VMNotFound));
+        board.remove("a");
+        assert_eq!(board.find("a"), None);
+        assert!(board.views.read().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_subscriber_that_fell_behind_is_told_to_look_at_everything() {
+        let board = InstanceCache::default();
+        let mut events = board.subscribe();
+        for number in 0..=BACKLOG {
+            board.set(&format!("node-{number}"), view(reason::VMNotFound));
+        }
+        assert_eq!(events.next().await, Some(InstanceEvent::All));
+    }
+}

@@ -1,0 +1,472 @@
+//! What the tracker holds for one node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use tokio::time::Instant;
+
+use super::facts::NodeFacts;
+use super::resolution::{SILENT_VCENTER_WAIT, SearchAnswer};
+use crate::base::backoff::Failures;
+use crate::cloud::node::is_control_plane;
+use crate::cloud::{FoundBy, Unknown};
+use crate::providers::provider_id::BiosUuid;
+use crate::providers::vsphere::nodes::absence::last_place::{LastObservation, LastPlaces, last_places};
+use crate::providers::vsphere::nodes::absence::location::Location;
+use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
+use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
+
+/// How often the machine of a node that is not ready is looked for while it is known, and not known to run.
+const LOOK_PERIOD: Duration = Duration::from_secs(60);
+/// While it is known to run, vCenter would have to lose two announcements: that it stopped, and that it went.
+const RUNNING_LOOK_PERIOD: Duration = Duration::from_secs(600);
+/// What a look adds to the period of all, so that many nodes that are not ready together cost two looks a second.
+const LOOK_SHARE: Duration = Duration::from_millis(500);
+/// How soon it may be looked for again when the node was ready in between.
+const NEXT_LOOK: Duration = Duration::from_secs(10);
+
+/// How a machine is bound to its node.
+pub(super) struct Binding {
+    pub(super) vm: VmKey,
+    /// The BIOS UUID of the machine when it was bound.
+    pub(super) uuid: Option<BiosUuid>,
+    /// The instance UUID of its vCenter then.
+    pub(super) instance_uuid: Option<Arc<str>>,
+    /// How the VM was matched then.
+    pub(super) found_by: FoundBy,
+    /// The vCenters that had not answered then. They are asked when they come back, so that a twin there is reported.
+    pub(super) unasked: Vec<VcenterId>,
+}
+
+impl Binding {
+    /// How the VM was matched, as known now. If a vCenter has not answered yet, another VM may have the same UUID.
+    pub(super) fn found_by(&self) -> FoundBy {
+        match self.found_by {
+            FoundBy::SystemUuid if !self.unasked.is_empty() => FoundBy::SystemUuidAmongSeveral,
+            known => known,
+        }
+    }
+}
+
+/// What is known of one node.
+#[derive(Default)]
+pub(super) struct NodeEntry {
+    pub(super) seen: NodeVersion,
+    pub(super) facts: NodeFacts,
+    pub(super) asked_by_name: bool,
+    /// What the vCenters answered; one that has no answer here was not asked yet, or its answer is under way.
+    pub(super) answers: BTreeMap<VcenterId, SearchAnswer>,
+    pub(super) first_match: Option<Instant>,
+    /// Since when a match was waited for that is watched and not reported yet.
+    pub(super) reading_since: Option<Instant>,
+    pub(super) bound: Option<Binding>,
+    pub(super) pauses: Failures,
+    pub(super) search_at: Option<Instant>,
+    pub(super) decide_at: Option<Instant>,
+    /// When the machine of a node that is not ready is looked at again, and when it was last.
+    pub(super) look_at: Option<Instant>,
+    pub(super) looked: Option<Instant>,
+    /// The twins that were told of last, by the vCenter that has them.
+    pub(super) twins: BTreeMap<VcenterId, Vec<String>>,
+    /// Whether the bound machine is known to run.
+    pub(super) is_running: bool,
+    /// The machine the node had when its vCenter was taken out of the configuration.
+    pub(super) lost: Option<Box<RemovedVcenter>>,
+    /// Where this process saw the machine last; it outlives the machine.
+    pub(super) last_observation: Option<LastObservation>,
+    /// The period of its vCenter's snapshots in which it was seen last; none if that was not live, or if it may have moved
+    /// since without a report.
+    pub(super) live_period: Option<u64>,
+    /// Since when this process knows an address of the guest; it outlives the machine, too.
+    pub(super) addressed_since: Option<Instant>,
+}
+
+/// Which version of a Node was looked at. Not the Node: it is several times as large as all that is held here.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeVersion {
+    version: Option<String>,
+    pub(super) is_control_plane: bool,
+}
+
+impl NodeVersion {
+    pub(super) fn of(node: &Node) -> Self {
+        let Node { metadata, .. } = node;
+        Self { version: metadata.resource_version.clone(), is_control_plane: is_control_plane(node) }
+    }
+}
+
+/// A machine at a vCenter that is not configured any more.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RemovedVcenter {
+    pub(super) vm: String,
+    pub(super) server: String,
+    /// The file that does not name the vCenter.
+    pub(super) file: String,
+}
+
+impl RemovedVcenter {
+    /// Nothing may be concluded from what the other vCenters say.
+    pub(super) fn unknown(&self, elsewhere: &Unknown) -> Unknown {
+        let Self { vm, server, file } = self;
+        let message = format!(
+            "the node's virtual machine {vm} is on vCenter {server}, which {file} does not name any more; elsewhere: {}",
+            elsewhere.message
+        );
+        Unknown::new(reason::VCenterNotConfigured, message)
+    }
+}
+
+impl NodeEntry {
+    /// A node that was just seen.
+    pub(super) fn new(seen: NodeVersion, facts: NodeFacts) -> Self {
+        Self { asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id, seen, facts, ..Self::default() }
+    }
+
+    /// The node's machine has to be searched again.
+    pub(super) fn restart_lookup(&mut self) {
+        let (seen, facts) = (std::mem::take(&mut self.seen), std::mem::take(&mut self.facts));
+        let (last_observation, addressed_since) = (self.last_observation.take(), self.addressed_since);
+        *self = Self { last_observation, addressed_since, ..Self::new(seen, facts) };
+    }
+
+    /// The same for a machine that left the inventory while it was watched: see [`NodeEntry::note_end`].
+    pub(super) fn unbind(&mut self) {
+        let live_period = self.live_period;
+        self.restart_lookup();
+        self.live_period = live_period;
+    }
+
+    /// The node's machine is known.
+    pub(super) fn bind(&mut self, binding: Binding) {
+        self.bound = Some(binding);
+        self.answers.clear();
+        self.lost = None;
+        self.decide_at = None;
+        self.pauses.reset();
+    }
+
+    /// What a vCenter answers while the machine is not known.
+    pub(super) fn take_answer(&mut self, vcenter: VcenterId, snapshot: &Snapshot, answer: SearchAnswer) {
+        self.note_end(snapshot, &answer);
+        let known = self.answers.entry(vcenter).or_default();
+        let before = std::mem::replace(known, answer);
+        if let SearchAnswer::Matches { ids, .. } = known
+            && !ids.is_empty()
+        {
+            let is_news = |id: &Arc<str>| !matches!(&before, SearchAnswer::Matches { ids, .. } if ids.contains(id));
+            if self.first_match.is_none() || ids.iter().any(is_news) {
+                self.first_match = Some(Instant::now());
+            }
+        }
+    }
+
+    /// The machine is here, as this snapshot says.
+    pub(super) fn see(&mut self, location: Location, snapshot: &Snapshot) {
+        let is_live = snapshot.freshness == Freshness::Live;
+        self.live_period = snapshot.live_period.filter(|_| is_live);
+        let before = self.last_observation.take();
+        let recorded = match &before {
+            _ if is_live => self.facts.recorded.clone(),
+            // What was recorded since then may be newer.
+            before => before.as_ref().and_then(|before| before.recorded.clone()),
+        };
+        // The same place stays the same allocation.
+        let same = before.map(|before| before.location).filter(|known| **known == location);
+        let location = same.unwrap_or_else(|| Arc::new(location));
+        self.last_observation = Some(LastObservation { location, recorded, is_watched_to_end: false });
+    }
+
+    /// What the vCenter of this snapshot said of the VM when that had left the inventory. A VM also leaves when the account
+    /// can no longer read it, and can then move unreported. So the VM was watched to its end only if the first
+    /// answer is that it does not exist, and comes in the live period in which the VM was seen.
+    pub(super) fn note_end(&mut self, snapshot: &Snapshot, answer: &SearchAnswer) {
+        let Some(last_observation) =
+            self.last_observation.as_mut().filter(|seen| *seen.location.vcenter == *snapshot.instance_uuid)
+        else {
+            return;
+        };
+        let is_there = match answer {
+            SearchAnswer::Pending => return,
+            SearchAnswer::Gone(id) if *id == last_observation.location.vm => {
+                let is_watched = snapshot.freshness == Freshness::Live
+                    && self.live_period.is_some()
+                    && self.live_period == snapshot.live_period;
+                last_observation.is_watched_to_end |= is_watched;
+                return;
+            }
+            SearchAnswer::Denied(_) | SearchAnswer::Changed { .. } => true,
+            SearchAnswer::Matches { ids, .. } => !ids.is_empty(),
+            SearchAnswer::Silent(_) | SearchAnswer::Gone(_) | SearchAnswer::Elsewhere(_) => false,
+        };
+        last_observation.is_watched_to_end &= !is_there;
+        self.live_period = None;
+    }
+
+    /// Whether this version of the node was looked at. One without a version is always another.
+    pub(super) fn has_seen(&self, node: &Node) -> bool {
+        let is_same_version = self.seen.version.is_some() && self.seen.version == node.metadata.resource_version;
+        is_same_version && *self.facts.uid == *node.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// A node nearly always records its machine where this process sees it: that is held once.
+    pub(super) fn share_location(&mut self) {
+        let Some(last_observation) = &mut self.last_observation else { return };
+        if self.facts.recorded.as_ref() == Some(&last_observation.location) {
+            self.facts.recorded = Some(Arc::clone(&last_observation.location));
+        }
+        if last_observation.recorded == self.facts.recorded {
+            last_observation.recorded.clone_from(&self.facts.recorded);
+        }
+    }
+
+    /// Where the machine was last known to be.
+    pub(super) fn last_places(&self) -> LastPlaces {
+        last_places(self.last_observation.as_ref(), self.facts.recorded.clone())
+    }
+
+    /// The bound machine.
+    pub(super) fn vm(&self) -> Option<&VmKey> {
+        self.bound.as_ref().map(|bound| &bound.vm)
+    }
+
+    /// What this vCenter answered.
+    pub(super) fn answer_at(&self, vcenter: VcenterId) -> &SearchAnswer {
+        self.answers.get(&vcenter).unwrap_or(&SearchAnswer::Pending)
+    }
+
+    /// Takes down what is told of the twins at this vCenter. True if that is news: each vCenter has its own.
+    pub(super) fn note_twins(&mut self, vcenter: VcenterId, twins: &[String]) -> bool {
+        let is_news = !twins.is_empty() && self.twins.get(&vcenter).is_none_or(|told| told != twins);
+        if is_news {
+            self.twins.insert(vcenter, twins.to_vec());
+        }
+        is_news
+    }
+
+    /// The machines that answers name, or that is bound, at this vCenter.
+    pub(super) fn ids_at(&self, vcenter: VcenterId) -> impl Iterator<Item = &Arc<str>> {
+        let bound = self.vm().filter(|vm| vm.vcenter == vcenter).map(|vm| &vm.id);
+        let matched = match (self.bound.is_none(), self.answers.get(&vcenter)) {
+            (true, Some(SearchAnswer::Matches { ids, .. })) => ids.as_slice(),
+            _ => &[],
+        };
+        bound.into_iter().chain(matched)
+    }
+
+    /// All of them, at every vCenter, in order.
+    pub(super) fn needs(&self) -> Vec<VmKey> {
+        if let Some(vm) = self.vm() {
+            return vec![vm.clone()];
+        }
+        let slots = self.answers.keys().copied();
+        let mut needs: Vec<VmKey> =
+            slots.flat_map(|vcenter| self.ids_at(vcenter).map(move |id| VmKey { vcenter, id: id.clone() })).collect();
+        needs.sort();
+        needs.dedup();
+        needs
+    }
+
+    /// The machine of a node that is not ready is looked for again, now and then: another one may run in its place, and
+    /// vCenter may have kept to itself that it is gone. `now` is when the node may just have ceased to be ready; `others`
+    /// are looked for as well.
+    pub(super) fn plan_look(&mut self, now: Instant, has_changed: bool, others: u32) {
+        self.look_at = match (self.bound.is_some() && self.facts.is_not_ready, self.look_at) {
+            (false, _) => None,
+            (true, None) if has_changed => Some(self.looked.map_or(now, |looked| now.max(looked + NEXT_LOOK))),
+            (true, None) => {
+                let period = if self.is_running { RUNNING_LOOK_PERIOD } else { LOOK_PERIOD };
+                Some(now + period.max(LOOK_SHARE.saturating_mul(others)))
+            }
+            (true, planned) => planned,
+        };
+    }
+
+    /// When the wait for silent vCenters is over and a decision is due. None once it was: then only a change, or the
+    /// next search, can bring another one.
+    pub(super) fn end_of_silent_wait(&self, now: Instant) -> Option<Instant> {
+        self.first_match.map(|at| at + SILENT_VCENTER_WAIT).filter(|end| *end > now)
+    }
+
+    /// When the node, which is not initialised, waits no longer for the address families that its guest does not report.
+    pub(super) fn end_of_family_wait(&self, wait: Duration, now: Instant) -> Option<Instant> {
+        self.addressed_since.filter(|_| !self.facts.is_initialized).map(|at| at + wait).filter(|end| *end > now)
+    }
+}
+
+/// What a decision means for the next search.
+#[derive(Debug, PartialEq)]
+pub(super) enum NextSearch {
+    /// Nothing to search.
+    None,
+    /// At once, everywhere.
+    Now,
+    /// After a pause; this is what is known until then.
+    Later(Unknown),
+    /// The same, when every vCenter answered and none has a machine that matches the node.
+    NoMatch(Unknown),
+    /// An answer is under way.
+    Waiting(Unknown),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::providers::vsphere::nodes::lookup::resolution::By;
+    use crate::providers::vsphere::vcenter::snapshot::Trouble;
+
+    #[test]
+    fn the_machine_of_a_node_that_ceases_to_be_ready_is_looked_at_soon_and_then_once_a_minute() {
+        let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        tracked.facts.is_not_ready = true;
+        tracked.plan_look(start, true, 0);
+        assert_eq!(tracked.look_at, None, "no machine is known");
+        let vm = VmKey { vcenter: 0.into(), id: "vm-1".into() };
+        let (uuid, instance_uuid, found_by, unasked) = (None, None, FoundBy::Name, Vec::new());
+        tracked.bound = Some(Binding { vm, uuid, instance_uuid, found_by, unasked });
+        tracked.plan_look(start, false, 0);
+        assert_eq!(tracked.look_at, Some(at(60)), "it was found just now");
+        tracked.facts.is_not_ready = false;
+        tracked.plan_look(at(1), true, 0);
+        assert_eq!(tracked.look_at, None, "a ready node is not looked after");
+        tracked.facts.is_not_ready = true;
+        tracked.plan_look(at(2), true, 0);
+        assert_eq!(tracked.look_at, Some(at(2)), "at once");
+        tracked.plan_look(at(2), false, 0);
+        assert_eq!(tracked.look_at, Some(at(2)), "a plan stays");
+        (tracked.look_at, tracked.looked) = (None, Some(at(3)));
+        tracked.plan_look(at(4), true, 0);
+        assert_eq!(tracked.look_at, Some(at(13)), "a node that flaps is looked after less often");
+        for (is_running, others, expected) in
+            [(false, 119, 60), (false, 1_000, 500), (true, 0, 600), (true, 5_000, 2_500)]
+        {
+            (tracked.look_at, tracked.is_running) = (None, is_running);
+            tracked.plan_look(start, false, others);
+            assert_eq!(tracked.look_at, Some(at(expected)), "running {is_running}, {others} others");
+        }
+    }
+
+    /// A VM that was seen in live period 3, and then left the inventory.
+    fn left() -> NodeEntry {
+        let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
+        tracked.see(location(), &snapshot(Freshness::Live, Some(3)));
+        tracked.addressed_since = Some(Instant::now());
+        tracked.unbind();
+        tracked
+    }
+
+    fn location() -> Location {
+        Location { vcenter: "vc".into(), vm: "vm-1".into(), ..Location::default() }
+    }
+
+    fn snapshot(freshness: Freshness, live_period: Option<u64>) -> Snapshot {
+        Snapshot { freshness, live_period, instance_uuid: "vc".into(), ..Snapshot::default() }
+    }
+
+    #[test]
+    fn a_vm_was_watched_to_its_end_if_the_first_answer_in_its_live_period_is_that_it_is_gone() {
+        let gone = |id: &str| SearchAnswer::Gone(id.into());
+        let denied = || SearchAnswer::Denied(String::new());
+        let silent = || SearchAnswer::Silent(String::new());
+        let matches =
+            |ids: &[&str]| SearchAnswer::Matches { by: By::Uuid, ids: ids.iter().map(|id| (*id).into()).collect() };
+        let changed = || SearchAnswer::Changed {
+            id: "vm-1".into(),
+            uuid: "422e4956-ad22-1139-6d72-59cc8f26bc90".parse().unwrap(),
+        };
+        let elsewhere = || SearchAnswer::Elsewhere(vec!["vm-2".into()]);
+        let live = |period| snapshot(Freshness::Live, Some(period));
+        let stale = snapshot(
+            Freshness::Stale { since: std::time::Instant::now(), trouble: Trouble::unavailable("down") },
+            Some(3),
+        );
+        let other = Snapshot { instance_uuid: "other".into(), ..live(3) };
+        let cases = [
+            ("no answer", vec![], false),
+            ("gone", vec![(live(3), gone("vm-1"))], true),
+            ("under way, then gone", vec![(live(3), SearchAnswer::Pending), (live(3), gone("vm-1"))], true),
+            ("gone, in another period", vec![(live(4), gone("vm-1"))], false),
+            ("gone, while a subscription begins", vec![(snapshot(Freshness::Live, None), gone("vm-1"))], false),
+            ("gone, and not live", vec![(stale, gone("vm-1"))], false),
+            ("another VM is gone", vec![(live(3), gone("vm-2"))], false),
+            ("another vCenter", vec![(other.clone(), gone("vm-1"))], false),
+            ("another vCenter before", vec![(other, denied()), (live(3), gone("vm-1"))], true),
+            ("denied", vec![(live(3), denied())], false),
+            ("denied, then gone", vec![(live(3), denied()), (live(3), gone("vm-1"))], false),
+            ("no answer, then gone", vec![(live(3), silent()), (live(3), gone("vm-1"))], false),
+            ("there, then gone", vec![(live(3), matches(&["vm-1"])), (live(3), gone("vm-1"))], false),
+            ("elsewhere, then gone", vec![(live(3), elsewhere()), (live(3), gone("vm-1"))], false),
+            ("gone, then silent", vec![(live(3), gone("vm-1")), (live(4), silent())], true),
+            ("gone, then no match", vec![(live(3), gone("vm-1")), (live(4), matches(&[]))], true),
+            ("gone, then there", vec![(live(3), gone("vm-1")), (live(3), matches(&["vm-1"]))], false),
+            ("gone, then denied", vec![(live(3), gone("vm-1")), (live(3), denied())], false),
+            ("gone, then with another UUID", vec![(live(3), gone("vm-1")), (live(3), changed())], false),
+        ];
+        for (case, answers, expected) in cases {
+            let mut tracked = left();
+            for (snapshot, answer) in answers {
+                tracked.note_end(&snapshot, &answer);
+            }
+            assert_eq!(tracked.last_observation.unwrap().is_watched_to_end, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_vm_that_was_not_seen_live_or_is_seen_again_was_not_watched_to_its_end() {
+        let gone = SearchAnswer::Gone("vm-1".into());
+        let trouble = Trouble::unavailable("down");
+        let stale = Freshness::Stale { since: std::time::Instant::now(), trouble };
+        for (case, seen) in
+            [("while a subscription began", snapshot(Freshness::Live, None)), ("stale", snapshot(stale, Some(3)))]
+        {
+            let mut tracked = left();
+            tracked.see(location(), &seen);
+            tracked.unbind();
+            tracked.note_end(&snapshot(Freshness::Live, Some(3)), &gone);
+            tracked.note_end(&snapshot(Freshness::Live, None), &gone);
+            assert!(!tracked.last_observation.unwrap().is_watched_to_end, "{case}");
+        }
+        let mut tracked = left();
+        tracked.note_end(&snapshot(Freshness::Live, Some(3)), &gone);
+        tracked.see(location(), &snapshot(Freshness::Live, Some(4)));
+        assert!(!tracked.last_observation.unwrap().is_watched_to_end, "it is there again");
+    }
+
+    #[test]
+    fn what_is_known_of_where_a_vm_was_and_since_when_it_had_an_address_outlives_its_look_up() {
+        let mut tracked = left();
+        let last_observation = tracked.last_observation.clone().expect("where it was seen");
+        assert_eq!((&*last_observation.location.vm, tracked.live_period), ("vm-1", Some(3)));
+        assert!(tracked.addressed_since.is_some(), "the wait for further address families goes on");
+        tracked.restart_lookup();
+        assert!(tracked.last_observation.is_some() && tracked.addressed_since.is_some());
+        assert_eq!(tracked.live_period, None, "a machine that is not watched any more may move without a report");
+    }
+
+    #[test]
+    fn the_twins_at_each_vcenter_are_told_of_once() {
+        let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
+        let mut is_news = |vcenter: u64, twins: &[&str]| {
+            let twins: Vec<String> = twins.iter().map(ToString::to_string).collect();
+            tracked.note_twins(vcenter.into(), &twins)
+        };
+        assert_eq!([is_news(0, &["a"]), is_news(1, &["b"])], [true, true]);
+        assert_eq!([is_news(0, &["a"]), is_news(1, &["b"])], [false, false], "at the next look");
+        assert_eq!([is_news(0, &[]), is_news(0, &["a", "c"])], [false, true]);
+    }
+
+    #[test]
+    fn a_wait_that_is_over_is_not_waited_for_again() {
+        let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
+        let start = Instant::now();
+        assert_eq!(tracked.end_of_silent_wait(start), None, "nothing was found yet");
+        tracked.first_match = Some(start);
+        let end = start + SILENT_VCENTER_WAIT;
+        assert_eq!(tracked.end_of_silent_wait(start), Some(end));
+        assert_eq!(tracked.end_of_silent_wait(end), None);
+    }
+}

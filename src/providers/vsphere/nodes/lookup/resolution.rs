@@ -1,0 +1,407 @@
+//! Pure: which virtual machine backs a node, given what every vCenter answered.
+//!
+//! The rules are those of `docs/look-up.md`. They differ from the Go program's
+//! (`pkg/common/connectionmanager/search.go`), which takes whatever answers first; see `docs/compatibility.md`.
+
+mod not_found;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::not_found::{listed, nothing_found, silent, unanswered, why_silent, why_unheard};
+use super::facts::NodeFacts;
+use crate::cloud::Unknown;
+use crate::providers::provider_id::BiosUuid;
+use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::snapshot::{PowerState, Snapshot, VmRecord};
+use crate::providers::vsphere::vcenter::{VcenterId, VmKey, scope};
+
+/// How long a match waits for a vCenter that does not answer, when nothing but its UUID speaks for it.
+pub const SILENT_VCENTER_WAIT: Duration = Duration::from_secs(30);
+
+/// What one vCenter answered to the search for a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum SearchAnswer {
+    /// Not asked yet, or the answer is under way.
+    #[default]
+    Pending,
+    /// It could not answer, and why.
+    Silent(String),
+    /// The account may not see what was asked for: the question, the object and the privilege. That says nothing about the
+    /// machine.
+    Denied(String),
+    /// No match, and the machine with this id, which the node had last, does not exist any more.
+    Gone(Arc<str>),
+    /// No match: the machine that the node had last is there under its id, with another UUID.
+    Changed {
+        /// Its id.
+        id: Arc<str>,
+        /// Its BIOS UUID now.
+        uuid: BiosUuid,
+    },
+    /// No match, and machines with these ids have the node's system UUID, which is not that of its provider ID.
+    Elsewhere(Vec<Arc<str>>),
+    /// The ids of the matches; none is an answer too.
+    Matches {
+        /// What they match by.
+        by: By,
+        /// Their managed object ids.
+        ids: Vec<Arc<str>>,
+    },
+}
+
+impl SearchAnswer {
+    /// Whether the vCenter said all that it knows.
+    pub fn is_answered(&self) -> bool {
+        matches!(
+            self,
+            SearchAnswer::Gone(_)
+                | SearchAnswer::Changed { .. }
+                | SearchAnswer::Elsewhere(_)
+                | SearchAnswer::Matches { .. }
+        )
+    }
+}
+
+/// What was searched for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// The BIOS UUID, in both byte orders.
+    #[default]
+    Uuid,
+    /// The node's name as the guest's host name.
+    Name,
+}
+
+/// One vCenter's part in the question.
+pub struct VcenterAnswer<'a> {
+    /// The vCenter.
+    pub slot: VcenterId,
+    /// The server's name, for messages.
+    pub server: &'a str,
+    /// The configured datacenters; none means all.
+    pub datacenters: &'a [String],
+    /// What is known of it.
+    pub snapshot: &'a Snapshot,
+    /// What it answered.
+    pub answer: &'a SearchAnswer,
+}
+
+/// Everything the decision rests on.
+pub struct Question<'a> {
+    /// The node.
+    pub node: &'a NodeFacts,
+    /// Whether the vCenters were asked by name, too, where the UUID gave nothing.
+    pub asked_by_name: bool,
+    /// Every configured vCenter, in order.
+    pub vcenters: &'a [VcenterAnswer<'a>],
+    /// That a further vCenter is turned off because of a mistake: it cannot be asked, and may have the machine.
+    pub unasked: Option<Unknown>,
+    /// How long ago the first match was found.
+    pub waited: Duration,
+    /// How a VM is another node's, if it is: a clause such as `already backs node n`.
+    pub taken: &'a dyn Fn(&VmKey) -> Option<String>,
+    /// Whether a name match is taken as the Go program takes it.
+    pub allow_name_match: bool,
+}
+
+/// The decision.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LookupDecision {
+    /// This machine backs the node. `others` are further machines with the same UUID, to be reported.
+    Bind {
+        /// The machine.
+        vm: VmKey,
+        /// Messages about twins, for the log.
+        others: Vec<String>,
+    },
+    /// Matches are being read; the next snapshot brings more.
+    Reading(Unknown),
+    /// Decide again when the wait since the first match is over, or when something changes.
+    Wait(Unknown),
+    /// Every vCenter answered "none": ask by name.
+    SearchByName,
+    /// There is no machine for this node that may be taken.
+    Unresolved(Unknown),
+    /// Every vCenter answered, and none has a machine that matches, not even one that may not be taken.
+    NoMatch(Unknown),
+}
+
+struct VmCandidate<'a> {
+    key: VmKey,
+    instance_uuid: &'a str,
+    server: &'a str,
+    record: &'a VmRecord,
+}
+
+impl VmCandidate<'_> {
+    fn is_recorded(&self, node: &NodeFacts) -> bool {
+        node.recorded.as_ref().is_some_and(|location| location.is(self.instance_uuid, &self.key.id))
+    }
+
+    fn describe(&self) -> String {
+        let power = match self.record.power_state {
+            Some(PowerState::PoweredOn) => "powered on",
+            Some(PowerState::PoweredOff) => "powered off",
+            Some(PowerState::Suspended) => "suspended",
+            None => "power state unknown",
+        };
+        let template = if self.record.is_template { ", template" } else { "" };
+        format!("{} ({} on {}, {power}{template})", self.record.name, self.key.id, self.server)
+    }
+}
+
+/// Decides which machine backs the node.
+pub fn resolve(question: &Question<'_>) -> LookupDecision {
+    // A match by UUID anywhere makes matches by name worthless.
+    let matches_by = |wanted: By| {
+        question
+            .vcenters
+            .iter()
+            .any(|asked| matches!(asked.answer, SearchAnswer::Matches { by, ids } if *by == wanted && !ids.is_empty()))
+    };
+    let by = if matches_by(By::Name) && !matches_by(By::Uuid) { By::Name } else { By::Uuid };
+    let mut candidates = Vec::new();
+    let mut set_aside = Vec::new();
+    for asked in question.vcenters {
+        if let SearchAnswer::Changed { id, uuid } = asked.answer {
+            set_aside.push(format!("{id} on {}, which the node had, has BIOS UUID {uuid} by now", asked.server));
+        }
+        let SearchAnswer::Matches { by: matched_by, ids } = asked.answer else { continue };
+        for id in ids.iter().filter(|_| *matched_by == by) {
+            let Some(record) = asked.snapshot.vms.get(id) else {
+                if asked.snapshot.unresolved.contains(id) {
+                    set_aside.push(format!("{id} on {} cannot be read by this account", asked.server));
+                    continue;
+                }
+                if asked.snapshot.freshness.trouble().is_some() {
+                    // It stopped answering before the match was read: it counts as silent.
+                    continue;
+                }
+                let message = format!("reading {id} on {}", asked.server);
+                return LookupDecision::Reading(Unknown::passing(reason::LookupPending, message));
+            };
+            if let Some(why) = why_not(question.node, asked, record, by) {
+                set_aside.push(format!("{} ({id} on {}) {why}", record.name, asked.server));
+                continue;
+            }
+            let key = VmKey { vcenter: asked.slot, id: id.clone() };
+            let instance_uuid = &*asked.snapshot.instance_uuid;
+            // The same vCenter may be configured twice; the same machine reported twice is one.
+            if !candidates.iter().any(|known: &VmCandidate<'_>| {
+                known.key.id == key.id && known.instance_uuid == instance_uuid && !instance_uuid.is_empty()
+            }) {
+                candidates.push(VmCandidate { key, instance_uuid, server: asked.server, record });
+            }
+        }
+    }
+    if candidates.is_empty() {
+        return nothing_found(question, set_aside);
+    }
+    match by {
+        By::Uuid => choose(question, candidates),
+        // Nothing vouches for a name but that nobody else has it: everybody has to answer first.
+        By::Name if !silent(question).is_empty() || question.unasked.is_some() => nothing_found(question, set_aside),
+        By::Name => match refusal(question, &candidates) {
+            Some(refused) => LookupDecision::Unresolved(refused),
+            None => choose(question, candidates),
+        },
+    }
+}
+
+/// Why a match does not count.
+fn why_not(node: &NodeFacts, asked: &VcenterAnswer<'_>, record: &VmRecord, by: By) -> Option<&'static str> {
+    // An id may name another machine than it did when the answer was given: a vCenter may be set up anew.
+    let is_another =
+        record.bios_uuid.as_ref().zip(node.search_uuid()).is_some_and(|(own, wanted)| !own.is_same(wanted));
+    if by == By::Uuid && is_another {
+        return Some("has another BIOS UUID by now");
+    }
+    let datacenter = asked.snapshot.datacenter_of(record);
+    let is_covered =
+        datacenter.map_or(asked.datacenters.is_empty(), |datacenter| scope::covers(asked.datacenters, &datacenter));
+    (!is_covered).then_some("is outside the configured datacenters")
+}
+
+/// Narrows several matches down to one, then looks whether it may be taken now.
+fn choose(question: &Question<'_>, candidates: Vec<VmCandidate<'_>>) -> LookupDecision {
+    let all: Vec<String> = candidates.iter().map(VmCandidate::describe).collect();
+    let is_recorded = |candidate: &VmCandidate<'_>| candidate.is_recorded(question.node);
+    let mut left: Vec<&VmCandidate<'_>> = candidates.iter().filter(|candidate| is_recorded(candidate)).collect();
+    let recorded = !left.is_empty();
+    if !recorded {
+        left = candidates.iter().filter(|candidate| !candidate.record.is_template).collect();
+        let is_on = |candidate: &&&VmCandidate<'_>| candidate.record.power_state == Some(PowerState::PoweredOn);
+        if left.len() > 1 && left.iter().filter(is_on).count() == 1 {
+            left.retain(|candidate| candidate.record.power_state == Some(PowerState::PoweredOn));
+        }
+        let is_named = |candidate: &&&VmCandidate<'_>| candidate.record.host_name == question.node.name;
+        if left.len() > 1 && left.iter().filter(is_named).count() == 1 {
+            left.retain(|candidate| candidate.record.host_name == question.node.name);
+        }
+    }
+    match left.as_slice() {
+        [] => LookupDecision::Unresolved(Unknown::new(
+            reason::VMNotFound,
+            format!("only templates match: {}; the node's own virtual machine was not found", listed(&all)),
+        )),
+        [only] => take(question, only, &all),
+        _ => LookupDecision::Unresolved(Unknown::new(
+            reason::SeveralVMsMatch,
+            format!(
+                "several virtual machines match: {}; give each its own BIOS UUID (uuid.bios), or power off the ones \
+                 that are not this node",
+                listed(&all)
+            ),
+        )),
+    }
+}
+
+/// The one match is taken when every vCenter answered, when something besides the UUID speaks for it, or when the
+/// silent ones were waited for long enough.
+fn take(question: &Question<'_>, candidate: &VmCandidate<'_>, all: &[String]) -> LookupDecision {
+    if let Some(unknown) = disputed(question, candidate).or_else(|| taken_already(question, candidate)) {
+        return LookupDecision::Unresolved(unknown);
+    }
+    if let Some(unknown) = recorded_vcenter_unanswered(question, candidate) {
+        return LookupDecision::Wait(unknown);
+    }
+    let silent = silent(question);
+    let node = question.node;
+    let record = candidate.record;
+    let is_plain = record.power_state == Some(PowerState::PoweredOn) && !record.is_template;
+    let has_its_address = record
+        .nics
+        .iter()
+        .flat_map(|nic| &nic.ip_addresses)
+        .filter_map(|address| address.parse::<IpAddr>().ok())
+        .any(|address| node.addresses.contains(&address));
+    let is_vouched_for =
+        candidate.is_recorded(node) || (is_plain && (node.is_called(&record.host_name) || has_its_address));
+    if let Some(unasked) = question.unasked.as_ref().filter(|_| !is_vouched_for) {
+        let message = format!("{} matches by UUID, but {}", candidate.describe(), unasked.message);
+        return LookupDecision::Unresolved(Unknown::new(unasked.reason, message));
+    }
+    if silent.is_empty() || is_vouched_for || (is_plain && question.waited >= SILENT_VCENTER_WAIT) {
+        let others = if all.len() > 1 {
+            vec![format!("taken: {}; all matches: {}", candidate.describe(), listed(all))]
+        } else {
+            Vec::new()
+        };
+        return LookupDecision::Bind { vm: candidate.key.clone(), others };
+    }
+    LookupDecision::Wait(Unknown::new(
+        why_silent(question.vcenters),
+        format!(
+            "{} matches by UUID, but {} has not answered and may have a VM with the same UUID",
+            candidate.describe(),
+            listed(&silent)
+        ),
+    ))
+}
+
+/// A node that is initialised keeps its own machine while the vCenter that it records has not said that it is gone: a
+/// copy elsewhere, as after a test of a fail-over, is not the node's. A vCenter that was never reached may be that one.
+fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unknown> {
+    let node = question.node;
+    let recorded = node.recorded.as_ref().filter(|_| node.is_initialized && !candidate.is_recorded(node))?;
+    let (mut unheard, mut is_known) = (Vec::new(), false);
+    for asked in question.vcenters.iter().filter(|asked| *asked.snapshot.instance_uuid == *recorded.vcenter) {
+        is_known = true;
+        if !asked.answer.is_answered() || asked.snapshot.freshness.trouble().is_some() {
+            unheard.push(asked);
+        }
+    }
+    if let Some(unasked) = question.unasked.as_ref().filter(|_| !is_known) {
+        let message = format!(
+            "{} has the node's UUID, but the node records {} in the vCenter with instance UUID {}; {}",
+            candidate.describe(),
+            recorded.vm,
+            recorded.vcenter,
+            unasked.message
+        );
+        return Some(Unknown::new(unasked.reason, message));
+    }
+    if !is_known {
+        unheard.extend(question.vcenters.iter().filter(|asked| asked.snapshot.instance_uuid.is_empty()));
+    }
+    let all: Vec<String> = unheard.iter().map(|asked| why_unheard(asked)).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "{} has the node's UUID, but the node records {} in the vCenter with instance UUID {}; no answer from {}",
+        candidate.describe(),
+        recorded.vm,
+        recorded.vcenter,
+        listed(&all)
+    );
+    Some(unanswered(unheard, message))
+}
+
+/// A machine backs one node. One that is not initialised and does not have it waits until the other one is gone. Whether
+/// one that is initialised has it is looked at once it is bound.
+fn taken_already(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unknown> {
+    if question.node.is_initialized {
+        return None;
+    }
+    let taken = (question.taken)(&candidate.key)?;
+    Some(backs_another(&candidate.describe(), &taken))
+}
+
+/// Why a node gets nothing of a machine that is another node's: `how` is a clause.
+pub fn backs_another(machine: &str, how: &str) -> Unknown {
+    let message = format!(
+        "{machine} {how}; if that Node is an earlier name of this machine, delete it; if it has a machine of its own, give \
+         each its own BIOS UUID (uuid.bios)"
+    );
+    Unknown::disputed(reason::VMBacksAnotherNode, message)
+}
+
+/// A node that came with the provider ID of this machine, and says that it runs on another one, stays as it is.
+fn disputed(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unknown> {
+    let node = question.node;
+    let (own, system_uuid) = node.provider_id.as_ref().zip(node.system_uuid.as_ref()).filter(|_| node.is_disputed)?;
+    let message = format!(
+        "the provider ID has the UUID {own} of {}, but the node's systemUUID is {system_uuid}, and nothing on the Node shows \
+         that this program initialized it; if the provider ID is wrong, delete the Node and restart its kubelet without \
+         --provider-id; if it is right, add the taint node.cloudprovider.kubernetes.io/uninitialized to the Node once",
+        candidate.describe()
+    );
+    Some(Unknown::disputed(reason::ProviderIDMismatch, message))
+}
+
+/// Whether the VM of `old` joined again as `new`: the kubelet of `old` is silent, both nodes report the UUID of the VM, and
+/// its guest calls itself `new`.
+pub fn is_renamed(old: &NodeFacts, new: &NodeFacts, vm: &VmRecord) -> bool {
+    let uuid = vm.bios_uuid.as_ref();
+    let reports = |node: &NodeFacts| node.reported_uuid().zip(uuid).is_some_and(|(own, uuid)| own.is_same(uuid));
+    let is_silent = old.is_initialized && old.is_unreachable;
+    is_silent && reports(old) && reports(new) && new.is_called(&vm.host_name) && !old.is_called(&vm.host_name)
+}
+
+/// Why a match by name may not be taken.
+fn refusal(question: &Question<'_>, candidates: &[VmCandidate<'_>]) -> Option<Unknown> {
+    if question.allow_name_match {
+        return None;
+    }
+    candidates.iter().find_map(|candidate| {
+        let uuids = question.node.system_uuid.as_ref().zip(candidate.record.bios_uuid.as_ref());
+        let why = if uuids.is_some_and(|(node, vm)| !node.is_same(vm)) {
+            "has another BIOS UUID than the node's systemUUID".to_string()
+        } else {
+            (question.taken)(&candidate.key)?
+        };
+        Some(Unknown::new(
+            reason::NameMatchRefused,
+            format!(
+                "no virtual machine has the node's UUID; {} has its name but {why}; --allow-name-match takes it anyway",
+                candidate.describe()
+            ),
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests;

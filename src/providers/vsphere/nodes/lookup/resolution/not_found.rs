@@ -1,0 +1,213 @@
+//! Pure: what is told when no machine was found: what was searched for, where, what came near, and what helps.
+
+use std::borrow::Borrow;
+
+use super::{LookupDecision, NodeFacts, Question, SearchAnswer, VcenterAnswer};
+use crate::cloud::{Reason, Unknown};
+use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::snapshot::Freshness;
+
+/// How many things of a kind a message names; the number of the others follows.
+const MOST_NAMED: usize = 10;
+
+/// Names joined by commas, of many only the first.
+pub(super) fn listed<T: Borrow<str>>(names: &[T]) -> String {
+    match names.get(MOST_NAMED..) {
+        None | Some([]) => names.join(", "),
+        Some(others) => {
+            format!("{} and {} more", names.get(..MOST_NAMED).unwrap_or_default().join(", "), others.len())
+        }
+    }
+}
+
+/// The vCenters that did not answer, each with why.
+pub(super) fn silent(question: &Question<'_>) -> Vec<String> {
+    unheard(question).map(why_unheard).collect()
+}
+
+/// The vCenters that did not answer, or went away before what they answered was read.
+fn unheard<'q>(question: &'q Question<'_>) -> impl Iterator<Item = &'q VcenterAnswer<'q>> {
+    question.vcenters.iter().filter(|asked| match asked.answer {
+        SearchAnswer::Pending | SearchAnswer::Silent(_) | SearchAnswer::Denied(_) => true,
+        SearchAnswer::Gone(_) | SearchAnswer::Changed { .. } | SearchAnswer::Elsewhere(_) => false,
+        SearchAnswer::Matches { ids, .. } => {
+            asked.snapshot.freshness.trouble().is_some()
+                && ids.iter().any(|id| !asked.snapshot.vms.contains_key(id) && !asked.snapshot.unresolved.contains(id))
+        }
+    })
+}
+
+/// A vCenter that did not answer, or answered before it went away, with why.
+pub(super) fn why_unheard(asked: &VcenterAnswer<'_>) -> String {
+    format!("{} ({})", asked.server, why(asked))
+}
+
+/// Why a vCenter did not answer.
+fn why<'a>(asked: &'a VcenterAnswer<'_>) -> &'a str {
+    match asked.answer {
+        SearchAnswer::Silent(reason) | SearchAnswer::Denied(reason) => reason,
+        _ => asked.snapshot.freshness.brief().unwrap_or("asked"),
+    }
+}
+
+/// Which vCenters a node waits for, and whether others do not have its VM.
+fn waiting(question: &Question<'_>) -> String {
+    let silent: Vec<&VcenterAnswer<'_>> = unheard(question).collect();
+    let waiting = match silent.as_slice() {
+        [only] => format!("waiting for vCenter {}: {}", only.server, why(only)),
+        all => {
+            let all: Vec<String> = all.iter().map(|asked| why_unheard(asked)).collect();
+            format!("waiting for {} vCenters: {}", all.len(), listed(&all))
+        }
+    };
+    let is_alone = question.vcenters.len() == silent.len();
+    if is_alone { waiting } else { format!("not found in the vCenters that answered; {waiting}") }
+}
+
+/// The reasons that say what an operator has to do, the most urgent first: each further login may lock the account.
+const OWN_REASONS: [Reason; 3] =
+    [reason::CredentialsRejected, reason::CredentialsMissing, reason::VCenterCertificateRejected];
+
+/// The reason for which some of these vCenters did not answer: one that says what to do, else that of a missing permission
+/// if no other vCenter is silent.
+pub(super) fn why_silent<'a>(vcenters: impl IntoIterator<Item = &'a VcenterAnswer<'a>>) -> Reason {
+    let silent: Vec<&VcenterAnswer<'_>> = vcenters.into_iter().filter(|asked| !asked.answer.is_answered()).collect();
+    let is_denied = |asked: &&VcenterAnswer<'_>| matches!(asked.answer, SearchAnswer::Denied(_));
+    let is_given = |word: &Reason| silent.iter().any(|asked| asked.snapshot.freshness.own_reason() == Some(*word));
+    if let Some(own) = OWN_REASONS.into_iter().find(is_given) {
+        own
+    } else if !silent.is_empty() && silent.iter().all(is_denied) {
+        reason::NoPermission
+    } else {
+        reason::VCenterUnavailable
+    }
+}
+
+/// No match may be taken. `set_aside` are those that do not count, with why.
+pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> LookupDecision {
+    if question.vcenters.is_empty() {
+        // A standby without sessions: nobody was asked, so nothing was found out.
+        return LookupDecision::Unresolved(Unknown::passing(
+            reason::LookupPending,
+            "this replica is a cold standby and does not query vCenter",
+        ));
+    }
+    let silent = silent(question);
+    let node = question.node;
+    let denied = question.vcenters.iter().filter_map(|asked| match asked.answer {
+        SearchAnswer::Denied(what) => Some(format!("{} ({what})", asked.server)),
+        _ => None,
+    });
+    let denied: Vec<String> = denied.collect();
+    if !denied.is_empty() {
+        let others: Vec<String> = silent.into_iter().filter(|one| !denied.contains(one)).collect();
+        let others = if others.is_empty() { String::new() } else { format!("; no answer from {}", listed(&others)) };
+        let message = format!(
+            "no vCenter that could be searched has this VM, and the search was denied by {}{others}; grant the account the \
+             role Read-only with propagation there, the search is repeated within a minute",
+            listed(&denied)
+        );
+        return LookupDecision::Unresolved(Unknown::new(reason::NoPermission, message));
+    }
+    if !silent.is_empty() {
+        let message = waiting(question);
+        return LookupDecision::Unresolved(unanswered(question.vcenters, message));
+    }
+    if let Some(unasked) = &question.unasked {
+        let message = format!("not found in the vCenters that can be asked; {}", unasked.message);
+        return LookupDecision::Unresolved(Unknown::new(unasked.reason, message));
+    }
+    if let Some(mismatch) = mismatch(question) {
+        return LookupDecision::Unresolved(mismatch);
+    }
+    if !question.asked_by_name && !node.has_provider_id && set_aside.is_empty() {
+        return LookupDecision::SearchByName;
+    }
+    let gone = question.vcenters.iter().filter_map(|asked| match asked.answer {
+        SearchAnswer::Gone(id) => {
+            Some(format!("{id}, which the node had, does not exist on {} any more", asked.server))
+        }
+        _ => None,
+    });
+    set_aside.extend(gone);
+    let aside = if set_aside.is_empty() { String::new() } else { format!("; {}", listed(&set_aside)) };
+    let places: Vec<String> = question.vcenters.iter().map(place).collect();
+    let unknown = Unknown::new(
+        reason::VMNotFound,
+        format!(
+            "no virtual machine with {} in {}{aside}; check that the machine exists there, that the account may read \
+             it, and that `datacenters` covers it",
+            looked_for(node, question.asked_by_name),
+            listed(&places)
+        ),
+    );
+    if set_aside.is_empty() { LookupDecision::NoMatch(unknown) } else { LookupDecision::Unresolved(unknown) }
+}
+
+/// Some of these vCenters did not answer.
+pub(super) fn unanswered<'a>(
+    vcenters: impl IntoIterator<Item = &'a VcenterAnswer<'a>> + Clone,
+    message: String,
+) -> Unknown {
+    // The first connection of a process takes moments, or fails and says why.
+    let will_tell = |freshness: &Freshness| matches!(freshness, Freshness::Live | Freshness::Never);
+    let is_under_way =
+        |asked: &VcenterAnswer<'_>| *asked.answer == SearchAnswer::Pending && will_tell(&asked.snapshot.freshness);
+    let is_silent = |asked: &VcenterAnswer<'_>| matches!(asked.answer, SearchAnswer::Silent(_));
+    let only_waiting = vcenters.clone().into_iter().any(is_under_way) && !vcenters.clone().into_iter().any(is_silent);
+    match only_waiting {
+        true => Unknown::passing(reason::LookupPending, message),
+        false => Unknown::new(why_silent(vcenters), message),
+    }
+}
+
+/// The provider ID names no machine any more, and the node's own machine is there with another UUID.
+fn mismatch(question: &Question<'_>) -> Option<Unknown> {
+    let own = question.node.provider_id.as_ref()?;
+    let found: Vec<String> = question
+        .vcenters
+        .iter()
+        .filter_map(|asked| match asked.answer {
+            SearchAnswer::Changed { id, uuid } => {
+                Some(format!("{id} on {}, which the node had, has BIOS UUID {uuid} by now", asked.server))
+            }
+            SearchAnswer::Elsewhere(ids) => {
+                let system_uuid = question.node.system_uuid.as_ref().map(ToString::to_string).unwrap_or_default();
+                Some(format!("{} on {} has the node's systemUUID {system_uuid}", listed(ids), asked.server))
+            }
+            _ => None,
+        })
+        .collect();
+    if found.is_empty() {
+        return None;
+    }
+    Some(Unknown::new(
+        reason::ProviderIDMismatch,
+        format!(
+            "no virtual machine has the BIOS UUID of the provider ID, {own}; {}; delete the Node and restart its kubelet, \
+             or set uuid.bios of the machine back to {own} while it is off",
+            listed(&found)
+        ),
+    ))
+}
+
+/// What a machine was searched by.
+fn looked_for(node: &NodeFacts, asked_by_name: bool) -> String {
+    let Some(uuid) = node.search_uuid() else {
+        return format!("guest host name {} (the Node reports no valid systemUUID to search for)", node.name);
+    };
+    let by_name = if asked_by_name { format!(" or guest host name {}", node.name) } else { String::new() };
+    format!("BIOS UUID {uuid} or, in the other byte order, {}{by_name}", uuid.byte_swapped())
+}
+
+/// Where a machine was searched for: the vCenter, and what of it counts.
+fn place(asked: &VcenterAnswer<'_>) -> String {
+    match asked.datacenters {
+        [] => format!("{} (every datacenter)", asked.server),
+        // A pattern or a name may have commas.
+        datacenters => {
+            let quoted: Vec<String> = datacenters.iter().map(|datacenter| format!("{datacenter:?}")).collect();
+            format!("{} (datacenters {})", asked.server, listed(&quoted))
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Which vCenters there are at the moment. They come and go with `vsphere.conf`; what is known of one is not touched
+//! when another one changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use tracing::{debug, warn};
+
+use super::Tracker;
+use super::node_entry::{Binding, NodeEntry, RemovedVcenter};
+use crate::cloud::Unknown;
+use crate::providers::vsphere::nodes::metadata::MetadataRules;
+use crate::providers::vsphere::reason;
+use crate::providers::vsphere::vcenter::VcenterId;
+use crate::providers::vsphere::vcenter::snapshot::Snapshot;
+use crate::providers::vsphere::vcenter::{Vcenter, scope};
+
+/// What is configured: the vCenters, and the rules for the nodes.
+#[derive(Clone, Default)]
+pub struct TrackerConfig {
+    /// The vCenters in the order in which they were first configured.
+    pub sources: BTreeMap<VcenterId, VcenterSource>,
+    /// What defines vCenters that are turned off because of mistakes: they are not asked, and may have any machine.
+    pub refused: Vec<String>,
+    /// What applies to every node.
+    pub rules: MetadataRules,
+    /// The path of `vsphere.conf`, for messages.
+    pub file: String,
+}
+
+impl TrackerConfig {
+    /// Whether all vCenters that are configured can be asked; what the others say together proves nothing else.
+    ///
+    /// # Errors
+    /// Which one cannot.
+    pub fn check_complete(&self) -> Result<(), Unknown> {
+        let Some(refused) = self.refused.first() else { return Ok(()) };
+        let message = format!(
+            "the vCenter of the environment variable {refused} is turned off because of a mistake in the configuration, and may \
+             have the machine"
+        );
+        Err(Unknown::new(reason::VCenterNotConfigured, message))
+    }
+}
+
+/// One configured vCenter.
+#[derive(Clone)]
+pub struct VcenterSource {
+    /// It.
+    pub vcenter: Arc<Vcenter>,
+    /// The configured datacenters; none means all.
+    pub datacenters: Vec<String>,
+}
+
+/// What the tracker holds of one vCenter.
+pub(super) struct VcenterState {
+    pub(super) source: VcenterSource,
+    /// The snapshot that was last looked at.
+    pub(super) seen: Arc<Snapshot>,
+}
+
+impl Tracker {
+    /// Takes over what is configured now. What is the same as before stays as it is.
+    pub(super) fn take_setup(&mut self) {
+        let setup = Arc::clone(&self.setup.borrow_and_update());
+        let removed: Vec<VcenterId> =
+            self.slots.keys().filter(|slot| !setup.sources.contains_key(slot)).copied().collect();
+        for slot in removed {
+            self.remove(slot, &setup);
+        }
+        let mut is_changed = self.rules != setup.rules;
+        self.rules.clone_from(&setup.rules);
+        for (slot, source) in &setup.sources {
+            match self.slots.get_mut(slot) {
+                None => self.add(*slot, source.clone()),
+                Some(held) if held.source.datacenters != source.datacenters => {
+                    held.source = source.clone();
+                    is_changed = true;
+                    self.release_uncovered(*slot);
+                }
+                Some(_) => {}
+            }
+        }
+        if is_changed {
+            for name in self.nodes.names() {
+                self.evaluate(&name);
+            }
+        }
+    }
+
+    fn add(&mut self, slot: VcenterId, source: VcenterSource) {
+        let mut changes = source.vcenter.changes();
+        // What was published before the subscription counts as a change, too.
+        changes.mark_changed();
+        let changes: BoxStream<'static, VcenterId> = stream::unfold(changes, move |mut changes| async move {
+            changes.changed().await.ok()?;
+            Some((slot, changes))
+        })
+        .boxed();
+        self.snapshots.push(changes);
+        self.searches.add(slot, Arc::clone(&source.vcenter));
+        self.slots.insert(slot, VcenterState { source, seen: Arc::default() });
+        // The nodes whose machine is known are asked for, too, so that a twin there is told of.
+        for name in self.nodes.names() {
+            self.update(&name, |tracked| tracked.bound.iter_mut().for_each(|bound| bound.unasked.push(slot)));
+        }
+    }
+
+    /// The nodes whose machine is there are *unknown* from now on, until it is found elsewhere or the vCenter is back.
+    fn remove(&mut self, slot: VcenterId, setup: &TrackerConfig) {
+        let Some(held) = self.slots.remove(&slot) else { return };
+        self.searches.remove(slot);
+        let server = held.source.vcenter.server().to_owned();
+        let file = &setup.file;
+        // A file names a vCenter. Where there is none, this process stands by without sessions, and the file is as it was.
+        let is_standby = setup.sources.is_empty();
+        let mut lost_nodes = 0_usize;
+        for name in self.nodes.names() {
+            let mut lost = None;
+            self.update(&name, |tracked| {
+                tracked.answers.remove(&slot);
+                tracked.twins.remove(&slot);
+                tracked.bound.iter_mut().for_each(|bound| bound.unasked.retain(|unasked| *unasked != slot));
+                lost = tracked.bound.take_if(|bound| bound.vm.vcenter == slot);
+                if let Some(Binding { vm, .. }) = &lost {
+                    let lost = || {
+                        Box::new(RemovedVcenter { vm: vm.id.to_string(), server: server.clone(), file: file.clone() })
+                    };
+                    tracked.restart_lookup();
+                    tracked.lost = (!is_standby).then(lost);
+                }
+            });
+            if lost.is_some() {
+                lost_nodes += 1;
+                self.search_everywhere(&name);
+            }
+            if self.nodes.get(&name).is_some_and(|tracked| tracked.bound.is_none()) {
+                self.evaluate(&name);
+            }
+        }
+        if lost_nodes == 0 || is_standby {
+            debug!(vcenter = server, "not asked any more");
+        } else {
+            let reason = reason::VCenterNotConfigured;
+            warn!(
+                vcenter = server,
+                nodes = lost_nodes,
+                %reason,
+                "{file} does not name this vCenter any more: nothing is known of its nodes, and they stay as they are"
+            );
+        }
+    }
+
+    /// Nodes whose machine is outside the datacenters that are configured now are looked up anew.
+    fn release_uncovered(&mut self, slot: VcenterId) {
+        let Some(held) = self.slots.get(&slot) else { return };
+        let (seen, datacenters) = (Arc::clone(&held.seen), held.source.datacenters.clone());
+        let is_uncovered = |tracked: &NodeEntry| {
+            let record = tracked.vm().filter(|vm| vm.vcenter == slot).and_then(|vm| seen.vms.get(&vm.id));
+            record
+                .and_then(|record| seen.datacenter_of(record))
+                .is_some_and(|datacenter| !scope::covers(&datacenters, &datacenter))
+        };
+        let names: Vec<String> =
+            self.nodes.iter().filter(|(_, tracked)| is_uncovered(tracked)).map(|(name, _)| name.clone()).collect();
+        for name in names {
+            self.update(&name, NodeEntry::restart_lookup);
+            self.search_everywhere(&name);
+        }
+    }
+}

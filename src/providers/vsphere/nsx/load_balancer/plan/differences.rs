@@ -1,0 +1,61 @@
+//! Pure: in what an adopted load balancer differs from what its Service asks for, and is left as it is.
+
+use super::port_states::{PortState, PortStates};
+use super::references::has_ranges;
+use super::{CurrentState, DesiredLoadBalancer, address};
+use crate::providers::vsphere::nsx::load_balancer::layout::Protocol;
+use crate::providers::vsphere::nsx::load_balancer::service_request::{ANNOTATION_SNAT, ANNOTATION_UDP_CHECK, Features};
+
+/// The fields and the annotations of the Service that the plan does not follow, because another program made the load balancer.
+pub fn ignored(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> Vec<&'static str> {
+    let rows = PortStates::find(wanted, known, address(wanted, known.ours));
+    let adopted: Vec<&PortState<'_>> = rows.all().filter(|row| !row.is_compared).collect();
+    let differs = |field: fn(&PortState<'_>, &DesiredLoadBalancer, &CurrentState<'_>) -> bool| {
+        adopted.iter().any(|row| field(row, wanted, known))
+    };
+    let all = [
+        ("spec.loadBalancerSourceRanges", differs(has_other_ranges)),
+        ("spec.sessionAffinity", differs(has_other_affinity)),
+        ("spec.externalTrafficPolicy", differs(has_no_health_check)),
+        (ANNOTATION_UDP_CHECK, differs(has_no_icmp_check)),
+        (ANNOTATION_SNAT, differs(has_other_snat)),
+        ("spec.loadBalancerIP", differs(has_other_address)),
+    ];
+    all.into_iter().filter(|(_, is_ignored)| *is_ignored).map(|(name, _)| name).collect()
+}
+
+fn has_other_ranges(row: &PortState<'_>, wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> bool {
+    let Some(server) = row.server else { return false };
+    let group = known.ours.groups.iter().find(|group| group.marks.path == server.group && server.is_restricted);
+    match &wanted.features.source_ranges {
+        None => !server.group.is_empty(),
+        Some(ranges) => group.is_none_or(|group| !has_ranges(group, ranges)),
+    }
+}
+
+fn has_other_affinity(row: &PortState<'_>, wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> bool {
+    let Some(server) = row.server else { return false };
+    let mut profiles = known.ours.persistence_profiles.iter();
+    let profile = profiles.find(|profile| profile.marks.path == server.persistence);
+    match wanted.features.affinity {
+        None => !server.persistence.is_empty(),
+        Some(timeout) => profile.is_none_or(|profile| profile.timeout != Some(timeout)),
+    }
+}
+
+fn has_no_health_check(_: &PortState<'_>, wanted: &DesiredLoadBalancer, _: &CurrentState<'_>) -> bool {
+    wanted.features.health_check.is_some()
+}
+
+fn has_no_icmp_check(row: &PortState<'_>, wanted: &DesiredLoadBalancer, _: &CurrentState<'_>) -> bool {
+    let Features { health_check, has_icmp_check, .. } = &wanted.features;
+    row.port.port.protocol == Protocol::Udp && *has_icmp_check && health_check.is_none()
+}
+
+fn has_other_snat(row: &PortState<'_>, wanted: &DesiredLoadBalancer, _: &CurrentState<'_>) -> bool {
+    row.pool.is_some_and(|pool| pool.is_snat_disabled != Some(wanted.features.is_snat_disabled))
+}
+
+fn has_other_address(row: &PortState<'_>, wanted: &DesiredLoadBalancer, _: &CurrentState<'_>) -> bool {
+    row.server.is_some_and(|server| wanted.features.address.is_some() && server.address != wanted.features.address)
+}

@@ -1,0 +1,178 @@
+//! Pure: which objects are there for each port of a Service.
+//!
+//! An object is of the port that its id says, because a second one of the same id cannot be created; else a virtual server is
+//! of the port that it listens on, because NSX has one for each; else of the port that its tag says.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::{CurrentState, DesiredLoadBalancer, WantedPort};
+use crate::providers::vsphere::nsx::load_balancer::layout::{
+    IDS, MonitorType, ObjectKind, Port, Probe, Protocol, has_own_form,
+};
+use crate::providers::vsphere::nsx::load_balancer::objects::{
+    Monitor, OwnerTags, Pool, ServiceResources, VirtualServer,
+};
+use crate::providers::vsphere::nsx::load_balancer::service_request::Features;
+use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
+
+/// What is there for a port.
+#[derive(Clone, Copy)]
+pub struct PortState<'a> {
+    pub port: &'a WantedPort,
+    pub server: Option<&'a VirtualServer>,
+    pub pool: Option<&'a Pool>,
+    /// The virtual server leads to a pool that is not there, and another one is created.
+    pub lacks_pool: bool,
+    pub monitor: Option<&'a Monitor>,
+    /// What its monitor asks nodes for, if it is to have one.
+    pub probe: Option<Probe>,
+    /// Whether it follows what the Go program ignores: this program made its virtual server, or is to make it.
+    pub is_compared: bool,
+    /// Another virtual server on the address and port that this one needs.
+    pub obstacle: Option<&'a VirtualServer>,
+}
+
+/// What is there for all ports.
+pub struct PortStates<'a> {
+    /// One for each port, in the order of the Service.
+    pub ports: Vec<PortState<'a>>,
+    /// One for each further virtual server of a port. Nothing says which one clients use, so that all follow.
+    pub further: Vec<PortState<'a>>,
+}
+
+impl<'a> PortStates<'a> {
+    /// Finds the objects of each port. Those on the address of the load balancer come first.
+    pub fn find(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>, address: Option<IpAddr>) -> Self {
+        let search = Search { wanted, known: *known, ours: known.ours, address, ids: ids(wanted, known) };
+        let obstructed = |row: PortState<'a>| PortState { obstacle: obstacle(&row, known, address), ..row };
+        let ports: Vec<PortState<'a>> = wanted.ports.iter().map(|port| obstructed(search.row(port))).collect();
+        let mut rows = Self { ports, further: Vec::new() };
+        for server in &known.ours.servers {
+            if let Some(row) = search.further(server, &rows) {
+                rows.further.push(obstructed(row));
+            }
+        }
+        rows
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &PortState<'a>> {
+        self.ports.iter().chain(&self.further)
+    }
+
+    /// Whether a virtual server serves a port.
+    pub fn have_server(&self, server: &VirtualServer) -> bool {
+        self.all().filter_map(|row| row.server).any(|one| one.marks.path == server.marks.path)
+    }
+}
+
+struct Search<'a> {
+    wanted: &'a DesiredLoadBalancer,
+    known: CurrentState<'a>,
+    ours: &'a ServiceResources,
+    address: Option<IpAddr>,
+    ids: BTreeMap<String, Port>,
+}
+
+impl<'a> Search<'a> {
+    fn row(&self, port: &'a WantedPort) -> PortState<'a> {
+        let servers = self.ours.servers.iter().filter(|server| self.is_on(server, port));
+        let server = servers.min_by_key(|server| {
+            let is_listening = server.number == Some(port.port.number);
+            (server.address != self.address, !is_listening, *server.profile != *port.profile)
+        });
+        let pools = self.ours.pools.iter().filter(|pool| self.port_of(&pool.marks) == Some(port.port));
+        let is_of_server = |pool: &Pool| server.is_some_and(|server| server.pool == pool.marks.path);
+        let pool = pools.min_by_key(|pool| !is_of_server(pool));
+        let row = self.empty(port, server);
+        let lacks_pool = pool.is_none() && server.is_some_and(|server| !server.pool.is_empty());
+        PortState { pool, lacks_pool, monitor: row.probe.and_then(|probe| self.monitor(port, probe, pool)), ..row }
+    }
+
+    /// A row without pool and monitor.
+    fn empty(&self, port: &'a WantedPort, server: Option<&'a VirtualServer>) -> PortState<'a> {
+        let is_compared = self.wanted.adopts_fully || server.is_none_or(|server| self.is_made_here(server));
+        let Features { health_check, has_icmp_check, .. } = &self.wanted.features;
+        let asked = health_check.map(Probe::Http).filter(|_| is_compared);
+        let probe = match port.port.protocol {
+            Protocol::Tcp => asked.or(Some(Probe::Tcp(port.node_port))),
+            Protocol::Udp => asked.or(Some(Probe::Icmp).filter(|_| *has_icmp_check && is_compared)),
+        };
+        PortState { port, server, pool: None, lacks_pool: false, monitor: None, probe, is_compared, obstacle: None }
+    }
+
+    /// The tag with the UID of the cluster is not enough: adopted objects get it with their first change.
+    fn is_made_here(&self, server: &VirtualServer) -> bool {
+        let OwnerTags { id, cluster_uid, .. } = &server.marks;
+        let of_cluster = by_cluster_uid(self.known.layout.cluster_uid.as_deref(), cluster_uid.as_deref());
+        self.ids.contains_key(&**id) || (of_cluster == OfCluster::This && has_own_form(id))
+    }
+
+    /// The row of a second virtual server of a port, which is on another address than the first. A pool that another row has is not in it.
+    fn further(&self, server: &'a VirtualServer, rows: &PortStates<'a>) -> Option<PortState<'a>> {
+        let is_of = |port: &&WantedPort| self.is_on(server, port) && server.number == Some(port.port.number);
+        let port = self.wanted.ports.iter().find(is_of).filter(|_| !rows.have_server(server))?;
+        let first = rows.ports.iter().find(|row| row.port.port == port.port).and_then(|row| row.server);
+        first.filter(|first| first.address != server.address)?;
+        let is_free = |pool: &Pool| rows.all().filter_map(|row| row.pool).all(|one| one.marks.path != pool.marks.path);
+        let is_its = |pool: &&Pool| pool.marks.path == server.pool && is_free(pool);
+        let pool = self.ours.pools.iter().find(is_its);
+        let row = self.empty(port, Some(server));
+        let monitor = row.probe.zip(pool).and_then(|(probe, pool)| self.monitor(port, probe, Some(pool)));
+        let monitor = monitor.filter(|monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path)));
+        Some(PortState { pool, monitor, ..row })
+    }
+
+    /// The monitor of a port: that of its pool before others.
+    fn monitor(&self, port: &WantedPort, probe: Probe, pool: Option<&Pool>) -> Option<&'a Monitor> {
+        let is_of_port = |monitor: &&Monitor| {
+            monitor.monitor_type == probe.monitor_type() && self.port_of(&monitor.marks) == Some(port.port)
+        };
+        let is_of_pool = |monitor: &Monitor| pool.is_some_and(|pool| pool.monitors.contains(&monitor.marks.path));
+        self.ours.monitors.iter().filter(is_of_port).min_by_key(|monitor| !is_of_pool(monitor))
+    }
+
+    fn port_of(&self, marks: &OwnerTags) -> Option<Port> {
+        self.ids.get(&*marks.id).copied().or(marks.port)
+    }
+
+    fn is_on(&self, server: &VirtualServer, port: &WantedPort) -> bool {
+        let listens = |one: &&WantedPort| self.address.is_some_and(|address| listens(server, one, address));
+        let by_place = || self.wanted.ports.iter().find(listens).map(|one| one.port);
+        let by_id = self.ids.get(&*server.marks.id).copied();
+        by_id.or_else(by_place).or(server.marks.port) == Some(port.port)
+    }
+}
+
+/// The ids that objects of the ports have.
+fn ids(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> BTreeMap<String, Port> {
+    let mut ids = BTreeMap::new();
+    for (uid, port) in wanted.service_uid.iter().flat_map(|uid| wanted.ports.iter().map(move |port| (uid, port.port))) {
+        for attempt in 0..IDS {
+            for kind in [ObjectKind::VirtualServer, ObjectKind::Pool] {
+                ids.insert(known.layout.id(kind, uid, Some(port), attempt), port);
+            }
+            for monitor_type in MonitorType::of(port.protocol) {
+                ids.insert(known.layout.monitor_id(monitor_type, uid, port, attempt), port);
+            }
+        }
+    }
+    ids
+}
+
+/// NSX has one virtual server for an address, port and protocol, and the profile says which protocol.
+pub fn listens(server: &VirtualServer, port: &WantedPort, address: IpAddr) -> bool {
+    let is_there = server.address == Some(address) && server.number == Some(port.port.number);
+    is_there && *server.profile == *port.profile
+}
+
+fn obstacle<'a>(row: &PortState<'a>, known: &CurrentState<'a>, address: Option<IpAddr>) -> Option<&'a VirtualServer> {
+    let is_in_place = row
+        .server
+        .is_some_and(|server| server.number == Some(row.port.port.number) && *server.profile == *row.port.profile);
+    let address = row.server.map_or(address, |server| server.address).filter(|_| !is_in_place)?;
+    let mut others = known.ours.servers.iter().chain(&known.held.servers);
+    others.find(|other| {
+        listens(other, row.port, address) && row.server.is_none_or(|server| server.marks.path != other.marks.path)
+    })
+}

@@ -1,0 +1,419 @@
+//! When everything is read, and what follows from it.
+
+use super::*;
+use crate::providers::vsphere::nsx::load_balancer::LATER;
+use crate::providers::vsphere::nsx::load_balancer::backend::{Backend, Scope};
+use crate::providers::vsphere::reason;
+use futures::future::OptionFuture;
+use tokio::time::{sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+/// At most one reading begins in this time.
+const BETWEEN: Duration = Duration::from_secs(10);
+/// After failures in a row the pause grows up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long one reading may take. Each call and each page has a limit of its own; those of many pages add up to hours.
+const LIMIT: Duration = Duration::from_secs(600);
+/// After this time everything is read again, with groups and persistence profiles.
+const AGAIN: Duration = Duration::from_secs(30 * 60);
+
+/// What a reading is to include, and of which term it is.
+struct RelistScope {
+    epoch: u64,
+    at: Instant,
+    is_full: bool,
+    has_all_pools: bool,
+}
+
+/// What a reading has shown.
+struct RelistResult {
+    read: ObjectListing,
+    names: ScopeNames,
+    /// The pools that could not be listed.
+    unread: BTreeMap<Box<str>, RelistFailure>,
+    /// Why groups and persistence profiles could not be listed.
+    references_failure: Option<Error>,
+    /// Why the allocations of all pools could not be listed, if they were asked for.
+    pools_failure: Option<Error>,
+}
+
+impl CacheState {
+    /// When the next reading begins; none before the first one is requested, or without a term.
+    fn next(&self, now: Instant) -> Option<Instant> {
+        let (failures, said) = self.failure.as_ref().map_or((0, None), |failure| (failure.in_a_row, failure.after));
+        let pause = BETWEEN.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
+        let earliest = self.attempted.map_or(now, |attempted| attempted + pause.max(said.unwrap_or_default()));
+        let patient = self.patient_until.map(|until| if self.busy.is_empty() { now } else { until });
+        match self.is_asked.then_some(now).or(patient).into_iter().chain(self.refusal_due).min() {
+            Some(asked) => Some(asked.max(earliest)),
+            None => {
+                let removal = self.removal.map(|removal| removal.next);
+                let next = self.next_full.into_iter().chain(removal).min();
+                next.filter(|_| self.permit.is_some()).map(|next| next.max(earliest))
+            }
+        }
+    }
+
+    /// The allocations of these pools could not be listed.
+    fn note_unread(&mut self, unread: BTreeMap<Box<str>, RelistFailure>) {
+        for (pool, RelistFailure { reason, message, .. }) in &unread {
+            if self.unread.get(pool).is_none_or(|known| known.reason != *reason) {
+                warn!(%reason, "cannot list the allocations of IP pool {pool}; creations and deletions that depend on it wait: {message}");
+            }
+        }
+        for pool in self.unread.keys().filter(|pool| !unread.contains_key(*pool)) {
+            info!("the allocations of IP pool {pool} can be listed again");
+        }
+        if unread.is_empty() {
+            self.pools.clear();
+        }
+        self.unread = unread;
+    }
+
+    /// Whether a reading that began at this moment has included all pools of addresses.
+    fn note_pools(&mut self, at: Instant, failure: Option<Error>) {
+        match failure {
+            None => (self.pools_begun, self.pools_failure) = (Some(at), None),
+            Some(error) => {
+                let again = Instant::now() + error.retry_after().unwrap_or(LONGEST_PAUSE);
+                self.pools_failure = Some((RelistFailure::new(&error, 1), again));
+            }
+        }
+    }
+
+    /// Why groups and persistence profiles could not be listed, if they could not: those that are known stay.
+    fn note_references(&mut self, failure: Option<Error>) {
+        let reason = failure.as_ref().map(Error::reason);
+        if let Some(error) = failure.filter(|_| reason != self.references_failure) {
+            let reason = error.reason();
+            warn!(%reason, "cannot list groups and persistence profiles in NSX; using the last known state: {}", chain(&error));
+        }
+        self.references_failure = reason;
+    }
+}
+
+impl ResourceCache {
+    /// Reads everything whenever it is time. Ends with `stop`.
+    pub async fn run(&self, backend: &dyn Backend, layout: &ClusterLayout, scope: &Scope, stop: &CancellationToken) {
+        let mut leads = self.state.lock().leads.clone();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.until_due(&mut leads) => {}
+            }
+            let begun = self.begin_reading();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.until_reset(begun.epoch, &mut leads) => {}
+                shown = timeout(LIMIT, self.read_all(backend, layout, scope, &begun)) => {
+                    self.end_reading(&begun, shown.unwrap_or_else(|_| Err(too_long())));
+                }
+            }
+        }
+    }
+
+    /// Waits until the next reading is due.
+    async fn until_due(&self, leads: &mut AnyLeader) {
+        loop {
+            let (next, epoch) = {
+                let state = self.state.lock();
+                (state.next(Instant::now()), state.epoch)
+            };
+            tokio::select! {
+                () = self.until_reset(epoch, leads) => {}
+                () = self.wake.notified() => {}
+                Some(()) = OptionFuture::from(next.map(sleep_until)) => return,
+            }
+        }
+    }
+
+    /// Resets the state of this epoch at the end of its term, or, without a permit, at the next change of the lead. A call of the
+    /// next term may do so before. A reading is given up only after that: it would be missing otherwise.
+    async fn until_reset(&self, epoch: u64, leads: &mut AnyLeader) {
+        loop {
+            let permit = {
+                let mut state = self.state.lock();
+                if state.epoch == epoch && state.is_outdated() {
+                    self.reset(&mut state, None);
+                }
+                if state.epoch != epoch {
+                    return;
+                }
+                state.permit.clone()
+            };
+            match permit {
+                Some(permit) => permit.ended().await,
+                None => leads.changed().await,
+            }
+        }
+    }
+
+    async fn read_all(
+        &self,
+        backend: &dyn Backend,
+        layout: &ClusterLayout,
+        scope: &Scope,
+        begun: &RelistScope,
+    ) -> Result<RelistResult, Error> {
+        let mut contents = ResourceIndex::default();
+        let mut each = |kind, object| contents.add(kind, &object, layout);
+        let names = backend.read(scope, &mut each).await?;
+        let references_failure = match begun.is_full {
+            true => backend.read_references(&mut each).await.err(),
+            false => None,
+        };
+        let has_references = begun.is_full && references_failure.is_none();
+        if !has_references {
+            contents.forget_references();
+        }
+        let mut pools = self.state.lock().contents.address_pools();
+        pools.extend(contents.address_pools());
+        pools.extend(scope.pools.iter().cloned());
+        pools.extend(names.pools.values().flatten().map(|id| id.as_str().into()));
+        let mut unread = BTreeMap::new();
+        for pool in &pools {
+            let mut each = |kind, object| contents.add(kind, &object, layout);
+            match backend.read_allocations(pool, &mut each).await {
+                Ok(()) => {}
+                Err(error) if is_of_pool(&error) => {
+                    contents.forget_allocations(pool);
+                    unread.insert(pool.clone(), RelistFailure::new(&error, 1));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let pools_failure = match begun.has_all_pools {
+            true => self.read_others(backend, layout, &pools, &mut contents).await.err(),
+            false => None,
+        };
+        let read = ObjectListing { contents, has_references, unread: unread.keys().cloned().collect() };
+        Ok(RelistResult { read, names, unread, references_failure, pools_failure })
+    }
+
+    /// Reads the allocations of pools that nothing names.
+    async fn read_others(
+        &self,
+        backend: &dyn Backend,
+        layout: &ClusterLayout,
+        known: &BTreeSet<Box<str>>,
+        contents: &mut ResourceIndex,
+    ) -> Result<(), Error> {
+        for pool in backend.address_pools().await?.difference(known) {
+            let mut of_pool = ResourceIndex::default();
+            let mut each = |kind, object| of_pool.add(kind, &object, layout);
+            match backend.read_allocations(pool, &mut each).await {
+                Ok(()) => contents.extend(of_pool),
+                // A pool of another tenant, in which this account has reserved nothing.
+                Err(error) if error.reason() == reason::NSXNoPermission => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_reading(&self) -> RelistScope {
+        let (mut state, at) = (self.state.lock(), Instant::now());
+        state.attempted = Some(at);
+        state.begin_removal(at);
+        (state.is_asked, state.patient_until) = (false, None);
+        if state.refusal_due.take().is_some() {
+            state.read_after_refusal = Some(at);
+        }
+        state.touched = Some(BTreeSet::new());
+        let is_full = state.is_full_due || state.next_full.is_some_and(|next| next <= at);
+        let has_all_pools = std::mem::take(&mut state.are_pools_due);
+        RelistScope { epoch: state.epoch, at, is_full, has_all_pools }
+    }
+
+    fn end_reading(&self, begun: &RelistScope, shown: Result<RelistResult, Error>) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        // The lead has ended meanwhile.
+        if state.epoch != begun.epoch {
+            return;
+        }
+        let touched = state.touched.take().unwrap_or_default();
+        let RelistResult { read, names, unread, references_failure, pools_failure } = match shown {
+            Ok(shown) => shown,
+            Err(error) => return self.note_failure(state, &error),
+        };
+        if begun.has_all_pools {
+            state.note_pools(begun.at, pools_failure);
+        }
+        if begun.is_full {
+            // A missing permission may stay missing; any other failure is expected to pass.
+            let is_brief = references_failure.as_ref().is_some_and(|error| error.reason() != reason::NSXNoPermission);
+            let next = begun.at + if is_brief { LATER } else { AGAIN };
+            (state.is_full_due, state.next_full) = (false, Some(next));
+            state.note_references(references_failure);
+        }
+        let before = Before { contents: &state.contents, touched: &touched, missed: &state.missed };
+        let merged = merge(read, before);
+        // Another reading decides about them.
+        state.is_full_due |= merged.misses_references();
+        let MergeResult { contents, missed, mut changed } = merged;
+        if begun.is_full {
+            // A list may not show that an address has come meanwhile.
+            changed.extend(contents.with_unread_surplus().cloned());
+        }
+        let is_first = state.readings == 0;
+        if state.failure.is_some() {
+            info!("the load balancers in NSX are listed again");
+        }
+        (state.contents, state.names, state.failure) = (contents, names, None);
+        state.note_unread(unread);
+        state.readings += 1;
+        state.begun = Some(begun.at);
+        state.next_full.get_or_insert(begun.at + AGAIN);
+        state.is_asked |= !missed.is_empty();
+        state.missed = missed;
+        self.announce(&std::mem::take(&mut state.waiting));
+        if !is_first {
+            self.announce(&changed);
+        }
+        drop(guard);
+        self.completed.send_modify(|completed| *completed += 1);
+    }
+
+    fn note_failure(&self, state: &mut CacheState, error: &Error) {
+        let in_a_row = state.failure.as_ref().map_or(0, |failure| failure.in_a_row) + 1;
+        let failure = RelistFailure::new(error, in_a_row);
+        let RelistFailure { reason, message, .. } = &failure;
+        if state.failure.as_ref().is_none_or(|before| before.reason != *reason) {
+            warn!(%reason, "cannot list the load balancer objects in NSX, and tries again; what needs a new list waits: {message}");
+        }
+        state.failure = Some(failure);
+        // No sync may wait for it.
+        state.is_asked |= state.is_full_due || !state.missed.is_empty();
+        // Those that wait since then have the failure already, and ask again by themselves.
+        if in_a_row == 1 {
+            self.announce(&std::mem::take(&mut state.waiting));
+        }
+    }
+}
+
+/// A reading that did not end.
+fn too_long() -> Error {
+    let limit = LIMIT.as_secs() / 60;
+    let message = format!(
+        "list the load balancer objects in NSX: the list is not complete after {limit} minutes; expected an NSX Manager that \
+         answers each page within seconds"
+    );
+    Error::Failed { reason: reason::NSXUnavailable, message, after: None }
+}
+
+/// Whether NSX refuses this list alone: the id may be from a tag that was edited by hand.
+fn is_of_pool(error: &Error) -> bool {
+    [reason::NSXNoPermission, reason::NSXRefused].contains(&error.reason())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    /// What happens before the task that reads sees the end of a term.
+    #[derive(Clone, Copy, Debug)]
+    enum Meanwhile {
+        Nothing,
+        Write,
+        Read,
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_term_resets_the_state_unless_a_call_of_the_next_term_has_done_so() {
+        for has_permit in [false, true] {
+            for meanwhile in [Meanwhile::Nothing, Meanwhile::Write, Meanwhile::Read] {
+                let (lead, over) = (watch::Sender::new(has_permit), CancellationToken::new());
+                let mut leads = AnyLeader::new(vec![lead.subscribe()]);
+                let inventory = ResourceCache::new(leads.clone());
+                if has_permit {
+                    inventory.begin(&valid_until(&over));
+                }
+                let mut reset = pin!(inventory.until_reset(inventory.epoch(), &mut leads));
+                assert!((&mut reset).now_or_never().is_none(), "{has_permit}");
+                lead.send_replace(!has_permit);
+                over.cancel();
+                match meanwhile {
+                    Meanwhile::Nothing => {}
+                    Meanwhile::Write => inventory.begin(&valid_until(&CancellationToken::new())),
+                    Meanwhile::Read => inventory.begin_read(),
+                }
+                inventory.state.lock().readings = 1;
+                assert!(reset.now_or_never().is_some(), "{has_permit} {meanwhile:?}");
+                let is_kept = !matches!(meanwhile, Meanwhile::Nothing);
+                assert_eq!(inventory.state.lock().readings, u64::from(is_kept), "{has_permit} {meanwhile:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_term_begins_with_nothing_and_ends_with_its_own_lead() {
+        let [own, other] = [(); 2].map(|()| watch::Sender::new(true));
+        let mut leads = AnyLeader::new(vec![own.subscribe(), other.subscribe()]);
+        let (inventory, over) = (ResourceCache::new(leads.clone()), CancellationToken::new());
+        inventory.state.lock().readings = 1;
+        inventory.begin_read();
+        assert_eq!(inventory.state.lock().readings, 1, "the lead has not changed");
+        inventory.begin(&valid_until(&over));
+        assert_eq!(inventory.state.lock().readings, 0);
+        inventory.state.lock().readings = 1;
+        let mut reset = pin!(inventory.until_reset(inventory.epoch(), &mut leads));
+        assert!((&mut reset).now_or_never().is_none());
+        other.send_replace(false);
+        inventory.begin_read();
+        assert!((&mut reset).now_or_never().is_none());
+        assert_eq!(inventory.state.lock().readings, 1);
+        over.cancel();
+        assert!(reset.now_or_never().is_some());
+        assert_eq!(inventory.state.lock().readings, 0);
+    }
+
+    impl ResourceCache {
+        fn epoch(&self) -> u64 {
+            self.state.lock().epoch
+        }
+    }
+
+    fn valid_until(end: &CancellationToken) -> LeaderToken {
+        let (end, ended) = (end.clone(), end.clone());
+        LeaderToken::new(move || !end.is_cancelled(), move || ended.clone().cancelled_owned().boxed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_changes_lead_to_one_reading_a_minute() {
+        let inventory = ResourceCache::new(AnyLeader::new(Vec::new()));
+        let due = || {
+            let (state, now) = (inventory.state.lock(), Instant::now());
+            state.next(now).map(|next| next - now)
+        };
+        assert_eq!(due(), None);
+        inventory.ask_after_refusal();
+        assert_eq!(due(), Some(Duration::ZERO));
+        inventory.begin_reading();
+        assert_eq!(due(), None);
+        tokio::time::advance(Duration::from_secs(20)).await;
+        inventory.ask_after_refusal();
+        assert_eq!(due(), Some(Duration::from_secs(40)));
+        tokio::time::advance(Duration::from_secs(30)).await;
+        inventory.ask_after_refusal();
+        assert_eq!(due(), Some(Duration::from_secs(10)), "it is not put off");
+        inventory.begin_reading();
+        assert_eq!(due(), None, "any reading shows what the refusal is about");
+    }
+
+    #[test]
+    fn what_a_reading_missed_is_looked_at_again_also_if_that_fails() {
+        for missed in [BTreeSet::new(), BTreeSet::from(["/infra/lb-pools/a".into()])] {
+            let inventory = ResourceCache::new(AnyLeader::new(Vec::new()));
+            let mut state = inventory.state.lock();
+            state.missed.clone_from(&missed);
+            inventory.note_failure(&mut state, &Error::other("the list failed"));
+            assert_eq!(state.is_asked, !missed.is_empty());
+        }
+    }
+}

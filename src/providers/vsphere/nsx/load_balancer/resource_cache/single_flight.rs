@@ -1,0 +1,66 @@
+//! What one call does for all calls that need it at the same time.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// How long the others wait for the end.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// See the file's header.
+pub struct SingleFlight {
+    /// Never locked over an await.
+    is_under_way: Mutex<bool>,
+    /// Changes with each end.
+    ended: watch::Sender<u64>,
+}
+
+/// While it is held, the others wait.
+pub struct Flight<'a>(&'a SingleFlight);
+
+impl Default for SingleFlight {
+    fn default() -> Self {
+        Self { is_under_way: Mutex::default(), ended: watch::Sender::new(0) }
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        *self.0.is_under_way.lock() = false;
+        self.0.ended.send_modify(|ended| *ended += 1);
+    }
+}
+
+impl SingleFlight {
+    /// Begins it. None if another call has done it meanwhile, or has tried for long.
+    pub async fn start_or_wait(&self) -> Option<Flight<'_>> {
+        // Before the look at who does it, so that no end is missed.
+        let mut ended = self.ended.subscribe();
+        if !std::mem::replace(&mut *self.is_under_way.lock(), true) {
+            return Some(Flight(self));
+        }
+        drop(timeout(LIMIT, ended.changed()).await);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_others_wait_for_the_one() {
+        let single = SingleFlight::default();
+        let first = single.start_or_wait().await.unwrap();
+        let waits = timeout(Duration::from_secs(5), single.start_or_wait()).await;
+        assert!(waits.is_err());
+        let (other, ()) = tokio::join!(single.start_or_wait(), async { drop(first) });
+        assert!(other.is_none(), "the first has done it");
+        let second = single.start_or_wait().await.unwrap();
+        assert!(single.start_or_wait().await.is_none(), "no wait is endless");
+        drop(second);
+        assert!(single.start_or_wait().await.is_some());
+    }
+}

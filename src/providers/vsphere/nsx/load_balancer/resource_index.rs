@@ -1,0 +1,335 @@
+//! Pure: what NSX has of load balancers, as the last listings said, with the writes of this program entered since.
+
+pub mod relist;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::layout::{ClusterLayout, GROUPS, ObjectKind, PERSISTENCE_PROFILES};
+use super::objects::{
+    Allocation, Group, LbService, Monitor, OwnerTags, PersistenceProfile, Pool, ServiceResources, VirtualServer,
+};
+use crate::base::addresses::parse_ip;
+use crate::clients::nsx::Object;
+use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
+
+/// The objects that are considered, by Service, and how many others there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceIndex {
+    lb_services: Vec<LbService>,
+    /// By namespace and name.
+    services: BTreeMap<Box<str>, ServiceResources>,
+    /// Objects of this cluster's name that name no Service, by path, with the UID of the cluster if they have that tag.
+    without_service: Vec<(Box<str>, Option<Box<str>>)>,
+    /// Virtual servers of others, by the path of their load balancer service.
+    others: BTreeMap<Box<str>, usize>,
+    /// The addresses of those, each with the path of one.
+    others_addresses: BTreeMap<IpAddr, Box<str>>,
+}
+
+/// Which load balancer service the virtual servers run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection<'a> {
+    /// An existing one. `tier1` is the gateway that it has to be on, if one is configured.
+    Existing {
+        /// Its id.
+        id: &'a str,
+        /// The path of the gateway.
+        tier1: Option<&'a str>,
+    },
+    /// The one on this gateway, or one that is tagged as this cluster's; it is created if there is none.
+    Managed {
+        /// The path of the gateway.
+        tier1: Option<&'a str>,
+    },
+}
+
+/// The configured load balancer service cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// There is none of this id.
+    #[error("no load balancer service found with id {0}")]
+    Missing(String),
+    /// It is on another gateway.
+    #[error("load balancer service {id:?} is configured for router {found:?} not {expected:?}")]
+    OtherGateway {
+        /// Its id.
+        id: String,
+        /// The gateway that it is on; empty for none.
+        found: String,
+        /// The gateway of the configuration.
+        expected: String,
+    },
+}
+
+impl ResourceIndex {
+    /// What these lists have.
+    pub fn of_lists(lists: &[(ObjectKind, Vec<Object>)], layout: &ClusterLayout) -> Self {
+        let mut contents = Self::default();
+        for (kind, objects) in lists {
+            objects.iter().for_each(|object| contents.add(*kind, object, layout));
+        }
+        contents
+    }
+
+    /// Enters an object of this cluster that was read or written, and replaces what is known of it.
+    pub fn record(&mut self, kind: ObjectKind, object: &Object, layout: &ClusterLayout) {
+        self.remove(object.path());
+        self.add(kind, object, layout);
+    }
+
+    /// Adds an object of a list.
+    pub fn add(&mut self, kind: ObjectKind, object: &Object, layout: &ClusterLayout) {
+        if kind != ObjectKind::LbService && names_no_service(object, layout) {
+            self.without_service.push((object.path().into(), object.tag(CLUSTER_UID).map(Into::into)));
+        }
+        match kind {
+            ObjectKind::LbService => self.lb_services.extend(LbService::read(object, layout)),
+            ObjectKind::VirtualServer => match VirtualServer::read(object, layout) {
+                Some(server) => insert(&mut self.of(&server.marks.service).servers, server, |one| &one.marks.path),
+                None if object.is_marked_for_delete() => {}
+                None => {
+                    *self.others.entry(object.text("lb_service_path").into()).or_default() += 1;
+                    let address = parse_ip(object.text("ip_address"));
+                    self.others_addresses.extend(address.map(|address| (address, object.path().into())));
+                }
+            },
+            ObjectKind::Pool => {
+                if let Some(pool) = Pool::read(object, layout) {
+                    insert(&mut self.of(&pool.marks.service).pools, pool, |one| &one.marks.path);
+                }
+            }
+            ObjectKind::Monitor => {
+                if let Some(monitor) = Monitor::read(object, layout) {
+                    insert(&mut self.of(&monitor.marks.service).monitors, monitor, |one| &one.marks.path);
+                }
+            }
+            ObjectKind::Allocation => {
+                if let Some(allocation) = Allocation::read(object, layout) {
+                    insert(&mut self.of(&allocation.marks.service).allocations, allocation, |one| &one.marks.path);
+                }
+            }
+            ObjectKind::Group => {
+                if let Some(group) = Group::read(object, layout) {
+                    insert(&mut self.of(&group.marks.service).groups, group, |one| &one.marks.path);
+                }
+            }
+            ObjectKind::PersistenceProfile => {
+                if let Some(profile) = PersistenceProfile::read(object, layout) {
+                    let profiles = &mut self.of(&profile.marks.service).persistence_profiles;
+                    insert(profiles, profile, |one| &one.marks.path);
+                }
+            }
+        }
+    }
+
+    /// Another Service than this one with a virtual server or an allocation that is known to have this address.
+    pub fn user_of(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
+        let has_it = |objects: &ServiceResources| {
+            let of_servers = objects.servers.iter().map(|one| one.address);
+            of_servers.chain(objects.allocations.iter().map(|one| one.address)).any(|one| one == Some(address))
+        };
+        let mut others = self.services.iter().filter(|(other, _)| ***other != *service);
+        others.find(|(_, objects)| has_it(objects)).map(|(other, _)| other.clone())
+    }
+
+    /// Another virtual server with this address than those of `own`, of this program or not.
+    pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
+        let all = self.services.values().flat_map(|objects| &objects.servers);
+        let is_own = |server: &VirtualServer| own.iter().any(|one| one.marks.path == server.marks.path);
+        let mut others = all.filter(|server| server.address == Some(address) && !is_own(server));
+        let known = others.next().map(|server| server.marks.path.clone());
+        known.or_else(|| self.others_addresses.get(&address).cloned())
+    }
+
+    /// Whether nothing is left of a Service but addresses that virtual servers of others have.
+    pub fn has_only_addresses_of_others(&self, service: &str) -> bool {
+        let Some(objects) = self.services.get(service) else { return false };
+        let is_used =
+            |one: &Allocation| one.address.is_some_and(|address| self.other_server_on(address, &[]).is_some());
+        objects.marks().count() == objects.allocations.len() && objects.allocations.iter().all(is_used)
+    }
+
+    /// Whether there are virtual servers of others.
+    pub fn has_other_servers(&self) -> bool {
+        !self.others_addresses.is_empty()
+    }
+
+    /// Adds what was read of other pools of addresses: allocations.
+    pub fn extend(&mut self, other: Self) {
+        self.without_service.extend(other.without_service);
+        for (service, objects) in other.services {
+            let all = &mut self.of(&service).allocations;
+            objects.allocations.into_iter().for_each(|one| insert(all, one, |one| &one.marks.path));
+        }
+    }
+
+    /// Removes the object of this path.
+    pub fn remove(&mut self, path: &str) {
+        self.without_service.retain(|(known, _)| **known != *path);
+        self.lb_services.retain(|one| *one.path != *path);
+        for objects in self.services.values_mut() {
+            let ServiceResources { servers, pools, monitors, allocations, groups, persistence_profiles } = objects;
+            servers.retain(|one| *one.marks.path != *path);
+            pools.retain(|one| *one.marks.path != *path);
+            monitors.retain(|one| *one.marks.path != *path);
+            allocations.retain(|one| *one.marks.path != *path);
+            groups.retain(|one| *one.marks.path != *path);
+            persistence_profiles.retain(|one| *one.marks.path != *path);
+        }
+        self.services.retain(|_, objects| !objects.is_empty());
+    }
+
+    /// Forgets the groups and persistence profiles: their lists are not complete.
+    pub fn forget_references(&mut self) {
+        self.without_service.retain(|(path, _)| !is_reference(path));
+        for objects in self.services.values_mut() {
+            objects.groups.clear();
+            objects.persistence_profiles.clear();
+        }
+    }
+
+    /// Forgets the allocations of this pool: their list is not complete.
+    pub fn forget_allocations(&mut self, pool: &str) {
+        for objects in self.services.values_mut() {
+            objects.allocations.retain(|one| *one.address_pool != *pool);
+        }
+    }
+
+    /// The Service that the allocation of this path is of, by namespace and name, and its address, if that is known.
+    pub fn address_of(&self, path: &str) -> Option<(Box<str>, IpAddr)> {
+        let of_service =
+            |objects: &ServiceResources| objects.allocations.iter().find(|one| *one.marks.path == *path)?.address;
+        self.services.iter().find_map(|(service, objects)| Some((service.clone(), of_service(objects)?)))
+    }
+
+    /// Notes the address of the allocation of this path.
+    pub fn set_address(&mut self, path: &str, address: IpAddr) {
+        let all = self.services.values_mut().flat_map(|objects| &mut objects.allocations);
+        all.filter(|one| *one.marks.path == *path).for_each(|one| one.address = Some(address));
+    }
+
+    /// The pools of addresses that tags and allocations name.
+    pub fn address_pools(&self) -> BTreeSet<Box<str>> {
+        self.services.values().flat_map(ServiceResources::address_pools).map(Into::into).collect()
+    }
+
+    /// The objects whose tags name this Service, of any cluster.
+    pub fn of_service(&self, service: &str) -> ServiceResources {
+        self.services.get(service).cloned().unwrap_or_default()
+    }
+
+    /// The Services that objects with this UID of a cluster name.
+    pub fn services_of(&self, cluster_uid: &str) -> Vec<&str> {
+        let is_of =
+            |objects: &ServiceResources| objects.marks().any(|marks| marks.cluster_uid.as_deref() == Some(cluster_uid));
+        self.services.iter().filter(|(_, objects)| is_of(objects)).map(|(service, _)| &**service).collect()
+    }
+
+    /// The Services with several allocations for one load balancer, one of which has no known address: it may be one that nothing needs.
+    pub fn with_unread_surplus(&self) -> impl Iterator<Item = &Box<str>> {
+        let is_one = |objects: &ServiceResources| {
+            let is_beside = |one: &Allocation, other: &Allocation| {
+                one.marks.second == other.marks.second && one.marks.path != other.marks.path
+            };
+            let mut unread = objects.allocations.iter().filter(|one| one.address.is_none());
+            unread.any(|one| objects.allocations.iter().any(|other| is_beside(one, other)))
+        };
+        self.services.iter().filter(move |(_, objects)| is_one(objects)).map(|(service, _)| service)
+    }
+
+    /// How many objects are considered.
+    pub fn count(&self) -> usize {
+        self.services.values().map(|objects| objects.marks().count()).sum::<usize>() + self.without_service.len()
+    }
+
+    /// The objects of this cluster's name that name no Service, and that are not of another cluster. While the UID of this
+    /// cluster is not known, only those without one.
+    pub fn without_service(&self, cluster_uid: Option<&str>) -> BTreeSet<Box<str>> {
+        let may_be_ours = |tagged: &Option<Box<str>>| tagged.is_none() || tagged.as_deref() == cluster_uid;
+        self.without_service.iter().filter(|(_, tagged)| may_be_ours(tagged)).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// The Services that objects name.
+    pub fn services(&self) -> impl Iterator<Item = &str> {
+        self.services.keys().map(AsRef::as_ref)
+    }
+
+    /// Whether there is a load balancer service of this path.
+    pub fn has_lb_service(&self, path: &str) -> bool {
+        self.lb_services.iter().any(|one| *one.path == *path)
+    }
+
+    /// How many virtual servers run on the load balancer service of this path, those of others included.
+    pub fn servers_on(&self, path: &str) -> usize {
+        let ours = self.services.values().flat_map(|objects| &objects.servers);
+        let ours = ours.filter(|server| *server.lb_service == *path).count();
+        ours + self.others.get(path).copied().unwrap_or_default()
+    }
+
+    /// The load balancer service in use; none if it has to be created. One on the configured gateway is used whatever its
+    /// tags are, as in the Go program.
+    ///
+    /// # Errors
+    /// The configured one is missing, or on another gateway than the configured one.
+    pub fn lb_service(
+        &self,
+        selection: Selection<'_>,
+        cluster_uid: Option<&str>,
+    ) -> Result<Option<&LbService>, Unusable> {
+        match selection {
+            Selection::Existing { id, tier1 } => {
+                let found = self.lb_services.iter().find(|one| *one.id == *id);
+                let found = found.ok_or_else(|| Unusable::Missing(id.to_owned()))?;
+                match tier1.filter(|tier1| *found.tier1 != **tier1) {
+                    Some(tier1) => Err(Unusable::OtherGateway {
+                        id: id.to_owned(),
+                        found: found.tier1.to_string(),
+                        expected: tier1.to_owned(),
+                    }),
+                    None => Ok(Some(found)),
+                }
+            }
+            Selection::Managed { tier1 } => {
+                let is_on_gateway = |one: &&LbService| tier1.is_some_and(|tier1| *one.tier1 == *tier1);
+                let is_ours = |one: &&LbService| {
+                    one.is_named_as_ours
+                        && match by_cluster_uid(cluster_uid, one.cluster_uid.as_deref()) {
+                            OfCluster::This => true,
+                            OfCluster::Another => false,
+                            // Of clusters with the same name on several gateways, the gateway shows which one it is.
+                            OfCluster::Unknown => tier1.is_none(),
+                        }
+                };
+                let on_gateway = self.lb_services.iter().find(is_on_gateway);
+                Ok(on_gateway.or_else(|| self.lb_services.iter().find(is_ours)))
+            }
+        }
+    }
+
+    fn of(&mut self, service: &str) -> &mut ServiceResources {
+        self.services.entry(service.into()).or_default()
+    }
+}
+
+/// Whether an object has the owner and the name of this cluster, and no tag that names a Service.
+fn names_no_service(object: &Object, layout: &ClusterLayout) -> bool {
+    let is_considered = layout.load_balancer_of(object).is_some() && !object.is_marked_for_delete();
+    is_considered && !object.path().is_empty() && OwnerTags::read(object, layout).is_none()
+}
+
+/// Whether a path is that of a group or persistence profile.
+fn is_reference(path: &str) -> bool {
+    path.starts_with(GROUPS) || path.starts_with(PERSISTENCE_PROFILES)
+}
+
+/// Inserts by path, so that the same one is chosen whatever the order of the lists.
+fn insert<T>(all: &mut Vec<T>, new: T, path: impl Fn(&T) -> &str) {
+    let place = all.partition_point(|one| path(one) < path(&new));
+    // Most Services have one of each kind, and without this there would be room for four.
+    all.reserve_exact(1);
+    all.insert(place, new);
+}
+
+#[cfg(test)]
+mod tests;

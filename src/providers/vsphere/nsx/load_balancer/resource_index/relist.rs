@@ -1,0 +1,282 @@
+//! Pure: a reading of all objects, and what was known before it.
+//!
+//! A list may miss an object while others delete, so that what a reading misses stays until the next one misses it, too. What
+//! this program read or wrote during the reading is newer than the reading.
+
+use std::collections::BTreeSet;
+
+use super::{ResourceIndex, is_reference};
+use crate::providers::vsphere::nsx::load_balancer::objects::{
+    Allocation, Group, LbService, Monitor, PersistenceProfile, Pool, ServiceResources, VirtualServer,
+};
+
+/// A reading.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectListing {
+    /// What the lists have.
+    pub contents: ResourceIndex,
+    /// Whether groups and persistence profiles were listed.
+    pub has_references: bool,
+    /// The pools whose allocations could not be listed.
+    pub unread: BTreeSet<Box<str>>,
+}
+
+/// What a reading is compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Before<'a> {
+    /// What was known at the end of the reading.
+    pub contents: &'a ResourceIndex,
+    /// The paths of objects that this program read or wrote during the reading.
+    pub touched: &'a BTreeSet<Box<str>>,
+    /// The paths of objects that the reading before this one missed.
+    pub missed: &'a BTreeSet<Box<str>>,
+}
+
+/// What follows from a reading.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MergeResult {
+    /// What is known now.
+    pub contents: ResourceIndex,
+    /// The paths of objects that this reading missed, and that are kept for once.
+    pub missed: BTreeSet<Box<str>>,
+    /// The Services of which the reading shows other objects than were known.
+    pub changed: BTreeSet<Box<str>>,
+}
+
+impl MergeResult {
+    /// Whether groups or persistence profiles were missed.
+    pub fn misses_references(&self) -> bool {
+        self.missed.iter().any(|path| is_reference(path))
+    }
+}
+
+/// An object with its path.
+trait ListedObject: Clone + PartialEq {
+    fn path(&self) -> &str;
+
+    /// Takes over what lists do not show.
+    fn complete(&mut self, _before: &Self) {}
+}
+
+impl ListedObject for LbService {
+    fn path(&self) -> &str {
+        &self.path
+    }
+}
+
+impl ListedObject for VirtualServer {
+    fn path(&self) -> &str {
+        &self.marks.path
+    }
+}
+
+impl ListedObject for Pool {
+    fn path(&self) -> &str {
+        &self.marks.path
+    }
+}
+
+impl ListedObject for Monitor {
+    fn path(&self) -> &str {
+        &self.marks.path
+    }
+}
+
+impl ListedObject for Allocation {
+    fn path(&self) -> &str {
+        &self.marks.path
+    }
+
+    fn complete(&mut self, before: &Self) {
+        self.address = self.address.or(before.address);
+    }
+}
+
+impl ListedObject for Group {
+    fn path(&self) -> &str {
+        &self.marks.path
+    }
+}
+
+impl ListedObject for PersistenceProfile {
+    fn path(&self) -> &str {
+        &self.marks.path
+    }
+}
+
+/// Merges a reading into what was known before.
+pub fn merge(read: ObjectListing, before: Before<'_>) -> MergeResult {
+    let ObjectListing { contents: mut read, has_references, unread } = read;
+    let mut missed = BTreeSet::new();
+    let known = before.contents;
+    merge_lists(&known.lb_services, &mut read.lb_services, before, &mut missed);
+    let has_other_lb_services = known.lb_services != read.lb_services;
+    let services: BTreeSet<Box<str>> = known.services.keys().chain(read.services.keys()).cloned().collect();
+    let (none, mut changed) = (ServiceResources::default(), BTreeSet::new());
+    for service in services {
+        let old = known.services.get(&service).unwrap_or(&none);
+        let new = read.of(&service);
+        merge_lists(&old.servers, &mut new.servers, before, &mut missed);
+        merge_lists(&old.pools, &mut new.pools, before, &mut missed);
+        merge_lists(&old.monitors, &mut new.monitors, before, &mut missed);
+        let is_unread = |one: &Allocation| unread.contains(&one.address_pool);
+        let (kept, listed): (Vec<_>, Vec<_>) = old.allocations.iter().cloned().partition(is_unread);
+        merge_lists(&listed, &mut new.allocations, before, &mut missed);
+        new.allocations.extend(kept);
+        new.allocations.sort_by(|one, other| one.path().cmp(other.path()));
+        if has_references {
+            merge_lists(&old.groups, &mut new.groups, before, &mut missed);
+            merge_lists(&old.persistence_profiles, &mut new.persistence_profiles, before, &mut missed);
+        } else {
+            new.groups.clone_from(&old.groups);
+            new.persistence_profiles.clone_from(&old.persistence_profiles);
+        }
+        if *new != *old || has_other_lb_services {
+            changed.insert(service);
+        }
+    }
+    read.services.retain(|_, objects| !objects.is_empty());
+    if !has_references {
+        let references = known.without_service.iter().filter(|(path, _)| is_reference(path));
+        read.without_service.extend(references.cloned());
+    }
+    MergeResult { contents: read, missed, changed }
+}
+
+fn merge_lists<T: ListedObject>(old: &[T], new: &mut Vec<T>, before: Before<'_>, missed: &mut BTreeSet<Box<str>>) {
+    new.retain(|one| !before.touched.contains(one.path()));
+    for one in old {
+        match new.iter_mut().find(|read| read.path() == one.path()) {
+            Some(read) => read.complete(one),
+            None if before.touched.contains(one.path()) => new.push(one.clone()),
+            None if before.missed.contains(one.path()) => {}
+            None => {
+                missed.insert(one.path().into());
+                new.push(one.clone());
+            }
+        }
+    }
+    new.sort_by(|one, other| one.path().cmp(other.path()));
+    new.shrink_to_fit();
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::clients::nsx::Object;
+    use crate::providers::vsphere::nsx::load_balancer::layout::{ClusterLayout, GROUPS, ObjectKind};
+
+    static NONE: BTreeSet<Box<str>> = BTreeSet::new();
+
+    fn layout() -> ClusterLayout {
+        ClusterLayout { cluster: "c".to_owned(), cluster_uid: None, configured: Default::default(), second: None }
+    }
+
+    fn monitor(id: &str, port: u16) -> Object {
+        let tags = [("owner", "vsphere-cloud-controller-manager"), ("cluster", "c"), ("service", "ns/s")];
+        let tags: Vec<_> = tags.iter().map(|(scope, tag)| json!({"scope": scope, "tag": tag})).collect();
+        let value = json!({"id": id, "path": format!("/infra/lb-monitor-profiles/{id}"), "tags": tags,
+                           "resource_type": "LBTcpMonitorProfile", "monitor_port": port});
+        Object(serde_json::from_value(value).unwrap())
+    }
+
+    fn allocation(id: &str, address: Option<&str>) -> Object {
+        let mut object = monitor(id, 1);
+        object.0.insert("path".to_owned(), format!("/infra/ip-pools/p/ip-allocations/{id}").into());
+        object.0.extend(address.map(|address| ("allocated_ip".to_owned(), address.into())));
+        object
+    }
+
+    fn contents(objects: &[(ObjectKind, Object)]) -> ResourceIndex {
+        let mut contents = ResourceIndex::default();
+        objects.iter().for_each(|(kind, object)| contents.add(*kind, object, &layout()));
+        contents
+    }
+
+    fn of(ids: &[(&str, u16)]) -> ResourceIndex {
+        let monitors: Vec<_> = ids.iter().map(|(id, port)| (ObjectKind::Monitor, monitor(id, *port))).collect();
+        contents(&monitors)
+    }
+
+    fn paths(ids: &[&str]) -> BTreeSet<Box<str>> {
+        ids.iter().map(|id| format!("/infra/lb-monitor-profiles/{id}").into()).collect()
+    }
+
+    fn merged(read: ResourceIndex, known: &ResourceIndex, touched: &[&str], missed: &[&str]) -> MergeResult {
+        let (touched, missed) = (paths(touched), paths(missed));
+        let read = ObjectListing { contents: read, ..ObjectListing::default() };
+        merge(read, Before { contents: known, touched: &touched, missed: &missed })
+    }
+
+    #[test]
+    fn groups_and_profiles_that_were_not_listed_stay_and_those_that_were_are_as_they_are_now() {
+        let group = |id: &str, network: &str| {
+            let mut object = monitor(id, 1);
+            object.0.insert("path".to_owned(), format!("{GROUPS}/{id}").into());
+            let expression = json!([{"resource_type": "IPAddressExpression", "ip_addresses": [network]}]);
+            object.0.insert("expression".to_owned(), expression);
+            (ObjectKind::Group, object)
+        };
+        let known = contents(&[group("a", "10.0.0.0/8"), group("b", "10.0.0.0/8")]);
+        assert_eq!(merged(ResourceIndex::default(), &known, &[], &[]).contents, known);
+        let read = contents(&[group("a", "10.9.0.0/16"), group("c", "10.0.0.0/8")]);
+        let read = ObjectListing { contents: read, has_references: true, ..ObjectListing::default() };
+        let before = |missed| Before { contents: &known, touched: &NONE, missed };
+        let after = merge(read.clone(), before(&NONE));
+        let expected = contents(&[group("a", "10.9.0.0/16"), group("b", "10.0.0.0/8"), group("c", "10.0.0.0/8")]);
+        assert_eq!(after.contents, expected);
+        assert!(after.misses_references() && after.changed.len() == 1);
+        assert_eq!(merge(read.clone(), before(&after.missed)).contents, read.contents);
+    }
+
+    #[test]
+    fn what_a_pool_had_stays_while_it_cannot_be_listed() {
+        let known = contents(&[(ObjectKind::Allocation, allocation("x", Some("192.0.2.1")))]);
+        for unread in [BTreeSet::new(), BTreeSet::from(["p".into()])] {
+            let read = ObjectListing { unread: unread.clone(), ..ObjectListing::default() };
+            let once = merge(read.clone(), Before { contents: &known, touched: &NONE, missed: &NONE });
+            assert_eq!((&once.contents, once.missed.len()), (&known, 1 - unread.len()));
+            let twice = merge(read, Before { contents: &known, touched: &NONE, missed: &once.missed });
+            assert_eq!(twice.contents == known, !unread.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_one_reading_misses_stays_until_the_next_one_misses_it_too() {
+        let known = of(&[("a", 1), ("b", 1)]);
+        let once = merged(of(&[("b", 1)]), &known, &[], &[]);
+        assert_eq!((&once.contents, &once.missed), (&known, &paths(&["a"])));
+        let monitors = once.contents.services.values().map(|objects| &objects.monitors);
+        assert!(monitors.into_iter().all(|monitors| monitors.capacity() == monitors.len()), "no room is kept for more");
+        assert!(once.changed.is_empty());
+        let twice = merged(of(&[("b", 1)]), &once.contents, &[], &["a"]);
+        assert_eq!((twice.contents, twice.missed), (of(&[("b", 1)]), BTreeSet::new()));
+        assert_eq!(twice.changed, BTreeSet::from(["ns/s".into()]));
+        let gone = merged(ResourceIndex::default(), &known, &[], &["a", "b"]);
+        assert_eq!(gone.contents, ResourceIndex::default());
+    }
+
+    #[test]
+    fn what_was_written_during_a_reading_is_newer_than_it() {
+        // `a` was changed, `b` deleted and `c` created; the reading saw all of it as it was before.
+        let known = of(&[("a", 2), ("c", 1)]);
+        let after = merged(of(&[("a", 1), ("b", 1)]), &known, &["a", "b", "c"], &[]);
+        assert_eq!((after.contents, after.missed), (known, BTreeSet::new()));
+        assert!(after.changed.is_empty());
+    }
+
+    #[test]
+    fn a_change_by_another_client_is_seen_and_a_known_address_kept() {
+        let known = contents(&[
+            (ObjectKind::Monitor, monitor("a", 1)),
+            (ObjectKind::Allocation, allocation("x", Some("192.0.2.1"))),
+        ]);
+        let read = contents(&[(ObjectKind::Monitor, monitor("a", 1)), (ObjectKind::Allocation, allocation("x", None))]);
+        let same = merged(read, &known, &[], &[]);
+        assert_eq!((&same.contents, same.changed.len()), (&known, 0));
+        let read = contents(&[(ObjectKind::Monitor, monitor("a", 7)), (ObjectKind::Allocation, allocation("x", None))]);
+        assert_eq!(merged(read, &known, &[], &[]).changed, BTreeSet::from(["ns/s".into()]));
+    }
+}

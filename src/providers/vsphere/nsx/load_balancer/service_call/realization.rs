@@ -1,0 +1,226 @@
+//! Whether NSX has put into effect what was written and deleted for the Service. Nothing waits here: a sync that has to wait ends
+//! with [`Error::Pending`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tracing::{debug, warn};
+
+use super::{FailedFamilies, FamilyTarget, ServiceCall};
+use crate::base::error_chain::chain;
+use crate::clients::nsx::realization::RevisionStatus;
+use crate::cloud::Error;
+use crate::providers::vsphere::config::address_rules::IpFamily;
+use crate::providers::vsphere::nsx::load_balancer::layout::{ObjectKind, SERVERS};
+use crate::providers::vsphere::nsx::load_balancer::plan::Step;
+use crate::providers::vsphere::nsx::load_balancer::realization::{Due, Effect};
+use crate::providers::vsphere::nsx::load_balancer::service_request;
+use crate::providers::vsphere::reason;
+
+/// How many realized states are read at the same time.
+const AT_ONCE: usize = 8;
+
+/// What reads of the realized state of deleted virtual servers have shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TeardownState {
+    /// None is in effect.
+    Complete,
+    /// One was not deleted: a listing has missed it.
+    Found,
+}
+
+impl ServiceCall<'_> {
+    /// The load balancers that NSX could not put into effect, and why.
+    ///
+    /// # Errors
+    /// [`Error::Pending`] while NSX has not said what became of them, for 30 s at most.
+    pub(super) async fn unrealized(&self, targets: &[FamilyTarget]) -> Result<FailedFamilies, Error> {
+        loop {
+            match self.inventory().rollout(&self.key, self.unreported(targets).iter().map(AsRef::as_ref)) {
+                Due::Complete => return Ok(Vec::new()),
+                Due::Errors(errors, after) => return Ok(failures(targets, &errors, after)),
+                Due::Wait(after) => return Err(self.wait("NSX has not put the load balancer into effect yet", after)),
+                Due::Read(paths) => {
+                    let shown = self.read_effects(paths).await?;
+                    self.inventory().note_rollout(&self.key, shown);
+                }
+            }
+        }
+    }
+
+    /// What serves an address that the Service does not report yet, and that is not known to be in effect.
+    fn unreported(&self, targets: &[FamilyTarget]) -> BTreeSet<Box<str>> {
+        let servers = targets.iter().filter(|target| target.balancer.is_wanted).flat_map(|target| &target.ours.servers);
+        let mut paths = BTreeSet::new();
+        for server in servers.filter(|one| one.address.is_some_and(|address| !self.ingress.contains(&address))) {
+            paths.insert(server.marks.path.clone());
+            if !server.lb_service.is_empty() && !self.inventory().is_lb_service_realized(&server.lb_service) {
+                paths.insert(server.lb_service.clone());
+            }
+        }
+        paths
+    }
+
+    /// Notes what NSX has not confirmed of what the Service reports now.
+    pub(super) fn remark_unconfirmed(&self, addresses: &[IpAddr]) {
+        let is_reported = addresses.iter().all(|address| self.ingress.contains(address));
+        let unconfirmed = self.inventory().unconfirmed(&self.key, is_reported);
+        let message = (!unconfirmed.is_empty()).then(|| {
+            format!(
+                "NSX has not confirmed within 30 s that the load balancer is in effect, or this account may not read that: {}; \
+                 the address is reported all the same",
+                joined(&unconfirmed)
+            )
+        });
+        self.inventory().remark(&self.key, reason::LoadBalancerNotConfirmed, message);
+    }
+
+    /// Notes the deleted virtual servers that are still in effect, or may be. An orphan has no Event.
+    pub(super) fn remark_left(&self, left: &BTreeSet<Box<str>>) {
+        if left.is_empty() {
+            return;
+        }
+        let message = format!(
+            "deleted virtual servers may still serve the address, because after 5 minutes NSX has them in effect or does not say \
+             whether it has, or because this account may not read that: {}; the deletion goes on, and the address is released",
+            joined(left)
+        );
+        warn!(service = self.key, "{message}");
+        if self.uid().is_some() {
+            self.inventory().remark(&self.key, reason::LoadBalancerStillRealized, Some(message));
+        }
+    }
+
+    async fn read_effects(&self, paths: Vec<Box<str>>) -> Result<BTreeMap<Box<str>, Effect>, Error> {
+        let asked = self.inventory().rollout_age(&self.key);
+        let read = async |path: Box<str>| {
+            let revision = self.inventory().revision(&self.key, &path);
+            let status = self.of.backend.realization(&path, revision).await;
+            (path, status)
+        };
+        let all: Vec<_> = futures::stream::iter(paths).map(read).buffer_unordered(AT_ONCE).collect().await;
+        let answered = self.inventory().rollout_age(&self.key);
+        let effect = |(path, status): (Box<str>, Result<RevisionStatus, Error>)| {
+            let effect = match status {
+                Ok(status) => Effect::of(status, asked, answered),
+                Err(Error::NotLeader) => return Err(Error::NotLeader),
+                Err(error) if error.reason() == reason::NSXNoPermission => Effect::Unreadable,
+                Err(error) => {
+                    debug!(service = self.key, "{}", chain(&error));
+                    Effect::Open
+                }
+            };
+            Ok((path, effect))
+        };
+        all.into_iter().map(effect).collect()
+    }
+
+    /// The paths that virtual servers of the Service have if this program made them. `seconds` says of which load balancers: of
+    /// the first one (`None`), of the second one.
+    pub(super) fn expected_servers(&self, seconds: &[Option<IpFamily>]) -> BTreeSet<Box<str>> {
+        let (Some(uid), Ok(ports)) = (self.uid(), service_request::ports_of(self.service)) else {
+            return BTreeSet::new();
+        };
+        let of_balancer = |second: &Option<IpFamily>| {
+            let layout = self.layout.of(*second);
+            let id = move |(port, _): &(_, u16)| layout.id(ObjectKind::VirtualServer, uid, Some(*port), 0);
+            ports.iter().map(id).collect::<Vec<_>>()
+        };
+        seconds.iter().flat_map(of_balancer).map(|id| format!("{SERVERS}/{id}").into()).collect()
+    }
+
+    /// Whether the virtual servers that were deleted, and those of `expected`, are no longer in effect.
+    ///
+    /// # Errors
+    /// [`Error::Pending`] while one of them is, for 5 minutes at most.
+    pub(super) async fn check_teardown(&self, expected: &BTreeSet<Box<str>>) -> Result<TeardownState, Error> {
+        loop {
+            match self.inventory().teardown(&self.key, expected) {
+                Due::Complete | Due::Errors(..) => return Ok(TeardownState::Complete),
+                Due::Wait(after) => {
+                    return Err(self.wait("NSX still serves virtual servers of the Service that were deleted", after));
+                }
+                Due::Read(paths) => {
+                    if self.read_teardown(paths).await? == TeardownState::Found {
+                        return Ok(TeardownState::Found);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the sync until later. The wait may take minutes and has no Event, so the log says what for.
+    pub(super) fn wait(&self, message: &str, after: Duration) -> Error {
+        debug!(service = self.key, "{message}; the next check is in {} s", after.as_secs());
+        Error::Pending { message: message.to_owned(), after }
+    }
+
+    async fn read_teardown(&self, paths: Vec<Box<str>>) -> Result<TeardownState, Error> {
+        let read = async |path: Box<str>| {
+            let is_in_effect = self.of.backend.is_in_effect(&path).await;
+            (path, is_in_effect)
+        };
+        let all: Vec<_> = futures::stream::iter(paths).map(read).buffer_unordered(AT_ONCE).collect().await;
+        let (mut in_effect, mut found) = (BTreeSet::new(), TeardownState::Complete);
+        for (path, is_in_effect) in all {
+            match is_in_effect {
+                Ok(false) => {}
+                Ok(true) if self.exists(&path).await? => found = TeardownState::Found,
+                Ok(true) => drop(in_effect.insert(path)),
+                Err(error) if error.reason() == reason::NSXNoPermission => {
+                    warn!(
+                        service = self.key,
+                        "cannot check that deleted virtual servers serve no traffic: {}",
+                        chain(&error)
+                    );
+                    self.inventory().note_teardown(&self.key, None);
+                    return Ok(TeardownState::Complete);
+                }
+                Err(error) if matches!(error, Error::NotLeader) || error.reason() == reason::NSXUnavailable => {
+                    return Err(error);
+                }
+                // An answer that is no answer to the question: the limit of time holds, too.
+                Err(error) => {
+                    debug!(service = self.key, "{}", chain(&error));
+                    in_effect.insert(path);
+                }
+            }
+        }
+        self.inventory().note_teardown(&self.key, Some(in_effect));
+        Ok(found)
+    }
+
+    /// Whether a virtual server that is in effect exists: its deletion is not known here.
+    async fn exists(&self, path: &str) -> Result<bool, Error> {
+        if self.inventory().is_deleted(&self.key, path) {
+            return Ok(false);
+        }
+        let step = Step::Read { kind: ObjectKind::VirtualServer, path: path.to_owned() };
+        self.perform_in(&self.layout, None, &step).await?;
+        let exists = self.inventory().of_service(&self.key).servers.iter().any(|server| *server.marks.path == *path);
+        if !exists {
+            self.inventory().note_deleted_before(&self.key, path);
+        }
+        Ok(exists)
+    }
+}
+
+fn joined(paths: &BTreeSet<Box<str>>) -> String {
+    paths.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ")
+}
+
+/// What NSX reports of the load balancers that it could not put into effect.
+fn failures(targets: &[FamilyTarget], errors: &BTreeMap<Box<str>, String>, after: Duration) -> FailedFamilies {
+    let failure = |target: &FamilyTarget| {
+        let servers = &target.ours.servers;
+        let is_its = |path: &str| servers.iter().any(|one| *one.marks.path == *path || *one.lb_service == *path);
+        let of_target = errors.iter().filter(|(path, _)| is_its(path));
+        let told: Vec<String> = of_target.map(|(path, alarm)| format!("{path}: {alarm}")).collect();
+        let message = format!("NSX has accepted the load balancer and cannot put it into effect: {}", told.join("; "));
+        let error = Error::Failed { reason: reason::LoadBalancerNotRealized, message, after: Some(after) };
+        (!told.is_empty()).then_some((target.balancer.second, error))
+    };
+    targets.iter().filter(|target| target.balancer.is_wanted).filter_map(failure).collect()
+}

@@ -1,0 +1,669 @@
+//! Creates the load balancer of a Service, or brings it up to date.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node};
+
+use super::pools::unless_outdated;
+use super::realization::TeardownState;
+use super::{CallObservation, FailedFamilies, FamilyTarget, ServiceCall, Steps, next};
+use crate::base::error_chain::chain;
+use crate::cloud::{Error, Reason};
+use crate::providers::vsphere::config::address_rules::IpFamily;
+use crate::providers::vsphere::config::{CompleteClass, IpPool, Profile};
+use crate::providers::vsphere::nsx::load_balancer::backend::{
+    ConfiguredObject, Full, LoadBalancerSpec, Suitability, Usage,
+};
+use crate::providers::vsphere::nsx::load_balancer::families::{FamilyLoadBalancer, RequestedFamilies};
+use crate::providers::vsphere::nsx::load_balancer::layout::{Port, Protocol};
+use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, ServiceResources, VirtualServer};
+use crate::providers::vsphere::nsx::load_balancer::plan::{self, DesiredLoadBalancer, Step, WantedPort};
+use crate::providers::vsphere::nsx::load_balancer::resource_cache::{Creating, RequiredFreshness, ReservationGuard};
+use crate::providers::vsphere::nsx::load_balancer::{LATER, config_wrong, families, service_request, status};
+use crate::providers::vsphere::nsx::routes::Adoption;
+use crate::providers::vsphere::reason;
+
+/// How many times one call reads the usage of the load balancer service at most.
+const USAGE_READINGS: usize = 3;
+
+/// What a call has done so far.
+#[derive(Default)]
+pub(super) struct EnsureProgress<'a> {
+    /// Keeps the load balancer service.
+    creating: Option<Creating<'a>>,
+    /// The load balancers whose address was reserved by this call.
+    allocated: Vec<Option<IpFamily>>,
+    /// The load balancers of which this call has checked whether they can be created.
+    checked: Vec<Option<IpFamily>>,
+    /// The addresses that the Service asks for, until they are reserved.
+    pub(super) claimed: Vec<ReservationGuard<'a>>,
+    /// Which addresses of virtual servers could not be reserved, and why.
+    pub(super) unreserved: Vec<String>,
+    /// Why a load balancer is not as it is to be. This call makes no further step for it; the other one goes on.
+    failed: FailedFamilies,
+}
+
+impl<'a> ServiceCall<'a> {
+    pub(in crate::providers::vsphere::nsx::load_balancer) async fn ensure(
+        mut self,
+        nodes: &[Arc<Node>],
+    ) -> Result<LoadBalancerStatus, Error> {
+        let class = service_request::class_of(self.service);
+        service_request::check_class(&self.of.config, class)?;
+        let ports = service_request::ports_of(self.service)?;
+        let has_ipv6_pool = self.of.config.ipv6_pools.contains_key(class);
+        service_request::check_families(self.service, class, has_ipv6_pool, self.of.rules())?;
+        service_request::features_of(self.service, self.of.rules(), IpFamily::V4)?;
+        let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool };
+        self.check(RequiredFreshness::AnyList)?;
+        self.inventory().is_needed(&self.key);
+        let (mut progress, mut steps) = (EnsureProgress::default(), Steps::begin());
+        for _ in 0..self.most_steps() {
+            let seen = self.observe_with_nodes()?;
+            self.check_lb_service(&seen).map_err(|error| self.unless_outdated(error))?;
+            if self.read_next(&seen).await? {
+                continue;
+            }
+            let targets = self.targets(&seen, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
+            self.note_removed(&targets);
+            // What is to go stays until what takes its place is there.
+            let is_open = |target: &&FamilyTarget| {
+                let FamilyLoadBalancer { second, is_wanted, .. } = &target.balancer;
+                !has_failed(&progress.failed, *second) && (*is_wanted || progress.failed.is_empty())
+            };
+            let open = targets.iter().filter(is_open);
+            let Some((target, step)) = next(open, &seen) else {
+                self.add_unrealized(&targets, &seen, &mut progress.failed).await?;
+                return match progress.failed.is_empty() {
+                    true => {
+                        self.remark_addresses(&targets, &seen, &progress.unreserved);
+                        self.completed(&asked, &targets, &seen)
+                    }
+                    false => self.failed(&asked, &targets, &seen, progress.failed),
+                };
+            };
+            steps.check_time()?;
+            self.check_nodes_are_looked_up(&step, nodes)?;
+            match self.advance(&asked, &seen, (target, &step), &mut progress).await {
+                Ok(()) => {}
+                Err(error @ (Error::NotLeader | Error::Pending { .. })) => return Err(error),
+                Err(error) => {
+                    // NSX answers, and only this address is late: the other load balancer can go on.
+                    let is_of_address = matches!(step, Step::Allocate { .. } | Step::ReadAddress { .. });
+                    let is_silent = error.reason() == reason::NSXUnavailable && !is_of_address;
+                    progress.failed.push((target.balancer.second, error));
+                    if is_silent {
+                        self.add_unrealized(&targets, &seen, &mut progress.failed).await?;
+                        return self.failed(&asked, &targets, &seen, progress.failed);
+                    }
+                }
+            }
+            if steps.repeats(&step) {
+                break;
+            }
+        }
+        Err(self.endless(&steps))
+    }
+
+    /// Makes one step, if it may be made.
+    async fn advance(
+        &self,
+        asked: &RequestedFamilies<'_>,
+        seen: &CallObservation,
+        (target, step): (&FamilyTarget, &Step<'_>),
+        progress: &mut EnsureProgress<'a>,
+    ) -> Result<(), Error> {
+        self.check_missed(step)?;
+        if matches!(step, Step::ReleaseAddress(_)) {
+            let mut expected = self.expected_servers(&[target.balancer.second]);
+            expected.retain(|path| target.ours.servers.iter().all(|server| server.marks.path != *path));
+            if self.check_teardown(&expected).await? == TeardownState::Found {
+                return Ok(());
+            }
+            self.remark_left(&self.inventory().left_in_effect(&self.key));
+        }
+        let which = target.balancer.second;
+        if step.is_creation() {
+            self.check_gateway(seen, target, step)?;
+            self.check_creation(asked, seen, target, progress).await?;
+        }
+        let is_made = matches!(step, Step::CreateLbService | Step::CreateServer { .. });
+        if is_made && progress.creating.is_none() {
+            progress.creating = Some(self.inventory().create()?);
+        }
+        let _only = match step {
+            Step::CreateLbService => match self.inventory().lb_service_creation.start_or_wait().await {
+                Some(only) => Some(only),
+                // Another call has created it.
+                None => return Ok(()),
+            },
+            _ => None,
+        };
+        let is_allocated = progress.allocated.contains(&which);
+        if let Step::CreateServer { address, .. } = step
+            && target.ours.servers.is_empty()
+            && !self.ingress.contains(address)
+            && let Some(family) = asked.required(&target.balancer).filter(|family| IpFamily::of(*address) != *family)
+        {
+            if !is_allocated {
+                self.check_twice()?;
+            }
+            self.release(seen, target, *address).await?;
+            return Err(wrong_family(target, *address, family));
+        }
+        match self.make(target, step, progress).await {
+            Ok(()) => {
+                if matches!(step, Step::Allocate { .. }) {
+                    progress.allocated.push(which);
+                }
+                // With one more address known, one that was read in vain may be released.
+                if matches!(step, Step::ReadAddress { .. }) {
+                    self.read.lock().retain(|path| !path.contains("/ip-allocations/"));
+                }
+                Ok(())
+            }
+            Err(error) => self.refused(seen, target, step, is_allocated, error).await,
+        }
+    }
+
+    /// What can be refused is refused before anything is created.
+    async fn check_creation(
+        &self,
+        asked: &RequestedFamilies<'_>,
+        seen: &CallObservation,
+        target: &FamilyTarget,
+        progress: &mut EnsureProgress<'a>,
+    ) -> Result<(), Error> {
+        self.check_choice(seen, target)?;
+        if progress.checked.contains(&target.balancer.second) {
+            return Ok(());
+        }
+        progress.checked.push(target.balancer.second);
+        self.check_configured(seen, target).await?;
+        self.check_room(seen, target).await?;
+        progress.claimed.extend(self.check_address(target).await?);
+        match asked.required(&target.balancer).filter(|_| has_no_address(target)) {
+            Some(family) => self.check_family(target, family).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing is left to do.
+    fn completed(
+        &self,
+        asked: &RequestedFamilies<'_>,
+        targets: &[FamilyTarget],
+        seen: &CallObservation,
+    ) -> Result<LoadBalancerStatus, Error> {
+        let wanted = || targets.iter().filter(|target| target.balancer.is_wanted);
+        self.check_removed(&wanted().filter_map(FamilyTarget::address).collect::<Vec<_>>())?;
+        self.inventory().completed(&self.key, wanted().map(|target| target.balancer.family).collect());
+        let mut ignored: Vec<&str> = Vec::new();
+        for field in wanted().flat_map(|target| plan::ignored(&target.wanted, &target.known(seen))) {
+            if !ignored.contains(&field) {
+                ignored.push(field);
+            }
+        }
+        let as_is = (!ignored.is_empty()).then(|| adopted_as_is(&ignored));
+        self.inventory().remark(&self.key, reason::LoadBalancerAdoptedAsIs, as_is);
+        let addresses = wanted().filter_map(|target| Some((target, target.address()?)));
+        for (target, address) in addresses.clone().filter(|_| ignored.is_empty()) {
+            service_request::check_address(&target.wanted.features, address)?;
+        }
+        let addresses = families::in_order(asked.families, addresses.map(|(_, address)| address));
+        self.remark_unconfirmed(&addresses);
+        service_request::check_both(self.service, &addresses)?;
+        Ok(status(addresses))
+    }
+
+    /// One load balancer is not as it is to be, or both are not. The Service gets the address of one that is complete, and is
+    /// announced: the failure is reported by the next sync.
+    fn failed(
+        &self,
+        asked: &RequestedFamilies<'_>,
+        targets: &[FamilyTarget],
+        seen: &CallObservation,
+        failed: FailedFamilies,
+    ) -> Result<LoadBalancerStatus, Error> {
+        let wanted = || targets.iter().filter(|one| one.balancer.is_wanted);
+        let has_new = self.has_news(targets, seen, &failed);
+        let is_of_failed = |address: &&IpAddr| {
+            let mut all = targets.iter().filter(|one| has_failed(&failed, one.balancer.second));
+            all.any(|one| one.balancer.family == IpFamily::of(**address))
+        };
+        // One that is reported shows what is the Service's, also while nothing serves it.
+        let mut addresses: BTreeSet<IpAddr> = self.ingress.iter().filter(is_of_failed).copied().collect();
+        let is_served = |one: &&FamilyTarget| !one.ours.servers.is_empty() && !has_failed(&failed, one.balancer.second);
+        addresses.extend(wanted().filter(is_served).filter_map(FamilyTarget::address));
+        match failed.into_iter().map(|(_, error)| error).reduce(joined) {
+            Some(error) if !has_new => Err(error),
+            _ => {
+                self.inventory().announce_one(&self.key);
+                Ok(status(families::in_order(asked.families, addresses)))
+            }
+        }
+    }
+
+    /// Adds what NSX could not put into effect, before an address is reported.
+    async fn add_unrealized(
+        &self,
+        targets: &[FamilyTarget],
+        seen: &CallObservation,
+        failed: &mut FailedFamilies,
+    ) -> Result<(), Error> {
+        if failed.is_empty() || self.has_news(targets, seen, failed) {
+            failed.extend(self.unrealized(targets).await?);
+        }
+        Ok(())
+    }
+
+    /// Whether a load balancer is complete whose address the Service does not report.
+    fn has_news(&self, targets: &[FamilyTarget], seen: &CallObservation, failed: &FailedFamilies) -> bool {
+        let wanted = targets.iter().filter(|one| one.balancer.is_wanted);
+        let is_complete = |one: &&FamilyTarget| {
+            !has_failed(failed, one.balancer.second) && next(std::iter::once(*one), seen).is_none()
+        };
+        wanted.filter(is_complete).filter_map(FamilyTarget::address).any(|address| !self.ingress.contains(&address))
+    }
+
+    /// One reading may miss objects: of a Service that has an address nothing is created, and no address is released, before
+    /// a second one has missed them, too.
+    fn check_missed(&self, step: &Step<'_>) -> Result<(), Error> {
+        let may_exist = step.is_creation() && !self.ingress.is_empty();
+        let matters = may_exist || matches!(step, Step::ReleaseAddress(_));
+        if matters { self.check_twice() } else { Ok(()) }
+    }
+
+    /// Whether two readings, or what this process has made, show what there is.
+    pub(super) fn check_twice(&self) -> Result<(), Error> {
+        if self.inventory().was_complete(&self.key) { Ok(()) } else { self.check(RequiredFreshness::TwoLists) }
+    }
+
+    /// Refuses a new port, and the creation of a load balancer service, while the address of the Service is on another load
+    /// balancer service than the configured one: an address is on one gateway.
+    fn check_gateway(&self, seen: &CallObservation, target: &FamilyTarget, step: &Step<'_>) -> Result<(), Error> {
+        let servers = &target.ours.servers;
+        let is_served = |port: &WantedPort| servers.iter().any(|server| server.marks.port == Some(port.port));
+        let is_new = match step {
+            Step::CreateMonitor { port, .. } | Step::CreatePool { port, .. } | Step::CreateServer { port, .. } => {
+                !is_served(port)
+            }
+            Step::CreateLbService => true,
+            _ => false,
+        };
+        if !is_new {
+            return Ok(());
+        }
+        let (used, address) = (seen.lb_service.as_ref().ok().and_then(Option::as_ref), target.address());
+        let is_elsewhere = |server: &&VirtualServer| {
+            server.address == address
+                && used.is_none_or(|used| server.lb_service != used.path)
+                && self.inventory().has_lb_service(&server.lb_service)
+        };
+        let Some(VirtualServer { marks, lb_service, .. }) = servers.iter().find(is_elsewhere) else { return Ok(()) };
+        let named = self.named_lb_service(seen);
+        Err(self.unless_outdated(config_wrong(format!(
+            "nothing is created: the virtual server {} of the Service is on the load balancer service {lb_service}, and the \
+             cloud config names {named}; expected lb-service-id or tier1-gateway-path of the load balancer service that the \
+             Service is on",
+            marks.path
+        ))))
+    }
+
+    /// Whether the pool of addresses has the family that the load balancer is to have.
+    async fn check_family(&self, target: &FamilyTarget, family: IpFamily) -> Result<(), Error> {
+        let Some(LoadBalancerSpec { address_pool, .. }) = &target.parts else { return Ok(()) };
+        if self.of.backend.has_family(address_pool, family).await? {
+            return Ok(());
+        }
+        let family = family.as_str();
+        Err(config_wrong(format!(
+            "the IP pool {address_pool} has no {family} addresses, and the Service asks for {family}"
+        )))
+    }
+
+    /// What the configuration names may be there meanwhile: a recent reading decides.
+    fn unless_outdated(&self, error: Error) -> Error {
+        let is_of_names = error.reason() == reason::LoadBalancerConfigWrong;
+        if is_of_names { unless_outdated(self.of, &self.key, error) } else { error }
+    }
+
+    /// Whether NSX has what the configuration names by id or path: what NSX would refuse later is refused before anything is
+    /// created. What it names otherwise was found by a reading.
+    async fn check_configured(&self, seen: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
+        let Some(LoadBalancerSpec { address_pool, tier1, .. }) = &target.parts else { return Ok(()) };
+        let names = self.inventory().names();
+        let listed: BTreeSet<&String> = names.pools.values().chain(names.profiles.values()).flatten().collect();
+        let mut all = BTreeSet::new();
+        if has_no_address(target) && !listed.contains(address_pool) {
+            all.insert(ConfiguredObject::AddressPool(address_pool.clone()));
+        }
+        let profiles = target.wanted.ports.iter().map(|port| &port.profile);
+        let profiles = profiles.filter(|path| !listed.contains(path));
+        all.extend(profiles.cloned().map(ConfiguredObject::Profile));
+        if let (Ok(None), Some(path)) = (&seen.lb_service, tier1) {
+            all.insert(ConfiguredObject::Gateway(path.clone()));
+        }
+        for what in all {
+            match self.suitability(&what).await? {
+                Suitability::Usable => {}
+                Suitability::NotAdvertised => self.remark_advertisement(&what),
+                Suitability::Missing => {
+                    let message = format!("{what} from vsphere.conf or --nsx-ipv6-pool does not exist in NSX");
+                    return Err(config_wrong(message));
+                }
+                Suitability::NoEdgeCluster => {
+                    return Err(config_wrong(format!(
+                        "{what} from vsphere.conf has no edge cluster, and load balancers run on edges: set the edge cluster \
+                         of the gateway in NSX"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn remark_advertisement(&self, gateway: &ConfiguredObject) {
+        let message = format!(
+            "{gateway} does not advertise the addresses of load balancers, so that clients outside of NSX may not reach them: add \
+             TIER1_LB_VIP to its route advertisement in NSX"
+        );
+        self.inventory().remark(&self.key, reason::LoadBalancerConfigWrong, Some(message));
+    }
+
+    async fn suitability(&self, what: &ConfiguredObject) -> Result<Suitability, Error> {
+        if let Some(known) = self.inventory().configured(what) {
+            return Ok(known);
+        }
+        let _only = self.inventory().configured_reading.start_or_wait().await;
+        if let Some(known) = self.inventory().configured(what) {
+            return Ok(known);
+        }
+        let suitability = match self.of.backend.suitability(what).await {
+            // It may be usable, and NSX says so when it is used.
+            Err(error) if error.reason() == reason::NSXNoPermission => Suitability::Usable,
+            answer => answer?,
+        };
+        self.inventory().note_configured(what, suitability);
+        Ok(suitability)
+    }
+
+    /// Whether the load balancer service has room for what is to be created. Where it does not say, NSX does when it is full.
+    async fn check_room(&self, seen: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
+        let Ok(Some(lb_service)) = &seen.lb_service else { return Ok(()) };
+        let DesiredLoadBalancer { ports, members, .. } = &target.wanted;
+        let lacks_server = |port: &&WantedPort| target.ours.servers.iter().all(|one| one.marks.port != Some(port.port));
+        let ports = ports.iter().filter(lacks_server).count();
+        if ports == 0 {
+            return Ok(());
+        }
+        let needed = Usage::of_ports(ports, members.len());
+        let take = || self.inventory().take_room(&self.key, target.balancer.second, &needed);
+        let mut taken = take();
+        // What was read is outdated as soon as something was deleted.
+        for _ in 0..USAGE_READINGS {
+            if taken.is_some() || !self.read_usage(&lb_service.path).await {
+                break;
+            }
+            taken = take();
+        }
+        let Some(Err(Full { what, used, allowed })) = taken else { return Ok(()) };
+        self.inventory().wait_for_room(&self.key);
+        let message = format!(
+            "the load balancer service {} has {used} of {allowed} {what}, and {ports} ports of the Service are to be created",
+            lb_service.path
+        );
+        Err(Error::Exhausted { reason: reason::LoadBalancerCapacity, message, after: LATER })
+    }
+
+    /// Reads how full the load balancer service is, or waits for another call that does. False if it does not say.
+    async fn read_usage(&self, lb_service: &str) -> bool {
+        let Some(_only) = self.inventory().usage_reading.start_or_wait().await else { return true };
+        let usage = self.of.backend.usage(lb_service).await;
+        let is_read = usage.is_ok();
+        usage.into_iter().for_each(|usage| self.inventory().note_usage(usage));
+        is_read
+    }
+
+    /// What follows from a step that failed. It is no failure of the load balancer if it concerned what serves nothing.
+    async fn refused(
+        &self,
+        seen: &CallObservation,
+        target: &FamilyTarget,
+        step: &Step<'_>,
+        is_allocated: bool,
+        error: Error,
+    ) -> Result<(), Error> {
+        let is_unavailable = error.reason() == reason::AddressUnavailable;
+        if let Step::ReadAddress { allocation } = step
+            && (is_unavailable || error.reason() == reason::NSXUnavailable)
+        {
+            if is_unavailable {
+                self.release_refused(seen, target, allocation).await?;
+            }
+            let path = &allocation.marks.path;
+            let is_other = |one: &Allocation| one.address.is_none() && one.marks.path != *path;
+            let is_first = self.read.lock().insert(path.clone());
+            // Without it, an edited address would be reported.
+            if !is_unavailable && plan::is_doubtful(&self.ingress, &target.ours) {
+                return Err(error);
+            }
+            let known = self.inventory().of_service(&self.key).allocations;
+            let is_released = is_unavailable && known.iter().all(|one| one.marks.path != *path);
+            // An earlier call made it, and the pool may have an address now.
+            if is_released && !is_allocated {
+                return Ok(());
+            }
+            // It is beside the address in use, and may never get one; or another one may be that.
+            if is_first && (!target.ours.servers.is_empty() || target.ours.allocations.iter().any(is_other)) {
+                return Ok(());
+            }
+        }
+        if is_unavailable && !target.ours.servers.is_empty() {
+            return Ok(());
+        }
+        if let Step::CreateServer { address, .. } = step
+            && is_allocated
+            && is_refusal(error.reason())
+        {
+            self.release(seen, target, *address).await?;
+        }
+        Err(error)
+    }
+
+    /// Releases an address that is reserved in vain.
+    async fn release(&self, seen: &CallObservation, target: &FamilyTarget, address: IpAddr) -> Result<(), Error> {
+        let known = target.known(seen);
+        let is_free = |one: &&Allocation| one.address == Some(address) && !known.has_server_on(one);
+        match known.ours.allocations.iter().find(is_free) {
+            Some(allocation) => self.perform(target, &Step::ReleaseAddress(allocation)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// NSX reports an error for an allocation, which may be of the moment: it is released only if nothing can have its address.
+    async fn release_refused(
+        &self,
+        seen: &CallObservation,
+        target: &FamilyTarget,
+        allocation: &Allocation,
+    ) -> Result<(), Error> {
+        let path = &*allocation.marks.path;
+        let mut known = self.inventory().of_service(&self.key).allocations.into_iter();
+        // Of an exhausted pool it never had one, and was released at once.
+        if known.all(|one| *one.marks.path != *path) || self.lacks_address(seen) {
+            return Ok(());
+        }
+        let step = Step::ReleaseAddress(allocation);
+        self.check_missed(&step)?;
+        self.perform(target, &step).await
+    }
+
+    /// The load balancers as they are to be.
+    fn targets(
+        &self,
+        seen: &CallObservation,
+        asked: &RequestedFamilies<'_>,
+        ports: &[(Port, u16)],
+        nodes: &[Arc<Node>],
+    ) -> Result<Vec<FamilyTarget>, Error> {
+        let requested = service_request::class_of(self.service);
+        let servers = &seen.judged.owned.servers;
+        let class = servers.iter().map(|server| &*server.class).find(|class| !class.is_empty()).unwrap_or(requested);
+        if class != requested {
+            let annotation = service_request::ANNOTATION_CLASS;
+            let message = format!(
+                "the load balancer has the class {class:?}, and the annotation {annotation} asks for {requested:?}: the class \
+                 of a load balancer cannot change; set the annotation back, or delete the Service and create it again"
+            );
+            return Err(Error::Invalid { reason: reason::LoadBalancerClassFixed, message });
+        }
+        service_request::check_class(&self.of.config, class)?;
+        let complete = self.of.config.class(class).ok_or_else(|| {
+            config_wrong(format!("the class {class:?} in vsphere.conf lacks an IP pool or an application profile"))
+        })?;
+        let wanted_port = |(port, node_port): &(Port, u16)| {
+            Ok(WantedPort { port: *port, node_port: *node_port, profile: self.profile(&complete, port.protocol)? })
+        };
+        let ports: Vec<WantedPort> = ports.iter().map(wanted_port).collect::<Result<_, Error>>()?;
+        let target = |balancer: FamilyLoadBalancer| {
+            let target = self.deletion(seen, balancer);
+            match balancer.is_wanted {
+                true => {
+                    let mut target = self.wanted(target, (class, &complete), &ports, nodes)?;
+                    let is_its = |one: &&IpAddr| asked.required(&balancer).is_none_or(|of| IpFamily::of(**one) == of);
+                    target.wanted.reported = self.ingress.iter().find(is_its).copied();
+                    Ok(target)
+                }
+                false => Ok(target),
+            }
+        };
+        asked.balancers(&seen.judged.owned).into_iter().map(target).collect()
+    }
+
+    /// One load balancer as it is to be.
+    fn wanted(
+        &self,
+        mut target: FamilyTarget,
+        (class, complete): (&str, &CompleteClass<'_>),
+        ports: &[WantedPort],
+        nodes: &[Arc<Node>],
+    ) -> Result<FamilyTarget, Error> {
+        let family = target.balancer.family;
+        let members = self.of.node_addresses.members(nodes, family);
+        target.wanted.ports = ports.to_vec();
+        target.wanted.features = service_request::features_of(self.service, self.of.rules(), family)?;
+        target.wanted.adopts_fully = self.of.adoption == Adoption::Full;
+        target.wanted.members.clone_from(&members);
+        let address_pool = match (named_pool(&target), target.balancer.second) {
+            (Some(pool), _) => pool,
+            (None, Some(_)) => self.ipv6_pool(class)?,
+            (None, None) => self.pool(complete.pool)?,
+        };
+        target.parts = Some(LoadBalancerSpec {
+            class: class.to_owned(),
+            address_pool,
+            members,
+            size: self.of.config.size.as_str(),
+            tier1: self.of.config.tier1.clone(),
+        });
+        Ok(target)
+    }
+
+    fn ipv6_pool(&self, class: &str) -> Result<String, Error> {
+        let pool = self.of.config.ipv6_pools.get(class).cloned();
+        pool.ok_or_else(|| {
+            config_wrong(format!("the class {class:?} has no IP pool for IPv6; set --nsx-ipv6-pool={class}=POOL-ID"))
+        })
+    }
+
+    fn pool(&self, pool: &IpPool) -> Result<String, Error> {
+        match pool {
+            IpPool::Id(id) => Ok(id.clone()),
+            IpPool::Name(name) => {
+                let names = self.inventory().names();
+                only(names.pools.get(name), || format!("the IP pool named {name:?}"))
+            }
+        }
+    }
+
+    fn profile(&self, class: &CompleteClass<'_>, protocol: Protocol) -> Result<String, Error> {
+        let (profile, kind) = match protocol {
+            Protocol::Tcp => (class.tcp, "TCP"),
+            Protocol::Udp => (class.udp, "UDP"),
+        };
+        match profile {
+            Profile::Path(path) => Ok(path.clone()),
+            Profile::Name(name) => {
+                let names = self.inventory().names();
+                let found = names.profiles.get(&(protocol, name.clone()));
+                only(found, || format!("the {kind} application profile named {name:?}"))
+            }
+        }
+    }
+}
+
+fn has_failed(failed: &FailedFamilies, second: Option<IpFamily>) -> bool {
+    failed.iter().any(|(which, _)| *which == second)
+}
+
+/// The only one of a name.
+fn only(found: Option<&Vec<String>>, what: impl Fn() -> String) -> Result<String, Error> {
+    match found.map(Vec::as_slice) {
+        Some([one]) => Ok(one.clone()),
+        None | Some([]) => Err(config_wrong(format!("{} of the cloud config is not found in NSX", what()))),
+        Some(several) => {
+            let (what, count) = (what(), several.len());
+            Err(config_wrong(format!(
+                "{what} of the cloud config is not unique in NSX: {count} have the name; give its id or path"
+            )))
+        }
+    }
+}
+
+/// The pool of addresses that the load balancer has its address of.
+fn named_pool(target: &FamilyTarget) -> Option<String> {
+    let ServiceResources { servers, allocations, .. } = &target.ours;
+    let address = target.address();
+    let of_servers = servers.iter().map(|server| &*server.address_pool).find(|pool| !pool.is_empty());
+    let is_in_use = |one: &&Allocation| address.is_none() || one.address == address;
+    let of_allocations = || allocations.iter().find(is_in_use).map(|one| &*one.address_pool);
+    of_servers.or_else(of_allocations).map(str::to_owned)
+}
+
+/// The failures of both load balancers of a Service.
+fn joined(first: Error, second: Error) -> Error {
+    let message = format!("{}; {}", chain(&first), chain(&second));
+    let after = first.retry_after().into_iter().chain(second.retry_after()).min();
+    match (after, first.is_refusal() || second.is_refusal()) {
+        (Some(after), true) => Error::Refused { reason: first.reason(), message, after },
+        (after, _) => Error::Failed { reason: first.reason(), message, after },
+    }
+}
+
+pub(super) fn has_no_address(target: &FamilyTarget) -> bool {
+    target.ours.servers.is_empty() && target.ours.allocations.is_empty()
+}
+
+fn wrong_family(target: &FamilyTarget, address: IpAddr, family: IpFamily) -> Error {
+    let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
+    let family = family.as_str();
+    config_wrong(format!(
+        "the IP pool {pool} gave the address {address}, but the Service needs {family}; use a pool with {family} ranges only"
+    ))
+}
+
+fn adopted_as_is(ignored: &[&str]) -> String {
+    format!(
+        "the load balancer was made by another program: ports and Nodes are kept up to date, but these settings of the Service \
+         are not applied: {}. To apply them to all such load balancers, set --nsx-adopt=full",
+        ignored.join(", ")
+    )
+}
+
+/// Whether NSX has refused the request itself.
+fn is_refusal(reason: Reason) -> bool {
+    reason == reason::NSXRefused || reason == reason::LoadBalancerConfigWrong
+}

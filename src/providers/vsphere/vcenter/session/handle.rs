@@ -1,0 +1,121 @@
+//! One session over SOAP, the REST session beside it, and who uses them at the moment.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::clients::vim::AboutInfo;
+use crate::clients::{vapi, vim};
+use crate::providers::vsphere::login::credentials::Credential;
+use crate::providers::vsphere::vcenter::stale_subscriptions::Leftovers;
+
+/// The clients of one session, and what it was made with.
+pub(in super::super) struct SessionHandle {
+    pub(super) soap: vim::Client,
+    pub(super) rest: vapi::Client,
+    uses: watch::Sender<u32>,
+    leftovers: Arc<Leftovers>,
+    facts: Mutex<SessionObservations>,
+}
+
+/// What is learnt while the link is used. Never locked over an await.
+#[derive(Default)]
+struct SessionObservations {
+    credential: Option<Arc<Credential>>,
+    about: AboutInfo,
+    is_borrowing: bool,
+}
+
+impl SessionHandle {
+    pub(super) fn new(soap: vim::Client, rest: vapi::Client) -> Arc<Self> {
+        Arc::new(Self {
+            soap,
+            rest,
+            uses: watch::Sender::default(),
+            leftovers: Arc::default(),
+            facts: Mutex::default(),
+        })
+    }
+
+    /// What the session was made with; nothing before the first login.
+    pub(super) fn credential(&self) -> Option<Arc<Credential>> {
+        self.facts.lock().credential.clone()
+    }
+
+    pub(super) fn set_credential(&self, credential: Arc<Credential>) {
+        self.facts.lock().credential = Some(credential);
+    }
+
+    /// What the server said of itself when it was connected to last.
+    pub(super) fn about(&self) -> AboutInfo {
+        self.facts.lock().about.clone()
+    }
+
+    pub(super) fn set_about(&self, about: AboutInfo) {
+        self.facts.lock().about = about;
+    }
+
+    /// Whether the REST session is the SOAP session.
+    pub(super) fn is_borrowing(&self) -> bool {
+        self.facts.lock().is_borrowing
+    }
+
+    pub(super) fn set_borrowing(&self, is_borrowing: bool) {
+        self.facts.lock().is_borrowing = is_borrowing;
+    }
+
+    /// The SOAP client, counted as in use until what is returned is dropped.
+    pub(in super::super) fn soap(self: &Arc<Self>) -> ClientInUse<vim::Client> {
+        ClientInUse::new(self, self.soap.clone())
+    }
+
+    pub(super) fn rest(self: &Arc<Self>) -> ClientInUse<vapi::Client> {
+        ClientInUse::new(self, self.rest.clone())
+    }
+
+    /// Completes when nobody uses it.
+    pub(super) async fn unused(&self) {
+        let mut uses = self.uses.subscribe();
+        // The sender is here, so this waits for nothing else.
+        let _ = uses.wait_for(|count| *count == 0).await;
+    }
+}
+
+/// A client in use: the session it belongs to is not ended before this is dropped.
+pub struct ClientInUse<C> {
+    client: C,
+    pub(super) link: Arc<SessionHandle>,
+}
+
+impl<C> ClientInUse<C> {
+    fn new(link: &Arc<SessionHandle>, client: C) -> Self {
+        link.uses.send_modify(|count| *count = count.saturating_add(1));
+        Self { client, link: Arc::clone(link) }
+    }
+
+    /// What the server said of itself when it was connected to last.
+    pub(in super::super) fn about(&self) -> AboutInfo {
+        self.link.about()
+    }
+
+    /// What subscriptions left behind on its session.
+    pub(in super::super) fn leftovers(&self) -> Arc<Leftovers> {
+        Arc::clone(&self.link.leftovers)
+    }
+}
+
+impl<C> Drop for ClientInUse<C> {
+    fn drop(&mut self) {
+        self.link.uses.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+impl<C> Deref for ClientInUse<C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
+        &self.client
+    }
+}

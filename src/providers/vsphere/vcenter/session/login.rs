@@ -1,0 +1,258 @@
+//! One login: claimed, made, settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::timeout;
+
+use super::Session;
+use super::failure::{Cause, ConnectionFailure, Pause, RestFailure};
+use super::handle::SessionHandle;
+use crate::base::error_chain::chain;
+use crate::clients::{http, session_manager, sts, vapi, vim};
+use crate::cloud::login_ledger::{LoginAttempt, Outcome};
+use crate::providers::vsphere::login::credentials::{Credential, Login, Origin};
+use crate::providers::vsphere::login::policy::LOGIN_POLICY;
+use crate::providers::vsphere::login::schedule::{Interface, LoginBlocked, Rejection, account, place};
+
+/// How long reading a token from a file may take.
+const READ_LIMIT: Duration = Duration::from_secs(5);
+
+/// Whether the session is a copy of somebody else's, for which REST has no login.
+pub(super) fn is_shared(credential: &Credential) -> bool {
+    matches!(credential.login, Login::SharedSession { .. })
+}
+
+impl Session {
+    /// Logs in over SOAP, unless that has to wait.
+    pub(super) async fn try_credential(
+        &self,
+        link: &SessionHandle,
+        credential: &Arc<Credential>,
+    ) -> Result<(), ConnectionFailure> {
+        // From the claim on, so that a claim is not left behind by a stop that comes a moment too early.
+        let _under_way = self.logins.begin();
+        let claim = match self.claim(credential, Interface::Primary).await {
+            Ok(claim) => claim,
+            Err(held) => {
+                let pause = held.until.saturating_sub(self.began.elapsed());
+                let was_rejected = self.state.lock().pairs.was_rejected(credential);
+                let source = Cause::Held { why: self.why_held(credential, &held), was_rejected };
+                let during = held.what(&self.login_of(credential));
+                return Err(ConnectionFailure { during, source, pause: Pause::For(pause) });
+            }
+        };
+        match self.submit(&link.soap, &credential.login).await {
+            Ok(()) => {
+                {
+                    let mut state = self.state.lock();
+                    state.pairs.accepted(credential, Interface::Primary);
+                    state.facts.soap_logins += 1;
+                }
+                self.ledger.settle(claim, Outcome::Accepted).await;
+                Ok(())
+            }
+            Err(cause) => {
+                let outcome = if is_shared(credential) { Outcome::Harmless } else { outcome(&cause) };
+                let pause = self.account_for(&claim, credential, Interface::Primary, outcome, || chain(&cause));
+                self.ledger.settle(claim, outcome).await;
+                let during = match cause.is_invalid_login() {
+                    true => self.rejected(credential),
+                    false => format!("failed to log in to {}", self.login_of(credential)),
+                };
+                Err(ConnectionFailure { during, source: cause, pause })
+            }
+        }
+    }
+
+    /// Logs in over REST, unless that has to wait.
+    pub(super) async fn enter_rest(
+        &self,
+        link: &SessionHandle,
+        credential: &Arc<Credential>,
+    ) -> Result<(), RestFailure> {
+        let _under_way = self.logins.begin();
+        let claim = self.claim(credential, Interface::Rest).await.map_err(|held| RestFailure::Held {
+            pause: held.until.saturating_sub(self.began.elapsed()),
+            why: format!("{}: {}", held.what(&self.login_of(credential)), self.why_held(credential, &held)),
+        })?;
+        match self.present_rest(&link.rest, &credential.login).await {
+            Ok(()) => {
+                {
+                    let mut state = self.state.lock();
+                    state.pairs.accepted(credential, Interface::Rest);
+                    state.facts.rest_logins += 1;
+                }
+                self.ledger.settle(claim, Outcome::Accepted).await;
+                Ok(())
+            }
+            Err(error) => {
+                let outcome = rest_outcome(&error);
+                self.account_for(&claim, credential, Interface::Rest, outcome, || chain(&error));
+                self.ledger.settle(claim, outcome).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The permission of this process's own schedule, then that of the ledger.
+    async fn claim(&self, credential: &Arc<Credential>, interface: Interface) -> Result<LoginAttempt, LoginBlocked> {
+        let attempt = {
+            let state = self.state.lock();
+            if let Some(held) = state.pairs.held(credential, interface, self.began.elapsed()) {
+                return Err(held);
+            }
+            state.pairs.attempt(credential, &self.names.server)
+        };
+        self.ledger.claim(&attempt).await.map_err(|refused| {
+            let held = match refused.is_lockout {
+                true => self.now().lockout(refused.pause, refused.why),
+                false => self.now().wait(refused.pause, refused.why),
+            };
+            self.state.lock().pairs.hold(credential, interface, held.clone());
+            self.pauses.notify_one();
+            held
+        })
+    }
+
+    /// Takes down how a login failed; when it may be made again.
+    fn account_for(
+        &self,
+        claim: &LoginAttempt,
+        credential: &Arc<Credential>,
+        interface: Interface,
+        outcome: Outcome,
+        why: impl FnOnce() -> String,
+    ) -> Pause {
+        let mut state = self.state.lock();
+        match outcome {
+            Outcome::Rejected => {
+                state.facts.rejections += 1;
+                self.pauses.notify_one();
+                let rejection = Rejection { moment: self.now(), why: why(), least: claim.pause_if_rejected };
+                Pause::For(state.pairs.rejected(credential, interface, rejection, fastrand::f64()))
+            }
+            Outcome::Unanswered => {
+                state.facts.unanswered += 1;
+                state.pairs.unanswered(credential);
+                Pause::Backoff
+            }
+            Outcome::Accepted | Outcome::Harmless => Pause::Backoff,
+        }
+    }
+
+    /// The vCenter and the account of a login, and where its credentials are from.
+    fn login_of(&self, credential: &Credential) -> String {
+        let server = &self.names.server;
+        let place = place(&credential.origin, || self.spelling().credentials_place());
+        match &credential.login {
+            Login::Password { .. } => {
+                format!("vCenter {server} as {:?} (credentials from {place})", account(&credential.login))
+            }
+            Login::Certificate { .. } => format!("vCenter {server} with the certificate of {place}"),
+            Login::SharedSession { .. } => format!("vCenter {server} through the session manager of {place}"),
+        }
+    }
+
+    /// vCenter refused the credentials. It gives the same answer to a wrong password and for a locked account.
+    fn rejected(&self, credential: &Credential) -> String {
+        let causes = match credential.login {
+            Login::Password { .. } => ": wrong user or password, or the account is locked, disabled or expired",
+            Login::Certificate { .. } | Login::SharedSession { .. } => "",
+        };
+        format!("login rejected by {}{causes}", self.login_of(credential))
+    }
+
+    /// Why a login waits, and how the wait can be ended.
+    fn why_held(&self, credential: &Credential, held: &LoginBlocked) -> String {
+        let reset = self.ledger.reset_command(LOGIN_POLICY, &self.names.server, account(&credential.login));
+        held.why(LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
+    }
+
+    async fn submit(&self, soap: &vim::Client, login: &Login) -> Result<(), Cause> {
+        match login {
+            Login::Password { user, password } => Ok(soap.login(user, password).await.map(drop)?),
+            Login::Certificate { certificate, key } => {
+                let token = sts::issue(&self.http, certificate, key, Timestamp::now()).await?;
+                Ok(soap.login_by_token(&token, Timestamp::now()).await.map(drop)?)
+            }
+            Login::SharedSession { url, token } => {
+                let late = |_| Err(format!("the token was not read within {} s", READ_LIMIT.as_secs()));
+                let token =
+                    timeout(READ_LIMIT, token.read()).await.unwrap_or_else(late).map_err(Cause::NoCredentials)?;
+                let ticket = session_manager::fetch_ticket(&self.http, url, &token).await?;
+                Ok(soap.clone_session(&ticket).await.map(drop)?)
+            }
+        }
+    }
+
+    async fn present_rest(&self, rest: &vapi::Client, login: &Login) -> Result<(), RestFailure> {
+        match login {
+            Login::Password { user, password } => Ok(rest.login(user, password).await?),
+            Login::Certificate { certificate, key } => {
+                let token = sts::issue(&self.http, certificate, key, Timestamp::now()).await?;
+                Ok(rest.login_signed(&token, Timestamp::now()).await?)
+            }
+            // Its REST session is that of SOAP: it has none of its own.
+            Login::SharedSession { .. } => Err(RestFailure::NoSession),
+        }
+    }
+}
+
+/// What the server may have counted: a rejection, or an answer that was lost. A fault of another kind is an answer, and
+/// does not say that the credentials are wrong. A ticket of a session manager is nobody's password: it is asked for anew.
+fn outcome(cause: &Cause) -> Outcome {
+    match cause {
+        Cause::Soap(error) if error.is_invalid_login() => Outcome::Rejected,
+        Cause::Soap(vim::Error::Fault { .. } | vim::Error::NotVcenter { .. }) => Outcome::Harmless,
+        Cause::Soap(vim::Error::Http(error)) if was_never_judged(error) => Outcome::Harmless,
+        Cause::Soap(vim::Error::Http(_) | vim::Error::Malformed { .. }) => Outcome::Unanswered,
+        Cause::Token(error) => token_outcome(error),
+        Cause::Ticket(_) => Outcome::Harmless,
+        Cause::Held { .. } | Cause::NoCredentials(_) | Cause::CredentialsUnread(_) | Cause::Other(_) => {
+            Outcome::Harmless
+        }
+    }
+}
+
+fn rest_outcome(failure: &RestFailure) -> Outcome {
+    match failure {
+        RestFailure::Rest(error) if error.is_invalid_login() => Outcome::Rejected,
+        RestFailure::Rest(vapi::Error::Http(error)) if was_never_judged(error) => Outcome::Harmless,
+        RestFailure::Rest(vapi::Error::Refused { status, .. }) if is_of_gateway(*status) => Outcome::Unanswered,
+        RestFailure::Rest(vapi::Error::Refused { .. } | vapi::Error::NoSession { .. }) => Outcome::Harmless,
+        RestFailure::Rest(vapi::Error::Http(_) | vapi::Error::Malformed { .. }) => Outcome::Unanswered,
+        RestFailure::Token(error) => token_outcome(error),
+        RestFailure::Held { .. } | RestFailure::NoSession => Outcome::Harmless,
+    }
+}
+
+fn token_outcome(error: &sts::Error) -> Outcome {
+    match error {
+        _ if error.is_invalid_login() => Outcome::Rejected,
+        sts::Error::Key(_) | sts::Error::NotThere { .. } | sts::Error::Fault { .. } => Outcome::Harmless,
+        sts::Error::Http(error) if was_never_judged(error) => Outcome::Harmless,
+        sts::Error::Http(_) | sts::Error::Malformed { .. } => Outcome::Unanswered,
+    }
+}
+
+/// Whether nobody has looked at the credentials: nothing has left this process, or a busy server said so.
+fn was_never_judged(error: &http::Error) -> bool {
+    use http::Error::{Certificate, Configuration, Connect, Proxy, Resolve, Status, Tls};
+    match error {
+        Configuration { .. } | Resolve { .. } | Connect { .. } | Proxy { .. } => true,
+        Certificate { .. } | Tls { .. } => true,
+        Status(_, status, _) => is_busy(*status),
+        _ => false,
+    }
+}
+
+fn is_busy(status: u16) -> bool {
+    matches!(status, 429 | 503)
+}
+
+/// A gateway that waits for its server no longer does not know what became of the login.
+fn is_of_gateway(status: u16) -> bool {
+    matches!(status, 408 | 502 | 504)
+}

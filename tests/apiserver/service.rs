@@ -2,8 +2,8 @@
 
 mod crashes;
 mod harness;
+mod no_load_balancers;
 mod nodes;
-mod not_configured;
 mod others;
 
 use ccm::cloud::{Error, ServiceEvent, reason};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::DeleteParams;
 use kube::{Api, Client};
-use support::measure::initialised::Initialised;
+use support::measure::initialisation::Initialised;
 use support::measure::kubelet;
 use support::report::OURS;
 use support::{ApiServer, VcenterServer};

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use support::measure::floor;
-use support::measure::initialised::Initialised;
+use support::measure::initialisation::Initialised;
 use support::measure::kubelet;
 use support::report::Measure;
 use tokio::sync::mpsc::unbounded_channel;

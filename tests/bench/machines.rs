@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use support::measure::model;
-use support::measure::settled::settled;
+use support::measure::steady_state::settled;
 use support::{FakeVcenter, Model, Object, Scenario, Vcenter, VcenterServer, Vm};
 
 /// Hosts that machines are on, in turn in the simulator, and may move to.

@@ -10,8 +10,8 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 use support::ApiServer;
-use support::measure::initialised::Initialised;
-use support::measure::settled::settled;
+use support::measure::initialisation::Initialised;
+use support::measure::steady_state::settled;
 use support::process::Usage;
 use support::report::{Limit, Measure, OURS};
 

@@ -14,7 +14,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use support::fake_nsx::{Model, Recorded};
-use support::measure::settled::settled;
+use support::measure::steady_state::settled;
 use support::report::{Limit, Measure};
 use support::{ApiServer, FakeNsx, eventually};
 use tokio::time::{sleep_until, timeout};

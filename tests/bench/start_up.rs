@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use support::ApiServer;
-use support::measure::settled::ready;
+use support::measure::steady_state::ready;
 use support::report::{Measure, OURS};
 
 use crate::Bench;

@@ -3,11 +3,11 @@
 //!
 //! `CHAOS_SECONDS` is for how long, `CHAOS_SEED` is a number or `random`.
 
-mod balanced;
 mod fault;
 mod invariants;
 mod nsx;
 mod script;
+mod services;
 mod site;
 mod things;
 mod trouble;
@@ -20,13 +20,13 @@ use support::{Daemon, Heavy, environment, eventually};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::admin::{Admin, token_of};
-use crate::judge::audit::terms;
-use crate::judge::daemons::until_looked;
-use crate::judge::results::{assert_alike, assert_untouched};
-use crate::judge::seen::Seen;
+use crate::invariants::audit::terms;
+use crate::invariants::daemons::until_looked;
+use crate::invariants::observations::Seen;
+use crate::invariants::results::{assert_alike, assert_untouched};
 use crate::services::story_of;
-use balanced::is_lasting;
 use script::{Action, Script, Step};
+use services::is_lasting;
 use world::World;
 
 /// Machines, and as many nodes.

@@ -7,9 +7,9 @@
 //! the others stay.
 
 mod back;
+mod evidence;
 mod kubelets;
 mod leaders;
-mod looks;
 mod nodes;
 mod rows;
 mod thousand;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use futures::{FutureExt as _, StreamExt as _};
 
-use looks::ABSENT;
+use evidence::ABSENT;
 use rows::{Fate, Moment, Row};
 use support::Model;
 use world::{NOT_READY, PROMPT, Role, World};

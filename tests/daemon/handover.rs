@@ -3,7 +3,7 @@
 //!
 //! `SOAK_HITS` is how often the leader is hit: three times, each in another way, unless given.
 
-mod balanced;
+mod load_balancers;
 mod world;
 
 use std::time::Instant;
@@ -11,8 +11,8 @@ use std::time::Instant;
 use k8s_openapi::jiff::SignedDuration;
 use support::{ApiServer, AuditEvent, Heavy, environment};
 
-use crate::judge::audit::{Term, breaches, leaders_writes, terms};
-use balanced::Balanced;
+use crate::invariants::audit::{Term, breaches, leaders_writes, terms};
+use load_balancers::Balanced;
 use world::{Hit, World};
 
 /// In turn.

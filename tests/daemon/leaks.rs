@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use support::{ApiServer, Heavy, environment};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::judge::nsx::load_balancers::Seen;
+use crate::invariants::nsx::load_balancers::Seen;
 use action::{Action, Script};
 use world::World;
 

@@ -1,11 +1,11 @@
 //! Load balancers on NSX, with the built daemon: adoption, kills at every write, two clusters on one manager, a hand-over,
 //! a restored cluster.
 
-mod adopted;
+mod adoption;
 mod clusters;
 mod crash;
 mod policy;
-mod restored;
+mod restoration;
 mod site;
-mod take_over;
+mod takeover;
 mod tenants;

@@ -4,7 +4,7 @@
 //! `SOAK_SECONDS` is for how long, `SOAK_SEED` is a number, which repeats the actions of a run, or `random`.
 
 mod action;
-mod limited;
+mod limits;
 mod nodes;
 mod services;
 mod world;
@@ -18,12 +18,12 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::admin::{Admin, token};
 use crate::cluster::Cluster;
-use crate::judge::daemons::{flags, until_looked};
-use crate::judge::machine::Power;
-use crate::judge::results::{assert_alike, assert_untouched};
-use crate::judge::rules::{Rules, has_taint, number as number_of};
-use crate::judge::seen::Seen;
-use crate::judge::versions::Versions;
+use crate::invariants::daemons::{flags, until_looked};
+use crate::invariants::machine::Power;
+use crate::invariants::observations::Seen;
+use crate::invariants::results::{assert_alike, assert_untouched};
+use crate::invariants::rules::{Rules, has_taint, number as number_of};
+use crate::invariants::versions::Versions;
 use action::{Action, Script};
 use world::World;
 
@@ -56,7 +56,7 @@ async fn whatever_happens_no_node_loses_what_it_has_and_all_end_as_a_fresh_daemo
     let seed = environment::seed("SOAK_SEED").unwrap_or(SEED);
     println!("SOAK_SEED={seed} SOAK_SECONDS={seconds}");
     // Side by side: both wait most of the time.
-    tokio::join!(all_that_happens(seed, seconds), limited::what_limits_allow(seed, seconds));
+    tokio::join!(all_that_happens(seed, seconds), limits::what_limits_allow(seed, seconds));
 }
 
 async fn all_that_happens(seed: u64, seconds: u64) {

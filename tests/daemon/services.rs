@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use support::fake_nsx::{FakeNsx, Model, ObjectVersion};
 
 use crate::cluster::Cluster;
-use crate::judge::nsx::leadership::NsxWrite;
-use crate::judge::nsx::load_balancers::addresses::{Reported, shared};
-use crate::judge::nsx::load_balancers::intents::{Intent, intent};
-use crate::judge::nsx::load_balancers::results::{Results, addresses, key};
-use crate::judge::nsx::load_balancers::{self, Kind, Rules, SERVICE};
-use crate::judge::nsx::routes::tag;
-use crate::judge::rules::addresses as node_addresses;
+use crate::invariants::nsx::leadership::NsxWrite;
+use crate::invariants::nsx::load_balancers::addresses::{Reported, shared};
+use crate::invariants::nsx::load_balancers::intents::{Intent, intent};
+use crate::invariants::nsx::load_balancers::results::{Results, addresses, key};
+use crate::invariants::nsx::load_balancers::{self, Kind, Rules, SERVICE};
+use crate::invariants::nsx::routes::tag;
+use crate::invariants::rules::addresses as node_addresses;
 
 /// The ports of a Service: one bit for each of [`PORTS`].
 pub type Ports = usize;

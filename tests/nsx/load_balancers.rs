@@ -1,7 +1,7 @@
 //! Load balancers on a fake NSX.
 
 mod addresses;
-mod adopted;
+mod adoption;
 mod behaviours;
 mod clusters;
 mod crash;
@@ -10,10 +10,10 @@ mod faults;
 mod features;
 mod handover;
 mod orphans;
-mod realized;
+mod realization;
 mod references;
 mod refusals;
-mod removed;
+mod removal;
 mod safety;
 mod sequences;
 mod unread;

@@ -1,13 +1,13 @@
 //! The inventory of one vCenter against the fake: what it does when vCenter misbehaves.
 
-mod confirm;
 mod leftovers;
 mod logins;
 mod periods;
 mod permissions;
 mod reads;
 mod recovery;
-mod sync;
+mod refresh;
+mod synchronisation;
 mod tags;
 
 use std::sync::Arc;

@@ -3,13 +3,13 @@
 
 mod absence;
 mod claims;
-mod confirm;
 mod families;
 mod last_place;
-mod looks;
 mod neighbours;
+mod observations;
 mod power;
-mod replaced;
+mod refresh;
+mod replacement;
 mod rights;
 mod virtual_ips;
 

@@ -3,7 +3,7 @@
 
 mod counting;
 mod deletion;
-mod guarded;
+mod deletion_policy;
 pub mod server;
 mod taints;
 pub mod world;

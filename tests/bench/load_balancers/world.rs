@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use support::fake_nsx::{Behaviour, Capacity, Model, ObjectVersion};
-use support::measure::settled::settled;
+use support::measure::steady_state::settled;
 use support::process::Usage;
 use support::report::{Limit, Measure, OURS};
 use support::{ApiServer, AuditEvent, FakeNsx, eventually};

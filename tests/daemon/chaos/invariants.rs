@@ -9,8 +9,8 @@ use support::nodes::{NodeView, UNINITIALIZED_TAINT};
 use support::{LoginAttempt, LoginOutcome};
 
 use super::fault::REPLICAS;
-use crate::judge::machine::{Machine, Power};
-use crate::judge::rules::{SHUTDOWN_TAINT, has_taint};
+use crate::invariants::machine::{Machine, Power};
+use crate::invariants::rules::{SHUTDOWN_TAINT, has_taint};
 
 /// vCenter's single sign-on locks an account after about five rejections in three minutes.
 pub const WINDOW: Duration = Duration::from_secs(200);

@@ -17,15 +17,17 @@ use super::fault::{Fault, REPLICAS};
 use super::invariants::{Apart, Run};
 use super::site::Site;
 use super::world::World;
-use super::{RECOVERY, balanced};
+use super::{RECOVERY, services};
 use crate::cluster::Cluster;
-use crate::judge::audit::terms;
-use crate::judge::nsx::Span;
-use crate::judge::nsx::leadership::{NsxWrite, breaches};
-use crate::judge::nsx::logins::{self, BUDGET};
-use crate::judge::nsx::ownership::Ownership;
-use crate::judge::nsx::presence::{RouteVersion, longest_absence};
-use crate::judge::nsx::routes::{CLUSTER_NAME, CLUSTER_UID, Destination, NODE_NAME, Route, destination, differences};
+use crate::invariants::audit::terms;
+use crate::invariants::nsx::Span;
+use crate::invariants::nsx::leadership::{NsxWrite, breaches};
+use crate::invariants::nsx::logins::{self, BUDGET};
+use crate::invariants::nsx::ownership::Ownership;
+use crate::invariants::nsx::presence::{RouteVersion, longest_absence};
+use crate::invariants::nsx::routes::{
+    CLUSTER_NAME, CLUSTER_UID, Destination, NODE_NAME, Route, destination, differences,
+};
 use crate::services::writes_of;
 
 /// The router that all have.
@@ -88,7 +90,7 @@ pub fn model(accounts: &[String], cluster: &str) -> Model {
         ("of-another-uid", &[(CLUSTER_NAME, cluster), (NODE_NAME, "n-1"), (CLUSTER_UID, "another")]),
         ("held", &[(CLUSTER_NAME, cluster), (NODE_NAME, "n-1")]),
     ];
-    let model = balanced::model(Model::small());
+    let model = services::model(Model::small());
     let model = accounts.iter().fold(model, |model, account| model.user(account, PASSWORD));
     others.iter().enumerate().fold(model, |model, (number, (name, tags))| {
         let tags: Vec<_> = tags.iter().map(tag).collect();
@@ -182,7 +184,7 @@ impl World {
                     }
                 }
             }
-            Fault::NsxExhausted => balanced::exhaust_pool(nsx, OPERATOR, true),
+            Fault::NsxExhausted => services::exhaust_pool(nsx, OPERATOR, true),
             Fault::NsxLateAddresses(milliseconds) => {
                 let after = Realization::After(Duration::from_millis(milliseconds));
                 nsx.set_realization("ip-allocations", after);
@@ -213,7 +215,7 @@ impl World {
             Fault::NsxPermission { .. } => {
                 denials(&self.site.accounts).for_each(|(account, what)| nsx.allow(account, what));
             }
-            Fault::NsxExhausted => balanced::exhaust_pool(nsx, OPERATOR, false),
+            Fault::NsxExhausted => services::exhaust_pool(nsx, OPERATOR, false),
             Fault::NsxLateAddresses(_) => {
                 nsx.set_realization("ip-allocations", Realization::After(Duration::ZERO));
             }

@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::fault::{Fault, TRACKS, Track};
 use super::{LASTING_SERVICES, SERVICES, is_lasting};
-use crate::judge::machine::Power;
+use crate::invariants::machine::Power;
 use crate::services::{POLICIES, PORTS, Policies, Ports, ServiceChange};
 
 /// A fault with its time, counted from the begin of the campaign.

@@ -7,7 +7,7 @@ use support::{FakeNsx, FakeVcenter, replace_file};
 
 use super::MACHINES;
 use super::fault::{REPLICAS, VCENTERS};
-use super::{balanced, nsx};
+use super::{nsx, services};
 use crate::cluster::Cluster;
 use crate::services::section;
 
@@ -109,7 +109,7 @@ impl Site {
             self.nsx_passwords[account],
             self.nsx_authority.display(),
             nsx::ROUTER,
-            section(balanced::POOL, "LARGE"),
+            section(services::POOL, "LARGE"),
         )
     }
 

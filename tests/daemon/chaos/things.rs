@@ -10,10 +10,10 @@ use support::{KubeletNode, Machine as VirtualMachine};
 
 use super::script::Action;
 use super::world::World;
-use super::{balanced, is_lasting, nsx};
+use super::{is_lasting, nsx, services};
 use crate::cluster::{ip, uuid};
-use crate::judge::machine::Power;
-use crate::judge::rules::{VM, has_taint};
+use crate::invariants::machine::Power;
+use crate::invariants::rules::{VM, has_taint};
 
 /// Requests that are made at a time.
 const AT_ONCE: usize = 20;
@@ -99,7 +99,7 @@ impl World {
     /// Some of the nodes have a network for their pods, and some are behind the load balancers.
     fn kubelet(&self, number: usize) -> KubeletNode {
         let kubelet = self.cluster.kubelet(number);
-        let kubelet = if balanced::is_member(number) { kubelet } else { kubelet.label(LABEL_EXCLUDE, "true") };
+        let kubelet = if services::is_member(number) { kubelet } else { kubelet.label(LABEL_EXCLUDE, "true") };
         match nsx::network(number) {
             Some(network) => kubelet.pod_cidr(&network),
             None => kubelet,

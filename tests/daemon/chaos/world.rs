@@ -20,14 +20,14 @@ use super::fault::{REPLICAS, VCENTERS};
 use super::invariants::{self, Apart, MOST, Run};
 use super::nsx::Watch;
 use super::site::Site;
-use super::{FLAGS, GRACE, MACHINES, PERIOD, balanced};
+use super::{FLAGS, GRACE, MACHINES, PERIOD, services};
 use crate::cluster::Cluster;
-use crate::judge::audit::{breaches, is_leaders_write, leaders_writes};
-use crate::judge::daemons::flags;
-use crate::judge::machine::Machine;
-use crate::judge::rules::{Rules, number};
-use crate::judge::versions::Versions;
-use crate::judge::world::Judged;
+use crate::invariants::audit::{breaches, is_leaders_write, leaders_writes};
+use crate::invariants::daemons::flags;
+use crate::invariants::machine::Machine;
+use crate::invariants::rules::{Rules, number};
+use crate::invariants::versions::Versions;
+use crate::invariants::world::Judged;
 use crate::services::Services;
 
 /// Between two looks at what takes longer than the Nodes: output, memory, audit log, logins.
@@ -125,7 +125,7 @@ impl World {
         cluster.grant(&users).await;
         cluster.grant_nsx(&users).await;
         let accounts = site.accounts[..REPLICAS].to_vec();
-        let balanced = Services::new(&cluster, accounts, balanced::lasting().collect()).await;
+        let balanced = Services::new(&cluster, accounts, services::lasting().collect()).await;
         let mut replicas = Vec::new();
         for user in users {
             let proxy = ApiProxy::start(&server);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use support::{ApiServer, Fault, Model, Trouble, eventually};
 
-use super::looks::ABSENT;
+use super::evidence::ABSENT;
 use super::world::{PROMPT, Role, SHORT, World};
 use crate::cluster::{ANSWERS, LIMIT};
 

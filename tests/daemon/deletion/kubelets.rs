@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cluster::Cluster;
-use crate::judge::rules::{SHUTDOWN_TAINT, has_taint, ready};
+use crate::invariants::rules::{SHUTDOWN_TAINT, has_taint, ready};
 
 /// Between two heartbeats; kubelets take 10 s.
 const BEAT: Duration = Duration::from_secs(2);

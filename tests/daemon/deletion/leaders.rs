@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use support::{ApiServer, Daemon, Machine, Model, eventually, unique};
 
-use super::looks::ABSENT;
+use super::evidence::ABSENT;
 use super::world::{PROMPT, Role, SHORT, World};
 use crate::cluster::{LIMIT, ip, until_passed, uuid};
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use support::nodes::set_ready;
 use support::{ApiServer, Daemon, FakeVcenter, Heavy, KubeletNode, Machine, Model, eventually};
 
-use super::looks::{Metrics, until_asked};
+use super::evidence::{Metrics, until_asked};
 use crate::cluster::{Cluster, until_passed};
 
 const NODES: usize = 1_000;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use support::nodes::{self, NodeView};
 use support::{ApiServer, Daemon, FakeVcenter, KubeletNode, Machine, Model, eventually, replace_file};
 
-use super::looks;
+use super::evidence;
 use crate::cluster::{Cluster, LIMIT, ip, until_passed, uuid};
 
 /// How long a node of these tests has to be Ready=Unknown and proved absent.
@@ -247,7 +247,7 @@ impl World {
     /// the time since `since`, the first moment at which the daemon could be told.
     pub async fn until_deleted_soon(&self, number: usize, since: Instant, limit: Duration) -> Duration {
         let name = self.cluster.name(number);
-        self.until_told(number, looks::ABSENT).await;
+        self.until_told(number, evidence::ABSENT).await;
         let proved = since.elapsed();
         assert!(proved <= limit, "{name} is proved absent after {proved:?}: {:#?}", self.answers(number));
         let took = self.until_deleted(number, Instant::now()).await;
@@ -316,7 +316,7 @@ impl World {
 
     /// What the daemon that runs was told of this node's machine so far.
     pub fn answers(&self, number: usize) -> Vec<String> {
-        looks::answers(self.daemon.as_ref().unwrap(), &self.cluster.name(number))
+        evidence::answers(self.daemon.as_ref().unwrap(), &self.cluster.name(number))
     }
 
     /// The grace period passes, and the daemon asks about the machine of each of `asked` again and again: these nodes and
@@ -324,7 +324,7 @@ impl World {
     pub async fn stay(&self, asked: &[usize], ready: &[usize]) {
         until_passed(Instant::now(), self.grace).await;
         let names: Vec<String> = asked.iter().map(|number| self.cluster.name(*number)).collect();
-        looks::until_asked(self.daemon.as_ref().unwrap(), &names, ROUNDS).await;
+        evidence::until_asked(self.daemon.as_ref().unwrap(), &names, ROUNDS).await;
         for &number in asked.iter().chain(ready) {
             let story = self.story(number).await;
             let name = self.cluster.name(number);

@@ -8,7 +8,7 @@ use support::eventually;
 use super::action::Action;
 use super::world::World;
 use super::{NODES, RECOVERY, SERVICES};
-use crate::judge::nsx::load_balancers::{Kind, pools};
+use crate::invariants::nsx::load_balancers::{Kind, pools};
 use crate::services::{PORTS, ServiceChange};
 
 /// The Node that leaves the load balancer and comes back.

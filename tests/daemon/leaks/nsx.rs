@@ -10,7 +10,7 @@ use support::fake_nsx::{FakeNsx, Model, Realization, Substitute, Trouble};
 use super::action::{Action, ByHand, CLASSES, Fault};
 use super::{NODES, RECOVERY};
 use crate::cluster::ip;
-use crate::judge::nsx::load_balancers::{Cluster, Kind};
+use crate::invariants::nsx::load_balancers::{Cluster, Kind};
 use crate::services::{exhaust, section, with_addresses};
 
 /// Of every account.

@@ -19,12 +19,12 @@ use super::nsx::{self, Operator};
 use super::{LASTING_SERVICES, NODES, QUIET, RECOVERY, SERVICES, UNCHANGED_SERVICES};
 use crate::admin::{Admin, token_of};
 use crate::cluster::{ANSWERS, Cluster, LIMIT, ip};
-use crate::judge::audit::{leaders_writes, terms};
-use crate::judge::nsx::leadership::{NsxWrite, breaches};
-use crate::judge::nsx::load_balancers::SERVICE;
-use crate::judge::nsx::load_balancers::intents::intent;
-use crate::judge::nsx::routes::tag;
-use crate::judge::rules::{addresses, has_taint};
+use crate::invariants::audit::{leaders_writes, terms};
+use crate::invariants::nsx::leadership::{NsxWrite, breaches};
+use crate::invariants::nsx::load_balancers::SERVICE;
+use crate::invariants::nsx::load_balancers::intents::intent;
+use crate::invariants::nsx::routes::tag;
+use crate::invariants::rules::{addresses, has_taint};
 use crate::services::{ServiceChange, Services, done, story_of, writes_of};
 
 /// Processes at most, each with an account of its own, so that their writes can be told apart.
@@ -364,7 +364,7 @@ impl World {
         .await;
         let terms = terms(&log, lease);
         assert_eq!(breaches(&self.writes, &terms), [], "a replica that did not lead wrote to NSX: {terms:#?}");
-        assert_eq!(crate::judge::audit::breaches(&log, lease, &self.users), []);
+        assert_eq!(crate::invariants::audit::breaches(&log, lease, &self.users), []);
         let writes = leaders_writes(&log, &self.users).filter(|event| event.object_ref.resource == "services").count();
         assert!(writes >= SERVICES, "{writes} writes to Services");
         println!("{} terms", terms.len());

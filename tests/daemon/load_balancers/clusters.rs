@@ -10,7 +10,7 @@ use support::fake_nsx::ObjectVersion;
 use support::{ApiServer, Clock, eventually, unique};
 
 use super::site::{LIMIT, Process, Setup, Site, manager, on_gateway, server};
-use crate::judge::nsx::load_balancers::pools;
+use crate::invariants::nsx::load_balancers::pools;
 
 /// The default name of a cluster.
 const DEFAULT: &str = "kubernetes";

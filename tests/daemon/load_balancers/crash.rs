@@ -15,9 +15,9 @@ use support::fake_nsx::{Hold, ObjectVersion, Side};
 
 use super::site::{GO, LIMIT, Process, Site};
 use crate::cluster::ip;
-use crate::judge::nsx::load_balancers::results::addresses;
-use crate::judge::nsx::load_balancers::{SERVICE, pools};
-use crate::judge::nsx::routes::tag;
+use crate::invariants::nsx::load_balancers::results::addresses;
+use crate::invariants::nsx::load_balancers::{SERVICE, pools};
+use crate::invariants::nsx::routes::tag;
 
 /// The Nodes.
 const NODES: usize = 2;

@@ -20,9 +20,9 @@ use tokio::sync::OnceCell;
 
 use crate::admin::{Admin, token_of};
 use crate::cluster::{Cluster, ip};
-use crate::judge::nsx::load_balancers::SERVICE;
-use crate::judge::nsx::load_balancers::results::{addresses, key};
-use crate::judge::nsx::routes::tag;
+use crate::invariants::nsx::load_balancers::SERVICE;
+use crate::invariants::nsx::load_balancers::results::{addresses, key};
+use crate::invariants::nsx::routes::tag;
 
 /// Far more than anything here takes beside all other tests. A deletion ends with a listing, which comes at most every 10 s, and
 /// many processes start at once.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 
 use super::{NODES, SEED};
-use crate::judge::machine::Power;
+use crate::invariants::machine::Power;
 
 /// One thing that happens. A number is a machine and its node. Where it does not apply, nothing happens.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use support::nodes::{PROVIDED_NODE_IP, UNINITIALIZED_TAINT};
 
 use super::action::{Action, NodeIp};
 use super::world::World;
-use crate::judge::rules::{has_taint, number, ready, taints};
+use crate::invariants::rules::{has_taint, number, ready, taints};
 
 impl World<'_> {
     pub(super) async fn register(&mut self, number: usize) -> bool {

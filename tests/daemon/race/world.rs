@@ -10,10 +10,10 @@ use support::{Daemon, Nic, Object, Rule, Vcenter, Vm, eventually};
 use super::RECOVERY;
 use super::action::{Action, NodeIp, Trouble};
 use crate::cluster::{ANSWERS, Cluster, ip, uuid};
-use crate::judge::machine::{Machine, Power};
-use crate::judge::rules::Rules;
-use crate::judge::versions::Versions;
-use crate::judge::world::Judged;
+use crate::invariants::machine::{Machine, Power};
+use crate::invariants::rules::Rules;
+use crate::invariants::versions::Versions;
+use crate::invariants::world::Judged;
 
 /// Actions and processes that a failed run tells of.
 const TOLD: usize = 60;

@@ -83,6 +83,6 @@ targets! {
     request_headers = port::headers, 60;
     client_certificate = port::certificate, 100;
     token_review = port::review, 150;
-    published = port::published, 60;
+    client_authorities = port::client_authorities, 60;
     pem = port::pem, 100;
 }

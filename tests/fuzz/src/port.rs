@@ -144,7 +144,7 @@ fn is_token_hidden(error: &(dyn std::error::Error + 'static)) {
 }
 
 /// The ConfigMap in which the API server says whom it believes: lines of `key=value`, `\n` being a line break.
-pub fn published(bytes: &[u8]) {
+pub fn client_authorities(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let data: BTreeMap<&str, String> = text
         .lines()

@@ -136,7 +136,7 @@ properties! {
     request_headers,
     client_certificate,
     token_review,
-    published,
+    client_authorities,
     pem,
 }
 

@@ -7,8 +7,8 @@
 //! no TLS.
 
 mod answer;
+mod barriers;
 mod counts;
-mod hold;
 mod pass;
 
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::api_server::ApiServer;
+pub use barriers::{Held, Hold, Side, Write};
 pub use counts::ProxyCounts;
-pub use hold::{Held, Hold, Side, Write};
 use pass::Upstream;
 
 /// See the file's header. Dropping it closes its addresses and connections.

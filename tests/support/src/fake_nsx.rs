@@ -8,10 +8,8 @@
 mod access;
 mod answer;
 mod behaviour;
-mod by_hand;
 mod call;
 mod constraints;
-mod filled;
 pub mod go;
 pub mod go_rules;
 mod hierarchy;
@@ -19,6 +17,7 @@ mod kinds;
 mod limits;
 mod listing;
 mod managers;
+mod manual_changes;
 mod model;
 mod pools;
 mod realization;
@@ -26,11 +25,12 @@ mod record;
 mod refusal;
 mod schema;
 mod search;
+mod server_fields;
 mod store;
 mod switches;
 mod trouble;
 mod world;
-mod write;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -43,7 +43,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 
 pub use crate::api_proxy::Side;
-pub use crate::fake_server::hold::Hold;
+pub use crate::fake_server::barriers::Hold;
 pub use access::Sessions;
 pub use behaviour::{
     BEHAVIOUR_VARIABLE, Behaviour, Capacity, Conflict, Cursor, DeadSession, Deletion, EqualNames, HierarchicalPatch,

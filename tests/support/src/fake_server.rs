@@ -2,7 +2,7 @@
 //!
 //! Knows no product: a [`Handler`] makes the answers.
 
-pub(crate) mod hold;
+pub(crate) mod barriers;
 pub(crate) mod http;
 pub(crate) mod identity;
 pub(crate) mod place;

@@ -17,7 +17,7 @@ mod selection;
 mod session;
 mod soap;
 mod switches;
-mod wait;
+mod waits;
 mod xml;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,9 +4,9 @@
 //! plain client.
 
 pub mod floor;
-pub mod initialised;
+pub mod initialisation;
 pub mod kubelet;
-pub mod settled;
+pub mod steady_state;
 pub mod writes;
 
 use crate::Model;

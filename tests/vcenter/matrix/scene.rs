@@ -1,6 +1,6 @@
 //! Two vCenters, a provider over both, and what must hold while one of them is in trouble.
 
-mod looks;
+mod observations;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! Who may have a machine: one node each, and a node whose provider ID names none is told how that is mended.
 
-use super::looks::ready;
+use super::observations::ready;
 use super::{OTHER, SWAPPED, Scene, UUID, address, machine, one, vm_of, with_provider_id, with_record, without_record};
 use crate::world::node;
 use k8s_openapi::api::core::v1::Node;

@@ -7,7 +7,7 @@
 mod addresses;
 mod answers;
 mod change;
-mod decode;
+mod decoder;
 mod lifecycle;
 mod plan;
 mod queue;
@@ -23,7 +23,7 @@ fn main() {
         .measurement_time(Duration::from_secs(3))
         .without_plots()
         .configure_from_args();
-    decode::measure(&mut criterion);
+    decoder::measure(&mut criterion);
     addresses::measure(&mut criterion);
     plan::measure(&mut criterion);
     queue::measure(&mut criterion);

@@ -5,7 +5,7 @@ mod journal;
 mod lists;
 mod objects;
 mod session;
-mod write;
+mod writes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +55,7 @@ pub fn tidying_calls(write: Option<&WriteRequest>) -> usize {
 /// What will be made, one object a line.
 #[must_use]
 pub fn announced(write: &WriteRequest) -> Vec<String> {
-    write::announced(write)
+    writes::announced(write)
 }
 
 /// Calls a second. The product's default is 80.
@@ -164,7 +164,7 @@ impl Check {
         objects::absent(self).await?;
         match write {
             None => beliefs::WRITING.iter().for_each(|belief| self.sheet.skip(belief, "it needs --write PREFIX")),
-            Some(write) => write::objects(self, server, write).await?,
+            Some(write) => writes::objects(self, server, write).await?,
         }
         Ok(())
     }

@@ -22,8 +22,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, watch};
 use tokio_rustls::TlsConnector;
 
+use super::barriers::{Place, Side};
 use super::counts::Open;
-use super::hold::{Place, Side};
 use super::{End, Faults, Shared, answer};
 
 /// For a connection to the API server and its TLS.

@@ -12,10 +12,10 @@ use super::call::{Call, Method, Target};
 use super::refusal::Refusal;
 use super::trouble::Trouble;
 use super::world::World;
-use super::write::Caller;
+use super::writes::Caller;
 use crate::api_proxy::Side;
 use crate::fake_server::Handler;
-use crate::fake_server::hold::Holds;
+use crate::fake_server::barriers::Holds;
 use crate::fake_server::http::{Delivery, Reply, Request};
 use crate::fake_vcenter::LoginOutcome;
 

@@ -16,7 +16,7 @@ use super::kinds::Kind;
 use super::refusal::Refusal;
 use super::schema::Checked;
 use super::world::World;
-use super::write::{Caller, WriteRule};
+use super::writes::{Caller, WriteRule};
 
 /// The types of children: the name, the field with the object, and the collection below `/infra`.
 const CHILDREN: [(&str, &str, &str); 1] = [("ChildLBPool", "LBPool", "lb-pools")];

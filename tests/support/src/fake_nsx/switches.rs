@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
 
 use super::{Balance, Behaviour, FakeNsx, Hold, Realization, Side, Trouble};
-use crate::fake_server::hold::Counted;
+use crate::fake_server::barriers::Counted;
 use crate::fake_server::identity::identity_asking_for_client;
 
 /// A server certificate with its key.

@@ -10,16 +10,16 @@ use super::access::{Access, Credential, Sessions};
 use super::behaviour::Behaviour;
 use super::call::{Call, Method, Target};
 use super::constraints::Usage;
-use super::filled;
 use super::limits::Limits;
 use super::managers::Managers;
 use super::pools::Pools;
 use super::realization::{RealizationPlans, RealizationState};
 use super::record::Records;
 use super::refusal::Refusal;
+use super::server_fields;
 use super::store::{Store, Stored};
 use super::trouble::Trouble;
-use super::write::Caller;
+use super::writes::Caller;
 use crate::fake_server::http::Reply;
 use crate::fake_server::rules::Rules;
 use crate::fake_vcenter::logins::Logins;
@@ -59,7 +59,7 @@ impl World {
     pub(super) fn read(&self, stored: &Stored, reader: &str) -> Value {
         let mut object = stored.render(reader);
         if self.behaviour.fills_in {
-            object["_links"] = filled::links(&stored.path);
+            object["_links"] = server_fields::links(&stored.path);
         }
         match stored.resource_type {
             "IpAddressPool" => {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::fault::{Fault, Trouble};
 use super::soap::Done;
-use super::{LoginOutcome, Shared, World, logins, rest, soap, wait, xml};
+use super::{LoginOutcome, Shared, World, logins, rest, soap, waits, xml};
 use crate::fake_server::http::{Delivery, Reply, Request};
 
 /// Answers one request: what a rule says, else what the server says.
@@ -111,7 +111,7 @@ async fn soap_reply(shared: &Arc<Shared>, call: &xml::Element, request: &Request
     let cookie = cookie.map(|quoted| quoted.trim_matches('"'));
     shared.world().note_cookie(cookie);
     let done = if call.name == "WaitForUpdatesEx" {
-        match wait::wait(shared, call, cookie).await {
+        match waits::wait(shared, call, cookie).await {
             Ok(content) => Ok(Done::from(content)),
             Err(Trouble::Fault(fault)) => Err(fault),
             Err(other) => return instead(other).await,

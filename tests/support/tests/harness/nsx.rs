@@ -2,8 +2,6 @@
 
 #[path = "nsx/access.rs"]
 mod access;
-#[path = "nsx/by_hand.rs"]
-mod by_hand;
 #[path = "nsx/faults.rs"]
 mod faults;
 #[path = "nsx/go.rs"]
@@ -14,6 +12,8 @@ mod hierarchy;
 mod limits;
 #[path = "nsx/lists.rs"]
 mod lists;
+#[path = "nsx/manual_changes.rs"]
+mod manual_changes;
 #[path = "nsx/objects.rs"]
 mod objects;
 #[path = "nsx/realization.rs"]

@@ -27,7 +27,7 @@ const BALANCERS: Tests = &[&["--test", "nsx", "--", "load_balancers::safety", "l
 /// Routes on a fake NSX.
 const ON_NSX: Tests = &[&["--test", "nsx", "--", "routes::machines"]];
 /// The whole program on a real API server.
-const ADOPTED: Tests = &[&["--test", "daemon", "--", "load_balancers::adopted"]];
+const ADOPTED: Tests = &[&["--test", "daemon", "--", "load_balancers::adoption"]];
 /// The look-up without a server.
 const LOOK_UP: Tests = &[&["--lib", "--", "contest", "instances::"]];
 /// The same, on a fake vCenter.

@@ -22,7 +22,7 @@ const LIST: &str = "src/clients/nsx/list.rs";
 /// The route controller, on an API server in memory and on a real one.
 const ROUTES: Tests = &[&["--lib", "--", "controllers::route"], &["--test", "apiserver", "--", "route::"]];
 /// Routes of NSX without a server.
-const RULES: Tests = &[&["--lib", "--", "vsphere::routes"]];
+const RULES: Tests = &[&["--lib", "--", "nsx::routes"]];
 /// The service controller without a server.
 const SERVICES: Tests = &[&["--lib", "--", "service", "stores"]];
 /// The service controller on a real API server.

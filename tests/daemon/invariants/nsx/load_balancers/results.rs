@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::intents::{intent, ports};
 use super::{Cluster, Kind, PORT, SERVICE, pools};
-use crate::judge::nsx::routes::tag;
+use crate::invariants::nsx::routes::tag;
 use policies::Policies;
 
 /// What there is in the end.

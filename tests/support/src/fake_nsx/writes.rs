@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use super::behaviour::{Conflict, Deletion};
 use super::call::{Call, Method};
-use super::filled;
 use super::kinds::Kind;
 use super::pools;
 use super::refusal::Refusal;
 use super::schema::{self, Checked, Reference};
+use super::server_fields;
 use super::store::{Author, Mark, ObjectContent, Stored, parent};
 use super::world::World;
 
@@ -115,7 +115,7 @@ impl World {
         let wish = checked.body.get("allocation_ip").and_then(Value::as_str).and_then(|text| text.parse().ok());
         let mut body = checked.body;
         if self.behaviour.fills_in {
-            filled::fill_in(kind, path, &mut body);
+            server_fields::fill_in(kind, path, &mut body);
         }
         let (resource_type, references) = (checked.variant.name, checked.references);
         let content = ObjectContent { kind, resource_type, body, references };

@@ -14,9 +14,9 @@ use support::{ApiServer, Daemon, FakeVcenter, eventually, replace_file, unique};
 use super::world::{GRACE, Hit, LIMIT, REPLICAS, STANDS_BY, count};
 use crate::admin::{Admin, token_of};
 use crate::cluster::{Cluster, ip};
-use crate::judge::audit::terms;
-use crate::judge::nsx::leadership::{NsxWrite, breaches};
-use crate::judge::nsx::routes::tag;
+use crate::invariants::audit::terms;
+use crate::invariants::nsx::leadership::{NsxWrite, breaches};
+use crate::invariants::nsx::routes::tag;
 use crate::services::{PORTS, ServiceChange, Services, section, with_addresses, writes_of};
 
 const NODES: usize = 4;
@@ -238,7 +238,7 @@ impl Balanced {
         .await;
         let terms = terms(&log, lease);
         assert_eq!(breaches(&self.writes, &terms), [], "a replica that did not lead wrote to NSX: {terms:#?}");
-        assert_eq!(crate::judge::audit::breaches(&log, lease, &self.users), []);
+        assert_eq!(crate::invariants::audit::breaches(&log, lease, &self.users), []);
         let unused = self.services.unused(&self.nsx);
         assert!(unused.len() <= terms.len(), "{unused:#?}");
         assert_eq!(self.handed_back().await, [""; 0]);

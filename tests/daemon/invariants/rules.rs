@@ -9,8 +9,8 @@ use support::nodes::{UNINITIALIZED_TAINT, ready_of};
 
 use super::limits::{Limits, PERMIT};
 use super::machine::Machine;
+use super::observations::Seen;
 use super::proofs::{Logged, Proof};
-use super::seen::Seen;
 use super::versions::Version;
 use crate::cluster::labels;
 

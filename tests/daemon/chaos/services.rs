@@ -12,8 +12,8 @@ use super::world::World;
 use super::{CLASS, MACHINES};
 use crate::admin::Admin;
 use crate::cluster::ip;
-use crate::judge::nsx::load_balancers::intents::intent;
-use crate::judge::nsx::load_balancers::results::addresses;
+use crate::invariants::nsx::load_balancers::intents::intent;
+use crate::invariants::nsx::load_balancers::results::addresses;
 use crate::services::{exhaust, with_addresses};
 
 /// The id of the pool of addresses.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{Change, Kind, SERVICE, State};
-use crate::judge::nsx::routes::{CLUSTER_UID, tag};
+use crate::invariants::nsx::routes::{CLUSTER_UID, tag};
 
 pub(super) fn check(change: &Change<'_>, state: &State) -> Result<(), String> {
     match (change.kind, change.before, change.after) {

@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::judge::audit::{Term, term_at};
+use crate::invariants::audit::{Term, term_at};
 
 /// A write that NSX carried out.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
 use super::{Kind, SERVICE, take};
-use crate::judge::nsx::routes::tag;
+use crate::invariants::nsx::routes::tag;
 
 const ANNOTATION_SNAT: &str = "loadbalancer.vsphere-ccm.dev/snat";
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Change, Kind, PORT, SERVICE, State};
-use crate::judge::nsx::routes::tag;
+use crate::invariants::nsx::routes::tag;
 
 pub(super) fn check(change: &Change<'_>, state: &State) -> Result<(), String> {
     let (Kind::Pool, Some(before), Some((service, port))) = (change.kind, change.before, change.served()) else {

@@ -12,11 +12,11 @@ use super::action::{Action, Script};
 use super::world::World;
 use super::{NODES, PERIOD, RECOVERY, run, start};
 use crate::cluster::Cluster;
-use crate::judge::daemons::flags;
-use crate::judge::limits::Limits;
-use crate::judge::rules::{Rules, has_taint, is_control_plane};
-use crate::judge::seen::Seen;
-use crate::judge::versions::Versions;
+use crate::invariants::daemons::flags;
+use crate::invariants::limits::Limits;
+use crate::invariants::observations::Seen;
+use crate::invariants::rules::{Rules, has_taint, is_control_plane};
+use crate::invariants::versions::Versions;
 
 /// Nodes of the control plane, and of those as many as may be gone.
 const CONTROL_PLANE: usize = 4;

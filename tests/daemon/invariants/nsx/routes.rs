@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use serde_json::Value;
 use support::nodes::UNINITIALIZED_TAINT;
 
-use crate::judge::rules::{addresses, has_taint};
+use crate::invariants::rules::{addresses, has_taint};
 
 /// The scopes of the tags that name the cluster, the Node and what identifies the cluster.
 pub const CLUSTER_NAME: &str = "vsphere.k8s.io/cluster-name";

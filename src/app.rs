@@ -37,39 +37,39 @@ use std::sync::Arc;
 use tokio::net::TcpSocket;
 use tokio_util::sync::CancellationToken;
 
-/// Threads that run all tasks: most of the time there is nothing to do, and never much to compute.
+/// Threads of the async runtime: its tasks mostly wait and compute little.
 const THREADS: usize = 2;
 
-/// Why the daemon stopped other than in order.
+/// Reason for an abnormal end of the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The flags, or the files they name, are wrong.
+    /// The flags or the files they name are invalid.
     #[error(transparent)]
     Settings(#[from] settings::Mistakes),
-    /// The operating system gives no threads or timers.
+    /// The operating system refuses threads or timers.
     #[error("cannot start the threads of the process")]
     Threads(#[source] std::io::Error),
-    /// The operating system lets the process listen for no signals.
+    /// The process cannot listen for signals.
     #[error("cannot listen for signals")]
     Signals(#[source] std::io::Error),
-    /// The API server's credentials cannot be used.
+    /// The credentials for the API server cannot be used.
     #[error("cannot use the API server")]
     ApiServer(#[from] SettingsError),
-    /// The times of the election do not fit.
+    /// The durations of the leader election are inconsistent.
     #[error("cannot take part in the leader election")]
     Election(#[from] InvalidLease),
-    /// Another process began to listen there since the port was taken.
+    /// Another process started to listen on the port after this one had bound it.
     #[error("cannot listen on {address}, the address of --bind-address and --secure-port")]
     Listen {
-        /// Where.
+        /// The address.
         address: std::net::SocketAddr,
-        /// What the operating system says.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// There is no certificate to serve with.
+    /// The server has no usable certificate.
     #[error("cannot serve probes and metrics")]
     Certificate(#[from] CertificateError),
-    /// The API server lets this process not read whom to believe.
+    /// The API server forbids this process to read the CAs of client certificates.
     #[error("cannot set up authentication for the secure port")]
     Access(#[from] access::LookupForbidden),
     /// The provider has routes, and `--cluster-cidr` is empty.
@@ -81,42 +81,41 @@ pub enum Error {
     /// Entries of `vsphere.conf` that cannot be used.
     #[error("cannot use the cloud config: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Vcenters(Vec<BuildError>),
-    /// The provider cannot do what a controller needs.
+    /// The provider lacks what a controller needs.
     #[error("cannot start a controller")]
     Controller(#[from] UnsupportedController),
-    /// Two series of one name: a mistake in this program.
+    /// Two series have the same name: a bug of this program.
     #[error("cannot register the metrics")]
     Metrics(#[from] prometheus::Error),
-    /// A task ended although it should not.
+    /// A task ended unexpectedly.
     #[error("the process cannot go on")]
     Task(#[from] TaskEnded),
-    /// Told to leave at once.
+    /// A second signal demanded an immediate exit.
     #[error("killed by a second signal before a clean shutdown")]
     SecondSignal(#[from] SecondSignal),
 }
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until a signal stops it.
 ///
 /// # Errors
-/// Wrong settings, or anything else that keeps it from running on. An unreachable vCenter or API server is no such
-/// thing.
+/// Invalid settings, or anything else that prevents it from running. An unreachable vCenter or API server does not.
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<(), Error> {
-    // Before anything secret is read.
+    // Must run before anything secret is read.
     if let Err(error) = core_dumps::turn_off() {
         tracing::warn!("core dumps of this process cannot be turned off, and would have its passwords: {error}");
     }
     let (settings, socket) = settle(options)?;
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     let threads = threads.worker_threads(THREADS).enable_all().build().map_err(Error::Threads)?;
-    // Only fails when there is one already, which is this one then.
+    // Fails only if a provider is installed already, which is this one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let outcome = threads.block_on(until_told(settings, socket, verbosity));
     threads.shutdown_background();
     outcome
 }
 
-/// The settings, and the socket of the secure port. That is taken here, so that a port in use is reported with all other
-/// mistakes, before anything is contacted.
+/// Returns the settings and the socket of the secure port. Binds the port here, so that a port in use is reported
+/// together with all other errors, before anything is contacted.
 fn settle(options: &Options) -> Result<(Settings, Option<TcpSocket>), Mistakes> {
     let socket = settings::secure_port(options).map(admin::bind).transpose();
     let settings = settings::settle(options, &SystemFiles, &Environment::new(std::env::vars_os()));
@@ -130,7 +129,7 @@ fn settle(options: &Options) -> Result<(Settings, Option<TcpSocket>), Mistakes> 
     }
 }
 
-/// The first signal stops in order, the second one leaves at once.
+/// Waits for signals: the first one starts an orderly shutdown, the second one exits at once.
 async fn until_told(settings: Settings, socket: Option<TcpSocket>, verbosity: Verbosity) -> Result<(), Error> {
     let stop = CancellationToken::new();
     let second_signal = shutdown::watch_signals(stop.clone()).map_err(Error::Signals)?;
@@ -140,7 +139,7 @@ async fn until_told(settings: Settings, socket: Option<TcpSocket>, verbosity: Ve
     }
 }
 
-/// The start-up story, and the end.
+/// Starts all parts, waits for the stop signal, and shuts down.
 async fn serve(
     settings: Settings,
     socket: Option<TcpSocket>,
@@ -152,7 +151,7 @@ async fn serve(
     tracing::debug!(?settings, "settings");
     let mut stages = Stages::default();
     if let Err(error) = start(&settings, socket, verbosity, &mut stages).await {
-        // The Lease may be held already: the next process is not to wait for its end.
+        // This process may hold the Lease already: release it, so that the next leader need not wait for its expiry.
         stages.stop().await;
         return Err(error);
     }
@@ -180,7 +179,7 @@ async fn start(
     if let Some(serving) = settings.serving.as_ref().zip(socket) {
         admin::start(serving, settings, &parts, verbosity, stages).await?;
     }
-    // Not before: who cannot serve, or may not know who asks, is no candidate.
+    // Not earlier: a process that cannot serve, or cannot authenticate its clients, is no candidate.
     parts.compete(stages);
     let provider = build_provider(settings, &parts, stages)?;
     controllers::start(settings, &parts, &provider, stages)

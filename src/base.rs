@@ -1,4 +1,4 @@
-//! The ground floor: pure code that every module may use and that uses none of them.
+//! Foundation: pure code that every module may use and that uses no other module.
 
 pub mod addresses;
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! Wire clients. They take values and return values of their own types, and know no node, service or cluster.
+//! Network clients. They take and return values of their own types and know nothing of Nodes, Services or the cluster.
 
 pub mod http;
 pub mod nsx;

@@ -1,6 +1,6 @@
-//! The contract between controllers and clouds, mirroring `cloud.go` of `kubernetes/cloud-provider`.
+//! The contract between controllers and clouds; mirrors `cloud.go` of `kubernetes/cloud-provider`.
 //!
-//! It knows the vocabulary of Kubernetes (`k8s-openapi`) and no I/O: no API server, no HTTP, no vendor.
+//! It uses the types of Kubernetes (`k8s-openapi`) and does no I/O: no API server, no HTTP, no vendor.
 
 pub mod adapter;
 pub mod cluster;
@@ -33,16 +33,16 @@ pub use reason::Reason;
 pub use routes::{Route, Routes};
 pub use zones::{Zone, Zones};
 
-/// A cloud provider; `Interface` of `cloud.go`. Optional capabilities are `Option`, as there. Load balancers and routes may
-/// appear and go while the process runs: callers ask for them at each use.
+/// A cloud provider; `Interface` of `cloud.go`. Optional capabilities are `Option`, as there. Load balancers and routes
+/// may appear and disappear at run time, so callers get them anew for each use.
 ///
-/// Differences from upstream: there is no `Initialize` (background work is handed to `app` as named futures when the
-/// provider is built), and a provider says itself which provider IDs are its own.
+/// Differences from upstream: there is no `Initialize` (the provider returns its background work to `app` as named
+/// futures when it is built), and a provider decides which provider IDs are its own.
 pub trait CloudProvider: Send + Sync {
-    /// The provider's name, also the scheme of the provider IDs of the older contract.
+    /// The provider's name, also the scheme of provider IDs in the older contract.
     fn provider_name(&self) -> &'static str;
 
-    /// Whether `provider_id` names an instance of this provider. A node with another one is never touched.
+    /// Whether `provider_id` belongs to this provider. A Node with a foreign one is never touched.
     fn owns_provider_id(&self, provider_id: &str) -> bool;
 
     /// The current instance contract.
@@ -50,7 +50,7 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Changes of instances; without them the controllers rely on their period.
+    /// Changes of instances; without them, controllers rely on their resync period.
     fn instance_events(&self) -> Option<Arc<dyn InstanceEvents>> {
         None
     }
@@ -65,8 +65,8 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Load balancers for Services. The same object for as long as what it knows holds: with another one controllers start
-    /// from scratch.
+    /// Load balancers for Services. The object stays the same as long as its state is valid; if it changes, controllers
+    /// start from scratch.
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
         None
     }
@@ -76,19 +76,19 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Routes of the pod network; see [`CloudProvider::load_balancer`].
+    /// Routes of the pod network; object identity as for [`CloudProvider::load_balancer`].
     fn routes(&self) -> Option<Arc<dyn Routes>> {
         None
     }
 
-    /// Whether the configuration that is in use says that the cluster has no routes. False while routes are configured and
-    /// cannot be served (not built yet, refused configuration, no answer), and while nothing is known.
+    /// Whether the active configuration has no routes. False while routes are configured but unavailable (not built
+    /// yet, invalid configuration, no answer), and while this is unknown.
     fn routes_are_off(&self) -> bool {
         false
     }
 
-    /// Announces that [`CloudProvider::load_balancer`] or [`CloudProvider::routes`] may have appeared or gone, or that
-    /// [`CloudProvider::routes_are_off`] may have changed, from now on.
+    /// Announces from now on that [`CloudProvider::load_balancer`], [`CloudProvider::routes`] or
+    /// [`CloudProvider::routes_are_off`] may have changed.
     fn capability_changes(&self) -> BoxStream<'static, ()> {
         Box::pin(futures::stream::pending())
     }

@@ -1,8 +1,8 @@
-//! The control loops, and what is common to them.
+//! The controllers, and the parts that they share.
 //!
-//! A controller tells the [`driver`] which events give which keys. `observe` gathers all it needs into one value, `plan`
-//! maps that to a list of changes without any I/O, `apply` performs them. A reconcile is told which object, never what
-//! happened, so that a missed event is healed by the period.
+//! A controller maps the events of the [`driver`] to keys. `observe` gathers all inputs into one value, `plan` maps
+//! that value to a list of changes without any I/O, `apply` performs the changes. A reconcile gets only the object's
+//! key, not the event, so a missed event is healed by the next period.
 
 pub mod capability;
 pub mod driver;
@@ -26,12 +26,12 @@ use crate::kubernetes::call::{CALL_LIMIT, CallError, get_opt};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leadership::Leadership;
 
-/// What every controller is handed, beside the caches it reads and its settings. Cheap to clone.
+/// Shared dependencies of every controller, in addition to its caches and settings. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    /// The client for writes, guarded by the leadership.
+    /// The client for writes. It refuses them while this process does not lead.
     pub write: kube::Client,
-    /// Records Events; each controller takes its own component's name.
+    /// Records Events. Each controller sets its own component name.
     pub recorder: Recorder,
     /// The cloud.
     pub provider: Arc<dyn CloudProvider>,
@@ -39,25 +39,24 @@ pub struct Context {
     pub leadership: Leadership,
 }
 
-/// A controller cannot run with this provider.
+/// The provider lacks a capability that the controller needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cloud provider {provider} does not support {capability}")]
 pub struct UnsupportedController {
     /// The provider's name.
     pub provider: &'static str,
-    /// What the controller needs, in the words of `cloud.go`.
+    /// The missing capability, as named in `cloud.go`.
     pub capability: &'static str,
 }
 
-/// The name under which the API server records who wrote which field.
+/// The field manager of all writes.
 const FIELD_MANAGER: &str = "vsphere-cloud-controller-manager";
 
-/// The node as the API server has it now.
+/// Reads the Node from the API server, not from the cache.
 async fn read_live(nodes: &Api<Node>, name: &str) -> Result<Option<Node>, CallError> {
     get_opt(&format!("get node {name}"), CALL_LIMIT, nodes, name).await
 }
 
-/// Why the API server did not take a write.
 fn reason_of(error: &CallError) -> Reason {
     match error {
         CallError::Refused { .. } if error.is_conflict() => reason::WriteConflict,
@@ -71,8 +70,8 @@ fn reason_of(error: &CallError) -> Reason {
 }
 
 /// Records an Event about `object` and writes it to the log, in the form of `StartStructuredLogging` of client-go
-/// (`tools/record/event.go`): whoever watches the log of the Go program for it finds it here, too.
-fn announce<K>(recorder: &Recorder, object: &K, event_type: EventType, reason: &'static str, message: &str)
+/// (`tools/record/event.go`), so that log rules made for the Go program keep matching.
+fn record_event<K>(recorder: &Recorder, object: &K, event_type: EventType, reason: &'static str, message: &str)
 where
     K: Resource<DynamicType = ()>,
 {
@@ -90,13 +89,12 @@ where
     );
 }
 
-/// The object as client-go writes it in the log: `name`, or `namespace/name`.
+/// The object's name in client-go's log format: `name`, or `namespace/name`.
 fn shown(reference: &ObjectReference) -> String {
     let name = reference.name.as_deref().unwrap_or_default();
     reference.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }
 
-/// The object as Events name it.
 fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
     ObjectReference {
         api_version: Some(K::api_version(&()).into_owned()),

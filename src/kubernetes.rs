@@ -1,4 +1,4 @@
-//! Everything that talks to the API server and is not a controller.
+//! All code that talks to the API server, except the controllers.
 
 pub mod access;
 pub mod call;

@@ -1,6 +1,6 @@
 //! `vsphere-cloud-controller-manager`: connects a Kubernetes cluster to vSphere.
 //!
-//! The eight modules, and who may know whom (`tests/architecture.rs` checks it); all may use `base`, which uses none:
+//! The eight modules and their dependencies (`tests/architecture.rs` checks them); all may use `base`, which uses none:
 //!
 //! ```text
 //! main ─▶ app ─▶ controllers ─▶ cloud ◀─ providers ─▶ clients

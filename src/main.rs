@@ -1,4 +1,4 @@
-//! Reads flags, starts logging, calls `app::run`, turns its outcome into an exit code.
+//! Reads flags, starts logging, calls `app::run`, and turns its outcome into an exit code.
 
 use ccm::app::options::{self, Invocation};
 use ccm::app::{self, settings, subcommands};
@@ -8,11 +8,11 @@ use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// For one that gives memory back, see `Cargo.toml`.
+/// Keeps fewer pages than the C library's allocator; see `Cargo.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// 0 after an orderly stop, `--help` and `--version`; 1 for everything else, as in the Go program. Subcommands have their own.
+/// 0 after an orderly stop, `--help` and `--version`; else 1, as in the Go program. Subcommands have their own codes.
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     if let Some(outcome) = subcommands::run(&arguments) {
@@ -43,13 +43,13 @@ fn main() -> ExitCode {
     drop(written);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // For whoever typed it, in words and lines of its own.
+        // For the user at the terminal, so on separate lines and not as a log record.
         Err(error @ app::Error::Settings(_)) => failed(&error),
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Nothing is done about a reader that has closed its end.
+/// Ignores errors: the reader may have closed its end.
 fn print(mut to: impl Write, text: &str) {
     let _ = to.write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! The clouds.
+//! Implementations of the cloud contract.
 
 pub mod provider_id;
 pub mod vsphere;
@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Work that runs until `stop` is cancelled, then ends in order.
 pub struct Task {
-    /// Its name, for logs.
+    /// The task's name, for logs.
     pub name: String,
-    /// Cancelled when the work is to end: with the provider, or when its vCenter is not configured any more. An end
-    /// before that is a mistake in this program.
+    /// Cancelled when the work must end: with the provider, or when its vCenter is removed from the configuration. An
+    /// earlier end is a bug in this program.
     pub stop: CancellationToken,
     /// The work.
     pub run: BoxFuture<'static, ()>,

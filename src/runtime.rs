@@ -1,4 +1,4 @@
-//! What any daemon needs; could be lifted into another project unchanged.
+//! General parts of any daemon; could be moved into another project unchanged.
 
 pub mod admin;
 pub mod core_dumps;

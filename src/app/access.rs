@@ -1,4 +1,4 @@
-//! Who asks at the secure port and what they may: built from the settings.
+//! Authentication and authorization of the secure port, built from the settings.
 
 mod bundle;
 
@@ -19,14 +19,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who says who asks, and who says what they may.
+/// The authenticator and the authorizer of the secure port.
 pub type Access = (Arc<dyn Authenticator>, Arc<dyn Authorizer>);
 
-/// How long the start waits for the API server to say that its ConfigMap may not be read. One that does not answer must
-/// not keep the process from starting.
+/// How long the start waits for the API server to deny access to its ConfigMap. An API server that does not answer
+/// must not keep the process from starting.
 const FIRST_LOOK: Duration = Duration::from_secs(3);
 
-/// The process may not read which client certificates the API server believes.
+/// The process may not read the client CAs that the API server trusts.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "client certificates at the secure port cannot be checked. Bind the user of this process to the Role \
@@ -36,7 +36,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(3);
 )]
 pub struct LookupForbidden(#[source] Arc<CallError>);
 
-/// Builds both, and starts what keeps them up to date.
+/// Builds both, and starts the tasks that keep them up to date.
 pub async fn prepare(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<Access, Error> {
     let metrics = Metrics::default();
     metrics.register(parts.metrics.registry())?;
@@ -49,14 +49,14 @@ pub async fn prepare(settings: &Settings, parts: &Parts, stages: &mut Stages) ->
     Ok((Arc::new(DelegatedAuthenticator::new(trust, tokens, metrics)), Arc::new(permissions)))
 }
 
-/// Without a kubeconfig of its own, the API server of the process.
+/// Returns the client for a kubeconfig; without one, the client of the process's own API server.
 async fn client_of(kubeconfig: Option<&PathBuf>, parts: &Parts) -> Result<Client, Error> {
     let Some(path) = kubeconfig else { return Ok(parts.clients.auxiliary.clone()) };
     let settings = client::Settings { kubeconfig: Some(path.clone()), ..client::Settings::default() };
     Ok(client::unguarded(&client::read_config(&settings).await?, client::purpose::PROCESS)?)
 }
 
-/// Takes the CAs of clients from the file that the flag names, without one from the API server.
+/// Reads the client CAs from the file of the flag; without the flag, from the API server.
 async fn believe(
     settings: &Authentication,
     trust: &ClientTrust,

@@ -11,11 +11,11 @@ use crate::runtime::logging::Verbosity;
 use std::sync::Arc;
 use tokio::net::TcpSocket;
 
-/// Takes the secure port, on standbys as well. Connections are accepted from [`start`] on: with `--permit-port-sharing`, a
-/// process that cannot answer would take those of another one.
+/// Binds the secure port, also on standbys. Only [`start`] accepts connections: with `--permit-port-sharing`, a process
+/// that cannot answer yet would take connections from another one.
 ///
 /// # Errors
-/// The port is taken, or the address is not this machine's.
+/// The port is taken, or the address does not belong to this host.
 pub fn bind(port: SecurePort) -> Result<TcpSocket, Mistake> {
     let SecurePort { address, is_shared } = port;
     admin::bind(address, is_shared).map_err(|error| Mistake {
@@ -61,13 +61,13 @@ pub async fn start(
     Ok(())
 }
 
-/// The names of a certificate that is made here: the address, if it is one.
+/// Names for a self-made certificate: the address to listen on, unless it is unspecified.
 fn names(serving: &admin::Settings) -> Vec<String> {
     let address = serving.address.ip();
     if address.is_unspecified() { Vec::new() } else { vec![address.to_string()] }
 }
 
-/// Suites of TLS 1.2 are for one kind of key each.
+/// Warns if no cipher suite of TLS 1.2 fits the kind of key: each suite is for one kind.
 fn warn_of_suites(serving: &admin::Settings, kind: KeyKind) {
     let suites = &serving.tls.cipher_suites;
     let word = match kind {

@@ -1,28 +1,28 @@
-//! The names of the controllers and cloud providers. How they are built is in `app::controllers` and `app::start`, so that
-//! settings can be checked without the start-up.
+//! The names of the controllers and cloud providers. `app::controllers` and `app` build them, so that settings can be
+//! checked without the start-up.
 
 use super::selection;
 
 /// The cloud provider for vCenter.
 pub const VSPHERE: &str = "vsphere";
 
-/// The Go program's cloud provider for a Supervisor, which this program does not have.
+/// The Go program's cloud provider for a Supervisor. This program does not have it.
 pub const VSPHERE_PARAVIRTUAL: &str = "vsphere-paravirtual";
 
-/// The controllers that this program has.
+/// The controllers of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControllerKind {
     /// Initialises Nodes and keeps them up to date.
     Node,
     /// Deletes and taints Nodes.
     NodeLifecycle,
-    /// Makes routes to the pods of Nodes.
+    /// Creates routes to the Pods of Nodes.
     Route,
-    /// Makes load balancers for Services.
+    /// Creates load balancers for Services.
     Service,
 }
 
-/// A controller of the table.
+/// A row of the table of controllers.
 #[derive(Debug)]
 pub struct Controller {
     /// The name in `--controllers`, in logs and in metrics.
@@ -35,7 +35,7 @@ pub struct Controller {
     pub client_name: &'static str,
     /// The component in its Events.
     pub event_component: &'static str,
-    /// What is built for it.
+    /// The controller to build.
     pub kind: ControllerKind,
 }
 
@@ -51,7 +51,7 @@ pub const SERVICE: &str = "service-lb-controller";
 /// The route controller's name.
 pub const ROUTE: &str = "node-route-controller";
 
-/// All controllers that can be asked for; names as in the Go program.
+/// All controllers that can be selected; names as in the Go program.
 pub const CONTROLLERS: &[Controller] = &[
     Controller {
         name: NODE,
@@ -89,10 +89,10 @@ pub const CONTROLLERS: &[Controller] = &[
 
 /// The controllers that the list of `--controllers` turns on, in the order of the table.
 ///
-/// The first mention of a name decides; what is not mentioned runs if `*` is in the list and it is on by default.
+/// The first mention of a name decides; a controller without mention runs if the list has `*` and it is on by default.
 ///
 /// # Errors
-/// The names, as typed without `-`, that no controller has.
+/// The unknown names, as typed without `-`.
 pub fn chosen_controllers(list: &[String]) -> Result<Vec<&'static Controller>, Vec<String>> {
     let aliases: Vec<_> = CONTROLLERS.iter().map(|controller| (controller.alias, controller.name)).collect();
     let known: Vec<_> = CONTROLLERS.iter().map(|controller| controller.name).collect();

@@ -1,4 +1,4 @@
-//! What the probes are told of a controller: whether its task runs, and whether its caches are filled.
+//! Health checks of a controller: whether its task runs, and whether its caches are filled.
 
 use crate::controllers::capability::Capability;
 use crate::controllers::driver::Cache;
@@ -7,14 +7,14 @@ use crate::runtime::pulse::Pulse;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A task that was not given its turn for this long is stuck: it beats every 5 s.
+/// A task without a beat for this long is stuck; beats are 5 s apart.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// Adds the checks of a controller under its name. Its work is to be done with the pulse.
+/// Adds the health checks of a controller under its name. The caller runs the controller's work with the pulse.
 ///
-/// In `/healthz` it fails when its task is stuck, where a restart helps, and in `/readyz` also while one of the
-/// caches it reads has not been filled. A controller that waits, for its leadership or for work, is well; so is one that
-/// idles without a capability of the provider, which `/readyz?verbose` shows.
+/// The check in `/healthz` fails when the task is stuck, where a restart helps; the one in `/readyz` also fails until
+/// all caches that it reads are filled. A controller that waits for its leadership or for work is healthy; so is one
+/// that idles because the provider lacks a capability, which `/readyz?verbose` shows.
 pub fn watch(
     checks: &Checks,
     name: &'static str,
@@ -39,8 +39,8 @@ fn readiness(caches: &[Arc<dyn Cache>], capability: Option<&Capability>) -> Heal
     }
 }
 
-/// Well once all of them have been filled. One that may stay empty is well, too: a missing permission must not block a
-/// rollout.
+/// Healthy once all caches are filled. A cache that may stay empty is healthy too: a missing permission must not block
+/// a rollout.
 pub fn of_caches(caches: &[Arc<dyn Cache>]) -> Health {
     let mut waiting = caches.iter().filter(|cache| !cache.is_synced());
     match waiting.clone().find(|cache| cache.idle().is_none()) {
@@ -51,7 +51,7 @@ pub fn of_caches(caches: &[Arc<dyn Cache>]) -> Health {
 
 fn of_task(silence: Option<Duration>) -> Health {
     match silence {
-        // Without the seconds: a reason that changes is told anew.
+        // Omits the exact duration: each change of the reason would be logged.
         Some(silence) if silence > STUCK => Health::Failed("the controller loop made no progress for 60 s".to_owned()),
         _ => Health::Ok,
     }

@@ -1,4 +1,4 @@
-//! Builds the controllers that are turned on, and starts them one after the other.
+//! Builds the selected controllers and starts them one after the other.
 
 use super::catalogue::ControllerKind;
 use super::settings::Settings;
@@ -21,14 +21,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// A controller at work, until its signal to stop.
+/// The work of a controller, until its stop signal.
 type ControllerFuture = BoxFuture<'static, Result<(), BoxError>>;
 
 /// A controller that is ready to run.
 struct Runnable {
     /// The caches it reads.
     caches: Vec<Arc<dyn Cache>>,
-    /// What it needs of the provider.
+    /// The capability of the provider that it needs.
     capability: Option<Capability>,
     run: Box<dyn FnOnce(CancellationToken) -> ControllerFuture>,
 }
@@ -41,7 +41,7 @@ impl Runnable {
     }
 }
 
-/// Builds and starts them. Nothing is written before this process leads.
+/// Builds and starts the controllers. They write nothing before this process leads.
 pub fn start(
     settings: &Settings,
     parts: &Parts,
@@ -80,7 +80,7 @@ pub fn start(
 /// Builds the node controller.
 fn build_node(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
     let mut settings = settings.nodes.clone();
-    // Said once; the Go program says it of every node.
+    // Warns once; the Go program warns for every Node.
     settings.policy.node_labels.retain(|key, _| {
         let is_reserved = node::is_reserved_label(key);
         if is_reserved {
@@ -100,7 +100,7 @@ fn build_node_lifecycle(settings: &Settings, parts: &Parts, context: Context) ->
     Runnable::new(node_lifecycle::controller(context, parts.nodes.clone(), settings)?, parts)
 }
 
-/// Builds the route controller. Where routes are turned off, what it wrote to Nodes is taken back instead.
+/// Builds the route controller. If the flag turns routes off, starts a task that withdraws its conditions instead.
 fn build_route(
     settings: &Settings,
     parts: &Parts,
@@ -128,7 +128,7 @@ fn check_networks(settings: &route::Settings, has_routes: bool) -> Result<(), Er
     if has_routes && settings.networks.is_empty() { Err(Error::NoClusterCidr) } else { Ok(()) }
 }
 
-/// Builds the service controller, and starts what is said while the provider has no load balancers.
+/// Builds the service controller, and starts the task that reports load balancers as not configured.
 fn build_service(
     settings: &Settings,
     parts: &Parts,
@@ -145,13 +145,13 @@ fn build_service(
     Runnable::new(service::controller(context, services, parts.nodes.clone(), settings.services.clone()), parts)
 }
 
-/// Between the starts of two controllers: from the interval on up to twice of it, as `chance` goes from 0 to 1.
+/// Pause between the starts of two controllers: one to two intervals, as `chance` goes from 0 to 1.
 fn pause(interval: Duration, chance: f64) -> Duration {
     interval.mul_f64(1.0 + chance)
 }
 
-/// Begins the work when this process has led for `delay`. Without a delay the work waits for its leadership by itself; in
-/// later terms all controllers begin at once.
+/// Starts the work once this process has led for `delay`. Without a delay the work itself waits for leadership; in
+/// later terms all controllers start at once.
 async fn delayed(
     work: ControllerFuture,
     delay: Duration,

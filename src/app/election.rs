@@ -1,4 +1,4 @@
-//! This process as a candidate: for the Lease of the leader election, and for the second one of a leader migration.
+//! Takes part in the leader election and, for a leader migration, in the election for the second Lease.
 
 use super::Error;
 use super::catalogue::{CONTROLLERS, Controller};
@@ -12,13 +12,13 @@ use crate::kubernetes::leadership::Leadership;
 use crate::runtime::admin::{Checks, Health};
 use crate::runtime::metrics::Metrics;
 
-/// Who leads, for each controller.
+/// The leadership of each controller.
 pub struct Elections {
     main: Leadership,
     second: Option<(LeaderMigration, Leadership)>,
 }
 
-/// What competes. It does not do so before [`Candidates::start`].
+/// The candidates for the Leases. They compete from [`Candidates::start`] on.
 pub struct Candidates {
     main: LeaderElector,
     second: Option<LeaderElector>,
@@ -27,12 +27,12 @@ pub struct Candidates {
 }
 
 impl Elections {
-    /// The leadership of the process: that of the main Lease.
+    /// The leadership of the process: the one of the main Lease.
     pub fn main(&self) -> &Leadership {
         &self.main
     }
 
-    /// The leadership under which a controller works; `None` when it is another program that runs it.
+    /// The leadership under which a controller works; `None` if another program runs the controller.
     pub fn leadership_of(&self, controller: &str) -> Option<&Leadership> {
         let Some((migration, second)) = &self.second else { return Some(&self.main) };
         match migration.placement(controller) {
@@ -43,7 +43,7 @@ impl Elections {
     }
 }
 
-/// The candidates, if there is an election, and the tokens that say who leads.
+/// Returns the candidates, if there is an election, and the leadership of each controller.
 pub fn prepare(
     settings: &Settings,
     config: &kube::Config,
@@ -78,7 +78,7 @@ pub fn prepare(
 }
 
 impl Candidates {
-    /// Competes until the stage of the election stops; both Leases are given up then.
+    /// Competes until the shutdown stage of the election; both Leases are released then.
     pub fn start(self, recorder: &Recorder, checks: &Checks, stages: &mut Stages) {
         let renewals = self.checks;
         checks.add_health("leaderElection", move || {
@@ -93,7 +93,7 @@ impl Candidates {
     }
 }
 
-/// What an operator would wonder about: which controllers move, and names that mean none.
+/// Logs where each controller works, and warns about names that match no controller.
 fn tell(migration: &LeaderMigration, main: &str) {
     for controller in CONTROLLERS {
         let (lease, name) = (&migration.leader_name, controller.name);
@@ -110,18 +110,18 @@ fn tell(migration: &LeaderMigration, main: &str) {
     }
 }
 
-/// The older name under which a controller is listed while it is not by its own: it does not count, as in the Go program.
+/// The older name under which a controller is listed instead of its own; it has no effect, as in the Go program.
 fn misnamed<'a>(migration: &'a LeaderMigration, controller: &Controller) -> Option<&'a str> {
     let is_listed = |name: &str| migration.controller_leaders.iter().any(|leader| leader.name == name);
     let mut names = migration.controller_leaders.iter().map(|leader| leader.name.as_str());
     match is_listed(controller.name) {
         true => None,
-        // Two of them were called as their service accounts still are.
+        // Two of the older names are now names of service accounts only.
         false => names.find(|name| [controller.alias, controller.client_name].contains(name)),
     }
 }
 
-/// The name of this machine, or of the pod, if it can be read.
+/// The name of this host or Pod, if it can be read.
 pub(super) fn hostname() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())

@@ -1,5 +1,5 @@
-//! The files that flags and `vsphere.conf` name, read within a limit into buffers that are wiped; and what was read, in a
-//! form that says nothing of it and shows whether it would be read differently now.
+//! Reads the files that flags and `vsphere.conf` name, up to a limit, into buffers that are wiped. Fingerprints of the
+//! contents detect changes without revealing the contents.
 
 use crate::base::limited_read::{MAX_FILE, read_limited};
 use parking_lot::Mutex;
@@ -10,15 +10,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// What the settings ask of the file system; in tests, one that is made up.
+/// Access to the file system for the settings; tests use a fake.
 pub trait FileSystem {
-    /// The content of a file; it may be a password, so the buffer is wiped when it is dropped.
+    /// The content of a file. The buffer is wiped when it is dropped, since it may hold a password.
     ///
     /// # Errors
-    /// Those of the file system, and a file larger than [`MAX_FILE`].
+    /// Errors of the file system, and a file larger than [`MAX_FILE`].
     fn read(&self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>>;
 
-    /// Whether the path is a directory that can be looked at.
+    /// Whether the path is a readable directory.
     fn is_directory(&self, path: &Path) -> bool;
 }
 
@@ -38,21 +38,21 @@ impl FileSystem for SystemFiles {
     }
 }
 
-/// What was found at each path. Contents are kept as hashes.
+/// State of each path that was read. Contents are kept as hashes.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct FileFingerprints {
     files: BTreeMap<PathBuf, Result<u64, io::ErrorKind>>,
     directories: BTreeMap<PathBuf, bool>,
 }
 
-/// Reads from other [`FileSystem`] and notes what is found.
+/// Reads from another [`FileSystem`] and records fingerprints.
 pub struct Noting<'a> {
     files: &'a dyn FileSystem,
     noted: Mutex<FileFingerprints>,
 }
 
 impl FileFingerprints {
-    /// Whether anything of it is different in `files`. Reads all of it, so not where waiting is forbidden.
+    /// Whether any of the paths differs in `files`. Reads all of them, so do not call it where blocking is forbidden.
     pub fn differs(&self, files: &dyn FileSystem) -> bool {
         self.directories.iter().any(|(path, known)| files.is_directory(path) != *known)
             || self.files.iter().any(|(path, known)| trace(&files.read(path)) != *known)
@@ -60,12 +60,12 @@ impl FileFingerprints {
 }
 
 impl<'a> Noting<'a> {
-    /// Nothing is noted yet.
+    /// Wraps `files`, with no fingerprints yet.
     pub fn new(files: &'a dyn FileSystem) -> Self {
         Self { files, noted: Mutex::default() }
     }
 
-    /// What was noted so far.
+    /// Returns the fingerprints so far.
     pub fn noted(&self) -> FileFingerprints {
         self.noted.lock().clone()
     }

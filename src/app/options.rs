@@ -1,4 +1,4 @@
-//! Flags exactly as typed. Needs no file, no network and no other flag: what they mean together is `settings`.
+//! Flags exactly as typed. Needs no file, no network and no other flag: `settings` interprets them together.
 
 pub mod flag;
 mod table;
@@ -23,17 +23,16 @@ const USAGE: &str = "vsphere-cloud-controller-manager [flags]";
 
 const OURS: &str = "Flags the Go program does not have (each also an environment variable, which it ignores)";
 
-/// The flags with their values, by name. A value that was typed is not checked here, so that all mistakes can be reported
-/// together.
+/// The flags with their values, by name. Values are not validated here, so that all errors can be reported together.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// All of them.
     pub values: Vec<Value>,
-    /// A warning for each environment variable that looks like one of ours and is none.
+    /// A warning for each environment variable that looks like one of ours but is unknown.
     pub unknown_variables: Vec<String>,
 }
 
-/// What the command line asks for.
+/// The action that the command line requests.
 #[derive(Debug)]
 pub enum Invocation {
     /// The daemon with these flags.
@@ -42,7 +41,7 @@ pub enum Invocation {
     Print(String),
 }
 
-/// Why the command line was not understood; what is told ends with how to get help.
+/// Error of the command line; its message ends with how to get help.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}\nfor all flags: {PROGRAM} --help")]
 pub struct UsageError(String);
@@ -54,7 +53,7 @@ pub fn flags() -> Vec<Flag> {
     flags
 }
 
-/// The flags by group, in the order of the Go program: groups as it has them, flags by name.
+/// The command line with its flags: groups in the order of the Go program, flags of a group by name.
 pub fn command() -> Command {
     let by_name = flags();
     let place = |flag: &Flag| by_name.iter().position(|other| other.name == flag.name).unwrap_or_default();
@@ -68,11 +67,11 @@ pub fn command() -> Command {
         .args(table::flags().map(|flag| flag.arg().display_order(place(&flag))))
 }
 
-/// Reads a command line, the program's name first, and the environment variables of our own flags; an empty one counts
-/// as none. What is deprecated is told by [`Options::deprecations`].
+/// Parses a command line, the program's name first, and the environment variables of our own flags; an empty variable
+/// counts as unset. [`Options::deprecations`] returns the warnings about deprecated flags.
 ///
 /// # Errors
-/// A command line that is not only known flags. Values are not looked at.
+/// An unknown flag or argument. Values are validated later.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, UsageError> {
     let arguments = as_dashes(arguments);
     if let Some((place, argument)) = arguments.iter().enumerate().find(|(_, argument)| argument.to_str().is_none()) {
@@ -97,12 +96,12 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
     }
 }
 
-/// A warning for each environment variable of this process that looks like one of ours and is none.
+/// A warning for each environment variable of this process that looks like one of ours but is unknown.
 pub fn unknown_variables() -> Vec<String> {
     variables::warnings(std::env::vars_os().map(|(name, _)| name))
 }
 
-/// A manifest may name every variable and leave some empty.
+/// Treats empty variables as unset: a manifest may name every variable and leave some empty.
 fn without_empty_variables(command: Command) -> Result<Command, UsageError> {
     let mut wrong = None;
     let command = command.mut_args(|flag| {
@@ -125,7 +124,7 @@ fn without_empty_variables(command: Command) -> Result<Command, UsageError> {
     }
 }
 
-/// What `--version` prints, if it asks for that: the version of this program, or the one it is told to report.
+/// The output of `--version`, if requested: this program's version, or the one that the flag says to report.
 fn printed_version(asked: &str) -> Result<Option<&str>, UsageError> {
     match (parse_bool(asked), asked) {
         (Some(false), _) => Ok(None),
@@ -145,7 +144,7 @@ impl Options {
         value
     }
 
-    /// The one value of a flag; empty when there is none.
+    /// The only value of a flag; empty if there is none.
     pub fn text(&self, name: &str) -> &str {
         self.value(name).and_then(|value| value.items.last()).map_or("", String::as_str)
     }
@@ -155,7 +154,7 @@ impl Options {
         self.value(name).map_or(&[], |value| &value.items)
     }
 
-    /// What is told on standard error about flags that will go, as Go's flag package tells it.
+    /// Warnings about deprecated flags for standard error, worded as by Go's flag package.
     pub fn deprecations(&self) -> Vec<String> {
         let given = self.values.iter().filter(|value| value.origin == Origin::CommandLine);
         let told = given.filter_map(|Value { flag, .. }| {
@@ -164,7 +163,7 @@ impl Options {
         told.collect()
     }
 
-    /// The flags that somebody set to something else than their default although they change nothing, and why not.
+    /// The flags without effect that were set to something else than their default, each with the reason.
     pub fn without_effect(&self) -> Vec<(String, &'static str)> {
         let changed = self.values.iter().filter(|value| value.is_changed());
         changed.filter_map(|value| Some((value.spelled(), value.flag.without_effect?))).collect()
@@ -195,7 +194,7 @@ fn first_line(error: &clap::Error) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
-/// `--cloud_config=a_b` is `--cloud-config=a_b`: words of a flag's name may be separated by `_` as well.
+/// Accepts `_` as separator in a flag's name: `--cloud_config=a_b` is `--cloud-config=a_b`.
 fn as_dashes(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let dashed = |argument: OsString| match argument.to_str() {
         Some(text) if text.starts_with("--") => {
@@ -207,7 +206,7 @@ fn as_dashes(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     arguments.into_iter().map(dashed).collect()
 }
 
-/// The name that takes the fewest edits to come to from what was typed, if that is not another word altogether.
+/// The name with the smallest edit distance from the typed one, unless the two are too different.
 fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.trim_start_matches('-').split('=').next().unwrap_or_default().to_lowercase();
     let (edits, name) = names.map(|name| (strsim::levenshtein(&typed, name), name)).min()?;

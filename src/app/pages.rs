@@ -1,4 +1,4 @@
-//! The pages of the secure port that show what the process was told and what it is.
+//! The pages of the secure port that show settings and flags.
 
 mod configz;
 
@@ -7,7 +7,7 @@ use super::settings::Settings;
 use crate::runtime::admin::Page;
 use std::sync::Arc;
 
-/// All of them. They do not change while the process runs.
+/// All of them. Their content does not change while the process runs.
 pub fn all(settings: &Settings) -> Vec<Page> {
     vec![
         page("/configz", "application/json", configz::text(settings)),
@@ -19,7 +19,7 @@ fn page(path: &'static str, content_type: &'static str, text: String) -> Page {
     Page { path, content_type, write: Arc::new(move || text.clone()) }
 }
 
-/// `/flagz`, in the text format of `k8s.io/component-base/zpages/flagz`. The library takes one of several separators at
+/// `/flagz`, in the text format of `k8s.io/component-base/zpages/flagz`. Upstream picks one of several separators at
 /// random, to discourage parsing; here it is always `=`.
 fn flagz(values: &[Value]) -> String {
     let lines: String = values.iter().map(|value| format!("{}={}\n", value.flag.name, value.printed())).collect();

@@ -1,10 +1,10 @@
-//! Pure: lists that turn named things on and off, as `--controllers` and `--webhooks` do; mirrors `IsControllerEnabled` of
-//! `k8s.io/controller-manager` and `ResolveAllControllerNames` of `k8s.io/cloud-provider`.
+//! Pure: lists that turn named items on and off, as `--controllers` and `--webhooks` do. Mirrors `IsControllerEnabled`
+//! of `k8s.io/controller-manager` and `ResolveAllControllerNames` of `k8s.io/cloud-provider`.
 
-/// What stands for everything that is on by default.
+/// Stands for everything that is on by default.
 const ALL: &str = "*";
 
-/// The list with every alias replaced by its name, also behind `-`. An alias is given with its name.
+/// Replaces every alias in the list by its name, also after `-`. `aliases` has pairs of alias and name.
 pub fn resolved(list: &[String], aliases: &[(&str, &str)]) -> Vec<String> {
     let name_of =
         |word: &str| aliases.iter().find(|(alias, _)| *alias == word).map_or(word, |(_, name)| *name).to_owned();
@@ -15,7 +15,7 @@ pub fn resolved(list: &[String], aliases: &[(&str, &str)]) -> Vec<String> {
     items(list).map(item).collect()
 }
 
-/// Whether `name` is on: its first mention decides; without one it is on if `*` stands anywhere and it is on by default.
+/// Whether `name` is on: its first mention decides; without one it is on if the list has `*` and it is on by default.
 pub fn is_selected(name: &str, list: &[String], is_on_by_default: bool) -> bool {
     let first_mention = items(list).find_map(|item| match item.strip_prefix('-') {
         Some(off) => (off == name).then_some(false),
@@ -24,7 +24,7 @@ pub fn is_selected(name: &str, list: &[String], is_on_by_default: bool) -> bool 
     first_mention.unwrap_or_else(|| is_on_by_default && items(list).any(|item| item == ALL))
 }
 
-/// The names, without `-`, that are not among the known ones.
+/// The unknown names, without `-`.
 pub fn unknown<'a>(list: &'a [String], known: &[&str]) -> Vec<&'a str> {
     let names = items(list).map(|item| item.strip_prefix('-').unwrap_or(item));
     names.filter(|name| *name != ALL && !known.contains(name)).collect()

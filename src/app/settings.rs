@@ -1,4 +1,4 @@
-//! Flags joined, defaulted and checked, with the files they name. All mistakes are reported at once.
+//! Joins flags, sets defaults, and checks flags and the files they name. All errors are reported together.
 
 mod access;
 mod election;
@@ -34,14 +34,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub use vsphere::{NsxSettings, Vsphere};
 
-/// Everything the daemon is told, and true as far as that can be known without a network.
+/// All settings of the daemon, validated as far as possible without a network.
 #[derive(Debug)]
 pub struct Settings {
     /// How to reach the API server.
     pub kubernetes: client::Settings,
-    /// Which nodes are looked after, a label selector; `None` is all.
+    /// Label selector of the Nodes to manage; `None` is all.
     pub node_selector: Option<String>,
-    /// How to share the work with other replicas; `None` is a single process.
+    /// Leader election; `None` if this is the only process.
     pub election: Option<Election>,
     /// The Lease that Events about this process refer to, also without an election.
     pub lease: LeaseName,
@@ -53,30 +53,30 @@ pub struct Settings {
     pub nodes: node::Settings,
     /// The node-lifecycle controller.
     pub node_lifecycle: node_lifecycle::Settings,
-    /// The route controller; nothing if routes are turned off.
+    /// The route controller; `None` if routes are turned off.
     pub routes: Option<route::Settings>,
     /// The service controller.
     pub services: service::Settings,
     /// The flags that belong to no single part.
     pub generic: Generic,
-    /// How to serve probes, metrics and the other pages; `None` is not at all.
+    /// How to serve probes, metrics and the other pages; `None` if they are not served.
     pub serving: Option<admin::Settings>,
-    /// Who asks at the secure port.
+    /// Authentication at the secure port.
     pub authentication: Authentication,
-    /// What they may.
+    /// Authorization at the secure port.
     pub authorization: Authorization,
     /// The log.
     pub logging: logging::Settings,
-    /// The flags as typed, for those who show them; nothing is decided by them.
+    /// The flags as typed, only to be shown; they decide nothing.
     pub options: Options,
-    /// What this process does while it does not lead.
+    /// What this process keeps while it does not lead.
     pub standby: Standby,
 }
 
 /// Joins and checks the flags, and reads and checks the files they name.
 ///
 /// # Errors
-/// All mistakes, each with where it is, what was written and what is expected.
+/// All errors, each with its place, the given value and what is expected.
 pub fn settle(options: &Options, files: &dyn FileSystem, environment: &Environment) -> Result<Settings, Mistakes> {
     let warnings = options.unknown_variables.clone();
     let mut check = Check { options, files, environment, mistakes: Vec::new(), warnings };
@@ -86,8 +86,8 @@ pub fn settle(options: &Options, files: &dyn FileSystem, environment: &Environme
     }
 }
 
-/// The log alone; known before the other settings, since those are logged. A mistake in its flags is told by
-/// [`settle`], and the log is the default one until then.
+/// The settings of the log alone. They are needed first, since the other settings are logged. If they have errors,
+/// which [`settle`] reports, the defaults apply until then.
 pub fn of_the_log(options: &Options) -> logging::Settings {
     let environment = Environment::default();
     let mut check =
@@ -96,7 +96,7 @@ pub fn of_the_log(options: &Options) -> logging::Settings {
     if check.mistakes.is_empty() { logging } else { logging::Settings::default() }
 }
 
-/// The secure port, as far as the flags about it are right; none where there is none. [`settle`] reports their mistakes.
+/// The secure port, if there is one and its flags are valid. [`settle`] reports their errors.
 pub fn secure_port(options: &Options) -> Option<SecurePort> {
     let environment = Environment::default();
     let mut check =
@@ -104,22 +104,22 @@ pub fn secure_port(options: &Options) -> Option<SecurePort> {
     check.secure_port()
 }
 
-/// One thing that is wrong.
+/// A configuration error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {why}")]
 pub struct Mistake {
     /// The flag with its value, or the file with section and key. Never holds a secret.
     pub place: String,
-    /// What is wrong with it and what is expected.
+    /// The error, and the expected value.
     pub why: String,
 }
 
-/// All that is wrong.
+/// All configuration errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistakes {
     /// At least one.
     pub found: Vec<Mistake>,
-    /// What is odd about the same file and the environment variables; often the cause.
+    /// Warnings about the same file and the environment variables; they often name the cause.
     pub warnings: Vec<String>,
 }
 
@@ -138,18 +138,18 @@ impl fmt::Display for Mistakes {
     }
 }
 
-/// The flags, and what has been found wrong so far.
+/// The flags, and the errors found so far.
 struct Check<'a> {
     options: &'a Options,
     files: &'a dyn FileSystem,
     environment: &'a Environment,
     mistakes: Vec<Mistake>,
-    /// What is odd about the files.
+    /// Warnings about the files.
     warnings: Vec<String>,
 }
 
 impl<'a> Check<'a> {
-    /// A flag that is wrong gets an arbitrary value: use the result only without mistakes. `None` without a provider.
+    /// An invalid flag gets an arbitrary value: use the result only without errors. `None` without a provider.
     fn settings(&mut self) -> Option<Settings> {
         let provider = self.provider();
         let topology_labels = provider.as_ref().map(ProviderSettings::topology_labels).unwrap_or_default();
@@ -204,7 +204,7 @@ impl<'a> Check<'a> {
         client::Settings { kubeconfig, master: master.map(str::to_owned), rate: self.rate() }
     }
 
-    /// Only when a flag asks for it: the API server has priority and fairness of its own.
+    /// A rate limit, only if a flag asks for it: the API server has API Priority and Fairness.
     fn rate(&mut self) -> Option<client::Rate> {
         let given = |name| self.options.list(name).last();
         let (qps, burst) = (given("kube-api-qps"), given("kube-api-burst"));
@@ -234,7 +234,7 @@ impl<'a> Check<'a> {
         Some(self.options.text(flag)).filter(|text| !text.is_empty())
     }
 
-    /// The path of a kubeconfig, which has to be valid, with the files that it names.
+    /// The path of a kubeconfig. Checks it and the files that it names.
     fn kubeconfig(&mut self, flag: &str) -> Option<PathBuf> {
         let path = self.optional(flag)?;
         let (files, file) = (self.files, Path::new(path));
@@ -263,7 +263,7 @@ impl<'a> Check<'a> {
         go_duration::parse_duration(value).map_err(|refused| self.wrong(flag, value, refused.to_string())).ok()
     }
 
-    /// A duration between repeated work: not so short that it never rests.
+    /// The interval of repeated work, at least 1 s.
     fn pause(&mut self, flag: &str) -> Duration {
         let pause = self.duration(flag);
         if pause.is_some_and(|pause| pause < Duration::from_secs(1)) {
@@ -287,7 +287,7 @@ impl<'a> Check<'a> {
         value.parse().map_err(|_| self.wrong(flag, value, format!("expected {expected}"))).ok()
     }
 
-    /// Records a mistake. Names the environment variable if the value is from there.
+    /// Records an error. Names the environment variable if the value is from there.
     fn wrong(&mut self, flag: &str, value: &str, why: impl Into<String>) {
         let given = self.options.value(flag);
         let variable = given.filter(|given| given.origin == Origin::Environment).and_then(|given| given.flag.variable);
@@ -300,7 +300,7 @@ impl<'a> Check<'a> {
 }
 
 fn is_server_url(text: &str) -> bool {
-    // As client-go, a host without a scheme is taken for http.
+    // Like client-go, takes http for a host without a scheme.
     text.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()))
 }
 

@@ -1,4 +1,4 @@
-//! What controllers and providers are given: clients, leadership, the shared cache of Nodes, events, metrics.
+//! Services shared by controllers and providers: clients, leadership, the cache of Nodes, Events, metrics.
 
 use super::catalogue::{Controller, SERVICE};
 use super::election::{self, Candidates, Elections};
@@ -24,39 +24,39 @@ use std::time::Duration;
 /// The component in Events about the Lease, as in the Go program.
 const ELECTION: &str = "cloud-controller-manager";
 
-/// How long the name of the API server may take to be resolved. The start waits for it.
+/// Time limit for resolving the API server's name. The start waits for it.
 const RESOLUTION_LIMIT: Duration = Duration::from_secs(5);
 
 /// The shared parts. Their background work runs already, except for the election.
 pub struct Parts {
     /// The API server, one client for each purpose.
     pub clients: Clients,
-    /// The addresses of the API server, if somebody wants to know them.
+    /// The addresses of the API server; empty unless the provider needs them.
     pub api_server: Vec<IpAddr>,
     /// Whether this process leads.
     pub leadership: Leadership,
-    /// Under which Lease each controller works.
+    /// The leadership of each controller.
     pub elections: Elections,
-    /// The Nodes this process looks after.
+    /// The Nodes that this process manages.
     pub nodes: Nodes,
-    /// The Services this process looks after; nothing where the service controller does not run.
+    /// The Services that this process manages; `None` if the service controller does not run.
     pub services: Option<Services>,
-    /// For what users are told on their objects.
+    /// Writes Events on users' objects.
     pub events: Recorder,
-    /// Where series are registered.
+    /// The registry of metrics.
     pub metrics: Metrics,
-    /// What the probes ask.
+    /// The checks behind the probes.
     pub checks: Checks,
-    /// Until they compete.
+    /// `None` once they compete, or without an election.
     candidates: Option<Candidates>,
     config: kube::Config,
     rate: Option<Rate>,
-    /// By the client's name; empty when all write as this process.
+    /// By client name; empty if all controllers write as this process.
     accounts: BTreeMap<&'static str, Account>,
 }
 
 impl Parts {
-    /// Builds them and starts their background work. Waits for no answer of the API server, at most for its name.
+    /// Builds the parts and starts their background work. Waits for no answer of the API server, at most for its name.
     pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
         let config = client::read_config(&settings.kubernetes).await?;
         tracing::info!(server = %config.cluster_url, "API server");
@@ -83,7 +83,7 @@ impl Parts {
         events.register(metrics.registry())?;
         stages.spawn(ShutdownStage::Services, "event-writer", writer.run(stages.stop_signal(ShutdownStage::Services)));
         let checks = Checks::default();
-        // Ready once the cache is filled. The state of the vCenters, which the provider adds, does not count.
+        // Readiness depends on these caches, and not on the state of the vCenters, which the provider adds.
         let mut caches: Vec<Arc<dyn Cache>> = vec![Arc::new(nodes.clone())];
         caches.extend(services.clone().map(|services| Arc::new(services) as Arc<dyn Cache>));
         for cache in caches {
@@ -110,14 +110,14 @@ impl Parts {
         })
     }
 
-    /// Begins to compete for the Leases, if there is an election. Once.
+    /// Starts to compete for the Leases, if there is an election. Later calls do nothing.
     pub fn compete(&mut self, stages: &mut Stages) {
         if let Some(candidates) = self.candidates.take() {
             candidates.start(&self.events.for_component(ELECTION), &self.checks, stages);
         }
     }
 
-    /// What a controller is handed: a client of its own, which writes under its Lease and with its identity.
+    /// The context of a controller: with a client that writes under the controller's Lease and with its identity.
     pub fn context(
         &self,
         controller: &Controller,
@@ -133,7 +133,7 @@ impl Parts {
     }
 }
 
-/// One account for each client name, and the tasks that keep their tokens.
+/// Creates one account for each client name, and starts the tasks that renew the tokens.
 fn start_accounts(
     controllers: &[&'static Controller],
     elections: &Elections,
@@ -142,7 +142,7 @@ fn start_accounts(
 ) -> Result<BTreeMap<&'static str, Account>, Error> {
     let mut accounts = BTreeMap::new();
     let leadership = elections.main();
-    // One that another program runs needs no account here.
+    // A controller that another program runs needs no account here.
     let is_run = |name| elections.leadership_of(name).is_some();
     for controller in controllers.iter().filter(|controller| is_run(controller.name)) {
         let name = controller.client_name;
@@ -155,8 +155,8 @@ fn start_accounts(
     Ok(accounts)
 }
 
-/// The addresses of the API server, resolved once: the host itself, or the addresses of its name. None, and a line in
-/// the log, when it cannot be resolved. They may be virtual ones that a node must not take for its own.
+/// Resolves the addresses of the API server once: the host itself, or the addresses of its name. On failure, logs it
+/// and returns none. They may be virtual addresses, which a Node must not report as its own.
 async fn addresses(url: &http::Uri) -> Vec<IpAddr> {
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     if let Ok(address) = host.parse() {

@@ -1,4 +1,4 @@
-//! The tasks of the process in the order in which they stop: what uses something ends before it.
+//! The tasks of the process in the order in which they stop: a user of something ends before it.
 
 use crate::base::error_chain::chain;
 use crate::runtime::tasks::{BoxError, TaskEnded, Tasks};
@@ -10,20 +10,20 @@ use tokio_util::sync::CancellationToken;
 /// When a task stops, first to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownStage {
-    /// Controllers: take no more work, finish what is in hand.
+    /// Controllers: take no more work, finish work in progress.
     Controllers,
-    /// The election: gives the Lease up. Later than the controllers, which write under it.
+    /// The election: releases the Lease after the controllers, which write under it, have stopped.
     Election,
-    /// The provider's background work: logs out of every vCenter. Later than the election: a vCenter that hangs must
-    /// not keep the next leader waiting.
+    /// The provider's background work: logs out of every vCenter. After the election, since a vCenter that hangs must
+    /// not delay the next leader.
     Provider,
     /// Caches, events, the admin server.
     Services,
 }
 
-/// Each stage, and how long it is given. The Lease is given up once the controllers have stopped, and the next leader is to
-/// write within two seconds: a write that is in hand takes milliseconds, and what waits for a vCenter that hangs is done
-/// again by the next leader. All together less than the 30 s that Kubernetes waits before it kills a pod.
+/// Each stage with its grace period. The Lease is released once the controllers have stopped, and the next leader
+/// should write within two seconds: a write in flight takes milliseconds, and the next leader repeats work that waits
+/// for a hanging vCenter. The sum is less than the 30 s that Kubernetes waits before it kills a Pod.
 const GRACE: [(ShutdownStage, Duration); 4] = [
     (ShutdownStage::Controllers, Duration::from_millis(1_500)),
     (ShutdownStage::Election, Duration::from_secs(5)),
@@ -51,7 +51,7 @@ impl Default for Stages {
 }
 
 impl Stages {
-    /// The signal to stop of a stage, for work that ends in order by itself.
+    /// The stop signal of a stage, for work that shuts itself down.
     pub fn stop_signal(&self, stage: ShutdownStage) -> CancellationToken {
         self.running
             .iter()
@@ -60,7 +60,7 @@ impl Stages {
             .unwrap_or_default()
     }
 
-    /// Starts a task that ends when the stage's signal to stop tells it to.
+    /// Starts a task that ends by itself on the stage's stop signal.
     pub fn spawn<F>(&mut self, stage: ShutdownStage, name: impl Into<String>, future: F)
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -70,7 +70,7 @@ impl Stages {
         }
     }
 
-    /// Starts a task that knows no end: it is dropped when its stage stops.
+    /// Starts a task that never ends by itself: it is dropped when its stage stops.
     pub fn spawn_until_stop<F>(&mut self, stage: ShutdownStage, name: impl Into<String>, future: F)
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -79,13 +79,13 @@ impl Stages {
         self.spawn(stage, name, async move { stop.run_until_cancelled_owned(future.boxed()).await.unwrap_or(Ok(())) });
     }
 
-    /// Completes when a task ends although it should not.
+    /// Completes when a task ends unexpectedly.
     pub async fn first_unexpected_end(&mut self) -> TaskEnded {
         let ends = self.running.iter_mut().map(|running| running.tasks.first_unexpected_end().boxed());
         futures::future::select_all(ends).await.0
     }
 
-    /// Stops one stage after the other. What does not end in its time is named in the log and dropped.
+    /// Stops one stage after the other. Tasks that exceed the grace period are logged and dropped.
     pub async fn stop(self) {
         for Running { stage, grace, tasks, stop } in self.running {
             tracing::debug!(?stage, "stopping");

@@ -1,14 +1,14 @@
-//! What the log is told about the flags at the start: their values, those that were given in vain, unknown environment
-//! variables, and whether Nodes are deleted.
+//! Logs the flags at the start: their values, those set without effect, unknown environment variables, and whether
+//! Nodes are deleted.
 
 use super::options::Options;
 use super::settings::Settings;
 use crate::controllers::node_lifecycle::DeletionMode;
 
-/// From this verbosity on every flag is told with its value, as in the Go program.
+/// From this verbosity on, every flag is logged with its value, as in the Go program.
 const VALUES_FROM: u32 = 1;
 
-/// Tells it, once.
+/// Logs all of it, once.
 pub fn announce(settings: &Settings) {
     let options = &settings.options;
     if settings.logging.verbosity >= VALUES_FROM {
@@ -21,7 +21,7 @@ pub fn announce(settings: &Settings) {
     }
 }
 
-/// Whether Nodes are deleted whose VM is gone.
+/// Describes whether Nodes without a VM are deleted.
 pub fn deletion_mode(deletion: &DeletionMode) -> String {
     match deletion {
         DeletionMode::Enforce => {
@@ -37,7 +37,7 @@ fn values(options: &Options) -> Vec<String> {
     options.values.iter().map(|value| format!("FLAG: --{}={:?}", value.flag.name, value.printed())).collect()
 }
 
-/// Flags that were set to something else than their default although they change nothing here.
+/// Flags without effect here that were set to something else than their default.
 fn in_vain(options: &Options, settings: &Settings) -> Vec<String> {
     let flags = options.without_effect();
     let flags = flags.into_iter().map(|(flag, why)| format!("{flag} is accepted and has no effect: {why}"));

@@ -1,12 +1,12 @@
-//! Subcommands: what the program does when its first argument is a word and no flag. They use the same parts as the daemon
-//! and start none of its watches, elections or background work.
+//! Subcommands, which run if the first argument is a word and not a flag. They use the same parts as the daemon and
+//! start none of its watches, elections or background work.
 
 mod completion;
 mod config_lint;
 
 use std::ffi::OsString;
 
-/// What a subcommand prints, and how the process ends.
+/// The output and exit code of a subcommand.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CommandOutput {
     /// For standard output.
@@ -17,7 +17,7 @@ pub struct CommandOutput {
     pub exit_code: u8,
 }
 
-/// A subcommand, given the arguments behind its name.
+/// A subcommand, called with the arguments after its name.
 type Subcommand = fn(&[OsString]) -> CommandOutput;
 
 /// All subcommands. `config-lint` is in no help text yet.

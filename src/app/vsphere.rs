@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Connects to nothing yet: a vCenter that is down delays nothing.
+/// Does not connect yet: a vCenter that is down delays nothing.
 pub fn build(
     vsphere: &Vsphere,
     settings: &Settings,
@@ -95,7 +95,7 @@ pub fn build(
     Ok(provider)
 }
 
-/// What Events are about that are about no single object.
+/// The Lease that Events refer to when they concern no single object.
 fn lease(settings: &Settings, parts: &Parts) -> LeaseObject {
     LeaseObject {
         client: parts.clients.auxiliary.clone(),
@@ -104,7 +104,7 @@ fn lease(settings: &Settings, parts: &Parts) -> LeaseObject {
     }
 }
 
-/// Beside the Lease of the leader election, whose rights suffice.
+/// The login throttle, stored in the namespace of the election's Lease: the permissions for that Lease suffice.
 fn ledger(settings: &Settings, parts: &Parts) -> Ledger {
     let namespace = settings.election.as_ref().map_or("kube-system", |_| settings.lease.namespace.as_str());
     let ledger = Ledger::new(LeaseStore::new(parts.clients.auxiliary.clone(), namespace));
@@ -114,7 +114,7 @@ fn ledger(settings: &Settings, parts: &Parts) -> Ledger {
     }
 }
 
-/// The state of each vCenter and of NSX, for whoever looks. It fails no probe: an outage must not block a rollout.
+/// Shows the state of each vCenter and of NSX in `/readyz`. It fails no probe: an outage must not block a rollout.
 fn show_vcenters(provider: &Arc<Provider>, checks: &Checks, name_problem: Option<&'static str>) {
     let provider = Arc::clone(provider);
     checks.add_readiness_group(move || {
@@ -153,7 +153,7 @@ pub struct Connections {
     calls: Arc<dyn CallObserver>,
     certificates: Certificates,
     proxy: ProxySettings,
-    /// How to judge each vCenter's certificate, by the key of its entry.
+    /// TLS settings of each vCenter, by the key of its entry.
     tls: Mutex<BTreeMap<String, TlsSettings>>,
     /// The clients that were handed out.
     clients: Mutex<BTreeMap<Server, Client>>,
@@ -167,7 +167,7 @@ struct Client {
 }
 
 impl Connections {
-    /// Registers their series, and starts what follows the sources of credentials of the configuration in force.
+    /// Registers the series, and starts the task that follows the sources of credentials in the active configuration.
     fn new(
         vsphere: &Vsphere,
         current: &watch::Sender<Arc<CloudConfig>>,
@@ -192,7 +192,7 @@ impl Connections {
         Ok(Self { calls, certificates, proxy, tls, clients, credentials, nsx: Arc::new(nsx) })
     }
 
-    /// Goes by another configuration from now on. Clients of entries that are still there judge certificates by it.
+    /// Applies another configuration. Clients of remaining entries verify certificates by it.
     fn take(&self, cloud_config: &CloudConfig) {
         self.nsx.take(cloud_config);
         self.tls.lock().clone_from(&cloud_config.tls);
@@ -204,7 +204,7 @@ impl Connections {
             if client.tls == wanted {
                 continue;
             }
-            // It was tried when the files were read.
+            // The settings were tried when the files were read.
             if let Err(error) = client.http.set_tls(wanted.clone()) {
                 tracing::error!("{}", chain(&error));
                 continue;

@@ -1,4 +1,4 @@
-//! Pure: IP addresses and networks as Go reads them; an IPv4-mapped IPv6 address is the IPv4 address.
+//! Pure: IP addresses and networks, parsed as in Go; an IPv4-mapped IPv6 address becomes IPv4.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,7 +9,7 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
-/// A host with its port, as in a URL: an IPv6 address, with brackets or without, is in brackets.
+/// Formats `host:port` as in a URL: an IPv6 address gets brackets unless it has them already.
 pub fn host_and_port(host: &str, port: u16) -> String {
     let is_bare = host.contains(':') && !host.starts_with('[');
     if is_bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
@@ -34,7 +34,7 @@ fn parse_octet(text: &str) -> Option<u8> {
 }
 
 /// Parses a network in CIDR notation as `ParseCIDRSloppy` of `k8s.io/utils/net`: octets of IPv4 may have leading zeros.
-/// What is not part of the network is dropped.
+/// Host bits are cleared.
 pub fn parse_network_sloppy(text: &str) -> Option<IpNet> {
     let (address, length) = text.split_once('/')?;
     let is_decimal = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());

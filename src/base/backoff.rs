@@ -1,14 +1,14 @@
-//! Pure: how long a failed call waits before it is repeated.
+//! Pure: delay before a failed call is retried.
 
 use std::time::Duration;
 
-/// A policy: the pause grows with each failure in a row, and jitter keeps calls that failed together apart.
+/// Retry policy: the pause grows with each consecutive failure, and jitter spreads calls that failed together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     first: Duration,
     longest: Duration,
     growth: f64,
-    /// The largest change of a pause, as a part of it; negative where jitter shortens it.
+    /// The largest jitter, as a fraction of the pause; negative where jitter shortens the pause.
     jitter: f64,
 }
 
@@ -23,30 +23,30 @@ impl Backoff {
         Self { growth, ..self }
     }
 
-    /// The same with jitter that shortens each pause by up to this part of it.
+    /// The same with jitter that shortens each pause by up to this fraction.
     pub const fn shortened_by(self, part: f64) -> Self {
         Self { jitter: -part, ..self }
     }
 
-    /// The same with jitter that lengthens each pause by up to this part of it, also the longest one.
+    /// The same with jitter that lengthens each pause, also the longest, by up to this fraction.
     pub const fn lengthened_by(self, part: f64) -> Self {
         Self { jitter: part, ..self }
     }
 
-    /// The pause after `failures` failures in a row (one or more). `random` in `0.0..1.0` is the jitter: 0 is none.
+    /// The pause after `failures` (one or more) consecutive failures. `random` in `0.0..1.0` scales the jitter.
     pub fn pause(&self, failures: u32, random: f64) -> Duration {
         let factor = self.growth.powi(i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX));
         let full = Duration::try_from_secs_f64(self.first.as_secs_f64() * factor).unwrap_or(self.longest);
         self.jittered(full.min(self.longest), random)
     }
 
-    /// A pause from elsewhere, with the jitter of this policy.
+    /// Applies this policy's jitter to a pause from another source.
     pub fn jittered(&self, pause: Duration, random: f64) -> Duration {
         pause.mul_f64(1.0 + self.jitter * random.clamp(0.0, 1.0))
     }
 }
 
-/// Counts the failures in a row of one call.
+/// Counts the consecutive failures of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures(u32);
 
@@ -62,7 +62,7 @@ impl Failures {
         self.0 = 0;
     }
 
-    /// Whether there was none since the last success.
+    /// Whether no failure has occurred since the last success.
     pub fn is_none(&self) -> bool {
         self.0 == 0
     }

@@ -1,11 +1,11 @@
-//! Pure: an error and its sources, also as one line of text.
+//! Pure: an error and its sources, as an iterator or as one line of text.
 
 /// The sources of an error, outermost first.
 pub fn sources(error: &dyn std::error::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |source| source.source())
 }
 
-/// The error and its sources, outermost first. A source that a message repeats at its end (several libraries do) is
+/// The error and its sources, outermost first. Several libraries end a message with its source; such a source is
 /// printed once.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

@@ -1,14 +1,14 @@
 //! Pure: shell patterns as Go's `path.Match` and `filepath.Match` read them.
 
-/// Whether the whole of `name` matches: `*` is any characters but `/`, `?` is one of them, `[a-c]` and `[^a-c]` are one
-/// of a class (also `/`), `\` takes the next character as it is. A malformed pattern matches nothing.
+/// Whether all of `name` matches: `*` is any characters but `/`, `?` one of them, `[a-c]` and `[^a-c]` one character in
+/// or outside a class (also `/`), `\` the next character literally. A malformed pattern matches nothing.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     matches_from(&pattern, &name)
 }
 
-/// Whether the pattern is one.
+/// Whether the pattern is well-formed.
 pub fn is_well_formed(pattern: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let mut rest = pattern.as_slice();
@@ -26,8 +26,7 @@ pub fn is_well_formed(pattern: &str) -> bool {
     }
 }
 
-/// The last `*` that was passed is where a mismatch goes back to, so that the time is at most the product of the
-/// lengths.
+/// On a mismatch, matching resumes at the last `*`, so the time is at most the product of the lengths.
 fn matches_from(pattern: &[char], name: &[char]) -> bool {
     let (mut rest, mut left) = (pattern, name);
     let mut last_star: Option<(&[char], &[char])> = None;
@@ -44,7 +43,7 @@ fn matches_from(pattern: &[char], name: &[char]) -> bool {
         };
         match (step, last_star) {
             (Some((next, after)), _) => (rest, left) = (next, after),
-            // The star takes one character more.
+            // The star takes one more character.
             (None, Some((after, from))) => match from.split_first() {
                 Some((char, fewer)) if *char != '/' => {
                     last_star = Some((after, fewer));
@@ -57,7 +56,7 @@ fn matches_from(pattern: &[char], name: &[char]) -> bool {
     }
 }
 
-/// What of the pattern is left after it has taken this character; `None` when it does not take it.
+/// The rest of the pattern after it has consumed this character; `None` if the character does not match.
 fn one(pattern: &[char], char: char) -> Option<&[char]> {
     match pattern {
         ['?', rest @ ..] => (char != '/').then_some(rest),
@@ -69,7 +68,7 @@ fn one(pattern: &[char], char: char) -> Option<&[char]> {
     }
 }
 
-/// Whether the character is in the class that ends at `]`, and what follows. `None` for a class that is not one.
+/// Whether the character is in the class that ends at `]`, and the rest of the pattern. `None` for a malformed class.
 fn in_class(mut class: &[char], char: char) -> Option<(bool, &[char])> {
     let (mut is_in, mut is_first) = (false, true);
     loop {
@@ -99,7 +98,7 @@ fn bound(class: &[char]) -> Option<(char, &[char])> {
 mod tests {
     use super::*;
 
-    /// Those of Go's `path/match_test.go`, where a bad pattern is an error.
+    /// Vectors of Go's `path/match_test.go`, where a bad pattern is an error.
     const OF_GO: &[(&str, &str, bool)] = &[
         ("abc", "abc", true),
         ("*", "abc", true),
@@ -159,7 +158,7 @@ mod tests {
         ("*x", "xxx", true),
     ];
 
-    /// Those for which Go has `ErrBadPattern`.
+    /// Patterns for which Go returns `ErrBadPattern`.
     const MALFORMED: &[&str] = &["[]a]", "[-]", "[x-]", "[-x]", "\\", "[a-b-c]", "[", "[^", "[^bc", "a[", "a/b["];
 
     #[test]
@@ -205,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Each star would multiply the time, if each tried every rest of the name.
+    /// Trying every rest of the name for each star would multiply the time.
     #[test]
     fn many_stars_take_no_longer_than_the_product_of_the_lengths() {
         let (pattern, text) = (format!("{}b", "a*".repeat(12)), "a".repeat(80));

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// Why a text is not a duration that a flag takes.
+/// Why a text is not a valid duration for a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDuration {
     /// Not numbers with units, such as `10` or `5 minutes`.
     #[error("it is not a duration such as 1h2m3s, 1.5h or 100ms")]
     Form,
-    /// Go reads it; no flag here has a use for it.
+    /// Go accepts it; no flag here has a use for it.
     #[error("it is negative")]
     Negative,
     /// More than Go's 2^63-1 nanoseconds, some 292 years.
@@ -28,7 +28,7 @@ const UNITS: &[(&str, u128)] = &[
     ("h", 3_600_000_000_000),
 ];
 
-/// Reads a duration. A sign may stand before it; `0` needs no unit.
+/// Parses a duration. A sign may precede it; `0` needs no unit.
 ///
 /// # Errors
 /// See [`InvalidDuration`].
@@ -66,7 +66,7 @@ fn split_at_first(text: &str, is_end: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(is_end).unwrap_or(text.len()))
 }
 
-/// `1`, `1.`, `.5` or `1.5` of a unit of `scale` nanoseconds; what is below a nanosecond is dropped, as in Go.
+/// `1`, `1.`, `.5` or `1.5` of a unit of `scale` nanoseconds; fractions of a nanosecond are dropped, as in Go.
 fn parse_number(text: &str, scale: u128) -> Result<u128, InvalidDuration> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
@@ -79,7 +79,7 @@ fn parse_number(text: &str, scale: u128) -> Result<u128, InvalidDuration> {
             nanoseconds.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(InvalidDuration::TooLong)?;
     }
     nanoseconds = nanoseconds.checked_mul(scale).ok_or(InvalidDuration::TooLong)?;
-    // 18 digits are more than any unit can show.
+    // 18 digits are more precise than a nanosecond in every unit.
     let (mut part, mut place) = (0_u128, 1_u128);
     for digit in digits(fraction).into_iter().take(18) {
         part = part * 10 + digit;

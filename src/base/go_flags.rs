@@ -9,8 +9,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// The fields of one line of comma separated values. A field may be in double quotes, in which commas do not separate,
-/// and `""` is a quote.
+/// The fields of one line of comma-separated values. In a double-quoted field, commas are text and `""` is a quote.
 pub fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut is_quoted = false;

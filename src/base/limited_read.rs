@@ -1,22 +1,22 @@
-//! Pure: reads a source up to a limit. Whoever calls it opens the file.
+//! Pure: reads a source up to a limit. The caller opens the file.
 
 use std::io::{self, Read};
 
 use zeroize::Zeroizing;
 
-/// The largest file that is read. A ConfigMap or a Secret holds no more either.
+/// The largest file that is read. A ConfigMap or a Secret cannot be larger either.
 pub const MAX_FILE: usize = 1 << 20;
-/// A buffer is not made smaller: files without a size, such as those of `/proc`, say that they are empty.
+/// The smallest buffer: files without a size, such as those of `/proc`, report that they are empty.
 const SMALLEST_BUFFER: usize = 1_023;
 
-/// Reads all of `source`, of which `expected` bytes are announced, into a buffer that is wiped when it is dropped.
+/// Reads all of `source`, whose announced size is `expected` bytes, into a buffer that is wiped on drop.
 ///
 /// # Errors
 /// Those of the source, and `FileTooLarge` for more than `limit` bytes.
 pub fn read_limited(mut source: impl Read, expected: usize, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
-    // One byte more than expected shows the end. No larger: files are read every few seconds, and what is not needed
-    // would be wiped each time. A source that is longer goes on in another buffer, and the old one is wiped: a buffer
-    // that grows leaves copies behind.
+    // One byte more than expected shows the end. The buffer is no larger, because files are read every few seconds and
+    // unused bytes would be wiped each time. A longer source continues in a second buffer and the first one is wiped: a
+    // buffer that grows by itself leaves copies behind.
     let mut buffer = Zeroizing::new(vec![0; expected.clamp(SMALLEST_BUFFER, limit.max(SMALLEST_BUFFER)) + 1]);
     let mut length = 0;
     while length <= limit {
@@ -42,7 +42,7 @@ pub fn read_limited(mut source: impl Read, expected: usize, limit: usize) -> io:
 mod tests {
     use super::*;
 
-    /// Gives a byte at a time, and is interrupted in between.
+    /// Returns one byte at a time, and is interrupted in between.
     struct Slow<'a>(&'a [u8], bool);
 
     impl Read for Slow<'_> {

@@ -1,5 +1,5 @@
-//! Blocks of PEM text, read as Go's `encoding/pem` reads them: text around the blocks and blocks that are broken are
-//! skipped, blanks and tabs in lines and at their ends count for nothing, and a block begins at the beginning of a line.
+//! PEM blocks, parsed as by Go's `encoding/pem`: text around the blocks and malformed blocks are skipped, blanks and
+//! tabs within lines and at their ends are ignored, and a block begins at the start of a line.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -8,17 +8,17 @@ use zeroize::Zeroizing;
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 
-/// Go takes a last character that has more bits than are needed.
+/// Go accepts unused bits in the last character.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// One block. What it holds may be a private key.
+/// One block. Its content may be a private key.
 pub struct Block {
     /// For example `CERTIFICATE`.
     pub label: String,
-    /// Whether its headers say that it is encrypted, as OpenSSL did before PKCS #8.
+    /// Whether its headers mark it as encrypted, as OpenSSL did before PKCS #8.
     pub is_encrypted: bool,
-    /// What it holds, usually DER.
+    /// The decoded content, usually DER.
     pub content: Zeroizing<Vec<u8>>,
 }
 
@@ -35,7 +35,7 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
         }
         match line.windows(BEGIN.len()).rposition(|part| part == BEGIN) {
             Some(0) => open = line.strip_prefix(BEGIN).map(|label| (label, Vec::new())),
-            // Go skips a block where the last beginning before its end is not at the beginning of a line.
+            // Go skips a block if the last `BEGIN` before its end is not at the start of a line.
             Some(_) => open = None,
             None => open.iter_mut().for_each(|(_, lines)| lines.push(line)),
         }
@@ -43,7 +43,7 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
     blocks
 }
 
-/// Without its end, as `getLine` of Go.
+/// The line without its end, as `getLine` of Go returns it.
 fn trimmed(line: &[u8]) -> &[u8] {
     let mut line = match line.strip_suffix(b"\n") {
         Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
@@ -55,7 +55,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line
 }
 
-/// `label` is the line of the beginning behind [`BEGIN`].
+/// `label` is the rest of the first line, after [`BEGIN`].
 fn decode(label: &[u8], lines: &[&[u8]]) -> Option<Block> {
     let label = String::from_utf8(label.strip_suffix(b"-----")?.to_vec()).ok()?;
     let (headers, body) = lines.split_at(lines.iter().take_while(|line| line.contains(&b':')).count());

@@ -1,9 +1,9 @@
-//! Text of others in messages: short, and in a form that a log or an Event does not escape again.
+//! Quotes foreign text in messages: short, and in a form that a log or an Event does not escape again.
 
-/// How many characters of the text are shown.
+/// The longest excerpt, in characters.
 const SHOWN: usize = 200;
 
-/// The text in quotes: its first 200 characters, with a replacement character for each that is a control character.
+/// The first 200 characters of the text, in quotes; each control character becomes a replacement character.
 pub fn quoted(text: &str) -> String {
     let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     let shown: String = text.chars().take(SHOWN).map(printable).collect();

@@ -1,8 +1,8 @@
 //! Pure: YAML as a tree that remembers lines and quotes.
 //!
-//! Not decoded into types by serde: `yaml.v2`, which the Go program reads with, tells `"443"` from `443` and `yes` from
-//! `"yes"`, and a typed decode ends at the first mistake. Bounded: the values and the bytes of a document with its aliases
-//! replaced, and its nesting. Errors carry a line and never any of the text, which may hold a password.
+//! No serde types: `yaml.v2`, which the Go program uses, distinguishes `"443"` from `443` and `yes` from `"yes"`, and a
+//! typed decode stops at the first error. Limits apply to the nesting, values and bytes of a document with its aliases
+//! expanded. Errors carry a line number and never any of the text, which may contain a password.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use base64::engine::general_purpose::STANDARD;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError};
 use zeroize::Zeroizing;
 
-/// The most values of one document, with aliases replaced by what they stand for. Also the most of a `vsphere.conf` in
-/// its other form, and the most items of all its lists.
+/// The most values of one document, with aliases expanded. Also the limit for a `vsphere.conf` in INI form, and for the
+/// items of all its lists.
 pub(crate) const MAX_VALUES: usize = 20_000;
 
-/// The most text of one document in bytes: of its keys and scalars, and of every copy for an anchor or an alias. As much
-/// as a ConfigMap or a Secret holds.
+/// The most text of one document in bytes: its keys and scalars, and every copy for an anchor or an alias. A ConfigMap
+/// or a Secret holds no more.
 pub(crate) const MAX_TEXT: usize = 1 << 20;
 
 /// The deepest nesting of one document.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// The tags of YAML itself begin with this.
+/// Prefix of YAML's own tags.
 const NAMESPACE: &str = "tag:yaml.org,2002:";
 
 /// A value and where it begins. Deliberately without `Debug`: it may hold a password.
@@ -65,7 +65,7 @@ pub(crate) enum Value {
     },
     /// A sequence.
     List(Vec<Node>),
-    /// A mapping, in the order written; a key may be there more than once. `<<` is already replaced.
+    /// A mapping, in the order written; a key may occur more than once. `<<` is already merged.
     Map(Vec<Entry>),
 }
 
@@ -76,32 +76,32 @@ pub(crate) struct Entry {
     pub key: String,
     /// The line of the key, from 1.
     pub line: usize,
-    /// What belongs to it.
+    /// The value.
     pub node: Node,
-    /// Whether it comes from another map, by `<<`.
+    /// Whether it was merged from another map by `<<`.
     pub is_merged: bool,
 }
 
-/// Why a text is not read as YAML, with the line, from 1.
+/// Why a text cannot be parsed as YAML, with the line, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum YamlError {
-    /// The text is no YAML.
+    /// The text is not valid YAML.
     #[error("line {0}: not valid YAML")]
     Syntax(usize),
     /// The document is nested too deeply, or it is too large with its aliases replaced.
     #[error("line {0}: more than {MAX_VALUES} values, {MAX_TEXT} bytes of text or {MAX_DEPTH} levels, with aliases")]
     TooLarge(usize),
-    /// There is an alias in a document that may have none.
+    /// The document has an alias where none is allowed.
     #[error("line {0}: an alias, expected a document without aliases")]
     Alias(usize),
 }
 
-/// What an alias in a document is.
+/// Handling of aliases in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aliases {
-    /// A copy of what its anchor stands for.
+    /// An alias is a copy of the anchored node.
     Copied,
-    /// A mistake.
+    /// An alias is an error.
     Refused,
 }
 
@@ -142,13 +142,13 @@ fn refusal(error: &ScanError) -> YamlError {
     }
 }
 
-/// A list or map whose end is not reached yet.
+/// A list or map that is still open.
 enum Open {
     List { line: usize, anchor: usize, items: Vec<Node>, size: Size },
     Map { line: usize, anchor: usize, entries: Vec<Entry>, size: Size, key: Key },
 }
 
-/// Where in a map the next node belongs.
+/// Role of the next node in a map.
 enum Key {
     Expected,
     Read {
@@ -157,11 +157,11 @@ enum Key {
     },
     /// `<<` without quotes.
     Merge,
-    /// A list or map as a key; nothing asks for such a value.
+    /// A list or map as a key; its value is dropped.
     Complex,
 }
 
-/// How large a node is with everything in it.
+/// Size of a node with its content.
 #[derive(Clone, Copy)]
 struct Size {
     values: usize,
@@ -182,15 +182,15 @@ impl Size {
 struct Builder {
     aliases: Aliases,
     open: Vec<Open>,
-    /// What each anchor stands for, and how large that is.
+    /// The node of each anchor, and its size.
     anchors: HashMap<usize, (Node, Size)>,
-    /// All that was made so far, copies included.
+    /// Totals made so far, copies included.
     values: usize,
     text: usize,
 }
 
 impl Builder {
-    /// Takes one event; gives the root when it is complete.
+    /// Processes one event; returns the root once it is complete.
     fn accept(&mut self, event: Event<'_>, line: usize) -> Result<Option<Node>, YamlError> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -218,7 +218,7 @@ impl Builder {
             },
             Event::Alias(_) if self.aliases == Aliases::Refused => Err(YamlError::Alias(line)),
             Event::Alias(anchor) => {
-                // An anchor that is still open would hold itself.
+                // An anchor that is still open would contain itself.
                 let size = self.anchors.get(&anchor).ok_or(YamlError::Syntax(line))?.1;
                 self.make_text(size, line)?;
                 let (node, size) = self.anchors.get(&anchor).cloned().ok_or(YamlError::Syntax(line))?;
@@ -239,13 +239,13 @@ impl Builder {
         Ok(None)
     }
 
-    /// Text of this size is about to be made: read, or copied.
+    /// Counts text of this size before it is read or copied.
     fn make_text(&mut self, size: Size, line: usize) -> Result<(), YamlError> {
         self.text = self.text.saturating_add(size.text);
         if self.text > MAX_TEXT { Err(YamlError::TooLarge(line)) } else { Ok(()) }
     }
 
-    /// A node is complete: it goes into what encloses it, or is the root.
+    /// Adds a complete node to its container, or returns it as the root.
     fn close(&mut self, node: Node, anchor: usize, size: Size) -> Result<Option<Node>, YamlError> {
         // A container counts its content twice, once per level; a bound need not be exact.
         self.values = self.values.saturating_add(size.values);
@@ -276,7 +276,7 @@ impl Builder {
     }
 }
 
-/// A scalar with the end of its tag, if it has one of YAML's own. Nothing where tag and text contradict.
+/// Builds a scalar. `tag` is the suffix of its tag if that is one of YAML's own. `None` if tag and text contradict.
 fn scalar(text: Zeroizing<String>, style: ScalarStyle, tag: Option<&str>) -> Option<Value> {
     let plain = match tag {
         Some("str") => false,
@@ -285,7 +285,7 @@ fn scalar(text: Zeroizing<String>, style: ScalarStyle, tag: Option<&str>) -> Opt
             let text = Zeroizing::new(std::str::from_utf8(&bytes).ok()?.to_owned());
             return Some(Value::Scalar { text, plain: false });
         }
-        // Quotes do not make text of what is called a number or a flag.
+        // The tag of a number or boolean overrides quotes.
         Some("bool" | "int" | "float" | "null") => true,
         _ => style == ScalarStyle::Plain,
     };
@@ -305,8 +305,8 @@ fn key_of(node: Node) -> Key {
     }
 }
 
-/// `<<`: the entries of a map, or of each map of a list, where earlier maps win. Later entries win everywhere, so they
-/// are put in from behind.
+/// Merges `<<`: the entries of a map, or of each map of a list, where earlier maps take precedence. Later entries take
+/// precedence everywhere, so the maps are added in reverse.
 fn merge_into(entries: &mut Vec<Entry>, node: Node) -> Result<(), YamlError> {
     let no_map = YamlError::Syntax(node.line);
     let marked = |entry| Entry { is_merged: true, ..entry };

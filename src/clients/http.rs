@@ -1,6 +1,6 @@
-//! HTTP and HTTPS to one endpoint: TLS trust, proxy, time limits, size limits, one clear error. Knows no vendor.
+//! HTTP and HTTPS to one endpoint: TLS trust, proxy, time limits, size limits, one clear error. Vendor-neutral.
 //!
-//! A [`Request`] goes to the [`Client`], which keeps the limits, from there to a [`Transport`], and comes back as a
+//! A [`Request`] goes to the [`Client`], which enforces the limits, then to a [`Transport`], and comes back as a
 //! [`Response`]. HTTP/1.1 only, no cookie store, no redirects. Nothing is read from the environment. Bodies and
 //! credentials are never logged and never part of an error.
 
@@ -47,14 +47,14 @@ pub use transport::{Failure, Transport};
 use certificate::PeerCertificate;
 use transport::Network;
 
-/// Told of every call, for metrics. Must be quick: it runs on the caller's task.
+/// Observes every call, for metrics. Must be fast: it runs on the caller's task.
 pub trait CallObserver: Send + Sync {
     /// A call ended. `endpoint` is `host:port`, `operation` is the vendor's name of the call, `outcome` is `ok` or the
     /// error's `reason()`.
     fn observed(&self, endpoint: &str, operation: &'static str, outcome: &'static str, duration: Duration);
 }
 
-/// What a [`Client`] is built from.
+/// Settings of a [`Client`].
 #[derive(Clone)]
 pub struct Settings {
     /// Host name or IP literal, IPv6 without brackets.
@@ -69,14 +69,14 @@ pub struct Settings {
     pub user_agent: String,
     /// Limit for resolving, connecting and the TLS handshake together.
     pub connect_timeout: Duration,
-    /// Told of every call.
+    /// Observer of every call.
     pub observer: Option<Arc<dyn CallObserver>>,
-    /// What takes the place of the network: for tests, whose stacks then run under a paused clock.
+    /// Replaces the network: for tests, which then run under a paused clock.
     pub transport: Option<Arc<dyn Transport>>,
 }
 
 impl Settings {
-    /// The usual settings: no proxy, 10 s to connect, nobody observes.
+    /// The usual settings: no proxy, 10 s to connect, no observer.
     pub fn new(host: impl Into<String>, port: u16, tls: TlsSettings, user_agent: impl Into<String>) -> Self {
         Self {
             host: host.into(),
@@ -99,13 +99,13 @@ pub struct Client {
 
 struct Inner {
     endpoint: Endpoint,
-    /// As given; `tls` is that of the start.
+    /// The initial settings, including the initial `tls`.
     settings: Settings,
     seen: Arc<PeerCertificate>,
     current: Mutex<Current>,
 }
 
-/// What [`Client::set_tls`] replaces. Never locked over an await.
+/// State that [`Client::set_tls`] replaces. Never locked across an await.
 #[derive(Clone)]
 struct Current {
     tls: TlsSettings,
@@ -127,10 +127,10 @@ impl Client {
         Ok(Self { inner: Arc::new(Inner { endpoint, settings, seen, current: Mutex::new(current) }) })
     }
 
-    /// A client of another endpoint, `http://` or `https://`, with the present authorities and the same proxies,
-    /// observer, user agent and limits. It always verifies: that this endpoint is not verified says nothing about
-    /// another one. Thumbprints and the client certificate go along only to the same host. What follows in the URL after host and port is not
-    /// kept. A later [`Client::set_tls`] of the one does not reach the other.
+    /// A client of another endpoint, `http://` or `https://`, with the current authorities and the same proxies,
+    /// observer, user agent and limits. It always verifies certificates, even if this client does not. Thumbprints and
+    /// the client certificate are used only for the same host. The URL's path and query are ignored. A later
+    /// [`Client::set_tls`] on one client does not affect the other.
     ///
     /// # Errors
     /// [`Error::Configuration`] when the URL cannot be used; it is not part of the error.
@@ -149,11 +149,11 @@ impl Client {
 
     /// Sends the request and reads the whole answer, whatever its status.
     ///
-    /// A repeatable request is sent once more when the connection it went over broke before the head of an answer was
-    /// whole: idle pooled connections die on the server's side.
+    /// A repeatable request is sent once more if its connection broke before the response head was complete: servers
+    /// close idle pooled connections.
     ///
     /// # Errors
-    /// Every variant of [`Error`] but `Status`: judging the status is the caller's.
+    /// Every variant of [`Error`] but `Status`: the caller judges the status.
     pub async fn send(&self, request: Request) -> Result<Response, Error> {
         let (timeout, operation, permit) = (request.timeout, request.operation, request.permit.clone());
         let ended = async {
@@ -171,7 +171,7 @@ impl Client {
         }
     }
 
-    /// An [`Error::Status`] for an answer that is not of the protocol.
+    /// An [`Error::Status`] for a response that does not follow the protocol.
     pub fn status_error(&self, operation: &'static str, response: &Response) -> Error {
         Error::Status(self.failed(operation), response.status, response.media_type())
     }
@@ -192,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Each attempt takes the transport of its moment: the trust may have changed since the last one.
+    /// Each attempt uses the current transport: the trust may have changed since the previous attempt.
     async fn send_once(&self, request: Request) -> Result<Response, Failure> {
         let (operation, limit) = (request.operation, request.max_bytes);
         if request.permit.as_ref().is_some_and(|permit| !permit.is_valid()) {
@@ -206,22 +206,22 @@ impl Client {
         Ok(response)
     }
 
-    /// From now on new connections are judged by these settings, in clones too. Idle connections of before are not used
-    /// again; calls in flight end as they began.
+    /// Judges new connections by these settings, in clones too. Idle connections are not reused; calls in flight are
+    /// not affected.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when the settings cannot be used; those of before stay in force.
+    /// [`Error::Configuration`] when the settings cannot be used; the previous ones stay in force.
     pub fn set_tls(&self, tls: TlsSettings) -> Result<(), Error> {
         let renewed = Current::new(&self.inner.settings, &self.inner.endpoint, tls, &self.inner.seen)?;
         *self.inner.current.lock() = renewed;
         Ok(())
     }
 
-    /// Idle connections of before are not used again; calls in flight end as they began. For a server that judges a client by
-    /// its connection, and may judge another one otherwise.
+    /// Stops reusing idle connections; calls in flight are not affected. For a server that authenticates clients per
+    /// connection and may judge a new connection differently.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when new connections cannot be prepared; those of before stay in use.
+    /// [`Error::Configuration`] when new connections cannot be prepared; the previous ones stay in use.
     pub fn forget_connections(&self) -> Result<(), Error> {
         let Inner { endpoint, settings, seen, current } = &*self.inner;
         let mut current = current.lock();
@@ -234,12 +234,12 @@ impl Client {
         !self.inner.current.lock().tls.insecure
     }
 
-    /// The same client, without keeping it in use.
+    /// A weak reference to this client.
     pub fn downgrade(&self) -> WeakClient {
         WeakClient(Arc::downgrade(&self.inner))
     }
 
-    /// Tells of the certificate without keeping the client alive.
+    /// A source of the server's certificate that does not keep the client alive.
     pub fn certificate_source(&self) -> CertificateSource {
         CertificateSource(Arc::downgrade(&self.inner))
     }
@@ -249,7 +249,7 @@ impl Client {
         self.inner.endpoint.authority()
     }
 
-    /// Whether requests cannot be read on the network: they use TLS, or stay on this machine.
+    /// Whether requests cannot be read on the network: they use TLS, or stay on the local host.
     pub fn is_confidential(&self) -> bool {
         self.inner.endpoint.is_confidential()
     }
@@ -275,41 +275,41 @@ impl Client {
     }
 }
 
-/// A client that this value does not keep in use.
+/// A weak reference to a client.
 #[derive(Clone)]
 pub struct WeakClient(Weak<Inner>);
 
 impl WeakClient {
-    /// The client, while a clone of it is in use.
+    /// The client, while a strong reference to it exists.
     pub fn upgrade(&self) -> Option<Client> {
         self.0.upgrade().map(|inner| Client { inner })
     }
 }
 
-/// Tells what a client knows of its server's certificate, for as long as a clone of that client is in use.
+/// Reports the certificate of a client's server, as long as the client exists.
 #[derive(Clone)]
 pub struct CertificateSource(Weak<Inner>);
 
 impl CertificateSource {
-    /// Whether the client is still there.
+    /// Whether the client still exists.
     pub fn is_in_use(&self) -> bool {
         self.0.strong_count() > 0
     }
 
-    /// What the certificate says: that of the last handshake in which the server proved that it is its own. `None`
-    /// before the first.
+    /// The certificate of the last handshake in which the server proved that it holds the key. `None` before the first
+    /// one and when the client is gone.
     pub fn certificate(&self) -> Option<Certificate> {
         self.0.upgrade()?.seen.last()
     }
 
-    /// As [`Client::is_verified`]; nothing when the client is gone.
+    /// As [`Client::is_verified`]; `None` when the client is gone.
     pub fn is_verified(&self) -> Option<bool> {
         self.0.upgrade().map(|inner| Client { inner }.is_verified())
     }
 }
 
 impl Current {
-    /// With a transport of the caller's the trust is only kept: it is that transport's to use.
+    /// With a transport of the caller's, the trust settings are only stored: applying them is up to that transport.
     fn new(
         settings: &Settings,
         endpoint: &Endpoint,

@@ -1,9 +1,9 @@
-//! NSX over its Policy API: logins, calls, lists. When to log in, and with what, is the caller's to decide ([`LogIn`]).
+//! NSX over its Policy API: logins, calls, lists. The caller decides when to log in, and with what ([`LogIn`]).
 //!
-//! A call waits for the pace, is sent with what the client is logged in with, and its answer is judged by one table
-//! (`nsx::answer`). A session that is over is renewed once. Objects are kept as they came, so that a write gives back what this program does not know.
+//! A call waits for the pace, is sent with the client's login, and its answer is classified by one table
+//! (`nsx::answer`). An ended session is renewed once. Objects stay as received: a write preserves unknown fields.
 //!
-//! Mirrors the REST connector that `pkg/nsxt/connector_manager.go` uses, not its lack of limits.
+//! Mirrors the REST connector that `pkg/nsxt/connector_manager.go` uses, and adds limits.
 
 mod answer;
 mod call;
@@ -33,11 +33,10 @@ pub use token::AccessToken;
 
 use super::http;
 
-/// Where the objects of the Policy API are.
+/// Base path of the Policy API.
 const BASE: &str = "/policy/api/v1";
 
-/// How many requests with Basic may be under way. Each is a login, so that a password that changes meanwhile costs no more
-/// rejections than this.
+/// How many requests with Basic may be in flight. Each is a login: this limits the rejections after a password change.
 const BASIC_REQUESTS: usize = 2;
 
 /// Time limits of the calls, connecting included.
@@ -72,19 +71,18 @@ pub struct Client {
 
 struct Inner {
     http: http::Client,
-    /// Before every path, for managers behind a proxy: empty, or `/prefix`.
+    /// Prefix of every path, for managers behind a proxy: empty, or `/prefix`.
     prefix: String,
     pace: Arc<Pace>,
     timeouts: Timeouts,
     log_in: Arc<dyn LogIn>,
-    /// Never locked over an await.
+    /// Never locked across an await.
     login: Mutex<Option<Login>>,
     basic: Semaphore,
 }
 
 impl Client {
-    /// A client that is not logged in; nothing is sent. `prefix` is empty or begins with a slash. Clients of one manager
-    /// share the pace.
+    /// A client without a login; sends nothing. `prefix` is empty or begins with a slash. One manager has one pace.
     pub fn new(
         http: http::Client,
         prefix: impl Into<String>,

@@ -1,4 +1,4 @@
-//! A managed object's reference: the one thing both of vCenter's protocols speak of.
+//! Managed object references, which both of vCenter's protocols use.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A managed object reference: the concrete class, as the server spells it, and the id, unique per vCenter only.
 ///
-/// One text that is shared by its clones: a host is referred to by every machine on it, and a machine's references are
-/// held in several places.
+/// One text, shared by its clones: every VM refers to its host, and a VM's references are kept in several places.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "RestObject", into = "RestObject")]
 pub struct MoRef {
@@ -25,8 +24,7 @@ impl MoRef {
         Self { text: format!("{kind}:{id}").into(), kind_end: u32::try_from(kind.len()).unwrap_or(u32::MAX) }
     }
 
-    /// The concrete class, for example `VirtualMachine` or `ClusterComputeResource`. It may be one that this program
-    /// does not know.
+    /// The concrete class, for example `VirtualMachine` or `ClusterComputeResource`. Possibly unknown here.
     pub fn kind(&self) -> &str {
         self.text.get(..self.kind_end as usize).unwrap_or_default()
     }

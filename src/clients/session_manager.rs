@@ -1,4 +1,4 @@
-//! A session manager: a service that keeps a session of vCenter and hands out tickets to clone it
+//! A session manager: a service that keeps a vCenter session and issues tickets to clone it
 //! (`vclib/vc_session_manager.go` of the Go program).
 //!
 //! `GET` with a bearer token; the answer is `{"token": "<clone ticket>"}`. Neither token is part of an error or a log.
@@ -24,25 +24,25 @@ const MAX_BYTES: usize = 64 << 10;
 /// Why there is no ticket.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no address.
+    /// The URL is empty.
     #[error("the URL of the session manager is empty")]
     NoUrl,
-    /// The token would be readable on its way.
+    /// The token would be readable on the network.
     #[error("the URL of the session manager is not encrypted; expected https:// (http:// only for a loopback address)")]
     NotEncrypted,
-    /// The token is empty or is none.
+    /// The token is empty or malformed.
     #[error("the token for the session manager is empty or holds characters that no token has")]
     BadToken,
-    /// No answer.
+    /// The HTTP request failed.
     #[error("the session manager cannot be asked: {0}")]
     Http(#[from] http::Error),
     /// The manager, at `host:port`, refused with this HTTP status.
     #[error("the session manager at {0} answered with HTTP status {1}; expected 200")]
     Refused(String, u16),
-    /// An answer, of `host:port`, that cannot be understood.
+    /// A malformed answer from `host:port`.
     #[error("the answer of the session manager at {0} cannot be decoded; expected {{\"token\": \"…\"}}")]
     Malformed(String),
-    /// An answer, of `host:port`, without a ticket.
+    /// An answer from `host:port` without a ticket.
     #[error("the session manager at {0} returned an empty token")]
     NoTicket(String),
 }
@@ -60,17 +60,17 @@ impl Error {
         }
     }
 
-    /// The manager rejected our token.
+    /// Whether the manager rejected our token.
     pub fn is_invalid_login(&self) -> bool {
         matches!(self, Error::Refused(_, 401 | 403))
     }
 }
 
-/// Asks the manager at this URL for a ticket, within 5 s. `vcenter` gives the authorities and the proxy; the manager is
-/// verified also where the vCenter is not.
+/// Fetches a ticket from the manager at this URL, within 5 s. `vcenter` provides the authorities and the proxy; the
+/// manager's certificate is verified even if vCenter's is not.
 ///
 /// # Errors
-/// When the manager does not answer with a ticket, or cannot be asked.
+/// When the manager does not answer with a ticket, or no request can be sent.
 pub async fn fetch_ticket(vcenter: &http::Client, url: &str, token: &SecretString) -> Result<SecretString, Error> {
     fetch_within(vcenter, url, token, TIMEOUT).await
 }
@@ -102,19 +102,19 @@ async fn fetch_within(
 
 fn bearer(token: &str) -> SecretString {
     const SCHEME: &str = "Bearer ";
-    // The capacity is the length, so that making a secret of it copies nothing.
+    // The capacity is the length, so that the conversion to a secret copies nothing.
     let mut value = String::with_capacity(SCHEME.len() + token.len());
     value.extend([SCHEME, token]);
     value.into()
 }
 
-/// Path and query of a URL that the client has taken.
+/// Path and query of a URL that the client has accepted.
 fn path_of(url: &str) -> String {
     use url::Position::{AfterQuery, BeforePath};
     url::Url::parse(url).map_or_else(|_| "/".to_owned(), |url| url[BeforePath..AfterQuery].to_owned())
 }
 
-/// The manager's answer; whatever else is in it does not matter.
+/// The manager's answer; other fields are ignored.
 #[derive(Deserialize)]
 struct TicketAnswer {
     #[serde(default)]
@@ -127,7 +127,7 @@ fn read(endpoint: &str, response: Response) -> Result<SecretString, Error> {
     if response.status != 200 {
         return Err(Error::Refused(endpoint(), response.status));
     }
-    // The library's own message may quote what it found.
+    // The library's message may quote the content.
     let answer: TicketAnswer = serde_json::from_slice(&body).map_err(|_| Error::Malformed(endpoint()))?;
     if answer.token.is_empty() {
         return Err(Error::NoTicket(endpoint()));

@@ -1,7 +1,7 @@
-//! vCenter's token service (STS, WS-Trust 1.3): a certificate and its key for a SAML holder-of-key token.
+//! vCenter's token service (STS, WS-Trust 1.3): issues a SAML holder-of-key token for a certificate and its key.
 //!
-//! It is spoken to at `/sts/STSService` of the vCenter itself, where every vCenter since 7.0 has it. A token is asked
-//! for anew for each login and never renewed: the session outlives it.
+//! The service is at `/sts/STSService` of the vCenter itself, in every vCenter since 7.0. Each login requests a new
+//! token, which is never renewed: the session outlives it.
 
 mod answer;
 mod error;
@@ -18,7 +18,7 @@ use super::token::signature::{Ids, Proof, RSA_SHA256, SignedParts, sign, time};
 use super::token::{HolderKey, Token};
 pub use error::Error;
 
-/// Where the token service is, on the vCenter's own host and port.
+/// Path of the token service, on the vCenter's own host and port.
 pub const PATH: &str = "/sts/STSService";
 
 /// The name under which the request appears in errors and metrics.
@@ -29,20 +29,20 @@ const TRUST: &str = "http://docs.oasis-open.org/ws-sx/ws-trust/200512";
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
      xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\">";
 
-/// A login follows at once; as long as the Go program's tokens.
+/// Lifetime of the Go program's tokens; a login follows immediately.
 const TOKEN_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
-/// As a login: it may involve a directory service.
+/// As for a login, which may involve a directory service.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A token names the groups of its user, and there may be hundreds of those.
+/// A token names the groups of its user, which may be hundreds.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Asks for a delegatable token for this certificate (PEM) and its RSA key (PEM, PKCS#1 or PKCS#8).
+/// Requests a delegatable token for this certificate (PEM) and its RSA key (PEM, PKCS#1 or PKCS#8).
 ///
 /// # Errors
-/// [`Error::Key`] for a pair that cannot be used, before anything is sent; [`Error::is_invalid_login`] when the service
-/// rejects it: repeating that quickly helps nobody.
+/// [`Error::Key`] for a certificate or key that cannot be used, before anything is sent; [`Error::is_invalid_login`]
+/// when the service rejects them, which must not be repeated quickly.
 pub async fn issue(http: &http::Client, certificate: &str, key: &SecretString, now: Timestamp) -> Result<Token, Error> {
     let key = HolderKey::from_pem(certificate, key)?;
     let document = request(&key, now, &Ids::fresh())?;
@@ -51,7 +51,7 @@ pub async fn issue(http: &http::Client, certificate: &str, key: &SecretString, n
     request.headers.push(("SOAPAction", ACTION.to_owned()));
     request.body = document;
     request.max_bytes = MAX_BYTES;
-    http.observed(ISSUE, Error::reason, async { judge(http, http.send(request).await?, key) }).await
+    http.observed(ISSUE, Error::reason, async { token_from(http, http.send(request).await?, key) }).await
 }
 
 /// The whole request.
@@ -79,14 +79,14 @@ fn request(key: &HolderKey, now: Timestamp, ids: &Ids) -> Result<http::Body, Err
     Ok(document.into())
 }
 
-fn judge(http: &http::Client, mut response: http::Response, key: HolderKey) -> Result<Token, Error> {
+fn token_from(http: &http::Client, mut response: http::Response, key: HolderKey) -> Result<Token, Error> {
     let endpoint = || http.endpoint().to_owned();
     if response.status == 404 {
         return Err(Error::NotThere(endpoint()));
     }
     let body = Zeroizing::new(std::mem::take(&mut response.body));
     let is_success = response.is_success();
-    // It is signed, so not a byte of it may be replaced.
+    // The assertion is signed, so no byte may be replaced.
     let read = match std::str::from_utf8(&body) {
         Ok(text) => answer::read(text),
         Err(_) => Err("it is no UTF-8".to_owned()),

@@ -1,6 +1,6 @@
-//! SAML holder-of-key tokens: what the token service issues, and what both of vCenter's protocols sign with their key.
+//! SAML holder-of-key tokens: the token service issues them, and both of vCenter's protocols sign with their key.
 //!
-//! Certificates, keys and assertions are secrets here: nothing prints them, and our own copies are overwritten on drop.
+//! Certificates, keys and assertions are secrets here: they are never printed, and our own copies are wiped on drop.
 //! The parsed key inside the signature library is not.
 
 mod key;
@@ -22,8 +22,8 @@ pub struct Token {
 }
 
 impl Token {
-    /// A token of its parts: the `saml2:Assertion` element byte for byte as it was issued (it is signed), its `ID`, and
-    /// the key it was issued for.
+    /// Builds a token from its parts: the `saml2:Assertion` element byte for byte as issued (it is signed), its `ID`,
+    /// and the key it was issued for.
     pub fn new(id: impl Into<String>, assertion: SecretString, key: Arc<HolderKey>) -> Self {
         Self { id: id.into(), assertion: Arc::new(assertion), key }
     }

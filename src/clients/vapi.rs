@@ -1,7 +1,7 @@
 //! vCenter over REST: sessions and tags.
 //!
-//! Two framings of the same calls exist: `/rest`, which every supported version has, and `/api`, for the day it is
-//! gone. The login finds out which one the server speaks. Nothing here logs in by itself.
+//! Two framings of the same calls exist: `/rest`, which every supported version has, and `/api`, for servers without
+//! `/rest`. The login detects which one the server speaks. Nothing here logs in by itself.
 
 mod error;
 mod exchange;
@@ -40,7 +40,7 @@ impl Default for Timeouts {
     }
 }
 
-/// How requests and answers are wrapped.
+/// Framing of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// `/rest/com/vmware/cis/…`, results inside `value`; 6.5 to at least 9.1.
@@ -65,7 +65,7 @@ struct Inner {
 struct Session {
     id: SecretString,
     framing: Framing,
-    /// Whether it is the SOAP session, which is not ours to end.
+    /// Whether it is the SOAP session, which must not be ended here.
     is_borrowed: bool,
 }
 

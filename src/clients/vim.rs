@@ -1,7 +1,7 @@
 //! vCenter over SOAP (`vim25`): a small typed client, about twenty operations.
 //!
 //! One [`Client`] holds at most one session of one vCenter. Nothing here logs in by itself, retries a fault or decides
-//! what a fault means for a node: that is the caller's.
+//! what a fault means for a Node: that is up to the caller.
 
 mod call;
 mod decoder;
@@ -34,8 +34,8 @@ pub use value::{GuestNic, Value, decode_name};
 use super::http;
 pub use super::object::MoRef;
 
-/// The `User-Agent` to give the HTTP client: vCenter shows it in its session list, and administrators look there for
-/// the name the Go program sends. `commit` is what the program was built from, where that is known.
+/// The `User-Agent` for the HTTP client: vCenter shows it in its session list, where administrators look for the name
+/// that the Go program sends. `commit` is the commit of the build, if known.
 pub fn user_agent(commit: Option<&str>) -> String {
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let commit = commit.and_then(|commit| commit.get(..7)).unwrap_or("unknown");
@@ -51,7 +51,7 @@ pub struct Timeouts {
     pub login: Duration,
     /// `Logout`, which must not hold up a shutdown.
     pub logout: Duration,
-    /// What `WaitForUpdatesEx` may take beyond the wait it was asked for.
+    /// Time that `WaitForUpdatesEx` may take beyond its requested wait.
     pub wait_margin: Duration,
 }
 
@@ -75,16 +75,16 @@ pub struct Client {
 struct Inner {
     http: http::Client,
     timeouts: Timeouts,
-    /// Begins every operation id, so that vCenter's logs tell processes apart.
+    /// Prefix of every operation id, which tells processes apart in vCenter's logs.
     prefix: String,
     calls: AtomicU64,
     state: Mutex<ConnectionState>,
 }
 
-/// What a connection learns. Never locked over an await.
+/// State of a connection. Never locked across an await.
 struct ConnectionState {
     cookie: Option<SecretString>,
-    /// `UserSession.key` of the session that this client began.
+    /// `UserSession.key` of the session that this client opened.
     session_key: Option<SecretString>,
     version: String,
     content: ServiceContent,

@@ -1,4 +1,4 @@
-//! Turns `Instances` and `Zones` into `InstancesV2`, so that the controllers know one contract only.
+//! Adapts `Instances` and `Zones` to `InstancesV2`, so that controllers know only one contract.
 //!
 //! Mirrors the older path of `getInstanceMetadata` and `getProviderID` in `controllers/node/node_controller.go` and
 //! `ensureNodeExistsByProviderID` in `controllers/nodelifecycle/node_lifecycle_controller.go`.
@@ -18,7 +18,7 @@ use super::zones::{Zone, Zones};
 use super::{CloudProvider, node};
 use crate::base::error_chain::chain;
 
-/// The instance contract the controllers use: the provider's own, else the adapted older one, else none.
+/// The instance contract for controllers: the provider's own, else the adapted older one, else none.
 pub fn instances_v2_of(provider: &dyn CloudProvider) -> Option<Arc<dyn InstancesV2>> {
     provider.instances_v2().or_else(|| {
         let instances = provider.instances()?;
@@ -26,7 +26,7 @@ pub fn instances_v2_of(provider: &dyn CloudProvider) -> Option<Arc<dyn Instances
     })
 }
 
-/// A provider of the older contract, seen through the current one.
+/// A provider of the older contract, adapted to the current one.
 pub struct FromInstances {
     provider_name: &'static str,
     instances: Arc<dyn Instances>,
@@ -34,12 +34,12 @@ pub struct FromInstances {
 }
 
 impl FromInstances {
-    /// Adapts `instances` and, where the cloud has them, `zones`. `provider_name` is the scheme of the provider IDs.
+    /// Adapts `instances` and, if the cloud has them, `zones`. `provider_name` is the scheme of provider IDs.
     pub fn new(provider_name: &'static str, instances: Arc<dyn Instances>, zones: Option<Arc<dyn Zones>>) -> Self {
         Self { provider_name, instances, zones }
     }
 
-    /// The node's provider ID, else one made of the instance's id.
+    /// The Node's provider ID, else one built from the instance's id.
     async fn provider_id(&self, node: &Node) -> Result<String, Error> {
         let present = node::provider_id(node);
         if !present.is_empty() {
@@ -47,7 +47,7 @@ impl FromInstances {
         }
         let id = self.instances.instance_id(node::name(node)).await?;
         if id.is_empty() {
-            // Upstream makes "name://" of it, which names nothing and can never be corrected.
+            // Upstream would return "name://", which identifies nothing and can never be corrected.
             return Err(Error::other(format!("the cloud gives an empty id for node {}", node::name(node))));
         }
         Ok(format!("{}://{id}", self.provider_name))
@@ -60,7 +60,7 @@ impl FromInstances {
 
     async fn metadata(&self, node: &Node) -> Result<InstanceMetadata, Error> {
         let provider_id = match self.provider_id(node).await {
-            // A cloud without ids; the rest may be known by name.
+            // A cloud without ids; other data may be available by name.
             Err(Error::NotImplemented) => String::new(),
             other => other?,
         };
@@ -102,8 +102,8 @@ impl InstancesV2 for FromInstances {
         self.read_instance_power(node).await.map(|state| Power { state, lasting: Duration::ZERO })
     }
 
-    /// The older contract tells what does not run no further apart. A cloud that does not know is no proof either way;
-    /// upstream takes it for running, with the same effect on the taint it would set.
+    /// The older contract has one state for all VMs that do not run. A cloud that does not know the state proves
+    /// nothing; upstream assumes a running VM, with the same effect on the taint.
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState> {
         let is_shut_down = async {
             let provider_id = self.provider_id(node).await?;
@@ -118,13 +118,12 @@ impl InstancesV2 for FromInstances {
     }
 }
 
-/// No error of the older contract proves that something is gone.
+/// An error of the older contract never proves absence.
 fn unknown<T>(error: Error) -> Presence<T> {
     Presence::Unknown(Unknown { retry_after: error.retry_after(), ..Unknown::new(error.reason(), chain(&error)) })
 }
 
-/// Reads by provider ID, and by name only if that fails. If both fail, the error is of the kind of the second, and its
-/// message names both.
+/// Reads by provider ID, and by name if that fails. If both fail, the error has the kind of the second and names both.
 async fn either<T>(
     what: &str,
     node_name: &str,

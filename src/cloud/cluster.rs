@@ -1,5 +1,5 @@
-//! The few things a provider may ask of the Kubernetes cluster: cached Nodes, reads of the API server itself, and Events about
-//! the cluster.
+//! What a provider may use of the Kubernetes cluster: cached Nodes, live reads of the API server, and Events about the
+//! cluster.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -9,54 +9,53 @@ use std::sync::Arc;
 use super::presence::{Presence, Unknown};
 use super::reason::Reason;
 
-/// Reads of the cluster, implemented over the shared caches and handed to the provider by `app`.
+/// Cached reads of the cluster, implemented over the shared caches and passed to the provider by `app`.
 ///
-/// Cached Nodes lack what nobody reads of them: [`node::cache_filter`](super::node::cache_filter) lists it.
+/// Cached Nodes lack unread fields; [`node::cache_filter`](super::node::cache_filter) lists them.
 pub trait ClusterReads: Send + Sync {
-    /// The nodes this process looks after, from the cache; empty until the cache has filled.
+    /// The cached Nodes that this process manages; empty until the cache has synced.
     fn nodes(&self) -> Box<dyn Iterator<Item = Arc<Node>> + Send + '_>;
 
-    /// The node of this name as last seen, from the cache.
+    /// The cached Node of this name.
     fn node(&self, name: &str) -> Option<Arc<Node>>;
 
-    /// Whether the cache has a Service of this namespace and name, such as `default/web`, that has the type `LoadBalancer` or
-    /// the finalizer.
+    /// Whether the cache has a Service of this key, such as `default/web`, with the type `LoadBalancer` or the
+    /// finalizer.
     fn has_service(&self, key: &str) -> bool;
 
-    /// Announces what changed in [`ClusterReads::nodes`]. The first item comes when the cache has filled, and is
-    /// [`NodeChange::All`].
+    /// Announces changes of [`ClusterReads::nodes`]. The first item is [`NodeChange::All`], once the cache has synced.
     fn node_changes(&self) -> BoxStream<'static, NodeChange>;
 }
 
-/// Reads of the API server, for decisions that a stale cache must not make. Each answers within 10 s. An object is absent
-/// only if the API server answered that it has none of that name.
+/// Live reads of the API server, for decisions that must not use stale data. Each returns within 10 s. An object is
+/// absent only if the API server answered that it does not exist.
 #[async_trait]
 pub trait LiveReads: Send + Sync {
-    /// The whole Node of this name.
+    /// The complete Node of this name.
     async fn node(&self, name: &str) -> Presence<Node>;
 
-    /// The whole Service of this name.
+    /// The complete Service of this name.
     async fn service(&self, namespace: &str, name: &str) -> Presence<Service>;
 
-    /// What identifies the cluster: the UID of its namespace `kube-system`.
+    /// The identity of the cluster: the UID of its namespace `kube-system`.
     ///
     /// # Errors
-    /// Why it is not known, also if there is no such namespace.
+    /// Why the UID is not known, also if the namespace does not exist.
     async fn cluster_uid(&self) -> Result<String, Unknown>;
 }
 
-/// Events about the cluster as a whole, for what is about no single object.
+/// Events that concern the cluster and no single object.
 #[async_trait]
 pub trait ClusterEvents: Send + Sync {
-    /// Records a warning with this reason. The Event may be lost, so the caller also logs the message.
+    /// Records a warning Event. The Event may be lost, so the caller also logs the message.
     async fn warn(&self, reason: Reason, message: &str);
 }
 
-/// A change of the nodes this process looks after.
+/// A change of the Nodes that this process manages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeChange {
-    /// The node of this name came, changed or went.
+    /// The Node of this name was added, changed or deleted.
     Node(String),
-    /// Look at every node.
+    /// Every Node may have changed.
     All,
 }

@@ -1,105 +1,105 @@
-//! What a controller may act on when a provider fails. Vendor detail is in the source.
+//! Provider errors, as far as controllers act on them; vendor detail is in the source.
 //!
-//! Mirrors the sentinel errors of `cloud.go` and `api/retry_error.go`; they are matched structurally here, also when
-//! a provider wrapped something.
+//! Mirrors the sentinel errors of `cloud.go` and `api/retry_error.go`. Here they are enum variants, also for errors
+//! that a provider wrapped.
 
 use std::time::Duration;
 
 use super::reason::{self, Reason};
 
-/// The public taxonomy of provider errors.
+/// An error of a provider.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such instance. Only `Instances::instance_id` gives this a meaning; it is never a proof of absence.
+    /// The instance does not exist. Only meaningful from `Instances::instance_id`; never a proof of absence.
     #[error("instance not found")]
     InstanceNotFound,
-    /// The provider does not have this operation.
+    /// The provider does not implement this operation.
     #[error("unimplemented")]
     NotImplemented,
-    /// This process does not lead any more, so it did not write.
+    /// This process no longer leads, so it did not write.
     #[error("this process is not the leader")]
     NotLeader,
-    /// Another component does this for the provider.
+    /// Another component implements this for the provider.
     #[error("implemented by alternate to cloud provider")]
     ImplementedElsewhere,
-    /// Try again after exactly this time, without exponential backoff.
+    /// Retry after exactly this time, without exponential backoff.
     #[error("{message}")]
     RetryAfter {
-        /// What was being done and to what.
+        /// The operation and its object.
         message: String,
         /// How long to wait.
         after: Duration,
     },
-    /// Nothing is wrong: what the provider needs first, such as a list of what there is, is on its way. The provider
-    /// announces the object when it is there; try again after this time at the latest.
+    /// Not a failure: a prerequisite, such as a first list, is still in progress. The provider announces the object
+    /// when it is ready; retry after this time at the latest.
     #[error("{message}")]
     Pending {
-        /// What is being waited for.
+        /// The prerequisite.
         message: String,
-        /// How long to wait at most.
+        /// Longest time to wait.
         after: Duration,
     },
-    /// The object is wrong. Trying again helps after the object has changed.
+    /// The object is invalid. A retry helps only after the object has changed.
     #[error("{message}")]
     Invalid {
-        /// The word for what is wrong.
+        /// The reason.
         reason: Reason,
-        /// What of which object is wrong, and what is expected.
+        /// The invalid part of the object, and what is expected.
         message: String,
     },
-    /// The cloud has no more of what is needed, such as addresses of a pool. Try again after exactly this time, or when the
-    /// provider announces the object.
+    /// A resource of the cloud is exhausted, such as the addresses of a pool. Retry after exactly this time, or when
+    /// the provider announces the object.
     #[error("{message}")]
     Exhausted {
-        /// The word for what is used up.
+        /// The reason.
         reason: Reason,
-        /// What is used up, and for which object.
+        /// The exhausted resource, and the object that needs it.
         message: String,
         /// How long to wait.
         after: Duration,
     },
-    /// The cloud refused what was to be written, and may refuse it again. Try again after exactly this time, or as soon as
-    /// something else is to be written: with other Nodes, or for an object that has changed.
+    /// The cloud rejected a write, and may reject it again. Retry after exactly this time, or as soon as the content
+    /// changes: with other Nodes, or because the object has changed.
     #[error("{message}")]
     Refused {
-        /// The word for what is wrong.
+        /// The reason.
         reason: Reason,
-        /// What was refused, and why.
+        /// The rejected write, and why.
         message: String,
         /// How long to wait.
         after: Duration,
     },
-    /// Not done, for a reason that the provider has a word for.
+    /// The operation failed with a reason of the provider.
     #[error("{message}")]
     Failed {
-        /// The word for what is wrong.
+        /// The reason.
         reason: Reason,
-        /// What was being done and to what, and what is wrong.
+        /// The operation, its object, and the failure.
         message: String,
-        /// How long to wait exactly; if nothing, longer after each failure in a row.
+        /// How long to wait exactly; if none, exponential backoff applies.
         after: Option<Duration>,
     },
-    /// The provider's credentials do not allow this.
+    /// The provider's account lacks a permission.
     #[error("{message}")]
     Denied {
-        /// What was being done and to what, and which right is missing.
+        /// The operation, its object, and the missing permission.
         message: String,
     },
-    /// The provider cannot be reached or does not answer.
+    /// The provider is unreachable or does not answer.
     #[error("{message}")]
     Unavailable {
-        /// What was being done and to what.
+        /// The operation and its object.
         message: String,
-        /// What the layer below said.
+        /// The error of the layer below.
         #[source]
         source: Option<BoxError>,
     },
     /// Anything else.
     #[error("{message}")]
     Other {
-        /// What was being done and to what.
+        /// The operation and its object.
         message: String,
-        /// What the layer below said.
+        /// The error of the layer below.
         #[source]
         source: Option<BoxError>,
     },
@@ -109,7 +109,7 @@ pub enum Error {
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 impl Error {
-    /// The word for metrics and Events.
+    /// The reason for metrics and Events.
     pub fn reason(&self) -> Reason {
         match self {
             Error::InstanceNotFound => reason::InstanceNotFound,
@@ -126,7 +126,7 @@ impl Error {
         }
     }
 
-    /// How long to wait before the next try, where the provider says so.
+    /// How long to wait before the next try, if the provider says so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::RetryAfter { after, .. }
@@ -138,7 +138,7 @@ impl Error {
         }
     }
 
-    /// Whether the failure is about what was to be written, so that something else may succeed at once.
+    /// Whether the content of the write failed, so that other content may succeed at once.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Error::Invalid { .. } | Error::Refused { .. })
     }

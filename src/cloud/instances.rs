@@ -9,141 +9,140 @@ use std::time::Duration;
 use super::error::Error;
 use super::presence::{Presence, Unknown};
 
-/// What a provider knows about the machine behind a node; `InstanceMetadata` of `cloud.go`.
+/// A provider's data about the VM behind a Node; `InstanceMetadata` of `cloud.go`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InstanceMetadata {
-    /// Written to `spec.providerID` if that is empty.
+    /// Value for an empty `spec.providerID`.
     pub provider_id: String,
-    /// Written to both instance-type labels; empty leaves them alone.
+    /// Value of both instance-type labels; if empty, they stay unchanged.
     pub instance_type: String,
-    /// The addresses, in order of preference; empty leaves the node's alone.
+    /// The addresses, in order of preference; if empty, the Node's stay unchanged.
     pub node_addresses: Vec<NodeAddress>,
-    /// Written to both zone labels; empty leaves them alone.
+    /// Value of both zone labels; if empty, they stay unchanged.
     pub zone: String,
-    /// Written to both region labels; empty leaves them alone.
+    /// Value of both region labels; if empty, they stay unchanged.
     pub region: String,
-    /// Further labels, set at initialisation where the key does not exist.
+    /// Further labels, added at initialization if the key does not exist.
     pub additional_labels: BTreeMap<String, String>,
-    /// Labels that say where the machine is, under a prefix of their own: always as they are here, with `None` for one
-    /// that is to go. What is not here is not touched.
+    /// Location labels under their own prefix, kept in sync with the VM; `None` removes a label. Labels not listed here
+    /// stay unchanged.
     pub topology_labels: BTreeMap<String, Option<String>>,
-    /// How the machine was found for this node.
+    /// How the VM was found for this Node.
     pub found_by: FoundBy,
-    /// Which instance this is and where, recorded on the node; empty where the provider records nothing.
+    /// The instance and its location, to be recorded on the Node; empty if the provider keeps no record.
     pub record: String,
-    /// Whether the node's record names this instance already, be it at another place.
+    /// Whether the Node's record names this instance, even at another location.
     pub is_recorded: bool,
-    /// Whether the record is to follow the instance at once, because its place may be removed soon.
+    /// Whether the record must be updated at once, because its location may be removed soon.
     pub is_record_urgent: bool,
-    /// The node that this machine backs under an earlier name, if the node that is asked about is being initialised: it
-    /// hears of that.
+    /// The Node that this VM backs under an earlier name, if the requested Node is being initialized. The earlier Node
+    /// gets an Event.
     pub earlier_name: Option<String>,
-    /// Why a node must not be initialised yet although its instance is known, for example a zone that is configured
-    /// and not found. It holds back nothing on a node that is initialised.
+    /// Why a Node must not be initialized yet although its instance is known, for example because a configured zone was
+    /// not found. Blocks nothing on an initialized Node.
     pub pending: Option<Unknown>,
-    /// What people should know although nothing is held back for it, for example an address family that the machine
-    /// lacks. Told when it changes.
+    /// Notes for operators that block nothing, for example an address family that the VM lacks. Logged when they
+    /// change.
     pub notes: Vec<String>,
-    /// Why this may not be so any more, for example a cloud that does not answer now. Nothing of it is written to a node
-    /// then: whoever led before may have heard more.
+    /// Why this data may be stale, for example because the cloud does not answer. Blocks writes to the Node: the
+    /// previous leader may have had newer data.
     pub stale: Option<Unknown>,
 }
 
-/// What spoke for a machine when it was taken for a node's.
+/// How a VM was matched to a Node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FoundBy {
-    /// The node's provider ID.
+    /// The Node's provider ID.
     #[default]
     ProviderId,
-    /// The UUID the kubelet reads from the firmware, which no other machine has.
+    /// The UUID that the kubelet reads from the firmware, unique to this VM.
     SystemUuid,
-    /// That UUID, which other machines have, too; a rule told them apart.
+    /// That UUID, shared with other VMs; a rule chose this one.
     SystemUuidAmongSeveral,
-    /// The node's name alone.
+    /// The Node's name alone.
     Name,
 }
 
-/// Whether a machine runs.
+/// Power state of a VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PowerState {
     /// It runs.
     #[default]
     On,
-    /// It is switched off.
+    /// It is powered off.
     Off,
-    /// It is halted with its memory kept; it may go on at any moment.
+    /// It is halted with its memory kept; it may resume at any time.
     Suspended,
-    /// It does not run, and the cloud does not say how.
+    /// It does not run; the cloud gives no details.
     NotRunning,
 }
 
-/// A power state that is proven: the cloud answers, and hears from the machine and from its host.
+/// A proven power state: the cloud answers, and is connected to the VM and to its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Power {
     /// The state.
     pub state: PowerState,
-    /// For how long this process knows it to be so without a break. Zero where the provider keeps no count.
+    /// How long this process has known the state without a gap. Zero if the provider keeps no count.
     pub lasting: Duration,
 }
 
-/// `InstancesV2` of `cloud.go`: what the controllers use.
+/// `InstancesV2` of `cloud.go`: the contract that controllers use.
 ///
-/// Every method answers from what the provider knows now and returns quickly; what is not known yet is
-/// [`Presence::Unknown`], and [`InstanceEvents`] announces when that changes.
+/// Every method answers from the provider's present state and returns quickly. Unknown data is [`Presence::Unknown`],
+/// and [`InstanceEvents`] announces when that changes.
 #[async_trait]
 pub trait InstancesV2: Send + Sync {
-    /// Does the machine behind `node` exist?
+    /// Whether the VM behind `node` exists.
     async fn instance_exists(&self, node: &Node) -> Presence;
 
-    /// Is the machine behind `node` shut down? Unknown when its power state is not proven.
+    /// Whether the VM behind `node` is shut down; unknown if its power state is not proven.
     async fn instance_shutdown(&self, node: &Node) -> Presence<bool> {
         self.instance_power(node).await.map(|power| power.state != PowerState::On)
     }
 
-    /// The proven power state of the machine behind `node`, and for how long it has been so. Ours; `cloud.go` knows
-    /// shut down or not.
+    /// The proven power state of the VM behind `node`, and its duration. Ours; `cloud.go` knows only whether it is shut
+    /// down.
     async fn instance_power(&self, node: &Node) -> Presence<Power>;
 
-    /// As [`InstancesV2::instance_power`], asked of the cloud anew: for what must not rest on a view that may be late.
-    /// Off only where no other machine that is known by the node's identity may run; else unknown.
+    /// Like [`InstancesV2::instance_power`], but read live, for decisions that must not use stale data. Off only if no
+    /// other VM with the Node's identity may run; otherwise unknown.
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState>;
 
-    /// Provider ID, addresses, type, zone, region and labels of the machine behind `node`.
+    /// Provider ID, addresses, type, zone, region and labels of the VM behind `node`.
     async fn instance_metadata(&self, node: &Node) -> Presence<InstanceMetadata>;
 
-    /// Makes sure that nobody takes for live what the provider has not heard for a while: it asks whether all is as it
-    /// knows it, and what it gets no answer about is in doubt when this returns, which is within a few seconds. Called
-    /// when a term begins, since another process has written until now what it had heard. Ours.
+    /// Confirms the provider's data with the cloud, so that no stale data counts as live: unconfirmed data is marked
+    /// stale when this returns, within a few seconds. Called at the start of a term, because the previous leader may
+    /// have had newer data. Ours.
     async fn refresh(&self) {}
 }
 
-/// Changes of instances, so that nobody has to poll. Ours; `cloud.go` has no counterpart.
+/// Changes of instances, which make polling unnecessary. Ours; `cloud.go` has no counterpart.
 pub trait InstanceEvents: Send + Sync {
-    /// A new subscription. A slow subscriber gets [`InstanceEvent::All`] in place of what it missed.
+    /// A new subscription. A slow subscriber gets [`InstanceEvent::All`] instead of missed items.
     fn subscribe(&self) -> BoxStream<'static, InstanceEvent>;
 }
 
-/// What changed.
+/// A change of instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstanceEvent {
-    /// What the provider answers for the node of this name may have changed.
+    /// The provider's answers for the Node of this name may have changed.
     Node(String),
-    /// Anything may have changed: look at every node.
+    /// All answers may have changed: process every Node.
     All,
 }
 
-/// `Instances` of `cloud.go`, the older contract. Providers written against it are used through
-/// `super::adapter`.
+/// `Instances` of `cloud.go`, the older contract. Providers that implement it are used through `super::adapter`.
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// The addresses of the instance behind the node of this name.
+    /// The addresses of the instance behind the Node of this name.
     async fn node_addresses(&self, node_name: &str) -> Result<Vec<NodeAddress>, Error>;
 
     /// The addresses of the instance with this provider ID, which may be empty.
     async fn node_addresses_by_provider_id(&self, provider_id: &str) -> Result<Vec<NodeAddress>, Error>;
 
-    /// The instance's id, without the provider's prefix. [`Error::InstanceNotFound`] when there is no such instance
-    /// (a stopped one exists), [`Error::NotImplemented`] when the cloud has no ids.
+    /// The instance's id, without the provider's prefix. [`Error::InstanceNotFound`] if it does not exist (a stopped
+    /// one does), [`Error::NotImplemented`] if the cloud has no ids.
     async fn instance_id(&self, node_name: &str) -> Result<String, Error>;
 
     /// The instance type; may be empty.
@@ -152,9 +151,9 @@ pub trait Instances: Send + Sync {
     /// The instance type by provider ID; may be empty.
     async fn instance_type_by_provider_id(&self, provider_id: &str) -> Result<String, Error>;
 
-    /// Does the instance exist? True for stopped ones. `Ok(false)` is upstream's proof of absence.
+    /// Whether the instance exists, running or stopped. `Ok(false)` is upstream's proof of absence.
     async fn instance_exists_by_provider_id(&self, provider_id: &str) -> Result<bool, Error>;
 
-    /// Is the instance shut down? [`Error::NotImplemented`] counts as no.
+    /// Whether the instance is shut down. [`Error::NotImplemented`] counts as no.
     async fn instance_shutdown_by_provider_id(&self, provider_id: &str) -> Result<bool, Error>;
 }

@@ -1,4 +1,4 @@
-//! `LoadBalancer` of `cloud.go`, and [`LoadBalancerFleet`], which a provider may offer beside it.
+//! `LoadBalancer` of `cloud.go`, and the optional extension [`LoadBalancerFleet`].
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -10,21 +10,21 @@ use super::node::usable_addresses::UsableAddresses;
 use super::permit::LeaderToken;
 use super::reason::Reason;
 
-/// `LoadBalancer` of `cloud.go`. Services and nodes are read-only for the provider. What writes gets a
-/// permit, which the provider checks before each write.
+/// `LoadBalancer` of `cloud.go`. Services and Nodes are read-only for the provider. Writing methods get a permit, which
+/// the provider checks before each write.
 #[async_trait]
 pub trait LoadBalancer: Send + Sync {
-    /// The status of the load balancer made for `service`, or none if this program made none.
+    /// Status of the load balancer that this program created for `service`, if any.
     async fn get_load_balancer(
         &self,
         cluster_name: &str,
         service: &Service,
     ) -> Result<Option<LoadBalancerStatus>, Error>;
 
-    /// The name of the load balancer of `service`, for the provider's own use.
+    /// The name of the load balancer of `service`, for internal use by the provider.
     fn load_balancer_name(&self, cluster_name: &str, service: &Service) -> String;
 
-    /// Creates or updates; called again with the same arguments it changes nothing.
+    /// Creates or updates the load balancer. Idempotent.
     async fn ensure_load_balancer(
         &self,
         permit: &LeaderToken,
@@ -33,7 +33,7 @@ pub trait LoadBalancer: Send + Sync {
         nodes: &[Arc<Node>],
     ) -> Result<LoadBalancerStatus, Error>;
 
-    /// Only the set of backend nodes changed.
+    /// Updates the set of backend Nodes.
     async fn update_load_balancer(
         &self,
         permit: &LeaderToken,
@@ -42,7 +42,7 @@ pub trait LoadBalancer: Send + Sync {
         nodes: &[Arc<Node>],
     ) -> Result<(), Error>;
 
-    /// Deletes; succeeds when nothing is left.
+    /// Deletes the load balancer. Succeeds if nothing is left.
     async fn ensure_load_balancer_deleted(
         &self,
         permit: &LeaderToken,
@@ -51,20 +51,20 @@ pub trait LoadBalancer: Send + Sync {
     ) -> Result<(), Error>;
 }
 
-/// The message of the Go program for a load balancer without nodes.
+/// The message of the Go program for a load balancer without Nodes.
 pub const NO_NODES: &str = "There are no available nodes for the load balancer";
 
-/// All load balancers of a provider together. Ours: upstream asks for each Service alone. Each method has a default, with
-/// which a plain [`LoadBalancer`] behaves as upstream.
+/// All load balancers of a provider together. Ours: upstream calls the provider for each Service alone. With the
+/// default methods a plain [`LoadBalancer`] behaves as upstream.
 #[async_trait]
 pub trait LoadBalancerFleet: LoadBalancer {
-    /// Whether this provider makes the load balancer of `service`. Reads only the Service: no I/O.
+    /// Whether this provider implements the load balancer of `service`. Reads only the Service: no I/O.
     fn handles(&self, _service: &Service) -> Handling {
         Handling::Handled
     }
 
-    /// The same `nodes` for all of `services`: one result each, in their order. One call for a change of the nodes, so that
-    /// a provider can write what the load balancers share once.
+    /// Sets the same `nodes` for all `services`; returns one result each, in their order. A single call per change of
+    /// the Nodes lets a provider write shared objects once.
     async fn update_nodes(
         &self,
         permit: &LeaderToken,
@@ -79,67 +79,67 @@ pub trait LoadBalancerFleet: LoadBalancer {
         results
     }
 
-    /// How the annotations begin that a load balancer depends on. A change of any other annotation is no reason to ensure a
-    /// load balancer again. The default is every annotation that the cache keeps ([`ANNOTATIONS`](super::service::cache_filter::ANNOTATIONS)).
+    /// Prefixes of the annotations that a load balancer depends on; a change of any other triggers no sync. Default:
+    /// all that the cache keeps ([`ANNOTATIONS`](super::service::cache_filter::ANNOTATIONS)).
     fn annotation_prefixes(&self) -> &[&str] {
         &[""]
     }
 
-    /// What the owner of a Service has to know about its load balancer, which was ensured or deleted: the word and the message of an
-    /// Event. Each remark is given once; none when all were given.
+    /// Reason and message of an Event for the owner of a Service whose load balancer was ensured or deleted. Each
+    /// remark is returned once; none when all were returned.
     fn remark(&self, _service: &Service) -> Option<(Reason, String)> {
         None
     }
 
-    /// Why the load balancer of a Service, which was ensured or updated with these nodes, leads to none of them, or to none for
-    /// one family of addresses. None if it does. No I/O.
+    /// Why the load balancer, ensured or updated with these Nodes, sends traffic to none of them, or to none of one
+    /// address family. None if it does. No I/O.
     fn without_nodes(&self, _service: &Service, nodes: &[Arc<Node>]) -> Option<String> {
         nodes.is_empty().then(|| NO_NODES.to_owned())
     }
 
-    /// Which addresses of a Node load balancers send traffic to. A change is announced as one of the instance. No I/O.
+    /// Addresses of a Node that load balancers send traffic to. A change is announced as one of the instance. No I/O.
     fn usable_addresses(&self, _node: &Node) -> UsableAddresses {
         UsableAddresses::All
     }
 
-    /// Whether the address of a load balancer that the Service does not report is to be written to it before the load
-    /// balancer is deleted, because it shows whose the parts are that an interrupted deletion leaves.
+    /// Whether the address of a load balancer must be written to a Service that lacks it before the load balancer is
+    /// deleted. The address identifies the owner of objects that an interrupted deletion leaves.
     fn needs_address_before_deletion(&self) -> bool {
         false
     }
 
-    /// Announces Services that are to be synced again although they did not change, from now on.
+    /// Announces, from now on, Services that need a sync although they did not change.
     fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
         Box::pin(futures::stream::pending())
     }
 }
 
-/// Whether a provider makes the load balancer of a Service.
+/// Whether a provider implements the load balancer of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// It does.
+    /// The provider implements it.
     Handled,
-    /// Another program does, if any. Nothing is created, and the Service gets no finalizer.
+    /// Another program may implement it. Nothing is created, and the Service gets no finalizer.
     Declined,
-    /// It would, but cannot as the Service is.
+    /// The provider would implement it, but the Service is invalid.
     Invalid {
-        /// The word for what is wrong.
+        /// The reason.
         reason: Reason,
         /// What is wrong, and what is expected.
         message: String,
     },
 }
 
-/// What a provider announces of load balancers.
+/// Load balancers that need a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceEvent {
-    /// Of this Service.
+    /// That of one Service.
     Service {
-        /// Its namespace.
+        /// The Service's namespace.
         namespace: String,
-        /// Its name.
+        /// The Service's name.
         name: String,
     },
-    /// Possibly of every Service: the subscriber fell behind, or the provider cannot tell.
+    /// Possibly those of every Service: the subscriber lagged behind, or the provider does not know which.
     All,
 }

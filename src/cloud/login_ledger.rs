@@ -1,11 +1,11 @@
-//! The record of logins that were rejected or never answered, which all replicas share, so that together they do not
-//! lock an account. Ours; `cloud.go` has no counterpart.
+//! The record of rejected and unanswered logins that all replicas share, so that together they do not lock an account.
+//! Ours; `cloud.go` has no counterpart.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A Secret at one moment: tells a pair that was rejected from a newer one, and tells nothing of the pair itself.
+/// Version of a Secret. Distinguishes rejected credentials from newer ones without disclosing them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretVersion {
@@ -15,47 +15,47 @@ pub struct SecretVersion {
     pub resource_version: String,
 }
 
-/// How many failed logins the accounts of one product allow. Each product has one policy. Rejections of accounts of the same
-/// name are added up over all products, since the name may be that of one account of a directory; each product applies its
-/// own window and budget to the sum.
+/// How many failed logins the accounts of one product allow; each product has one policy. Rejections of accounts with
+/// the same name are added up over all products, since they may be one directory account; each product applies its own
+/// window and budget to the sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoginPolicy {
-    /// Tells the product from others in the names of records; an empty one is not part of them.
+    /// Names the product in the names of records; left out if empty.
     pub scope: &'static str,
-    /// The time in which the budget counts.
+    /// The time window of the budget.
     pub window: Duration,
-    /// How many attempts may count in the window; one more where the server accepted the pair before, or has rejected none.
+    /// Attempts per window; one more if the server accepted the credentials before, or has rejected none.
     pub budget: usize,
-    /// How many attempts of one process may count in the window while the replicas cannot count together.
+    /// Attempts per window of one process while the replicas cannot share their count.
     pub budget_alone: usize,
 }
 
-/// A login that is about to be made.
+/// A planned login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// That of the server's product.
+    /// The policy of the server's product.
     pub policy: LoginPolicy,
     /// `host:port` of the server.
     pub server: String,
     /// The account. Accounts of the same name on several servers count as one.
     pub user: String,
-    /// The Secret the pair is from, if it is from one.
+    /// The Secret that the credentials come from, if any.
     pub version: Option<SecretVersion>,
-    /// This process has seen the pair accepted, and not refused since: the login is most likely accepted again, and does
-    /// not wait for what others were refused.
+    /// Whether this process had the credentials accepted, and not rejected since: the login will most likely succeed,
+    /// and does not wait for the rejections of others.
     pub is_known: bool,
-    /// This process has not tried the pair before: it may be another one than what was rejected.
+    /// Whether this process has not tried the credentials before: they may differ from the rejected ones.
     pub is_new: bool,
 }
 
-/// The permission to make one login. It counts until it is settled.
+/// The permission for one login. It counts until it is settled.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LoginAttempt {
-    /// As in the attempt.
+    /// The planned login.
     pub attempt: Attempt,
-    /// Names it in the record.
+    /// The id in the record.
     pub id: String,
-    /// How long the pair must not be tried again if it is rejected, at least.
+    /// Minimum time before the credentials may be retried after a rejection.
     pub pause_if_rejected: Duration,
 }
 
@@ -63,47 +63,47 @@ pub struct LoginAttempt {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct LoginRefusal {
-    /// For how long, jitter included.
+    /// How long, including jitter.
     pub pause: Duration,
-    /// What was counted.
+    /// The counted attempts, for messages.
     pub why: String,
-    /// Whether failed logins are in the way, and one more could lock the account. Otherwise another login is under way,
-    /// and the wait is over with it.
+    /// Whether failed logins block it, because one more could lock the account. Otherwise another login is in flight,
+    /// and the wait ends with it.
     pub is_lockout: bool,
 }
 
-/// How a login ended.
+/// The result of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The server accepted the pair.
+    /// The server accepted the credentials.
     Accepted,
-    /// The attempt never reached the server, or failed without a word on the pair: nothing to count.
+    /// The attempt did not reach the server, or failed for another reason than the credentials: not counted.
     Harmless,
-    /// The server refused the pair.
+    /// The server rejected the credentials.
     Rejected,
-    /// Nobody knows whether the server refused the pair.
+    /// It is unknown whether the server rejected the credentials.
     Unanswered,
 }
 
-/// Counts logins. Every method returns within seconds, also when what it counts in is out of reach.
+/// Counts logins. Every method returns within seconds, even if the shared record is unreachable.
 #[async_trait]
 pub trait LoginThrottle: Send + Sync {
-    /// There is a server of this name (`host:port`): what is rejected there counts for accounts of the same name at all other
-    /// servers, also those with another policy.
+    /// Registers a server (`host:port`): its rejections count for accounts of the same name at all other servers, also
+    /// those with another policy.
     fn know(&self, policy: LoginPolicy, server: &str);
 
-    /// Asks for the permission to make one login, before it is made.
+    /// Requests the permission for one login, before it is made.
     async fn claim(&self, attempt: &Attempt) -> Result<LoginAttempt, LoginRefusal>;
 
-    /// Whether an attempt that was refused may be made now after all, by what all replicas have counted; not, while that
-    /// is out of reach. `was_rejected` says that it waits because the server rejected this process: then the rejection must
-    /// have been deleted since, or the pair been accepted from another replica.
-    async fn may_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool;
+    /// Whether a refused attempt may now be made, given the counts of all replicas; false while they are unreachable.
+    /// `was_rejected`: the server rejected this process, so the rejection must have been deleted since, or the
+    /// credentials been accepted from another replica.
+    async fn can_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool;
 
-    /// The command by which an administrator makes all replicas forget the failed logins of this account, at this server and
-    /// all others of any product, where they count as well; none while each process counts its own.
+    /// The command that makes all replicas forget the failed logins of this account, at this server and all others of
+    /// any product, where they count as well; none while each process counts its own.
     fn reset_command(&self, policy: LoginPolicy, server: &str, user: &str) -> Option<String>;
 
-    /// Tells how the login ended. A claim that is never settled counts as unanswered.
-    async fn settle(&self, claim: LoginAttempt, outcome: Outcome);
+    /// Reports the result of the login. A claim that is never settled counts as unanswered.
+    async fn record_outcome(&self, claim: LoginAttempt, outcome: Outcome);
 }

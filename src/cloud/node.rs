@@ -1,4 +1,4 @@
-//! Pure facts about nodes that both sides of the contract need: taints, readiness, labels and annotations.
+//! Pure facts about Nodes that both sides of the contract need: taints, readiness, labels and annotations.
 
 pub mod addresses;
 pub mod cache_filter;
@@ -10,59 +10,59 @@ mod tests;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 
-/// The taint a kubelet with `--cloud-provider=external` registers its node with.
+/// The taint of a Node registered by a kubelet with `--cloud-provider=external`.
 pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// The kubelet's `--node-ip`, as an annotation.
+/// The annotation with the kubelet's `--node-ip`.
 pub const ANNOTATION_PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
-/// How the annotations of this program begin.
+/// The prefix of this program's annotations.
 pub const OWN_ANNOTATIONS: &str = "vsphere-ccm.dev/";
-/// Records which virtual machine backs the node.
+/// The annotation that records the VM of the Node.
 pub const ANNOTATION_VM: &str = "vsphere-ccm.dev/vm";
 
-/// A label of today and its older name; both are always written together.
+/// A label and its older name; both are always written together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LabelPair {
-    /// The name in use.
+    /// The current name.
     pub current: &'static str,
-    /// The older name. Where it exists it is the source of truth, as in the Go program.
+    /// The older name. If present, it is the source of truth, as in the Go program.
     pub legacy: &'static str,
 }
 
-/// The failure domain of a node.
+/// The failure domain of a Node.
 pub const ZONE: LabelPair =
     LabelPair { current: "topology.kubernetes.io/zone", legacy: "failure-domain.beta.kubernetes.io/zone" };
-/// The region of a node.
+/// The region of a Node.
 pub const REGION: LabelPair =
     LabelPair { current: "topology.kubernetes.io/region", legacy: "failure-domain.beta.kubernetes.io/region" };
-/// The instance type of a node.
+/// The instance type of a Node.
 pub const INSTANCE_TYPE: LabelPair =
     LabelPair { current: "node.kubernetes.io/instance-type", legacy: "beta.kubernetes.io/instance-type" };
 
-/// Labels that mark a node of the control plane; the second is the older name.
+/// Labels that mark a Node of the control plane; the second is the older name.
 const CONTROL_PLANE_LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
-/// What the condition `Ready` says.
+/// Status of the condition `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// The kubelet reports that it is ready.
+    /// The kubelet reports ready.
     True,
-    /// The kubelet reports that it is not ready. Also any status that Kubernetes does not define.
+    /// The kubelet reports not ready. Also any status that Kubernetes does not define.
     False,
     /// The kubelet stopped reporting, or never reported.
     Unknown,
 }
 
-/// The node's name; empty only for an object that no API server has seen.
+/// The Node's name; empty only for an object that never was on an API server.
 pub fn name(node: &Node) -> &str {
     node.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The provider ID; empty when there is none.
+/// The provider ID; empty if there is none.
 pub fn provider_id(node: &Node) -> &str {
     node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default()
 }
 
-/// The UUID that the kubelet read from the firmware; empty when it reported none.
+/// The UUID that the kubelet read from the firmware; empty if it reported none.
 pub fn system_uuid(node: &Node) -> &str {
     node.status
         .as_ref()
@@ -71,28 +71,28 @@ pub fn system_uuid(node: &Node) -> &str {
         .unwrap_or_default()
 }
 
-/// The taints, in the node's order.
+/// The taints, in the Node's order.
 pub fn taints(node: &Node) -> &[Taint] {
     node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
 
-/// Whether the node has a taint of this key; value and effect do not matter.
+/// Whether the Node has a taint of this key, with any value and effect.
 pub fn has_taint(node: &Node, key: &str) -> bool {
     taints(node).iter().any(|taint| taint.key == key)
 }
 
-/// The taints but for those of this key and, if one is given, this effect; in the node's order.
+/// The taints except those of this key and, if given, this effect; in the Node's order.
 pub fn taints_without(node: &Node, key: &str, effect: Option<&str>) -> Vec<Taint> {
     let goes = |taint: &Taint| taint.key == key && effect.is_none_or(|effect| taint.effect == effect);
     taints(node).iter().filter(|taint| !goes(taint)).cloned().collect()
 }
 
-/// Whether a cloud controller still has to initialise the node.
+/// Whether a cloud controller still has to initialize the Node.
 pub fn is_uninitialized(node: &Node) -> bool {
     has_taint(node, TAINT_UNINITIALIZED)
 }
 
-/// What the node says about being ready.
+/// Status of the Node's condition `Ready`.
 pub fn readiness(node: &Node) -> Readiness {
     match ready_condition(node).map(|condition| condition.status.as_str()) {
         Some("True") => Readiness::True,
@@ -101,7 +101,7 @@ pub fn readiness(node: &Node) -> Readiness {
     }
 }
 
-/// Since when it says so, by the clock of whoever wrote it.
+/// The last transition of `Ready`, by its writer's clock.
 pub fn ready_since(node: &Node) -> Option<Timestamp> {
     ready_condition(node)?.last_transition_time.as_ref().map(|time| time.0)
 }
@@ -111,7 +111,7 @@ fn ready_condition(node: &Node) -> Option<&NodeCondition> {
     conditions.iter().find(|condition| condition.type_ == "Ready")
 }
 
-/// Whether the node belongs to the control plane.
+/// Whether the Node belongs to the control plane.
 pub fn is_control_plane(node: &Node) -> bool {
     CONTROL_PLANE_LABELS.iter().any(|key| label(node, key).is_some())
 }

@@ -1,5 +1,5 @@
-//! Whether this process may write to the cloud. Ours; `cloud.go` has no counterpart, and a Go process that loses its lead
-//! ends.
+//! The permission of this process to write to the cloud. Ours; `cloud.go` has no counterpart, because a Go process
+//! exits when it loses its lead.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,7 @@ use super::error::Error;
 
 /// The permission to write to the cloud during one term of leadership. Cheap to clone.
 ///
-/// A provider checks it before each write that it sends, also between the writes of one call: the next leader may write
-/// already.
+/// A provider checks it before each write, also between the writes of one call: the next leader may already be writing.
 #[derive(Clone)]
 pub struct LeaderToken {
     is_valid: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -19,7 +18,7 @@ pub struct LeaderToken {
 }
 
 impl LeaderToken {
-    /// `is_valid` never becomes true again once it was false; the future of `ended` completes when it is false.
+    /// `is_valid` must stay false once it is false; the future of `ended` completes at that time.
     pub fn new(
         is_valid: impl Fn() -> bool + Send + Sync + 'static,
         ended: impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static,
@@ -33,7 +32,7 @@ impl LeaderToken {
         if (self.is_valid)() { Ok(()) } else { Err(Error::NotLeader) }
     }
 
-    /// Completes when the term has ended: a write that is under way is given up then.
+    /// Completes at the end of the term, when a write in progress must be aborted.
     pub fn ended(&self) -> BoxFuture<'static, ()> {
         (self.ended)()
     }

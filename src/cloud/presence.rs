@@ -1,33 +1,32 @@
-//! What is known of an instance, or of an object of the API server: it exists, it is absent (with proof), or it is unknown
-//! (with the reason).
+//! Whether an instance or an object of the API server exists, is absent (with proof) or is unknown (with reason).
 //!
-//! This replaces upstream's `(bool, error)` of `cloud.go`. There is no conversion from an error to
-//! [`Presence::Absent`]: whoever wants to say "absent" has to put together an [`AbsenceProof`].
+//! Replaces the `(bool, error)` of `cloud.go`. No conversion leads from an error to [`Presence::Absent`]: an
+//! [`AbsenceProof`] has to be built explicitly.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::reason::Reason;
 
-/// The answer to a question about one instance.
+/// Presence of one instance.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Presence<T = ()> {
-    /// The instance exists, and this is what was asked for.
+    /// The instance exists; contains the requested data.
     Exists(T),
-    /// The instance is gone, and this is the proof.
+    /// The instance is gone; contains the proof.
     Absent(AbsenceProof),
-    /// Nothing may be concluded. Never a reason to delete anything.
+    /// Nothing may be concluded. Never a reason for a deletion.
     Unknown(Unknown),
 }
 
 impl<T> Presence<T> {
-    /// Applies `transform` to what was found, and keeps the other two answers.
+    /// Applies `transform` to the data, and keeps the other two variants.
     pub fn map<U>(self, transform: impl FnOnce(T) -> U) -> Presence<U> {
         self.and_then(|value| Presence::Exists(transform(value)))
     }
 
-    /// Goes on with what was found, and keeps the other two answers.
+    /// Applies `next` to the data, and keeps the other two variants.
     pub fn and_then<U>(self, next: impl FnOnce(T) -> Presence<U>) -> Presence<U> {
         match self {
             Presence::Exists(value) => next(value),
@@ -36,7 +35,7 @@ impl<T> Presence<T> {
         }
     }
 
-    /// What was found, if it was.
+    /// The data, if the instance exists.
     pub fn found(self) -> Option<T> {
         match self {
             Presence::Exists(value) => Some(value),
@@ -53,21 +52,21 @@ impl<T> From<Result<T, Unknown>> for Presence<T> {
 
 /// Positive evidence that an instance is gone.
 ///
-/// The evidence is text for people (events, logs). It is never empty, so that a proof cannot be made by default.
+/// The evidence is text for people (Events, logs). It is never empty, so that no proof exists by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsenceProof {
     evidence: Vec<String>,
 }
 
 impl AbsenceProof {
-    /// A proof that rests on `first` and `more`.
+    /// A proof based on `first` and `more`.
     pub fn new(first: impl Into<String>, more: impl IntoIterator<Item = String>) -> Self {
         let mut evidence = vec![first.into()];
         evidence.extend(more);
         Self { evidence }
     }
 
-    /// The pieces of evidence, in the order they were gathered; at least one.
+    /// The evidence in the order of gathering; at least one piece.
     pub fn evidence(&self) -> &[String] {
         &self.evidence
     }
@@ -82,17 +81,17 @@ impl fmt::Display for AbsenceProof {
 /// Why nothing may be concluded about an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
-    /// The word for metrics, Events and conditions.
+    /// The reason for metrics, Events and conditions.
     pub reason: Reason,
-    /// What was looked at and what would help, for people.
+    /// What was checked and what would help, for people.
     pub message: String,
-    /// When asking again may give another answer even though no change was announced.
+    /// When to retry, if the answer may change without an announcement.
     pub retry_after: Option<Duration>,
-    /// The answer is on its way and a change will announce it: nobody has to hear of this yet.
+    /// The answer is in progress and will be announced: not to be reported yet.
     pub is_passing: bool,
-    /// The machine is another Node's, or may be: people have to hear of this on a Node that works, too.
+    /// The VM belongs or may belong to another Node: to be reported on a working Node, too.
     pub is_disputed: bool,
-    /// Where the instance was until it was seen to leave, to be put on record in place of an older place.
+    /// The instance's location until it was seen to leave, which replaces an older record.
     pub last_record: Option<String>,
 }
 
@@ -109,12 +108,12 @@ impl Unknown {
         }
     }
 
-    /// An answer that is on its way.
+    /// An answer that is in progress.
     pub fn passing(reason: Reason, message: impl Into<String>) -> Self {
         Self { is_passing: true, ..Self::new(reason, message) }
     }
 
-    /// The same of a machine that is another Node's, or may be.
+    /// An answer about a VM that belongs or may belong to another Node.
     pub fn disputed(reason: Reason, message: impl Into<String>) -> Self {
         Self { is_disputed: true, ..Self::new(reason, message) }
     }

@@ -1,12 +1,12 @@
-//! Reasons: why a node is not as it should be, why nothing is known of its instance, why it is not deleted.
+//! Reasons: why a Node is not in its desired state, why its instance is unknown, why it is not deleted.
 //!
-//! A reason is declared where it arises, with the macro `reasons!`, in a module `reason`: here those of the contract, in each
-//! provider and controller its own beside those it inherits. The same word stands in conditions, Events, metrics and the
-//! log. `docs/reasons.md` has a section for each, which a test holds against all declarations.
+//! The macro `reasons!` declares them in a module `reason`: here those of the contract, and in each provider and
+//! controller its own. Conditions, Events, metrics and the log use the same word. `docs/reasons.md` has one section per
+//! reason; a test compares it with the declarations.
 
 use std::fmt;
 
-/// A stable, low-cardinality word, as users read it.
+/// A stable, low-cardinality word for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reason(&'static str);
 
@@ -16,7 +16,7 @@ impl Reason {
         Self(word)
     }
 
-    /// The word as users read it.
+    /// The word.
     pub fn as_str(self) -> &'static str {
         self.0
     }
@@ -46,36 +46,36 @@ macro_rules! reasons {
 pub(crate) use reasons;
 
 reasons! {
-    /// The answer is on its way; nobody has to do anything.
+    /// The answer is in progress; no action is needed.
     LookupPending,
-    /// No virtual machine belongs to the node.
+    /// No VM matches the Node.
     VMNotFound,
-    /// Several virtual machines have the node's UUID, and none of the rules tells which it is.
+    /// Several VMs have the Node's UUID, and no rule selects one.
     SeveralVMsMatch,
-    /// A virtual machine has the node's name, and nothing else speaks for it.
+    /// A VM has the Node's name, and nothing else confirms it.
     NameMatchRefused,
-    /// The node's virtual machine already backs another node.
+    /// The Node's VM already backs another Node.
     VMBacksAnotherNode,
-    /// The node has no provider ID where one is needed.
+    /// The Node has no provider ID where one is needed.
     NoProviderID,
     /// The provider ID belongs to another cloud.
     ForeignProviderID,
-    /// The account, or this program at the API server, may not read something.
+    /// The account, or this program at the API server, lacks a permission.
     NoPermission,
-    /// Nobody hears of the machine's power state at the moment.
+    /// The VM's power state is not known now.
     PowerStateUnknown,
-    /// The cloud has no such instance, and proves nothing by it.
+    /// The cloud has no such instance, which proves nothing.
     InstanceNotFound,
-    /// The provider does not answer such questions.
+    /// The provider does not implement the operation.
     NotImplemented,
     /// The API server does not answer.
     APIServerUnavailable,
-    /// The cloud cannot be reached, or asks for patience.
+    /// The cloud is unreachable, or throttles.
     CloudUnavailable,
-    /// The cloud failed in a way that has no word of its own.
+    /// The cloud failed without a more specific reason.
     CloudError,
-    /// Not deleted: the node waits to be initialised.
+    /// Not deleted: the Node waits for initialization.
     Uninitialized,
-    /// The cloud cannot serve what a Service asks for.
+    /// The cloud cannot provide what a Service requests.
     LoadBalancerNotPossible,
 }

@@ -11,25 +11,25 @@ use super::permit::LeaderToken;
 pub struct Route {
     /// The route's name in the cloud; empty on input of [`Routes::create_route`].
     pub name: String,
-    /// The node the route leads to; empty for a blackhole.
+    /// The Node of the route; empty for a blackhole.
     pub target_node: String,
-    /// Whether `target_node_addresses` is to be compared; set by the provider in [`Routes::list_routes`].
+    /// Whether `target_node_addresses` must be compared; set by the provider in [`Routes::list_routes`].
     pub enable_node_addresses: bool,
     /// The addresses of the target.
     pub target_node_addresses: Vec<NodeAddress>,
     /// The destination, as CIDR text.
     pub destination_cidr: String,
-    /// Whether the route drops what it gets.
+    /// Whether the route drops its traffic.
     pub blackhole: bool,
 }
 
-/// `Routes` of `cloud.go`. What writes gets a permit, which the provider checks before each write.
+/// `Routes` of `cloud.go`. Writing methods get a permit, which the provider checks before each write.
 #[async_trait]
 pub trait Routes: Send + Sync {
     /// All routes managed for the cluster of this name.
     async fn list_routes(&self, cluster_name: &str) -> Result<Vec<Route>, Error>;
 
-    /// Creates `route`; `name_hint` is the node's UID.
+    /// Creates `route`; `name_hint` is the Node's UID.
     async fn create_route(
         &self,
         permit: &LeaderToken,
@@ -41,15 +41,15 @@ pub trait Routes: Send + Sync {
     /// Deletes `route`, exactly as it was listed.
     async fn delete_route(&self, permit: &LeaderToken, cluster_name: &str, route: &Route) -> Result<(), Error>;
 
-    /// Whether [`Routes::create_route`] makes a route lead to other addresses without an interruption, so that the old one
-    /// must not be deleted first. Ours; the Go program deletes and creates.
+    /// Whether [`Routes::create_route`] changes a route's addresses without an interruption, so that the old route must
+    /// not be deleted first. Ours; the Go program deletes and creates.
     fn rewrites_in_place(&self) -> bool {
         false
     }
 
-    /// How many routes the last listing left out because nothing shows whether they are this cluster's. They are neither
-    /// changed nor deleted. Ours.
-    fn held_routes(&self) -> usize {
+    /// Number of ambiguous routes that the last list left out, because nothing shows whether they belong to this
+    /// cluster. They are neither changed nor deleted. Ours.
+    fn ambiguous_routes(&self) -> usize {
         0
     }
 }

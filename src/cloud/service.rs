@@ -1,5 +1,5 @@
-//! Pure facts about Services that both sides of the contract need: who wants a load balancer, the finalizer, source ranges,
-//! health checks. Mirrors `service/helpers/helper.go` of `kubernetes/cloud-provider`.
+//! Pure facts about Services that both sides of the contract need: which need a load balancer, the finalizer, source
+//! ranges, health checks. Mirrors `service/helpers/helper.go` of `kubernetes/cloud-provider`.
 
 pub mod cache_filter;
 
@@ -14,41 +14,41 @@ use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 use crate::base::addresses::parse_network_sloppy;
 use crate::base::quoting::quoted;
 
-/// Keeps a deleted Service until its load balancer is gone.
+/// The finalizer that keeps a deleted Service until its load balancer is gone.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-/// Source ranges of a Service without `spec.loadBalancerSourceRanges`, comma separated.
+/// The annotation with source ranges of a Service without `spec.loadBalancerSourceRanges`, comma separated.
 pub const ANNOTATION_SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 const LOAD_BALANCER: &str = "LoadBalancer";
 const NODE_PORT: &str = "NodePort";
 
-/// Where a load balancer asks a node whether it has endpoints of the Service.
+/// The path at which a Node says whether it has endpoints of the Service.
 const HEALTH_CHECK_PATH: &str = "/healthz";
 
-/// Whether the Service is to have a load balancer of the cloud: it has the type, and no class names another program.
+/// Whether the Service needs a load balancer of the cloud: it has the type and no class.
 pub fn wants_load_balancer(service: &Service) -> bool {
     let class = service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_ref());
     is_of_type(service, LOAD_BALANCER) && class.is_none()
 }
 
-/// Whether the Service has the type, of whatever class.
+/// Whether the Service has the type, with or without a class.
 pub fn is_load_balancer(service: &Service) -> bool {
     is_of_type(service, LOAD_BALANCER)
 }
 
-/// Whether the Service keeps [`FINALIZER`].
+/// Whether the Service has [`FINALIZER`].
 pub fn has_finalizer(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// Whether a load balancer may have to be deleted: the finalizer is there, and the Service is being deleted or has another
+/// Whether a load balancer may have to be deleted: the Service has the finalizer, and is being deleted or has another
 /// type. A class alone is no reason.
 pub fn needs_cleanup(service: &Service) -> bool {
     let is_wanted = service.metadata.deletion_timestamp.is_none() && is_of_type(service, LOAD_BALANCER);
     has_finalizer(service) && !is_wanted
 }
 
-/// The addresses of the load balancer that the Service reports.
+/// The load balancer addresses in the Service's status.
 pub fn ingress(service: &Service) -> &[LoadBalancerIngress] {
     let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default()
@@ -71,12 +71,12 @@ pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, InvalidSource
     }
 }
 
-/// A source range of a Service that cannot be read.
+/// An invalid source range of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("source range {} is not a network; expected CIDR notation such as 192.0.2.0/24", quoted(.0))]
 pub struct InvalidSourceRange(pub String);
 
-/// Whether the ranges let every IPv4 address in. Upstream asks this of no IPv6 network.
+/// Whether the ranges allow every IPv4 address. Upstream does not check IPv6.
 pub fn allows_everything(ranges: &BTreeSet<IpNet>) -> bool {
     ranges.contains(&everything())
 }
@@ -85,22 +85,22 @@ fn everything() -> IpNet {
     IpNet::V4(Ipv4Net::default())
 }
 
-/// Whether a node forwards traffic from outside only to its own endpoints.
+/// Whether a Node forwards external traffic only to its own endpoints.
 pub fn is_only_local(service: &Service) -> bool {
     let policy = service.spec.as_ref().and_then(|spec| spec.external_traffic_policy.as_deref());
     policy == Some("Local") && [LOAD_BALANCER, NODE_PORT].iter().any(|kind| is_of_type(service, kind))
 }
 
-/// How to ask a node for endpoints of the Service.
+/// The health check of a Node for the Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
     /// The path of the request.
     pub path: &'static str,
-    /// The port on each node; 0 until the API server has chosen one.
+    /// The port on each Node; 0 until the API server has allocated one.
     pub port: i32,
 }
 
-/// The health check that the load balancer needs: only traffic to local endpoints needs one.
+/// The health check of the load balancer: only traffic to local endpoints needs one.
 pub fn health_check(service: &Service) -> Option<HealthCheck> {
     let port = service.spec.as_ref().and_then(|spec| spec.health_check_node_port).unwrap_or_default();
     let is_needed = is_only_local(service) && is_of_type(service, LOAD_BALANCER);

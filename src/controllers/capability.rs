@@ -1,5 +1,5 @@
-//! What a controller needs of the cloud provider and does not always have: routes, load balancers. A reload of the
-//! provider's configuration may add or remove it.
+//! Optional capabilities of the cloud provider that a controller depends on: routes, load balancers. A reload of the
+//! provider's configuration may add or remove one.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 
 use crate::cloud::{CloudProvider, LoadBalancer, Routes};
 
-/// A capability of the provider. The controller idles without it.
+/// A capability of the provider. The controller idles while it is missing.
 #[derive(Clone)]
 pub struct Capability {
     provider: Arc<dyn CloudProvider>,
@@ -16,11 +16,11 @@ pub struct Capability {
     idle: &'static str,
 }
 
-/// What the provider has, held so that it can be told from what it has later.
+/// The object that serves the capability, kept to detect its replacement by another one.
 enum Present {
     Routes(Arc<dyn Routes>),
     LoadBalancers(Arc<dyn LoadBalancer>),
-    /// That something is off.
+    /// Routes are disabled by the configuration.
     Off,
 }
 
@@ -35,30 +35,30 @@ impl Present {
 }
 
 impl Capability {
-    /// `routes()` of the provider.
+    /// The provider's `routes()`.
     pub fn routes(provider: Arc<dyn CloudProvider>) -> Self {
         let present = |provider: &dyn CloudProvider| provider.routes().map(Present::Routes);
         Self { provider, present, idle: "idle: the cloud provider has no routes" }
     }
 
-    /// Work for as long as the configuration of the provider says that there are no routes.
+    /// Present while the provider's configuration disables routes.
     pub(in crate::controllers) fn routes_off(provider: Arc<dyn CloudProvider>) -> Self {
         let present = |provider: &dyn CloudProvider| provider.routes_are_off().then_some(Present::Off);
         Self { provider, present, idle: "idle: routes are not off" }
     }
 
-    /// `load_balancer()` of the provider.
+    /// The provider's `load_balancer()`.
     pub fn load_balancer(provider: Arc<dyn CloudProvider>) -> Self {
         let present = |provider: &dyn CloudProvider| provider.load_balancer().map(Present::LoadBalancers);
         Self { provider, present, idle: "idle: the cloud provider has no load balancers" }
     }
 
-    /// Why the controller idles; nothing while the provider has the capability.
+    /// Why the controller idles; `None` while the provider has the capability.
     pub fn idle(&self) -> Option<&'static str> {
         (self.present)(&*self.provider).is_none().then_some(self.idle)
     }
 
-    /// Completes as soon as the controller idles, or does not.
+    /// Completes once the idle state equals `is_idle`.
     pub(in crate::controllers) async fn wait_until(&self, is_idle: bool) {
         let mut changes = self.provider.capability_changes();
         while self.idle().is_some() != is_idle {
@@ -66,8 +66,8 @@ impl Capability {
         }
     }
 
-    /// Completes as soon as the provider has lost the capability, or announces a change with which another
-    /// object serves it: what was learned of the former one does not hold for the latter, such as another router.
+    /// Completes once the provider loses the capability, or another object serves it (another router, for example):
+    /// state learned from the former object does not hold for the latter.
     pub(in crate::controllers) async fn wait_until_another(&self) {
         let mut changes = self.provider.capability_changes();
         let Some(before) = (self.present)(&*self.provider) else { return };
@@ -80,7 +80,7 @@ impl Capability {
     }
 }
 
-/// The next change. A provider whose announcements have ended changes nothing.
+/// Waits for the next change; forever if the provider's stream of changes has ended.
 async fn next(changes: &mut BoxStream<'static, ()>) {
     if changes.next().await.is_none() {
         std::future::pending::<()>().await;

@@ -1,13 +1,13 @@
 //! The driver: runs a controller while this process leads.
 //!
-//! A term of leadership begins with a new [`Reconciler`] and an empty queue. Events of the declared caches and of the
-//! cloud's instances become keys at once; the period spreads its keys evenly over its length. As many workers as declared
-//! take one key each, contain its panic and requeue it as the reconciler decides. When the leadership is lost, all of
-//! this is dropped; at the signal to stop, the reconciles in progress are finished. A controller idles while the provider
-//! lacks the capability that it declares: a term also begins when the capability appears, and ends when it goes.
+//! A leadership term begins with a new [`Reconciler`] and an empty queue. Events of the declared caches and of the
+//! cloud's instances enqueue their keys at once; the keys of the period are spread evenly over it. Each worker takes
+//! one key at a time, contains its panic and requeues it as the reconciler decides. When leadership is lost, all of
+//! this is dropped; on the signal to stop, reconciles in progress are finished. A controller idles while the provider
+//! lacks the declared capability: a term also begins when the capability appears, and ends when it goes.
 //!
 //! A new controller declares its [`Spec`] and implements [`Reconciler`]: it maps events to keys, and reconciles a key
-//! with its `observe`, `plan` and `apply`. Readiness follows from the caches it declares.
+//! with its `observe`, `plan` and `apply`. Readiness follows from the declared caches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,15 +31,15 @@ use crate::runtime::metrics::Registry;
 use crate::runtime::queue::{Priority, Queue, QueueMetrics};
 use crate::runtime::tasks::{BoxError, PanicError, contain};
 
-/// A key that fails is reconciled again after this, twice this, and so on up to a minute.
+/// Backoff of a failed key: doubles up to a minute.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60)).shortened_by(0.5);
 
-/// A shorter period would leave no time for anything else.
+/// Lower limit of the period: a shorter one would starve all other work.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
-/// A controller: what it declares, and what it does in each term of leadership.
+/// A controller: its declaration, and how it begins a leadership term.
 pub struct Controller<R> {
-    /// What it declares.
+    /// The declaration.
     pub spec: Spec,
     begin_term: Box<dyn Fn() -> R + Send + Sync>,
     queue: QueueMetrics,
@@ -47,7 +47,6 @@ pub struct Controller<R> {
     running: IntGauge,
 }
 
-/// The queues of one term.
 struct Queues {
     main: Queue<String>,
     side: Option<Queue<String>>,
@@ -59,84 +58,84 @@ impl Queues {
     }
 }
 
-/// What a controller declares.
+/// The declaration of a controller.
 pub struct Spec {
-    /// What the Go program calls the controller in `running_managed_controllers`.
+    /// The Go program's name for the controller, in `running_managed_controllers`.
     pub name: &'static str,
-    /// The name of its queue in the series of work queues.
+    /// Name of the queue in the work queue metrics.
     pub queue: &'static str,
     /// Whether this process may write.
     pub leadership: Leadership,
-    /// What the provider must have, if it may lack it.
+    /// The required provider capability, if it may be missing.
     pub capability: Option<Capability>,
-    /// How many keys are reconciled at the same time.
+    /// Number of keys reconciled concurrently.
     pub workers: usize,
-    /// The name of a second queue with a worker of its own, for keys that must not wait behind the others.
+    /// Name of the side queue, which has its own worker, for keys that must not wait behind the others.
     pub side_queue: Option<&'static str>,
-    /// Pause between two events [`Event::Period`]; at least 100 ms.
+    /// Interval of [`Event::Period`]; at least 100 ms.
     pub period: Duration,
-    /// The caches it reads: their events arrive, and the controller is ready once they are filled. The first event of each
-    /// is about all of its objects; instances have none such, and a controller without caches begins with the period.
+    /// The caches it reads: their events arrive, and the controller is ready once they are filled. The first event of
+    /// each cache is about all of its objects. Instances have no such event: without caches, the period comes first.
     pub caches: Vec<Arc<dyn Cache>>,
-    /// The cloud's instances, if their events matter. They are confirmed at the beginning of each term.
+    /// The cloud's instances, if the controller uses their events. They are refreshed at the beginning of each term.
     pub instances: Option<Instances>,
-    /// Its own series.
+    /// The controller's own metrics.
     pub series: Vec<Box<dyn Collector>>,
 }
 
-/// One term of a controller, and all it knows. A key is the name of an object.
+/// One leadership term of a controller, with all its state. A key is the name of an object.
 pub trait Reconciler: Send + Sync + 'static {
-    /// What came of a reconcile.
+    /// The result of a reconcile.
     type Outcome: Send + 'static;
 
-    /// The keys to reconcile because of `event`. Those of the period are spread over it.
+    /// The keys to reconcile because of `event`. The driver spreads those of the period over it.
     fn keys_of(&self, event: Event) -> Vec<String>;
 
-    /// Which of the keys that wait goes first.
+    /// The priority of a waiting key.
     fn priority(&self, _: &str) -> Priority {
         Priority::Normal
     }
 
-    /// Whether the key belongs into the second queue.
+    /// Whether the key goes to the side queue.
     fn is_aside(&self, _: &str) -> bool {
         false
     }
 
-    /// The next key that is due for a reason of the controller's own. It must be safe to cancel.
+    /// The next key due for a reason of the controller's own. Must be cancel-safe.
     fn next_key(&self) -> impl Future<Output = String> + Send {
         std::future::pending()
     }
 
-    /// Makes the object what it should be. It gets the name of the object, never what happened to it. Runs as a task of
-    /// its own, which may outlive the term for a moment.
+    /// Brings the object to its desired state. The key names the object, not the event. Runs as a task of its own,
+    /// which may outlive the term briefly.
     fn reconcile(self: Arc<Self>, key: String) -> impl Future<Output = Self::Outcome> + Send + 'static;
 
-    /// Reports the outcome of a reconcile, or its panic, and decides what comes next for the key. Never runs after the
-    /// end of the term.
+    /// Reports the outcome of a reconcile, or its panic, and decides when the key is reconciled again. Never runs after
+    /// the end of the term.
     fn conclude(
         self: &Arc<Self>,
         key: &str,
         outcome: Result<Self::Outcome, PanicError>,
     ) -> impl Future<Output = Next> + Send;
 
-    /// The leadership is lost, and all workers have stopped. A reconcile may outlive them for a moment.
+    /// Called when leadership is lost and all workers have stopped. A running reconcile may outlive them briefly.
     fn end(&self) {}
 }
 
 /// A cache that a controller reads.
 pub trait Cache: Send + Sync {
-    /// The kind of its objects in the plural: `nodes`.
+    /// The plural of the object kind: `nodes`.
     fn name(&self) -> &'static str;
 
-    /// Whether it has been filled once.
+    /// Whether the cache has been filled once.
     fn is_synced(&self) -> bool;
 
-    /// Why it is not filled, if that is no failure.
+    /// Why the cache is not filled, if that is no failure.
     fn idle(&self) -> Option<&'static str> {
         None
     }
 
-    /// The changes from now on; the first is [`Change::All`], once the cache has been filled.
+    /// The changes from now on; the first is [`Change::All`], once the cache is filled.
     fn changes(&self) -> BoxStream<'static, Change>;
 }
 
@@ -172,41 +171,41 @@ impl Cache for Nodes {
     }
 }
 
-/// Why keys are to be reconciled. A cache is called by its name.
+/// Why keys are reconciled. A cache is identified by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The object of this cache with this key is new, has changed or is gone.
+    /// The object with this key in this cache was added, changed or deleted.
     Object(&'static str, String),
     /// Any object of this cache may have changed.
     AllObjects(&'static str),
-    /// The instance of the node with this name has changed.
+    /// The instance of the Node with this name has changed.
     Instance(String),
     /// Any instance may have changed.
     AllInstances,
-    /// The period is over. Heals what events missed.
+    /// The periodic resync, which covers missed events.
     Period,
 }
 
-/// What comes next for a key, beside events.
+/// When a key is reconciled next, in addition to events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Next {
-    /// Done: the period brings it back.
+    /// Done: again with the period.
     #[default]
     Period,
-    /// Done, and again after this time.
+    /// Done: again after this time.
     After(Duration),
     /// Failed: again after the backoff, which the period does not shorten.
     Backoff,
     /// Failed: again after the backoff, or after this time if that is earlier.
     BackoffOrAfter(Duration),
-    /// Failed: again after this time, which the controller counts by itself.
+    /// Failed: again after this time; the controller counts the failures itself.
     Retry(Duration),
-    /// Neither: its failures stay counted. Again after this time, if any, or with the period.
+    /// Neither: the failure count stays. Again after this time, if any, or with the period.
     Wait(Option<Duration>),
 }
 
 impl Next {
-    /// The same, or after `delay` if that is earlier.
+    /// The same, but after `delay` if that is earlier.
     pub fn or_after(self, delay: Duration) -> Self {
         match self {
             Next::Period => Next::After(delay),
@@ -220,19 +219,19 @@ impl Next {
 }
 
 impl<R: Reconciler> Controller<R> {
-    /// `begin_term` is called at the beginning of each term.
+    /// Creates the controller. `begin_term` is called at the beginning of each leadership term.
     pub fn new(spec: Spec, begin_term: impl Fn() -> R + Send + Sync + 'static) -> Self {
         let (queue, side_queue) = (QueueMetrics::new(spec.queue), spec.side_queue.map(QueueMetrics::new));
         let running = running_gauge::series(spec.name);
         Self { spec, begin_term: Box::new(begin_term), queue, side_queue, running }
     }
 
-    /// What a new term knows. [`Controller::run`] begins one whenever this process leads.
+    /// Creates the state of a new term. [`Controller::run`] does so whenever this process becomes the leader.
     pub fn begin_term(&self) -> R {
         (self.begin_term)()
     }
 
-    /// Adds its series to `registry`, once. Fails if one of their names is taken.
+    /// Registers the metrics with `registry`, once. Fails if one of their names is taken.
     pub fn register(&mut self, registry: &Registry) -> Result<(), prometheus::Error> {
         for queue in std::iter::once(&self.queue).chain(&self.side_queue) {
             registry.register(Box::new(queue.clone()))?;
@@ -241,7 +240,7 @@ impl<R: Reconciler> Controller<R> {
         self.spec.series.drain(..).try_for_each(|series| registry.register(series))
     }
 
-    /// Works whenever this process leads, until `stop`.
+    /// Runs whenever this process leads, until `stop`.
     pub async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
         let Self { spec, begin_term, queue, side_queue, running } = self;
         let begin_term = Box::new(move || Arc::new(begin_term()) as Arc<dyn ErasedReconciler>);
@@ -249,13 +248,13 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
-/// A term without its type, so that the driver is in the binary once and not for each controller.
+/// A type-erased term, so that the driver is compiled once and not for each controller.
 trait ErasedReconciler: Send + Sync {
     fn keys_of(&self, event: Event) -> Vec<String>;
     fn priority(&self, key: &str) -> Priority;
     fn is_aside(&self, key: &str) -> bool;
     fn next_key(&self) -> BoxFuture<'_, String>;
-    /// Reconciles the key, and says what comes next.
+    /// Reconciles the key, and returns when it is reconciled next.
     fn work(self: Arc<Self>, key: String) -> BoxFuture<'static, Next>;
     fn end(&self);
 }
@@ -290,7 +289,6 @@ impl<R: Reconciler> ErasedReconciler for R {
     }
 }
 
-/// A controller at work.
 struct Driver {
     spec: Spec,
     begin_term: Box<dyn Fn() -> Arc<dyn ErasedReconciler> + Send + Sync>,
@@ -308,14 +306,14 @@ impl Driver {
             }
             let term = (self.begin_term)();
             tokio::select! {
-                // What waits or runs is dropped with this future.
+                // Drops this future, and with it all queued and running work.
                 () = self.wait_until_over() => term.end(),
                 () = self.lead(&term, &stop) => return Ok(()),
             }
         }
     }
 
-    /// Completes when this process leads and the provider has the capability. Logs once that it is missing.
+    /// Completes when this process leads and the provider has the capability. Logs once if the capability is missing.
     async fn wait_until_due(&self) {
         let Spec { leadership, capability, name, .. } = &self.spec;
         let mut is_idle = false;
@@ -336,7 +334,7 @@ impl Driver {
         }
     }
 
-    /// Completes when this process no longer leads, or the provider has lost the capability, or another object serves it.
+    /// Completes when this process loses leadership, or the provider loses the capability, or another object serves it.
     async fn wait_until_over(&self) {
         let idle = async {
             match &self.spec.capability {
@@ -350,7 +348,7 @@ impl Driver {
         }
     }
 
-    /// Works until `stop`, then finishes what is in hand.
+    /// Works until `stop`, then finishes the reconciles in progress.
     async fn lead(&self, term: &Arc<dyn ErasedReconciler>, stop: &CancellationToken) {
         let _works = RunningGauge::begin(&self.running);
         let queue = |metrics| Queue::new(BACKOFF, metrics);
@@ -373,7 +371,7 @@ impl Driver {
         tokio::join!(feed, join_all(workers));
     }
 
-    /// Turns events and the period into keys. Never ends.
+    /// Turns events and the period into keys. Never returns.
     async fn feed(&self, term: &dyn ErasedReconciler, queues: &Queues) {
         let add = |key: String| {
             let priority = term.priority(&key);
@@ -392,7 +390,7 @@ impl Driver {
                 _ = period.tick() => {
                     let mut keys = term.keys_of(Event::Period);
                     keys.retain(|key| !queues.of(term, key).is_backing_off(key));
-                    // Evenly, so that the provider is not asked about all of them at once.
+                    // Spread evenly, to avoid a burst of calls to the provider.
                     let step = length.div_f64(keys.len().max(1) as f64);
                     (0..).zip(keys).for_each(|(number, key)| queues.of(term, &key).add_after(key, step * number));
                 }

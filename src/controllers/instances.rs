@@ -1,4 +1,5 @@
-//! The cloud's instances as controllers read them: whose a Node is, and answers within a time limit.
+//! The cloud's instances as the controllers read them: which Nodes belong to the provider, and answers within a time
+//! limit.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,13 +12,13 @@ use crate::cloud::{CloudProvider, InstanceMetadata, InstancesV2, Power, PowerSta
 use crate::controllers::reason;
 use crate::runtime::tasks::contain;
 
-/// A provider that takes longer than this for an answer hangs.
+/// Time limit of one provider call; a provider that needs longer hangs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// For how long a term waits for the cloud to say whether all is as known. A provider takes less.
+/// Time limit of `Instances::refresh`. A provider's own limit is shorter.
 pub(super) const CONFIRM_LIMIT: Duration = Duration::from_secs(6);
 
-/// The instances, and the provider they belong to. Cheap to clone.
+/// The provider and its instances interface. Cheap to clone.
 #[derive(Clone)]
 pub struct Instances {
     pub(super) provider: Arc<dyn CloudProvider>,
@@ -25,14 +26,14 @@ pub struct Instances {
 }
 
 impl Instances {
-    /// Fails when the provider has no instances.
+    /// Returns the instances of the provider, or an error if it has none.
     pub fn of(provider: Arc<dyn CloudProvider>) -> Result<Self, UnsupportedController> {
         let v2 = adapter::instances_v2_of(&*provider)
             .ok_or_else(|| UnsupportedController { provider: provider.provider_name(), capability: "instances" })?;
         Ok(Self { provider, v2 })
     }
 
-    /// Whether the Node is this provider's, or nobody's yet.
+    /// Whether the Node belongs to this provider, or to none yet.
     pub fn owns(&self, node: &Node) -> bool {
         let provider_id = node::provider_id(node);
         provider_id.is_empty() || self.provider.owns_provider_id(provider_id)
@@ -43,12 +44,12 @@ impl Instances {
         within_limit(self.v2.instance_exists(node)).await
     }
 
-    /// What is known of the instance.
+    /// The metadata of the instance.
     pub async fn metadata(&self, node: &Node) -> Presence<InstanceMetadata> {
         within_limit(self.v2.instance_metadata(node)).await
     }
 
-    /// The power state, where it is proven.
+    /// The power state, if proven.
     pub async fn power(&self, node: &Node) -> Option<Power> {
         within_limit(self.v2.instance_power(node)).await.found()
     }
@@ -62,9 +63,9 @@ impl Instances {
         }
     }
 
-    /// At the beginning of a term: has the provider ask whether all is as it knows it, before anything is written. What
-    /// this process knows may be older than what the leader before it wrote. Never longer than the limit: what is not
-    /// confirmed is in doubt.
+    /// Makes the provider check its view against the cloud. Runs at the beginning of a term, before any write: the view
+    /// may be older than the writes of the previous leader. Takes no longer than the limit; what is not confirmed by
+    /// then stays marked stale.
     pub(super) async fn refresh(&self) {
         let v2 = Arc::clone(&self.v2);
         let confirmed = contain(async move { v2.refresh().await });

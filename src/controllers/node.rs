@@ -1,6 +1,6 @@
-//! The node controller (`cloud-node-controller`): initialises nodes and keeps their addresses true.
+//! The node controller (`cloud-node-controller`): initialises Nodes and keeps their addresses up to date.
 //!
-//! A standby remembers nothing: whoever becomes the leader looks at every node.
+//! A standby keeps no state: a new leader reconciles every Node.
 
 pub mod apply;
 mod memory;
@@ -39,26 +39,26 @@ use plan::{NextStep, NodeBlocked};
 use reconciler::NodeReconciler;
 use turns::Turns;
 
-/// What the flags say about this controller.
+/// The settings of this controller, from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `--concurrent-node-syncs`: nodes worked on at the same time.
+    /// `--concurrent-node-syncs`: Nodes reconciled concurrently.
     pub workers: NonZeroUsize,
-    /// `--node-status-update-frequency`: every node is looked at at least this often; at least 100 ms.
+    /// `--node-status-update-frequency`: longest interval between two reconciles of a Node; at least 100 ms.
     pub period: Duration,
-    /// What nodes are to look like.
+    /// The desired state of Nodes.
     pub policy: Policy,
 }
 
-/// For how long a node waits to be initialised before it says why.
+/// Default of `Policy::condition_after`.
 const CONDITION_AFTER: Duration = Duration::from_secs(30);
 
-/// What nodes are to look like, as far as the flags say.
+/// The desired state of Nodes, as far as flags set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// `--node-labels`: set at initialisation where the key does not exist.
+    /// `--node-labels`: set at initialisation if the Node lacks the key.
     pub node_labels: BTreeMap<String, String>,
-    /// The labels of `--topology-labels`, which `--node-labels` does not set.
+    /// The label keys of `--topology-labels`, which `--node-labels` does not set.
     pub topology_labels: BTreeSet<String>,
     /// `--node-labels-on`
     pub node_labels_on: NodeLabelsOn,
@@ -66,9 +66,9 @@ pub struct Policy {
     pub zone_labels: LabelMode,
     /// `--instance-type`
     pub instance_type: LabelMode,
-    /// `--adopt-untainted-nodes`: also nodes without taint and provider ID are initialised.
+    /// `--adopt-untainted-nodes`: also initialises Nodes without taint and provider ID.
     pub adopts_untainted_nodes: bool,
-    /// A node that waits to be initialised for this long carries the condition that says why. No flag; 30 s.
+    /// How long a Node waits for initialisation before the condition is set that says why. No flag; 30 s.
     pub condition_after: Duration,
 }
 
@@ -86,29 +86,29 @@ impl Default for Policy {
     }
 }
 
-/// Which nodes get the labels of `--node-labels` that they do not have.
+/// Which Nodes get missing labels of `--node-labels`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeLabelsOn {
-    /// Those that are being initialised.
+    /// Nodes that are being initialised.
     #[default]
     Join,
-    /// Those that are initialised, too.
+    /// Also initialised Nodes.
     All,
 }
 
-/// How long the cloud decides about a label of a node.
+/// When the cloud's value of a label is applied to a Node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LabelMode {
     /// At initialisation only.
     #[default]
     Init,
-    /// At initialisation, and while the node has none.
+    /// At initialisation, and later if the Node lacks the label.
     Fill,
     /// Always.
     Follow,
 }
 
-/// The controller. Fails when the provider has no instances.
+/// Creates the controller. Fails if the provider has no instances.
 pub fn controller(
     context: Context,
     nodes: Nodes,
@@ -159,7 +159,7 @@ impl Reconciler for NodeReconciler {
                     self.tell_lacks();
                 }
                 let mut names = self.store.keys();
-                // Nobody may have heard that a node is gone; the look at it forgets it.
+                // The deletion of a Node may have been missed: reconciling it clears its state.
                 let known = self.reasons.keys().into_iter().chain(self.remembered.nodes());
                 names.extend(known.filter(|name| !self.store.contains(name)));
                 names
@@ -167,13 +167,13 @@ impl Reconciler for NodeReconciler {
         }
     }
 
-    /// When many wait, the control plane comes first: the others need it to become ready.
+    /// Control plane Nodes come first: the other Nodes need them to become Ready.
     fn priority(&self, name: &str) -> Priority {
         let is_first = self.store.get(name).is_some_and(|node| node::is_control_plane(&node));
         if is_first { Priority::First } else { Priority::Normal }
     }
 
-    /// Nodes whose VM moved, and those that lack labels, one after the other.
+    /// Nodes whose VM moved, and Nodes that lack labels, one at a time.
     async fn next_key(&self) -> String {
         tokio::select! {
             node = self.moves.next() => node,
@@ -205,7 +205,7 @@ impl Reconciler for NodeReconciler {
     }
 }
 
-/// What comes next for a node: the one place that decides between waiting, retrying and being done.
+/// Decides whether a Node is done, retried or waits. The only place that does.
 fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>) -> Next {
     let held = match outcome {
         Ok(NextStep::Settled) => {
@@ -213,7 +213,7 @@ fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>)
             sync.reasons.clear(name);
             return Next::Period;
         }
-        // The end of the term ends this worker.
+        // The end of the leadership term ends this worker.
         Err(_) | Ok(NextStep::Superseded) => return Next::Wait(None),
         Ok(NextStep::Held(held)) => held,
     };
@@ -228,7 +228,7 @@ fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>)
         reason => tracing::warn!(node = %name, %reason, "cannot update node: {}", held.message),
     }
     if let Some(node) = node.filter(|_| is_news && held.has_event) {
-        sync.report_held(&node, &held);
+        sync.report_blocked(&node, &held);
     }
     held.tell_after.map_or(held.next, |delay| held.next.or_after(delay))
 }

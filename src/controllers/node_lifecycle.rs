@@ -1,7 +1,7 @@
-//! The node-lifecycle controller (`cloud-node-lifecycle-controller`): removes Nodes whose machine is proved to be gone,
-//! and says on the others that their machine is shut down.
+//! The node-lifecycle controller (`cloud-node-lifecycle-controller`): deletes Nodes whose VM is confirmed deleted, and
+//! taints Nodes whose VM is shut down.
 //!
-//! A Ready node without a taint of ours costs nothing: a kubelet that reports is the best proof.
+//! A Ready Node without one of our taints costs no call: a reporting kubelet is the best proof that its VM exists.
 
 pub mod apply;
 pub mod deletion_policy;
@@ -27,52 +27,52 @@ use crate::runtime::tasks::PanicError;
 use metrics::NodeLifecycleMetrics;
 use reconciler::{LeaderState, LifecycleOutcome, NodeLifecycleReconciler};
 
-/// Nodes looked at at the same time.
+/// Number of Nodes reconciled concurrently.
 const WORKERS: usize = 8;
 
-/// What the flags say about this controller.
+/// The settings of this controller, from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `--node-monitor-period`: pause between two looks at every node that is not Ready, beside the events.
+    /// `--node-monitor-period`: interval of the periodic reconcile of Nodes that are not Ready, in addition to events.
     pub period: Duration,
     /// `--node-deletion`
     pub deletion: DeletionMode,
-    /// `--node-deletion-grace`: how long a node has to be Ready=Unknown and proved absent before its Node is deleted.
+    /// `--node-deletion-grace`: how long a Node has to be Ready=Unknown and its VM absent before the Node is deleted.
     pub grace: Duration,
     /// `--node-deletion-limit`
     pub limit: Limit,
-    /// `--node-deletion-mass-hold`: how long nothing is deleted when many machines are gone at once.
+    /// `--node-deletion-mass-hold`: how long deletions pause when many VMs are absent at once.
     pub mass_hold: Duration,
-    /// `--out-of-service-after`; nothing when it is not asked for.
+    /// `--out-of-service-after`; `None` if the flag is not set.
     pub out_of_service_after: Option<Duration>,
 }
 
-/// Whether Nodes are deleted.
+/// Whether Nodes with absent VMs are deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeletionMode {
-    /// They are.
+    /// Deleted.
     Enforce,
-    /// It is said what would be deleted, and nothing is.
+    /// Reported, but not deleted.
     DryRun,
-    /// They are not.
+    /// Not deleted.
     Off {
-        /// The flag or variable that says so.
+        /// The flag or variable that turns deletion off.
         because: &'static str,
     },
 }
 
-/// How many Nodes may be deleted: the larger of the two, within the window.
+/// How many Nodes may be deleted within the window: the larger of `nodes` and `percent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Nodes.
+    /// Number of Nodes.
     pub nodes: u32,
-    /// Percent of all nodes, rounded down.
+    /// Percent of all Nodes, rounded down.
     pub percent: u32,
-    /// In which time the allowance is filled again from nothing.
+    /// Time in which the empty allowance refills.
     pub window: Duration,
 }
 
-/// The controller. Fails when the provider has no instances.
+/// Creates the controller. Fails if the provider has no instances.
 pub fn controller(
     context: Context,
     nodes: Nodes,
@@ -89,7 +89,7 @@ pub fn controller(
         side_queue: None,
         period: settings.period,
         caches: vec![Arc::new(nodes.clone())],
-        // Unconfirmed, a taint would follow a power state of before.
+        // Without a refresh, a taint would follow an outdated power state.
         instances: Some(instances.clone()),
         series: metrics.series(),
     };
@@ -119,21 +119,21 @@ impl Reconciler for LeaderState {
         let looks = &self.looks;
         match event {
             Event::Object(_, name) => {
-                // At once: whoever decides about another node has to know of this one.
-                looks.note(self, &name);
+                // At once: decisions about other Nodes depend on it.
+                looks.observe(self, &name);
                 vec![name]
             }
-            Event::AllObjects(_) => looks.note_all(self),
+            Event::AllObjects(_) => looks.observe_all(self),
             Event::Instance(name) => {
                 self.lock().guard.expire(&name);
                 vec![name]
             }
             Event::AllInstances => {
                 self.lock().guard.expire_all();
-                looks.note_all(self)
+                looks.observe_all(self)
             }
             Event::Period => {
-                let names = looks.pass(self);
+                let names = looks.tick(self);
                 looks.show(self);
                 names
             }
@@ -144,13 +144,13 @@ impl Reconciler for LeaderState {
         self.looks.reconcile(&self, &name).await
     }
 
-    /// The one place that decides between waiting, retrying and being done.
+    /// Decides whether a Node is done, retried or waits. The only place that does.
     async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Next {
         let looks = &self.looks;
         looks.show(self);
         let outcome = match outcome {
             Ok(Ok(outcome)) => outcome,
-            // The end of the term ends this worker.
+            // The end of the leadership term ends this worker.
             Ok(Err(error)) if error.is_not_leader() => return Next::Wait(None),
             Ok(Err(error)) => LifecycleOutcome::failed(&error),
             Err(panic) => {

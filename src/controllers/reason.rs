@@ -1,18 +1,18 @@
-//! The reasons that several controllers give, beside those of the contract.
+//! Reasons shared by several controllers, in addition to those of `cloud`.
 
 pub use crate::cloud::reason::*;
 
 use crate::cloud::reason::reasons;
 
 reasons! {
-    /// The machine of a node that waits to be initialised is gone.
+    /// A Node waits for initialisation, but its VM is absent.
     InstanceAbsent,
     /// The provider gave no answer in time.
     ProviderTimeout,
     /// The API server refused to write the object.
     WriteRefused,
-    /// Others changed the object between each read and write.
+    /// Concurrent changes of the object made every write fail.
     WriteConflict,
-    /// A mistake in this program.
+    /// A bug in this program.
     Panic,
 }

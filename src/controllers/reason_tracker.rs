@@ -1,4 +1,4 @@
-//! Which object is held up by what, so that a reason is told when it changes and not at every retry.
+//! Which reason blocks which object, so that a reason is reported when it changes and not at every retry.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use prometheus::IntGaugeVec;
 
 use crate::cloud::Reason;
 
-/// The reasons by the object's key; an object that is as it should be has no entry.
+/// The reasons by object key. Objects that are up to date have no entry.
 pub(in crate::controllers) struct ReasonTracker {
-    /// How many objects each reason holds up: the label `reason`, and one more where objects are counted in kinds.
+    /// Number of objects blocked by each reason: label `reason`, and one more if objects have kinds.
     held: IntGaugeVec,
     by_key: Mutex<HashMap<String, Entry>>,
 }
 
-/// The reason, and the kind of the object where objects are counted in kinds.
+/// The reason, and the kind of the object if objects have kinds.
 type Entry = (Reason, Option<&'static str>);
 
 impl ReasonTracker {
@@ -22,18 +22,18 @@ impl ReasonTracker {
         Self { held, by_key: Mutex::default() }
     }
 
-    /// The object is no longer held.
+    /// Clears the reason of the object.
     pub(in crate::controllers) fn clear(&self, key: &str) {
         let mut by_key = self.by_key.lock();
         let old = by_key.remove(key);
         self.changed(old, None);
-        // What a storm needed is not kept until the next one.
+        // Frees the memory that a burst needed.
         if old.is_some() && by_key.is_empty() {
             by_key.shrink_to_fit();
         }
     }
 
-    /// `reason` is in the way of an object of this kind. True if the reason is news.
+    /// Sets the reason that blocks an object of this kind. Returns whether the reason changed.
     #[must_use]
     pub(in crate::controllers) fn set(&self, key: &str, reason: Reason, kind: Option<&'static str>) -> bool {
         let new = (reason, kind);
@@ -44,12 +44,12 @@ impl ReasonTracker {
         old.is_none_or(|(old, _)| old != reason)
     }
 
-    /// The objects that something holds.
+    /// The keys of the blocked objects.
     pub(in crate::controllers) fn keys(&self) -> Vec<String> {
         self.by_key.lock().keys().cloned().collect()
     }
 
-    /// The entry of one object changed.
+    /// Updates the gauge after a change of one entry.
     fn changed(&self, old: Option<Entry>, new: Option<Entry>) {
         let gauge = |(reason, kind): Entry| {
             let labels: Vec<&str> = std::iter::once(reason.as_str()).chain(kind).collect();
@@ -63,7 +63,7 @@ impl ReasonTracker {
         }
     }
 
-    /// Forgets all: another process looks after the objects.
+    /// Clears everything at the end of the leadership term.
     pub(in crate::controllers) fn forget_all(&self) {
         for (_, entry) in self.by_key.lock().drain() {
             self.changed(Some(entry), None);

@@ -1,23 +1,23 @@
-//! Pure: when a failed call to the cloud is repeated. One decision for Services and routes.
+//! Pure: when a failed call to the cloud is repeated. Shared by Services and routes.
 
 use std::time::Duration;
 
 use crate::base::backoff::{Backoff, Failures};
 use crate::cloud::Error;
 
-/// When something that failed is repeated.
+/// When to repeat a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// When the object changes.
     OnChange,
     /// After exactly this time. It neither counts nor resets failures.
     After(Duration),
-    /// After a backoff that grows with each failure in a row.
+    /// After a backoff that grows with each consecutive failure.
     Backoff,
 }
 
 impl Retry {
-    /// After this error of a provider.
+    /// The retry after this error of a provider.
     pub(in crate::controllers) fn of(error: &Error) -> Self {
         match error {
             Error::Invalid { .. } => Retry::OnChange,
@@ -25,7 +25,7 @@ impl Retry {
         }
     }
 
-    /// Counts the failure. The pause before the repetition, if time alone may help.
+    /// Counts the failure. Returns the pause before the retry, or `None` if time alone does not help.
     pub(in crate::controllers) fn pause(self, failures: &mut Failures, backoff: &Backoff) -> Option<Duration> {
         match self {
             Retry::OnChange => None,

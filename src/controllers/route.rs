@@ -1,8 +1,8 @@
-//! The route controller (`node-route-controller`): one route of the pod network for each network of each Node.
+//! The route controller (`node-route-controller`): one cloud route for each pod network of each Node.
 //!
-//! A pass lists the routes of the cloud and plans, from the Nodes as they are, what to change for each destination. Each
-//! destination is a key of the queue of its own: it fails, waits and is retried alone, without a new listing. A third kind of
-//! key writes the condition `NetworkUnavailable` of one Node, once all of its routes were tried.
+//! A pass lists the cloud's routes and plans the changes for each destination from the current Nodes. Each destination
+//! is a separate queue key: it fails, backs off and is retried alone, without another listing. A third kind of key
+//! writes the condition `NetworkUnavailable` of one Node, once all of its routes were tried.
 
 mod apply;
 pub mod condition;
@@ -45,28 +45,29 @@ use schedule::Schedule;
 pub use schedule::Trigger;
 pub use withdrawal::{Off, withdraw_conditions};
 
-/// How many calls to the cloud, and writes of conditions, are made at the same time. The Go program makes 200.
+/// Number of concurrent cloud calls and condition writes. The Go program uses 200.
 const WORKERS: usize = 20;
 
-/// The driver's period brings no keys: the schedule has its own.
+/// The driver's period yields no keys: the schedule has its own period.
 const DRIVER_PERIOD: Duration = Duration::from_secs(300);
 
-/// What the flags say about this controller.
+/// The settings of this controller, from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `--cluster-name`: the cloud lists the routes of this cluster.
+    /// `--cluster-name`: passed to the cloud, which lists the routes of this cluster.
     pub cluster_name: String,
-    /// `--cluster-cidr`: a route to a network outside of these is never deleted.
+    /// `--cluster-cidr`: routes to networks outside of these are never deleted.
     pub networks: Vec<IpNet>,
-    /// `--route-pod-networks`: which networks of pods routes are created for.
+    /// `--route-pod-networks`: which pod networks get routes.
     pub pod_networks: PodNetworks,
-    /// What makes a pass begin.
+    /// When a pass begins.
     pub trigger: Trigger,
-    /// `--route-network-condition`: whether Nodes get the condition `NetworkUnavailable`. If not, the CNI writes it.
+    /// `--route-network-condition`: whether this controller writes the condition `NetworkUnavailable`. If not, the CNI
+    /// does.
     pub writes_condition: bool,
 }
 
-/// The controller. It idles while the provider has no routes.
+/// Creates the controller. It idles while the provider has no routes.
 pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Controller<RouteReconciler> {
     let metrics = RouteMetrics::new();
     let spec = Spec {
@@ -106,17 +107,17 @@ pub fn controller(context: Context, nodes: Nodes, settings: Settings) -> Control
 impl Reconciler for RouteReconciler {
     type Outcome = RouteOutcome;
 
-    /// Gives no keys: the schedule decides when changes of Nodes become a pass.
+    /// Yields no keys: the schedule decides when changes of Nodes trigger a pass.
     fn keys_of(&self, event: Event) -> Vec<String> {
         match event {
-            Event::Object(_, name) => self.note(&name),
-            Event::AllObjects(_) => self.note_all(),
+            Event::Object(_, name) => self.observe(&name),
+            Event::AllObjects(_) => self.observe_all(),
             Event::Instance(_) | Event::AllInstances | Event::Period => {}
         }
         Vec::new()
     }
 
-    /// Routes go before conditions, which are many after the first pass over a large cluster.
+    /// Routes go before conditions, of which there are many after the first pass over a large cluster.
     fn priority(&self, key: &str) -> Priority {
         match Key::parse(key) {
             Some(Key::Pass | Key::Destination(_)) => Priority::First,
@@ -142,7 +143,7 @@ impl Reconciler for RouteReconciler {
         }
     }
 
-    /// The one place that decides between waiting, retrying and being done.
+    /// Decides whether a key is done, retried or waits. The only place that does.
     async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<RouteOutcome, PanicError>) -> Next {
         match outcome {
             Ok(RouteOutcome::Pass(Ok(pass))) => self.conclude_pass(pass),

@@ -1,15 +1,15 @@
-//! Whether a controller works, under the Go program's name of the series.
+//! The gauge that says whether a controller runs, with the Go program's metric name.
 
 use prometheus::{IntGauge, Opts};
 
-/// The program in the Go program's series, which is the framework's name.
+/// The label value that the Go program uses, which is the framework's name.
 const MANAGER: &str = "cloud-controller-manager";
 
-/// The controller works as long as this exists.
+/// Sets the gauge to 1 while it exists.
 #[must_use]
 pub(super) struct RunningGauge(IntGauge);
 
-/// The series of a controller that does not work. `name` is what the Go program's series calls the controller.
+/// The gauge of a controller that is not running. `name` is the controller's name in the Go program's metric.
 pub(super) fn series(name: &'static str) -> IntGauge {
     let help = "1 while the controller works, which it does while this process leads.";
     let options = Opts::new("running_managed_controllers", help).const_label("name", name);
@@ -18,7 +18,6 @@ pub(super) fn series(name: &'static str) -> IntGauge {
 }
 
 impl RunningGauge {
-    /// The controller of this series works from now on.
     pub(super) fn begin(series: &IntGauge) -> Self {
         series.set(1);
         Self(series.clone())

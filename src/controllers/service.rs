@@ -1,7 +1,9 @@
-//! The service controller (`service-lb-controller`): a load balancer for each Service that wants one, with the Nodes behind it.
+//! The service controller (`service-lb-controller`): a load balancer, with the Nodes behind it, for each Service that
+//! wants one.
 //!
-//! A sync of one Service ensures or deletes its load balancer. Changed Nodes are sent to the provider in rounds, one call for all
-//! Services. The records of a term of leadership begin empty: the first sync of each Service calls the provider.
+//! A sync of one Service ensures or deletes its load balancer. Changed Nodes are sent to the provider in rounds, one
+//! call for all Services. The records of a leadership term begin empty: the first sync of each Service calls the
+//! provider.
 
 mod api;
 mod damping;
@@ -43,31 +45,31 @@ use provider_resyncs::{ANNOUNCEMENTS, ProviderResyncs};
 use reconciler::ServiceReconciler;
 use targets::{TargetChange, Targets};
 
-/// Every Service is synced at least this often; nothing is called for one that did not change.
+/// Resync period of all Services. A Service without changes causes no call.
 const PERIOD: Duration = Duration::from_secs(300);
 
 /// The names of the caches in events.
 const SERVICES: &str = "services";
 const NODES: &str = "nodes";
 
-/// The key of a round of node updates. No Service has it: theirs have a slash.
+/// The key of a round of node updates. It cannot collide with a Service's key, which contains a slash.
 const ROUND: &str = "nodes";
 
-/// What the flags say about this controller.
+/// The settings of this controller, from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `--concurrent-service-syncs`: Services synced at the same time.
+    /// `--concurrent-service-syncs`: Services synced concurrently.
     pub workers: NonZeroUsize,
-    /// `--cluster-name`: the cloud keeps the load balancers of clusters apart by it.
+    /// `--cluster-name`: tells the load balancers of clusters apart in the cloud.
     pub cluster_name: String,
-    /// `--service-selector`: the label selector of the Services that this process looks after.
+    /// `--service-selector`: label selector of the Services that this process manages.
     pub selector: Option<String>,
-    /// `--node-selector` is given. Then no empty set of Nodes is written: a mistyped selector must not empty every load
-    /// balancer.
+    /// Whether `--node-selector` is set. Then an empty set of Nodes is never written: a mistyped selector must not
+    /// empty every load balancer.
     pub has_node_selector: bool,
 }
 
-/// The controller. It idles while the provider has no load balancers.
+/// Creates the controller. It idles while the provider has no load balancers.
 pub fn controller(
     context: Context,
     services: Services,
@@ -82,7 +84,7 @@ pub fn controller(
         leadership: leadership.clone(),
         capability: Some(Capability::load_balancer(Arc::clone(&provider))),
         workers: settings.workers.get(),
-        // Many new Services do not hold up a change of the Nodes.
+        // A burst of new Services must not delay a change of the Nodes.
         side_queue: Some("node"),
         period: PERIOD,
         caches: vec![
@@ -90,7 +92,7 @@ pub fn controller(
             Arc::new(nodes.clone()),
             Arc::new(ProviderResyncs::of(Arc::clone(&provider))),
         ],
-        // Without instances the addresses in the status of Nodes count.
+        // Without instances, the addresses in the status of the Nodes are used.
         instances: Instances::of(Arc::clone(&provider)).ok(),
         series: metrics.series(),
     };
@@ -121,7 +123,7 @@ impl Reconciler for ServiceReconciler {
                 vec![key]
             }
             Event::Object(ANNOUNCEMENTS, key) => {
-                self.records.announced(Some(&key));
+                self.records.resync_requested(Some(&key));
                 vec![key]
             }
             Event::Object(_, node) | Event::Instance(node) => match self.targets.observe(&node) {
@@ -133,18 +135,18 @@ impl Reconciler for ServiceReconciler {
                 TargetChange::Waits { until, is_first } => {
                     self.rounds.again_at(until);
                     if is_first {
-                        self.announce_flapping(&node, until);
+                        self.record_flapping(&node, until);
                     }
                     Vec::new()
                 }
                 TargetChange::NoLongerEmpty => {
                     self.rounds.nodes_changed();
-                    // Syncs that the empty set blocked continue.
+                    // Resumes syncs that the empty set blocked.
                     self.services.keys()
                 }
             },
             Event::AllObjects(ANNOUNCEMENTS) => {
-                self.records.announced(None);
+                self.records.resync_requested(None);
                 self.services.keys()
             }
             Event::AllObjects(NODES) | Event::Period => {
@@ -166,7 +168,7 @@ impl Reconciler for ServiceReconciler {
         }
     }
 
-    /// Services that wait for an address or for their deletion go first.
+    /// Services that wait for an address or for their deletion come first.
     fn priority(&self, key: &str) -> Priority {
         let waits = match self.services.get(key) {
             None => true,
@@ -179,7 +181,7 @@ impl Reconciler for ServiceReconciler {
         key == ROUND
     }
 
-    /// Rounds of node updates, and the syncs that follow from them.
+    /// Rounds of node updates, and the syncs that follow them.
     async fn next_key(&self) -> String {
         self.rounds.next().await.unwrap_or_else(|| ROUND.to_owned())
     }
@@ -194,7 +196,7 @@ impl Reconciler for ServiceReconciler {
     async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<ServiceOutcome, PanicError>) -> Next {
         let held = match outcome {
             Ok(ServiceOutcome::Nothing) => return Next::Period,
-            // The end of the term ends this worker.
+            // The end of the leadership term ends this worker.
             Ok(ServiceOutcome::NotLeader) => return Next::Wait(None),
             Ok(ServiceOutcome::Wait(delay)) => return Next::Wait(Some(delay)),
             Ok(ServiceOutcome::Round(round)) => {
@@ -215,11 +217,11 @@ impl Reconciler for ServiceReconciler {
         let pause = self.records.synced(key, held.as_ref());
         self.metrics.show_ensured(self.records.count_ensured());
         if self.records.is_due(key, &self.targets.current()) {
-            // The Nodes changed during the sync, or a round left the Service out because of it.
+            // The Nodes changed during the sync, or the sync kept the Service out of a round.
             self.rounds.nodes_changed();
         }
-        // Only a Service without a record has no reason there.
-        match (&held, self.records.held(key)) {
+        // Only a Service without a record has no reason in the records.
+        match (&held, self.records.blocked(key)) {
             (Some(held), None) => self.hold(key, self.services.get(key).as_deref(), held),
             _ => self.show(key, None),
         }

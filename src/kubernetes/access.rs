@@ -1,4 +1,5 @@
-//! Delegated authentication and authorisation: the API server says who asks at the secure port, and what they may.
+//! Delegated authentication and authorisation of the secure port: the API server decides who the client is, and what it
+//! may do.
 
 mod authenticator;
 #[cfg(test)]
@@ -24,30 +25,30 @@ pub use open_paths::{BadPattern, OpenPaths};
 pub use permissions::Permissions;
 pub use token_reviews::TokenReviews;
 
-/// Who asks: the flags of the Go program's `DelegatingAuthenticationOptions`.
+/// Authentication settings: the flags of the Go program's `DelegatingAuthenticationOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authentication {
-    /// The API server that is asked; without it that of the process itself.
+    /// The API server to ask; the process's own by default.
     pub kubeconfig: Option<PathBuf>,
-    /// Whether the ConfigMap `kube-system/extension-apiserver-authentication` is left alone.
+    /// Whether to ignore the ConfigMap `kube-system/extension-apiserver-authentication`.
     pub skips_lookup: bool,
-    /// Whether the process goes on although that ConfigMap cannot be read.
+    /// Whether to start although that ConfigMap cannot be read.
     pub tolerates_lookup_failure: bool,
-    /// How long an answer about a token is believed.
+    /// How long the result of a TokenReview is cached.
     pub cache: Duration,
-    /// CAs of client certificates, instead of the ConfigMap's.
+    /// CAs of client certificates, instead of those in the ConfigMap.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Who may do what: the flags of the Go program's `DelegatingAuthorizationOptions`.
+/// Authorisation settings: the flags of the Go program's `DelegatingAuthorizationOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorization {
-    /// The API server that is asked; without it that of the process itself.
+    /// The API server to ask; the process's own by default.
     pub kubeconfig: Option<PathBuf>,
-    /// Paths that are open to everybody.
+    /// Paths that need no permission.
     pub always_allow: OpenPaths,
-    /// How long a permission is believed.
+    /// How long a granted permission is cached.
     pub allowed_cache: Duration,
-    /// How long a refusal is believed.
+    /// How long a denied permission is cached.
     pub refused_cache: Duration,
 }

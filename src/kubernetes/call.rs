@@ -1,4 +1,4 @@
-//! One call to the API server: its time limit, and what it comes to when it fails.
+//! One call to the API server: its time limit and its errors.
 
 use std::fmt::{self, Debug, Display};
 use std::future::Future;
@@ -12,11 +12,11 @@ use tower::BoxError;
 
 use super::leadership::NotLeader;
 
-/// How long an ordinary call may take.
+/// Time limit of an ordinary call.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs one call to the API server with a time limit. `what` says what is being done and to which object
-/// (`patch node a`): it begins the error's text.
+/// Runs one call to the API server with a time limit. `what` names the action and the object (`patch node a`): it
+/// begins the error's text.
 pub async fn limited<T>(
     what: &str,
     limit: Duration,
@@ -31,22 +31,22 @@ pub async fn limited<T>(
 }
 
 tokio::task_local! {
-    /// The server that the call of this task has asked. A call that is given up has no error of its client.
+    /// The server that this task's call has contacted. A call that is cancelled leaves no error of its client.
     static ASKED: Arc<OnceLock<Arc<str>>>;
 }
 
-/// A request to this server, which is sent when the future is first polled.
+/// Records the server of a request, which is sent when the future is first polled.
 pub(super) async fn asking<T>(server: Arc<str>, answer: impl Future<Output = T>) -> T {
-    // Fails outside of a limited call, which alone reads it.
+    // Fails outside of `limited`, the only reader.
     let _ = ASKED.try_with(|asked| asked.set(server));
     answer.await
 }
 
-/// The limit in which no answer came, and the server that was called.
+/// A time limit without an answer, and the server that was called.
 #[derive(Debug)]
 pub struct Silence {
     limit: Duration,
-    /// Unless the request was not sent yet.
+    /// `None` if the request was not sent yet.
     server: Option<Arc<str>>,
 }
 
@@ -66,8 +66,8 @@ impl Display for Silence {
     }
 }
 
-/// Reads one object; none if the API server answers that there is none of this name. `what` is as in [`limited`]. In place of
-/// [`Api::get_opt`], which takes any 404 for that answer, also one of a proxy.
+/// Reads one object; `None` if the API server answers that no object has this name. `what` is as in [`limited`].
+/// Replaces [`Api::get_opt`], which accepts any 404 for that answer, even one of a proxy.
 pub async fn get_opt<K>(what: &str, limit: Duration, api: &Api<K>, name: &str) -> Result<Option<K>, CallError>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -79,28 +79,28 @@ where
     }
 }
 
-/// A call to the API server failed. Each variant begins with what was being done and to what.
+/// A call to the API server failed. Each variant begins with the action and its object.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// There was no answer within this limit. A write may have happened all the same.
+    /// No answer within the time limit. A write may have happened nevertheless.
     #[error("{0}: {1}")]
     TimedOut(String, Silence),
-    /// This process does not lead (any more), so the write was not sent, or given up half-way.
+    /// This process does not lead (any more), so the write was not sent, or was cancelled.
     #[error("{0}: not written")]
     NotLeader(String, #[source] NotLeader),
     /// The controller's own identity has no token, so nothing was sent.
     #[error("{0}: not written")]
     NoToken(String, #[source] NoToken),
-    /// The API server answered that it did not do it. Its own words once: the library's text of it has them three times.
+    /// The API server refused or failed. Shows its message once; the library's text repeats it three times.
     #[error("{0}: {message} ({code})", message = .1.message, code = .1.code)]
     Refused(String, Box<Status>),
-    /// The API server could not be reached, or its answer not be read.
+    /// The API server could not be reached, or its answer could not be read.
     #[error("{0}")]
     Failed(String, #[source] BoxError),
 }
 
 impl CallError {
-    /// A stable word for metrics and events.
+    /// A stable word for metrics and Events.
     pub fn reason(&self) -> &'static str {
         match self {
             CallError::TimedOut { .. } => "TimedOut",
@@ -114,33 +114,34 @@ impl CallError {
         }
     }
 
-    /// The API server answered that the object does not exist. A 404 of a proxy on the way has another reason, or none, and
-    /// is no proof.
+    /// Whether the API server answered that the object does not exist. A 404 of a proxy has another reason, or none,
+    /// and is no proof.
     pub fn is_not_found(&self) -> bool {
         matches!(self, CallError::Refused(_, status) if status.code == 404 && status.reason == "NotFound")
     }
 
-    /// The object has changed, or exists already (409).
+    /// Whether the object has changed, or exists already (409).
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 
-    /// The credentials do not allow this (403).
+    /// Whether the credentials do not allow the call (403).
     pub fn is_forbidden(&self) -> bool {
         self.code() == Some(403)
     }
 
-    /// The API server refused, and nothing was done (4xx). One that failed (5xx) may have done it all the same.
+    /// Whether the API server refused and nothing was done (4xx). After a failure (5xx) it may have been done
+    /// nevertheless.
     pub fn is_refusal(&self) -> bool {
         self.code().is_some_and(|code| code < 500)
     }
 
-    /// The write was refused because this process does not lead.
+    /// Whether the write was refused because this process does not lead.
     pub fn is_not_leader(&self) -> bool {
         matches!(self, CallError::NotLeader { .. })
     }
 
-    /// The HTTP status of the server's refusal.
+    /// The HTTP status of the server's error.
     pub fn code(&self) -> Option<u16> {
         match self {
             CallError::Refused(_, status) => Some(status.code),
@@ -162,15 +163,15 @@ impl CallError {
     }
 }
 
-/// There is no token for the account.
+/// No token is available for the account.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("there is no token for the service account {account}: {why}")]
 pub struct NoToken {
-    /// Its namespace and name.
+    /// The account's namespace and name.
     pub account: String,
-    /// Why there is none.
+    /// Why no token is available.
     pub why: String,
-    /// The API server does not allow it: somebody has to grant the right.
+    /// The API server denies it: an administrator has to grant the permission.
     pub is_refused: bool,
 }
 

@@ -40,65 +40,65 @@ pub use pod::PodError;
 use rotating::Rotating;
 use transport::Transport;
 
-/// How long establishing a connection may take.
+/// Time limit of establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Writes on the wire at once; further ones wait. The API server has priority and fairness of its own.
+/// Concurrent writes; further ones wait. The API server has its own priority and fairness.
 const WRITES_IN_FLIGHT: usize = 32;
 
-/// The name by which clients call themselves. The server derives the field manager from the text before
-/// the slash, unless a write names one.
+/// The program's name in user agents. The server derives the field manager from the text before the slash, unless a
+/// write names one.
 const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
-/// The commit this was built from, where the build says so.
+/// The commit of this build, if known.
 pub const COMMIT: Option<&str> = option_env!("CCM_COMMIT");
 
-/// What a client is for: the end of its user agent, as in the Go program.
+/// Purposes of clients: the end of their user agent, as in the Go program.
 pub mod purpose {
-    /// Events, reviews, and what is of the whole process.
+    /// Events, reviews, and other process-wide calls.
     pub const PROCESS: &str = "cloud-controller-manager";
     /// Lists and watches.
     pub const INFORMERS: &str = "shared-informers";
-    /// The Leases of the election.
+    /// The Leases of the leader election.
     pub const LEADER_ELECTION: &str = "leader-election";
 }
 
-/// As whom a controller writes.
+/// The identity of a controller's writes.
 #[derive(Debug, Clone, Copy)]
 pub enum Identity<'a> {
-    /// As this process; the name ends the user agent.
+    /// This process; the name ends the user agent.
     Process(&'a str),
-    /// As a service account of its own.
+    /// A separate service account.
     Account(&'a Account),
 }
 
-/// How to reach the API server.
+/// Settings of the connection to the API server.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// `--kubeconfig`; without it the pod's own credentials are used.
+    /// `--kubeconfig`; by default, the pod's own credentials.
     pub kubeconfig: Option<PathBuf>,
-    /// `--master`: replaces the address of the API server.
+    /// `--master`: overrides the address of the API server.
     pub master: Option<String>,
-    /// `--kube-api-qps` and `--kube-api-burst`, when given: how fast to write.
+    /// `--kube-api-qps` and `--kube-api-burst`, if set: rate limit of writes.
     pub rate: Option<Rate>,
 }
 
-/// The clients that the whole process shares: each is a queue of its own, and none may hold up another.
+/// The clients that the whole process shares. Each has its own queue, so that none delays another.
 #[derive(Clone)]
 pub struct Clients {
     /// For lists and watches.
     pub watch: Client,
-    /// For Events and token reviews, which a standby may write too. Never retries by itself.
+    /// For Events and token reviews, which standbys send, too. Never retries by itself.
     pub auxiliary: Client,
 }
 
 /// The clients cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// This kubeconfig cannot be used: why, without its text.
+    /// This kubeconfig cannot be used; the reasons contain none of its text.
     #[error("cannot use the kubeconfig {}: {}", .0.display(), .1.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Kubeconfig(PathBuf, Vec<KubeconfigProblem>),
-    /// There is neither a kubeconfig nor a pod's environment.
+    /// Neither a kubeconfig nor a pod's environment is available.
     #[error("no --kubeconfig is given and this is not a pod with a service account")]
     InCluster(#[source] PodError),
     /// The value of `--master` is not a URL.
@@ -119,14 +119,15 @@ impl Clients {
     }
 }
 
-/// A client for a controller. Its writes pass only under this leadership, end with it, and are not retried.
+/// A client for a controller. Its writes pass only under this leadership, are cancelled when it ends, and are not
+/// retried.
 pub fn writer(
     config: &Config,
     rate: Option<Rate>,
     leadership: Leadership,
     identity: Identity<'_>,
 ) -> Result<Client, SettingsError> {
-    // What is added last is outermost: a write waits for its turn first, then for a token, and is checked last.
+    // The last layer is the outermost: a write waits for its turn, then for a token, and leadership is checked last.
     let limits = limits::layer(WRITES_IN_FLIGHT, rate, host(config));
     let guard = guard::layer(leadership);
     Ok(match identity {
@@ -140,8 +141,8 @@ pub fn writer(
     })
 }
 
-/// A service account of its own for a client of this name, and what keeps its token. The account is made under this
-/// leadership only, should it not exist.
+/// A service account for the client of this name, and the task that keeps its token. A missing account is created only
+/// under this leadership.
 pub fn account(
     config: &Config,
     name: &'static str,
@@ -151,7 +152,7 @@ pub fn account(
     Ok(account::new(name, unguarded(config, purpose::PROCESS)?, create, leadership))
 }
 
-/// A client over any service whose writes pass only under this leadership: for tests of both together.
+/// For tests: a client over any service, whose writes pass only under this leadership.
 #[cfg(test)]
 pub(in crate::kubernetes) fn guarded<S>(service: S, leadership: Leadership) -> Client
 where
@@ -164,8 +165,7 @@ where
         .build()
 }
 
-/// A client that neither retries nor asks whether this process leads: for what exists before there is a leadership.
-/// `purpose` ends its user agent.
+/// A client that neither retries nor checks leadership: for calls that need none. `purpose` ends its user agent.
 pub fn unguarded(config: &Config, purpose: &str) -> Result<Client, SettingsError> {
     Ok(single(config, purpose)?.build())
 }
@@ -190,7 +190,7 @@ fn builder(config: Config) -> Result<ClientBuilder<MetricsService<Transport>>, S
     Ok(builder.with_layer(&named).with_layer(&measure))
 }
 
-/// The API server as its series name it.
+/// The API server's name in metrics.
 fn host(config: &Config) -> &str {
     config.cluster_url.authority().map_or("", |authority| authority.as_str())
 }
@@ -210,12 +210,14 @@ fn user_agent(commit: Option<&str>, purpose: &str) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(PROGRAM))
 }
 
-/// The configuration the settings name: the kubeconfig, or the pod's own. Never guesses, unlike `Config::infer`.
+/// Reads the configuration that the settings name: the kubeconfig, or the pod's own. Never guesses, unlike
+/// `Config::infer`.
 pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
     let master = settings.master.as_deref().filter(|text| !text.is_empty()).map(parse_master).transpose()?;
     let mut config = match &settings.kubeconfig {
         Some(path) => kubeconfig::read(path).map_err(|problems| SettingsError::Kubeconfig(path.clone(), problems))?,
-        // As in the Go program: an address alone is a server that asks for no credentials. The pod's are for its own.
+        // As in the Go program: an address without a kubeconfig is a server without credentials. The pod's credentials
+        // are for its own server only.
         None => match &master {
             Some(master) => Config::new(master.clone()),
             None => pod::config(|name| std::env::var(name).ok(), Path::new(pod::FOLDER))
@@ -224,7 +226,7 @@ pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
     };
     if let Some(master) = master {
         if let Some(cluster) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
-            // As it is written: a URL without a path would be shown with a slash.
+            // Kept as given: a URL without a path would be shown with a slash.
             cluster.server = settings.master.clone();
         }
         config.cluster_url = master;

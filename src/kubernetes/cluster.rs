@@ -1,4 +1,4 @@
-//! What a provider may ask of the cluster: Nodes from the shared cache, and single objects of the API server.
+//! The cluster as a provider sees it: cached Nodes, and single objects read live.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Over these cached Nodes, and Services where this process looks after any.
+    /// Reads from these cached Nodes, and Services if this process manages any.
     pub fn new(nodes: Nodes, services: Option<Services>) -> Self {
         Self { nodes, services }
     }
@@ -68,7 +68,6 @@ impl LiveApi {
         Self { client }
     }
 
-    /// Reads an object by GET.
     async fn get<K>(&self, api: Api<K>, shown: &str, name: &str) -> Presence<K>
     where
         K: Resource + Clone + DeserializeOwned + Debug,
@@ -81,7 +80,7 @@ impl LiveApi {
         }
     }
 
-    /// The Service as the API server has it, and whether the label selector `selector` chooses it. None means all.
+    /// Reads the Service live; also returns whether it matches the label selector; `None` matches all.
     pub async fn selected_service(
         &self,
         namespace: &str,
@@ -91,15 +90,15 @@ impl LiveApi {
         let mut is_selected = true;
         let mut found = self.list_one(namespace, name, selector).await;
         if selector.is_some() && matches!(found, Presence::Absent(_)) {
-            // Gone, or only not chosen.
+            // Either deleted, or only not selected.
             is_selected = false;
             found = self.list_one(namespace, name, None).await;
         }
         found.map(|service| (service, is_selected))
     }
 
-    /// By LIST: the Go program's role has no `get` for Services. Without a resourceVersion the list is as new as an answer
-    /// to GET.
+    /// Reads by LIST: the Go program's role has no `get` for Services. Without a resourceVersion the list is as current
+    /// as a GET.
     async fn list_one(&self, namespace: &str, name: &str, selector: Option<&str>) -> Presence<Service> {
         let shown = format!("service {namespace}/{name}");
         let services = Api::<Service>::namespaced(self.client.clone(), namespace);
@@ -107,7 +106,7 @@ impl LiveApi {
         parameters.label_selector = selector.map(str::to_owned);
         match limited(&format!("list {shown}"), CALL_LIMIT, services.list(&parameters)).await {
             Err(error) => Presence::Unknown(unknown(&error)),
-            // Every list of the API server has one.
+            // Every list of the API server has a resourceVersion.
             Ok(list) if list.metadata.resource_version.as_deref().unwrap_or_default().is_empty() => {
                 Presence::Unknown(not_answered(&format!("list {shown}: the answer is not a list of the API server")))
             }
@@ -168,7 +167,7 @@ mod tests {
     const NOT_FOUND: &str =
         r#"{"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "none"}"#;
 
-    /// An API server that answers each request with this, or not at all; and what it was asked.
+    /// An API server with this answer to each request, or none; and the requests that it got.
     fn live(answer: Option<(u16, &'static str)>) -> (LiveApi, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let requests = Arc::clone(&asked);
@@ -185,7 +184,7 @@ mod tests {
         (LiveApi::new(Client::new(service, "default")), asked)
     }
 
-    /// The word for an answer, and the UID of what exists.
+    /// The reason of an answer, or the UID of the object.
     fn told<T>(presence: Presence<T>, uid: impl Fn(&T) -> Option<String>) -> String {
         match presence {
             Presence::Exists(object) => uid(&object).unwrap_or_default(),
@@ -216,7 +215,7 @@ mod tests {
         ] {
             let (live, _) = live(answer);
             let began = Instant::now();
-            // An answer that is a list is no Node, and the other way round.
+            // A list is no valid answer for a Node, and vice versa.
             let node = told(live.node("a").await, |node: &Node| node.metadata.uid.clone());
             let service = told(live.service("n", "a").await, |service: &Service| service.metadata.uid.clone());
             assert_eq!((node.as_str(), service.as_str()), (of_node, of_service), "{answer:?}");

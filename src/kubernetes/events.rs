@@ -1,5 +1,6 @@
-//! Events for the user: core/v1, as client-go's recorder writes them (`tools/record`), since the existing rights cover
-//! nothing else. Recording never waits; a background task writes, several at a time, those about one object in order.
+//! Events for users: core/v1, as client-go's recorder writes them (`tools/record`), because existing RBAC roles permit
+//! no other API. Recording never waits; a background task writes several Events concurrently, those about one object in
+//! order.
 
 mod correlator;
 
@@ -24,40 +25,40 @@ use crate::runtime::metrics::Registry;
 use crate::runtime::tasks::BoxError;
 use correlator::{Correlator, EventWrite, Fact};
 
-/// Events waiting to be written; further ones are dropped. When 5,000 nodes join at once, all of theirs wait here for a
-/// moment: some 2 MB, and with messages as long as they may be 15 MB.
+/// Queue length of Events to write; further ones are dropped. When 5,000 Nodes join at once, all their Events are
+/// queued for a moment: about 2 MB, or 15 MB with messages of maximum length.
 const QUEUE: usize = 10_000;
 
-/// Writes on the wire at once. An object's Events all go the same way, so that they stay in order.
+/// Concurrent writes. All Events of an object use the same lane, so that they stay in order.
 const LANES: usize = 8;
 
-/// Events that wait behind one on the wire.
+/// Queue length of a lane.
 const LANE_QUEUE: usize = 16;
 
-/// How long one attempt to write may take.
+/// Time limit of one write attempt.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Attempts while the API server cannot be reached, and the pause between them; the first one is a random part of it.
+/// Attempts while the API server is unreachable, and the pause in between; the first pause is a random part of it.
 const ATTEMPTS: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// How long what is waiting may take once the process stops.
+/// Time limit for queued Events when the process stops.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// The API server refuses longer messages. In bytes.
+/// Maximum length of a message in bytes, enforced by the API server.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// Whether an Event is news or trouble.
+/// The type of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// News.
+    /// An expected state or a completed action.
     Normal,
-    /// Trouble.
+    /// A failure.
     Warning,
 }
 
 impl EventType {
-    /// The word in the Event.
+    /// The value of the Event's field `type`.
     pub fn as_str(self) -> &'static str {
         match self {
             EventType::Normal => "Normal",
@@ -74,7 +75,7 @@ pub struct Recorder {
     dropped: IntCounterVec,
 }
 
-/// Writes what [`Recorder`]s recorded.
+/// Writes the Events of [`Recorder`]s.
 pub struct EventWriter {
     client: Client,
     queue: mpsc::Receiver<Fact>,
@@ -83,8 +84,8 @@ pub struct EventWriter {
     began: Instant,
 }
 
-/// A recorder for `component` and the writer behind it, which has to run. `client` is not guarded by leadership: a
-/// standby may say something too.
+/// Returns a recorder for `component` and its writer, which must be run. `client` is not guarded by leadership:
+/// standbys record Events, too.
 pub fn recorder(client: Client, component: &str) -> (Recorder, EventWriter) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let dropped = IntCounterVec::new(
@@ -98,7 +99,7 @@ pub fn recorder(client: Client, component: &str) -> (Recorder, EventWriter) {
 }
 
 impl Recorder {
-    /// The same queue under another component's name.
+    /// A recorder with the same queue for another component.
     pub fn for_component(&self, component: &str) -> Self {
         Self { component: component.into(), ..self.clone() }
     }
@@ -108,8 +109,8 @@ impl Recorder {
         registry.register(Box::new(self.dropped.clone()))
     }
 
-    /// Records an Event about `object`; a repetition of an earlier one raises its count. Never waits: when too many are
-    /// queued it is dropped and counted.
+    /// Records an Event about `object`; a repetition of an earlier one raises its count. Never waits: if the queue is
+    /// full, the Event is dropped and counted.
     pub fn event(&self, object: &ObjectReference, event_type: EventType, reason: &'static str, message: &str) {
         let fact = Fact {
             component: self.component.clone(),
@@ -126,7 +127,7 @@ impl Recorder {
 }
 
 impl EventWriter {
-    /// Writes until `stop`, then what is waiting, for two seconds at most.
+    /// Writes until `stop`, then writes the queued Events, for two seconds at most.
     pub async fn run(self, stop: CancellationToken) -> Result<(), BoxError> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..LANES).map(|_| mpsc::channel(LANE_QUEUE)).unzip();
         let lane = Lane { client: self.client.clone(), dropped: self.dropped.clone(), stop: stop.clone() };
@@ -143,22 +144,22 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Decides what becomes of each Event, in the order in which they were recorded, and hands it to its lane.
+    /// Correlates the Events in the order of their recording, and passes each to its lane.
     async fn feed(mut self, lanes: Vec<mpsc::Sender<(Fact, EventWrite)>>, stop: &CancellationToken) {
         loop {
             let fact = tokio::select! {
                 biased;
-                // What is waiting is taken before the stop is looked at.
+                // Queued Events take precedence over `stop`.
                 fact = self.queue.recv() => fact,
                 () = stop.cancelled() => return,
             };
-            // No recorder is left, so nothing will come.
+            // All recorders were dropped, so no Event can come.
             let Some(fact) = fact else { return stop.cancelled().await };
             let Some(write) = self.correlator.take(&fact, self.began.elapsed()) else {
                 self.dropped.with_label_values(&["Spam"]).inc();
                 continue;
             };
-            // There is a lane for every number, and it ends after this.
+            // Every index has a lane, and lanes outlive this loop.
             if let Some(lane) = lanes.get(lane_of(&fact.object)) {
                 let _ = lane.send((fact, write)).await;
             }
@@ -166,14 +167,12 @@ impl EventWriter {
     }
 }
 
-/// The way of an object's Events.
 fn lane_of(object: &ObjectReference) -> usize {
     let mut hasher = DefaultHasher::new();
     (&object.kind, &object.namespace, &object.name).hash(&mut hasher);
     usize::try_from(hasher.finish() % LANES as u64).unwrap_or_default()
 }
 
-/// Writes Events one after the other.
 struct Lane {
     client: Client,
     dropped: IntCounterVec,
@@ -181,7 +180,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Until no more will come.
+    /// Runs until its queue is closed.
     async fn run(&self, mut queue: mpsc::Receiver<(Fact, EventWrite)>) {
         while let Some((fact, write)) = queue.recv().await {
             self.write(&fact, &write).await;
@@ -219,7 +218,7 @@ impl Lane {
             });
             let (parameters, patch) = (PatchParams::default(), Patch::Strategic(&patch));
             match limited(&what, WRITE_LIMIT, events.patch(&write.name, &parameters, &patch)).await {
-                // It has expired on the server.
+                // The earlier Event has expired on the server.
                 Err(error) if error.is_not_found() => {}
                 answer => return answer.map(drop),
             }
@@ -227,7 +226,7 @@ impl Lane {
         let what = format!("create event {}", write.name);
         let event = new_event(fact, write, namespace);
         match limited(&what, WRITE_LIMIT, events.create(&PostParams::default(), &event)).await {
-            // An earlier attempt arrived although its answer did not.
+            // An earlier attempt succeeded, but its answer was lost.
             Err(error) if error.is_conflict() => Ok(()),
             answer => answer.map(drop),
         }
@@ -254,7 +253,7 @@ fn new_event(fact: &Fact, write: &EventWrite, namespace: &str) -> Event {
     }
 }
 
-/// The message, cut at a character so that it and the prefix of combined Events fit.
+/// The message, cut at a character boundary so that it fits together with the prefix of combined Events.
 fn truncated(message: &str) -> &str {
     let limit = LONGEST_MESSAGE - correlator::COMBINED.len();
     message.get(..message.floor_char_boundary(limit)).unwrap_or(message)

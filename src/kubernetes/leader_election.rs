@@ -1,7 +1,7 @@
-//! Who of several replicas works: the Lease, by client-go's algorithm, and what its holder may do.
+//! Leader election: the Lease, with client-go's algorithm, and the leadership of its holder.
 //!
-//! Differs from client-go in what happens around it: leadership ends at the renew deadline counted from before the last
-//! successful renewal was sent, a process that lost it becomes a standby again, and a stopping one gives the Lease up.
+//! Differences from client-go: leadership ends at the renew deadline, counted from before the last successful renewal
+//! was sent; a process that loses it becomes a standby again; and a stopping process releases the Lease.
 
 mod config;
 mod health;
@@ -33,13 +33,13 @@ pub use health::RenewalCheck;
 use record::{LeaseDecision, Observation};
 use standby::{LeaseObservation, ReleaseWatch};
 
-/// How long giving the Lease up may take.
+/// Time limit of releasing the Lease.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Every how many failed attempts in a row one is told.
+/// Of consecutive failed attempts, one in this many is logged.
 const TELL_EVERY: u32 = 30;
 
-/// A candidate. [`LeaderElector::run`] competes for the Lease until it is told to stop.
+/// A candidate. [`LeaderElector::run`] competes for the Lease until it is stopped.
 pub struct LeaderElector {
     api: Api<Lease>,
     config: LeaseConfig,
@@ -47,24 +47,22 @@ pub struct LeaderElector {
     observed: Option<Observation>,
     /// The Lease as last read or written, for its resourceVersion.
     last: Option<Lease>,
-    /// A write was sent that may have made this process the holder.
+    /// A write was sent that may have acquired the Lease.
     may_hold: bool,
     failures: u32,
-    /// When it began to compete; observations count from here.
+    /// When it began to compete; times of observations are relative to this.
     began: Instant,
     recorder: Option<Recorder>,
     metrics: Metrics,
 }
 
-/// What an attempt came to.
 enum Attempt {
-    /// The Lease is ours by a write sent then.
+    /// This process holds the Lease, by a write sent at this time.
     Ours(SendTime),
-    /// Another holds it, until then at least.
+    /// Another process holds it, at least until this time.
     HeldBy { holder: String, until: Instant },
 }
 
-/// Why a term ended.
 enum End {
     Stopped,
     Taken(String),
@@ -72,7 +70,7 @@ enum End {
 }
 
 impl LeaderElector {
-    /// A candidate for the Lease of `config`, which must be valid, and the token that says whether it leads.
+    /// Creates a candidate for the Lease of `config`, which must be valid, and the token that says whether it leads.
     /// `client` must not retry by itself.
     pub fn new(client: Client, config: LeaseConfig) -> Result<(Self, Leadership), InvalidLease> {
         Self::by_clock(client, config, WallClock::default())
@@ -102,14 +100,14 @@ impl LeaderElector {
         Ok((elector, leadership))
     }
 
-    /// Says who leads by Events on the Lease.
+    /// Records Events on the Lease when the leader changes.
     #[must_use]
     pub fn with_recorder(mut self, recorder: Recorder) -> Self {
         self.recorder = Some(recorder);
         self
     }
 
-    /// Counts into the series of the candidate for another Lease, which has registered them or will.
+    /// Shares the metrics of the candidate for another Lease, which registers them.
     #[must_use]
     pub fn counted_with(mut self, other: &Self) -> Self {
         self.metrics = other.metrics.for_lease(&self.config.name);
@@ -121,15 +119,15 @@ impl LeaderElector {
         self.metrics.register(registry)
     }
 
-    /// Competes, leads, competes again; on `stop` ends a term and gives the Lease up. The caller stops what works under
-    /// the leadership before. Ends only after `stop`.
+    /// Competes, leads, and competes again; on `stop`, ends the term and releases the Lease. The caller must first stop
+    /// all work under the leadership. Returns only after `stop`.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), BoxError> {
         self.compete(&stop).await;
         Ok(())
     }
 
-    /// As [`LeaderElector::run`], but competes only while this process holds `main` too. When that is lost the term here
-    /// ends as well and its Lease is given up, so that whoever leads next gets both.
+    /// As [`LeaderElector::run`], but competes only while this process also holds `main`. If that is lost, this term
+    /// ends as well and its Lease is released, so that the next leader gets both.
     pub async fn run_under(mut self, main: Leadership, stop: CancellationToken) -> Result<(), BoxError> {
         loop {
             tokio::select! {
@@ -147,7 +145,7 @@ impl LeaderElector {
         }
     }
 
-    /// Ends only after `stop`.
+    /// Returns only after `stop`.
     async fn compete(&mut self, stop: &CancellationToken) {
         let mut release = ReleaseWatch::new(&self.api, &self.config.name);
         while let Some(sent) = self.acquire(&mut release, stop).await {
@@ -174,14 +172,14 @@ impl LeaderElector {
             }
             self.tell("stopped leading");
         }
-        // A write without an answer may have made this process the holder all the same.
+        // A write without an answer may have acquired the Lease nevertheless.
         if self.may_hold {
             self.release().await;
         }
     }
 
-    /// Tries until the Lease is ours, or nothing when told to stop. An attempt under way is not broken off, since it
-    /// may succeed.
+    /// Tries until this process holds the Lease; `None` on `stop`. Never cancels an attempt in flight, which may
+    /// succeed.
     async fn acquire(&mut self, release: &mut ReleaseWatch, stop: &CancellationToken) -> Option<SendTime> {
         loop {
             if stop.is_cancelled() {
@@ -189,7 +187,7 @@ impl LeaderElector {
             }
             let mut next = Instant::now() + self.config.retry_period.mul_f64(1.0 + ACQUIRE_JITTER * fastrand::f64());
             match self.attempt(self.config.renew_deadline).await {
-                // It may be held: whoever calls this gives it up.
+                // The Lease may be held: the caller releases it.
                 Ok(Attempt::Ours(_)) if stop.is_cancelled() => return None,
                 Ok(Attempt::Ours(sent)) if sent.elapsed() < self.config.renew_deadline => return Some(sent),
                 Ok(Attempt::Ours(_)) => continue,
@@ -198,7 +196,7 @@ impl LeaderElector {
                     self.failures = 0;
                     next = next.min(until);
                 }
-                // Another was faster, which is no trouble.
+                // Another candidate was faster, which is normal.
                 Err(error) if error.is_conflict() => tracing::debug!("{}", chain(&error)),
                 Err(error) => self.tell_failure(&error),
             }
@@ -208,7 +206,7 @@ impl LeaderElector {
         }
     }
 
-    /// Waits for the next attempt to acquire: until then, or until the Lease is given up. False when told to stop.
+    /// Waits for the next attempt to acquire: until `next`, or until the Lease is released. Returns false on `stop`.
     async fn pause(&mut self, next: Instant, release: &mut ReleaseWatch, stop: &CancellationToken) -> bool {
         loop {
             let version = self.last.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
@@ -216,7 +214,8 @@ impl LeaderElector {
                 () = stop.cancelled() => return false,
                 () = tokio::time::sleep_until(next) => return true,
                 heard = release.next(version) => match heard {
-                    // Its duration counts from now, not from the next attempt, which would see it only then.
+                    // The lease duration counts from now, not from the next attempt, which would notice the write only
+                    // then.
                     LeaseObservation::Written(lease) => self.observe(*lease),
                     LeaseObservation::GivenUp => {
                         tracing::debug!("the lease was given up");
@@ -232,7 +231,7 @@ impl LeaderElector {
         self.last = Some(lease);
     }
 
-    /// Takes in what a Lease says, or that there is none; what is known now.
+    /// Updates the observation with the Lease's spec, empty if there is no Lease, and returns it.
     fn see(&mut self, spec: &LeaseSpec) -> Observation {
         let observed = record::observe(self.observed.take(), spec, self.began.elapsed(), self.config.lease_duration);
         self.observed = Some(observed.clone());
@@ -248,7 +247,7 @@ impl LeaderElector {
         record::decide(candidate, observed, self.began.elapsed(), Timestamp::now())
     }
 
-    /// Renews until the term is over.
+    /// Renews until the term ends.
     async fn lead(&mut self, stop: &CancellationToken) -> End {
         let mut next = Instant::now() + self.config.retry_period;
         loop {
@@ -261,7 +260,7 @@ impl LeaderElector {
             let Some(ends) = self.holder.ends() else { return End::Deadline };
             next = Instant::now() + self.config.retry_period;
             let limit = ends.saturating_duration_since(Instant::now());
-            // A renewal under way may be broken off: its resourceVersion and that of the release exclude each other.
+            // A renewal in flight may be cancelled: its resourceVersion and that of the release exclude each other.
             let outcome = tokio::select! {
                 biased;
                 () = stop.cancelled() => return End::Stopped,
@@ -276,7 +275,7 @@ impl LeaderElector {
         }
     }
 
-    /// One round of `tryAcquireOrRenew`, over after `limit` at the latest.
+    /// One round of `tryAcquireOrRenew`, limited to `limit`.
     async fn attempt(&mut self, limit: Duration) -> Result<Attempt, CallError> {
         let deadline = Instant::now() + limit;
         if let Some(sent) = self.renew_from_memory(deadline).await {
@@ -285,7 +284,7 @@ impl LeaderElector {
         let what = format!("get lease {}", self.config.name);
         let lease = match limited(&what, self.remaining(deadline), self.api.get(&self.config.name)).await {
             Err(error) if error.is_not_found() => {
-                // Somebody has deleted it: whoever held it last may lead for as long as it would have lasted.
+                // The Lease was deleted: its last holder may lead for the remaining lease duration.
                 let deleted = self.observed.is_some().then(|| self.see(&LeaseSpec::default()));
                 return match deleted.map(|observed| self.decide(&observed)) {
                     Some(LeaseDecision::HeldBy { holder, until }) => {
@@ -310,7 +309,8 @@ impl LeaderElector {
         }
     }
 
-    /// While leading, the record last written is enough to renew: one call instead of two. Nothing when it was refused.
+    /// Renews by one call instead of two: while leading, the record last written suffices. `None` if the write was
+    /// refused.
     async fn renew_from_memory(&mut self, deadline: Instant) -> Option<SendTime> {
         if !self.holder.is_held() {
             return None;
@@ -363,14 +363,14 @@ impl LeaderElector {
     fn written(&mut self, answer: Result<Lease, CallError>) -> Result<(), CallError> {
         match answer {
             Ok(lease) => {
-                // Written just now, whatever it says.
+                // Written just now, so it counts as seen now.
                 self.observed = None;
                 self.observe(lease);
                 Ok(())
             }
             Err(error) => {
-                // Refused for certain, unless it is the answer that was lost. A conflict may be with an own write whose
-                // answer was lost.
+                // A refused write was certainly not made. A conflict does not prove that: it may be with an own write
+                // whose answer was lost.
                 if error.is_refusal() && !error.is_conflict() && !self.holder.is_held() {
                     self.may_hold = false;
                 }
@@ -387,7 +387,7 @@ impl LeaderElector {
         Attempt::Ours(sent)
     }
 
-    /// Empties the record, so that others need not wait. Without success they wait out the lease duration.
+    /// Clears the record, so that others need not wait. If that fails, they wait for the lease duration.
     async fn release(&mut self) {
         let deadline = Instant::now() + RELEASE_LIMIT;
         let outcome = async {
@@ -446,7 +446,7 @@ impl LeaderElector {
     }
 }
 
-/// The series of a candidate, under the Go program's names.
+/// The metrics of a candidate, with the Go program's names.
 struct Metrics {
     lease: String,
     status: IntGaugeVec,
@@ -471,7 +471,7 @@ impl Metrics {
         Self { lease: String::new(), status, slow_path }.for_lease(lease)
     }
 
-    /// The same series with the label of another Lease.
+    /// The same metrics with the label of another Lease.
     fn for_lease(&self, lease: &str) -> Self {
         let metrics = Self { lease: lease.to_owned(), status: self.status.clone(), slow_path: self.slow_path.clone() };
         metrics.show(false);
@@ -498,16 +498,16 @@ const UID_LIMIT: Duration = Duration::from_secs(5);
 /// The Lease of the election as the object of Events. It need not exist.
 #[derive(Clone)]
 pub struct LeaseObject {
-    /// Reads it.
+    /// Reads the Lease.
     pub client: Client,
-    /// Its namespace.
+    /// The Lease's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The Lease's name.
     pub name: String,
 }
 
 impl LeaseObject {
-    /// What an Event is to be about. With the UID where that can be found out: `kubectl describe` shows no others.
+    /// The object reference for Events, with the UID if it can be read: `kubectl describe` shows no others.
     pub async fn reference(&self) -> ObjectReference {
         let leases = Api::<Lease>::namespaced(self.client.clone(), &self.namespace);
         let what = format!("get lease {}/{}", self.namespace, self.name);
@@ -516,11 +516,11 @@ impl LeaseObject {
     }
 }
 
-/// Events about the cluster are those about the Lease of the election: the process knows no object that is more its own.
+/// Records Events about the cluster on the Lease of the election, which is the object closest to this process.
 pub struct LeaseEvents {
-    /// What they are about.
+    /// The object of the Events.
     pub lease: LeaseObject,
-    /// Records them.
+    /// Records the Events.
     pub recorder: Recorder,
 }
 
@@ -531,7 +531,6 @@ impl ClusterEvents for LeaseEvents {
     }
 }
 
-/// A Lease, as Events refer to it.
 fn reference(namespace: &str, name: &str, uid: Option<String>) -> ObjectReference {
     ObjectReference {
         api_version: Some("coordination.k8s.io/v1".to_owned()),

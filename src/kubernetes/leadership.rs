@@ -1,4 +1,4 @@
-//! Leadership as a token: it is checked before each write.
+//! Leadership as a token that is checked before each write.
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::cloud::LeaderToken;
 
-/// How often a waiting task looks at the wall clock. The monotonic clock stands still while a machine is suspended.
+/// Interval at which waiting tasks check the wall clock: the monotonic clock stops while the host is suspended.
 const WALL_CLOCK_LOOK: Duration = Duration::from_secs(1);
 
 /// The deadline of a leadership that never ends, counted from now.
@@ -20,7 +20,7 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 #[error("this process is not the leader")]
 pub struct NotLeader;
 
-/// Whether this process leads, and until when. Cheap to clone; all clones say the same.
+/// Whether this process leads, and until when. Cheap to clone; clones share the state.
 #[derive(Debug, Clone)]
 pub struct Leadership {
     term: Option<watch::Receiver<Option<Term>>>,
@@ -28,11 +28,11 @@ pub struct Leadership {
     wall_clock: WallClock,
 }
 
-/// One uninterrupted time of leading.
+/// One uninterrupted period of leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Term {
     number: u64,
-    /// Before the last successful renewal was sent.
+    /// Time before the last successful renewal was sent.
     renewed: Instant,
     ends: Instant,
     ends_by_wall_clock: SystemTime,
@@ -53,25 +53,25 @@ impl Term {
         Self { number, renewed: sent.monotonic, ends, ends_by_wall_clock }
     }
 
-    /// Either clock may end it: a suspended machine's monotonic clock has stood still.
+    /// Either clock may end it: the monotonic clock stops while the host is suspended.
     fn is_over(&self, now: Instant, wall_clock: SystemTime) -> bool {
         now >= self.ends || wall_clock >= self.ends_by_wall_clock
     }
 }
 
 impl Leadership {
-    /// The leadership of a process that has no rivals (`--leader-elect=false`).
+    /// The leadership of a process without leader election (`--leader-elect=false`).
     pub fn always() -> Self {
         let (_, flag) = watch::channel(true);
         Self { term: None, flag, wall_clock: WallClock::default() }
     }
 
-    /// The leadership of whoever must not work at all.
+    /// A leadership that never begins.
     pub fn never() -> Self {
         Holder::new().1
     }
 
-    /// Until when this process leads at least. Renewals move it.
+    /// The end of the term unless it is renewed, or an error if this process does not lead.
     pub fn check(&self) -> Result<Instant, NotLeader> {
         match &self.term {
             None => Ok(Instant::now() + FOREVER),
@@ -84,7 +84,7 @@ impl Leadership {
         self.check().is_ok()
     }
 
-    /// The permission to write to the cloud during the term that runs when this is called, renewals included.
+    /// Permission to write to the cloud during the current term, including its renewals.
     pub fn permit(&self) -> LeaderToken {
         let (leadership, term) = (self.clone(), self.current().map(|term| term.number));
         let is_valid = {
@@ -94,7 +94,7 @@ impl Leadership {
         LeaderToken::new(is_valid, move || leadership.wait_until_over(term).boxed())
     }
 
-    /// Completes as soon as this process leads.
+    /// Completes once this process leads.
     pub async fn wait_until_leader(&self) {
         let Some(receiver) = &self.term else { return };
         let mut receiver = receiver.clone();
@@ -104,31 +104,31 @@ impl Leadership {
                 return;
             }
             if receiver.changed().await.is_err() {
-                // The elector is gone: nobody will ever lead here.
+                // The elector is gone, so leadership can never begin.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Changes between standby (false) and leader (true), for whoever shows or follows them. It may lag behind
-    /// [`Leadership::check`], which decides.
+    /// Changes between standby (false) and leader (true), to display or follow. It may lag behind
+    /// [`Leadership::check`], which is authoritative.
     pub fn watch(&self) -> watch::Receiver<bool> {
         self.flag.clone()
     }
 
-    /// For how long the Lease was not renewed that this process believes to hold; nothing when it does not believe so.
-    /// A term that is over and that nobody has ended yet counts, unlike in [`Leadership::check`].
+    /// Time since the last renewal, if this process believes it holds the Lease. Unlike in [`Leadership::check`], an
+    /// expired term counts until the elector ends it.
     pub(in crate::kubernetes) fn unrenewed_for(&self) -> Option<Duration> {
         let term = *self.term.as_ref()?.borrow();
         term.map(|term| term.renewed.elapsed())
     }
 
-    /// The end of the term that runs when this is called, renewals included. Completes at once without one.
+    /// Completes at the end of the current term, including its renewals; at once without one.
     pub fn wait_until_lost(&self) -> impl Future<Output = ()> + Send + 'static {
         self.wait_until_over(self.current().map(|term| term.number))
     }
 
-    /// The end of the term of this number, renewals included. Completes at once without one.
+    /// Completes at the end of the term with this number, including its renewals; at once without one.
     fn wait_until_over(&self, started: Option<u64>) -> impl Future<Output = ()> + Send + 'static {
         let leadership = self.clone();
         async move {
@@ -138,7 +138,7 @@ impl Leadership {
                 receiver.mark_unchanged();
                 let Some(term) = leadership.current().filter(|term| Some(term.number) == started) else { return };
                 let look = term.ends.min(Instant::now() + WALL_CLOCK_LOOK);
-                // Whatever wakes it, the next round decides. A vanished elector has ended its term.
+                // The next iteration decides, whatever woke it. A dropped elector has ended its term.
                 let _ = tokio::time::timeout_at(look, receiver.changed()).await;
             }
         }
@@ -151,12 +151,12 @@ impl Leadership {
 }
 
 impl Holder {
-    /// A leadership nobody holds yet.
+    /// Creates a leadership that is not held yet.
     pub(in crate::kubernetes) fn new() -> (Self, Leadership) {
         Self::with_clock(WallClock::default())
     }
 
-    /// The same by this wall clock.
+    /// The same with this wall clock.
     pub(in crate::kubernetes) fn with_clock(wall_clock: WallClock) -> (Self, Leadership) {
         let (term, term_receiver) = watch::channel(None);
         let (flag, flag_receiver) = watch::channel(false);
@@ -164,19 +164,19 @@ impl Holder {
         (Self { term, flag, terms: 0, wall_clock }, leadership)
     }
 
-    /// The moment before something is sent, by the clocks that decide about the term.
+    /// The time before a request is sent, on both clocks of the term.
     pub(in crate::kubernetes) fn sends_now(&self) -> SendTime {
         SendTime { monotonic: Instant::now(), wall_clock: self.wall_clock.now() }
     }
 
-    /// A term begins.
     pub(in crate::kubernetes) fn begin(&mut self, sent: SendTime, lasts: Duration) {
         self.terms += 1;
         self.term.send_replace(Some(Term::starting(self.terms, sent, lasts)));
         self.flag.send_replace(true);
     }
 
-    /// A renewal sent at `sent` succeeded. False when the term was over before the answer came: then it stays over.
+    /// Extends the term by a successful renewal, sent at `sent`. Returns false if the term had ended before the answer:
+    /// it stays ended.
     #[must_use]
     pub(in crate::kubernetes) fn extend(&mut self, sent: SendTime, lasts: Duration) -> bool {
         if !self.is_held() {
@@ -186,13 +186,11 @@ impl Holder {
         true
     }
 
-    /// The term ends now.
     pub(in crate::kubernetes) fn end(&mut self) {
         self.term.send_replace(None);
         self.flag.send_replace(false);
     }
 
-    /// Whether a term runs.
     pub(in crate::kubernetes) fn is_held(&self) -> bool {
         self.ends().is_some()
     }
@@ -210,7 +208,7 @@ impl Drop for Holder {
     }
 }
 
-/// The moment before a request was sent, on both clocks.
+/// The time before a request was sent, on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kubernetes) struct SendTime {
     monotonic: Instant,
@@ -218,19 +216,18 @@ pub(in crate::kubernetes) struct SendTime {
 }
 
 impl SendTime {
-    /// Now, by the machine's clocks.
+    /// Now, by the host's clocks.
     #[cfg(test)]
     pub(in crate::kubernetes) fn now() -> Self {
         Self { monotonic: Instant::now(), wall_clock: SystemTime::now() }
     }
 
-    /// How long ago.
     pub(in crate::kubernetes) fn elapsed(&self) -> Duration {
         self.monotonic.elapsed()
     }
 }
 
-/// The machine's wall clock, which ends terms beside the monotonic one. In tests it can jump; all clones jump together.
+/// The host's wall clock, which ends terms in addition to the monotonic one. In tests it can jump, for all clones.
 #[derive(Debug, Clone, Default)]
 pub(in crate::kubernetes) struct WallClock {
     #[cfg(test)]
@@ -248,7 +245,7 @@ impl WallClock {
         SystemTime::now() + *self.ahead.lock().unwrap()
     }
 
-    /// What a process sees whose machine was suspended for so long.
+    /// Jumps ahead, as seen by a process whose host was suspended.
     #[cfg(test)]
     pub(in crate::kubernetes) fn jump(&self, ahead: std::time::Duration) {
         *self.ahead.lock().unwrap() += ahead;

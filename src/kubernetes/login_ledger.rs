@@ -1,10 +1,10 @@
-//! Logins counted across replicas and restarts: a Lease per server and account, written by compare-and-swap with the
-//! rights that the leader election has (get, create, update).
+//! Counts logins across replicas and restarts: one Lease per server and account, written by compare-and-swap with the
+//! permissions of the leader election (get, create, update).
 //!
-//! Entries in the store are dated by its clock, the API server's, and clocks of replicas are not trusted. What a process
-//! counts by itself while the store is out of reach is dated by its own clock until it is written to the store. A date is
-//! believed but for [`MARGIN`], and an entry that appears between two readings was made after the first of them. So an
-//! entry counts for as long as it should, or a little longer.
+//! Entries in the store are dated by the API server's clock; clocks of replicas are not trusted. While the store is out
+//! of reach, a process dates its own entries by its own clock until it writes them to the store. A date is trusted
+//! except for [`MARGIN`], and an entry that appears between two reads was made after the first of them. So an entry
+//! counts for its full time, or a little longer.
 
 mod lease;
 mod local;
@@ -26,65 +26,62 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// By how much a date of the store may be wrong: servers of one API are that close, and an answer takes a few seconds.
+/// Tolerance for dates of the store: API servers of one cluster differ by less, and an answer takes a few seconds.
 pub const MARGIN: Duration = Duration::from_secs(30);
-/// The same where the store tells no time, and replicas go by their own clocks.
+/// The same for a store without a clock, where replicas use their own.
 pub const SKEW: Duration = Duration::from_secs(10 * 60);
-/// Begins the names of records.
+/// Prefix of record names.
 const PREFIX: &str = "vsphere-ccm-logins-";
-/// How long one question to the store may take.
+/// Time limit of one store call.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
-/// How long the store may take when the login is made in any case.
+/// Time limit of the store for a login that is made in any case.
 const KNOWN_LIMIT: Duration = Duration::from_secs(1);
-/// How often a write that another replica overtook is made again before the login has to wait.
+/// How often a conflicting write is retried before the login has to wait.
 const TRIES: u32 = 8;
-/// The pause after that.
+/// The pause of the login after that.
 const CONTENTION: Duration = Duration::from_secs(1);
-/// The pauses between two tries.
+/// Pauses between two tries.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(25), Duration::from_millis(800)).shortened_by(0.5);
-/// Settled claims that could not be written, which are written with the next claim.
+/// Maximum number of unwritten outcomes, which are written with the next claim.
 const MOST_PENDING: usize = 16;
-/// How long a record that was read for the review of paused logins is used again: the logins of one account at all
-/// vCenters are judged by the same records. A login is reviewed again after 30
-/// to 37.5 s, so that what was deleted is noticed within a minute.
+/// How long a record that was read for the review of paused logins is reused: the logins of one account at all vCenters
+/// depend on the same records. A login is reviewed again after 30 to 37.5 s, so a deletion is noticed within a minute.
 const SERVES_FOR: Duration = Duration::from_secs(15);
-/// Servers of one product that are remembered.
+/// Maximum number of remembered servers of one product.
 const MOST_SERVERS: usize = 256;
 
-/// Tells the time of day, in seconds since 1970. In tests, one that is made up.
+/// Returns the wall clock time in seconds since 1970. Replaced in tests.
 pub type UnixClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// The ledger of one process.
+/// The login ledger of one process.
 pub struct Ledger {
     store: Box<dyn LedgerStore>,
     wall_clock: UnixClock,
     process: Option<Process>,
     local: Mutex<Local>,
-    /// Held by the review that reads for all.
+    /// Held by the review that reads for all others.
     review_turn: Semaphore,
 }
 
-/// The time by which the entries of a record are dated and judged.
+/// The clock that dates the entries of a record.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// In seconds since 1970.
     now: i64,
-    /// By how much a date may be wrong.
+    /// Tolerance for dates.
     margin: Duration,
 }
 
 impl Clock {
-    /// How old an entry is by its date.
     fn since(self, entry: &Entry) -> Duration {
         u64::try_from(self.now.saturating_sub(entry.at)).map_or(Duration::ZERO, Duration::from_secs)
     }
 }
 
-/// The records of one account, as seen from one server.
+/// The record names of one account, as seen from one server.
 struct AccountRecords {
-    /// That of the server itself.
     here: String,
-    /// Those of all servers of all products, by name, and where the server of each is.
+    /// The records at all servers of all products, by name, with the relation of each server.
     endpoints: BTreeMap<String, Endpoint>,
 }
 
@@ -98,7 +95,6 @@ impl AccountRecords {
     }
 }
 
-/// A record, as it was read.
 #[derive(Clone)]
 struct FetchedRecord {
     record: Record,
@@ -107,13 +103,13 @@ struct FetchedRecord {
 }
 
 impl FetchedRecord {
-    /// Whether the pair of the attempt was accepted from another replica.
+    /// Whether another replica has logged in with the attempt's credentials.
     fn is_accepted(&self, attempt: &Attempt) -> bool {
         self.record.is_accepted(attempt.version.as_ref(), self.clock.now, self.clock.margin)
     }
 }
 
-/// A record as it was read for a review.
+/// A record that was read for a review.
 struct SharedReading {
     began: Instant,
     fetched: FetchedRecord,
@@ -125,7 +121,8 @@ impl SharedReading {
     }
 }
 
-/// The name of the record of an account at a server, for the scope of a policy. Nothing else of the two leaves the process.
+/// The record name of an account at a server, for the scope of a policy. A hash, so that server and user name do not
+/// leave the process.
 pub fn record_name(scope: &str, server: &str, user: &str) -> String {
     let mut hash = Sha256::new();
     if !scope.is_empty() {
@@ -139,7 +136,7 @@ pub fn record_name(scope: &str, server: &str, user: &str) -> String {
 }
 
 impl Ledger {
-    /// A ledger that shares what it counts through `store`.
+    /// Creates a ledger that shares its counts through `store`.
     pub fn new(store: impl LedgerStore + 'static) -> Self {
         Self::with_clock(store, Arc::new(|| Timestamp::now().as_second()))
     }
@@ -150,8 +147,8 @@ impl Ledger {
         Self { store, wall_clock, process: None, local: Mutex::default(), review_turn: Semaphore::new(1) }
     }
 
-    /// Claims name this pod from now on. A process that takes the place of one that was killed knows that its claims are
-    /// no logins under way any more.
+    /// Adds this pod's name to claims from now on. A process that replaces a killed one in the same pod knows that its
+    /// claims are no longer in flight.
     #[must_use]
     pub fn in_pod(mut self, host_name: &str) -> Self {
         let start = uuid::Uuid::new_v4().simple().to_string();
@@ -163,7 +160,6 @@ impl Ledger {
         Clock { now: (self.wall_clock)(), margin: SKEW }
     }
 
-    /// A claim of this process.
     fn entry(&self, id: &str, at: i64, attempt: &Attempt) -> Entry {
         let entry = Entry::claim(id.to_owned(), at, attempt);
         match &self.process {
@@ -172,12 +168,12 @@ impl Ledger {
         }
     }
 
-    /// Claims by what this process alone has done.
+    /// Claims based on this process's own attempts only.
     fn claim_alone(&self, attempt: &Attempt, id: &str) -> Result<(), LoginRefusal> {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
         let here = &account.here;
         let clock = self.own_clock();
-        // Noted first: of two who claim at once, one sees the other.
+        // Recorded first: of two concurrent claims, one sees the other.
         self.local.lock().note(here, self.entry(id, clock.now, attempt));
         let records: Vec<(String, FetchedRecord)> = {
             let local = self.local.lock();
@@ -187,7 +183,7 @@ impl Ledger {
             };
             account.endpoints.keys().map(own).collect()
         };
-        let judged = self.judge(&records, &account, attempt, Some(id), true);
+        let judged = self.decide(&records, &account, attempt, Some(id), true);
         let mut local = self.local.lock();
         if judged.is_err() {
             local.settle(here, Settlement::harmless(id), clock.now);
@@ -197,13 +193,13 @@ impl Ledger {
         judged
     }
 
-    /// Claims in the store: whether the login may be made, or why the store cannot say.
+    /// Claims in the store: whether the login is allowed, or why the store cannot tell.
     async fn claim_shared(&self, attempt: &Attempt, id: &str) -> Result<Result<(), LoginRefusal>, StoreError> {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
         let here = &account.here;
         for turn in 0..TRIES {
             let mut records = vec![(here.clone(), self.fetch(here).await?)];
-            if let Err(refused) = self.judge(&records, &account, attempt, None, false) {
+            if let Err(refused) = self.decide(&records, &account, attempt, None, false) {
                 return Ok(Err(refused));
             }
             let Some((_, fetched)) = records.first_mut() else { continue };
@@ -217,11 +213,11 @@ impl Ledger {
                 other => other?,
             }
             self.local.lock().note(here, entry);
-            // Only after the own claim is written: of two who claim at two servers at once, one sees the other.
+            // Only after the own claim is written: of two concurrent claims at two servers, one sees the other.
             for name in account.others() {
                 records.push((name.clone(), self.fetch(name).await?));
             }
-            let judged = self.judge(&records, &account, attempt, Some(id), false);
+            let judged = self.decide(&records, &account, attempt, Some(id), false);
             if judged.is_err() {
                 self.settle_everywhere(attempt, Settlement::harmless(id), KNOWN_LIMIT).await;
             }
@@ -234,7 +230,7 @@ impl Ledger {
         }))
     }
 
-    /// The records of the account, as seen from this server.
+    /// The record names of the account, as seen from this server.
     fn records(&self, policy: LoginPolicy, server: &str, user: &str) -> AccountRecords {
         let here = record_name(policy.scope, server, user);
         let of_server = |(scope, server): &(&'static str, String)| {
@@ -246,7 +242,7 @@ impl Ledger {
         AccountRecords { here, endpoints }
     }
 
-    /// Reads a record, brought up to date with what could not be written earlier.
+    /// Reads a record, and adds the outcomes that could not be written earlier.
     async fn fetch(&self, name: &str) -> Result<FetchedRecord, StoreError> {
         let Reading { stored, server_time } = within(CALL_LIMIT, self.store.read(name)).await?;
         let clock = server_time.map_or_else(|| self.own_clock(), |now| Clock { now, margin: MARGIN });
@@ -266,10 +262,10 @@ impl Ledger {
         Ok(FetchedRecord { record, version, clock })
     }
 
-    /// These records, as they were at most [`SERVES_FOR`] ago and after the last write of this process.
+    /// These records, at most [`SERVES_FOR`] old and read after the last write of this process.
     async fn read_for_review(&self, names: BTreeSet<String>) -> Result<Vec<(String, FetchedRecord)>, StoreError> {
         let all = async {
-            // One review reads at a time; the others find what it has read. It is never closed.
+            // One review reads at a time; the others reuse its records. The semaphore is never closed.
             let _turn = self.review_turn.acquire().await;
             let mut records = Vec::new();
             for name in names {
@@ -291,7 +287,7 @@ impl Ledger {
         let fetched = self.fetch(name).await?;
         let mut local = self.local.lock();
         local.readings.retain(|_, reading| reading.serves());
-        // A reading that met a write of this process may not hold it, and its attempt would seem to be deleted.
+        // A read that overlapped a write of this process may lack it, and the attempt would seem to be deleted.
         if local.writes == writes {
             local.readings.insert(name.to_owned(), SharedReading { began, fetched: fetched.clone() });
         }
@@ -318,8 +314,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Decides on what the records hold, `except` for one entry.
-    fn judge(
+    /// Decides by the records, ignoring the entry `except`.
+    fn decide(
         &self,
         records: &[(String, FetchedRecord)],
         account: &AccountRecords,
@@ -376,14 +372,14 @@ impl Ledger {
         }
     }
 
-    /// Puts the outcome of an own attempt into a record; whether that changes it.
+    /// Applies the outcome of an own attempt to a record; returns whether the record changes.
     fn merge_outcome(&self, name: &str, fetched: &mut FetchedRecord, settlement: Settlement<'_>) -> bool {
         let Settlement { id, outcome, version } = settlement;
         let FetchedRecord { record, clock, .. } = fetched;
         let mut local = self.local.lock();
         let was_claimed = record.apply(id, outcome, clock.now);
-        // Another process had removed this claim as lost, or it was never written. Without one, an accepted login still
-        // clears what was not answered before.
+        // Another process had removed this claim as lost, or it was never written. Even without a claim, an accepted
+        // login clears earlier unanswered ones.
         if !was_claimed && outcome != Outcome::Accepted {
             let Some(entry) = local.own_entry(name, id, *clock).filter(|_| LoginState::after(outcome).is_some()) else {
                 return false;
@@ -402,7 +398,7 @@ impl Ledger {
         true
     }
 
-    /// Logs once for each product that the store is out of reach, and once that it is available again.
+    /// Logs once per product that the store is out of reach, and once that it is available again.
     fn log_availability(&self, attempt: &Attempt, problem: Option<&StoreError>) {
         let Attempt { policy, server, .. } = attempt;
         let is_out_of_reach = match problem {
@@ -444,7 +440,7 @@ impl LoginThrottle for Ledger {
         if self.local.lock().out_of_reach.contains(policy.scope) {
             return None;
         }
-        // Rejections count at every server of the account, so each of their records is in the way.
+        // Rejections count at every server of the account, so all of its records have to be deleted.
         self.store.delete_command(&self.records(policy, server, user).names())
     }
 
@@ -462,7 +458,7 @@ impl LoginThrottle for Ledger {
                 self.log_availability(attempt, Some(&error));
                 let alone = self.claim_alone(attempt, &id);
                 if alone.is_err() {
-                    // It may stand in the store.
+                    // The claim may have reached the store.
                     self.settle_everywhere(attempt, Settlement::harmless(&id), KNOWN_LIMIT).await;
                 }
                 alone.map(|()| claim(attempt.policy.window))
@@ -470,7 +466,7 @@ impl LoginThrottle for Ledger {
         }
     }
 
-    async fn may_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool {
+    async fn can_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
         let here = &account.here;
         let Ok(records) = self.read_for_review(account.names()).await else { return false };
@@ -479,12 +475,12 @@ impl LoginThrottle for Ledger {
             fetched.is_accepted(attempt) || fetched.record.has_lost(&own)
         };
         let is_bound = was_rejected && !records.iter().filter(|(name, _)| name == here).any(is_over);
-        !is_bound && !self.judge(&records, &account, attempt, None, false).is_err_and(|refused| refused.is_lockout)
+        !is_bound && !self.decide(&records, &account, attempt, None, false).is_err_and(|refused| refused.is_lockout)
     }
 
-    async fn settle(&self, claim: LoginAttempt, outcome: Outcome) {
-        // A pair that was accepted before does not wait for the API server. Another one's claim makes the others wait
-        // if it is not given back, and a slow API server was waited for when it was made.
+    async fn record_outcome(&self, claim: LoginAttempt, outcome: Outcome) {
+        // Credentials that were accepted before do not wait for the API server. A claim with others blocks other logins
+        // until it is released, so it gets the full limit.
         let is_quick = claim.attempt.is_known && LoginState::after(outcome).is_none();
         let limit = if is_quick { KNOWN_LIMIT } else { CALL_LIMIT };
         let settlement = Settlement { id: &claim.id, outcome, version: claim.attempt.version.as_ref() };
@@ -492,47 +488,47 @@ impl LoginThrottle for Ledger {
     }
 }
 
-/// What a store holds under a name.
+/// The content of a store under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredText {
     /// The text of a [`Record`].
     pub text: String,
-    /// To be given back at the next write.
+    /// Must be passed to the next write.
     pub version: String,
 }
 
-/// The answer of a store.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The record of this name; `None` before the first write.
     pub stored: Option<StoredText>,
-    /// The store's own clock, in seconds since 1970, if it tells it.
+    /// The store's own time in seconds since 1970, if known.
     pub server_time: Option<i64>,
 }
 
-/// Why a store did not do what it was asked.
+/// Why a store call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Another has written in between.
+    /// Another replica has written in between.
     #[error("another replica has written in between")]
     Conflict,
-    /// It does not answer, or may not be used.
+    /// The store does not answer, or access is denied.
     #[error("{0}")]
     OutOfReach(String),
 }
 
-/// Keeps texts under names, for all replicas.
+/// Stores texts under names, shared by all replicas.
 #[async_trait]
 pub trait LedgerStore: Send + Sync {
-    /// The record, and the time of the server.
+    /// Reads the record and the server's time.
     async fn read(&self, name: &str) -> Result<Reading, StoreError>;
 
-    /// The command by which an administrator deletes what is stored under these names; none where there is no such command.
+    /// The command by which an administrator deletes the records of these names; `None` if there is none.
     fn delete_command(&self, _names: &BTreeSet<String>) -> Option<String> {
         None
     }
 
-    /// Writes, if the record still has this `version`; `None` if it must not exist yet.
+    /// Writes if the record still has this `version`; `None` if it must not exist yet.
     async fn write(&self, name: &str, version: Option<&str>, text: &str) -> Result<(), StoreError>;
 }
 

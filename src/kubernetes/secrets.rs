@@ -1,5 +1,5 @@
-//! Watches single Secrets by name. No other Secret comes into memory, and a Role that names the one is enough: one with
-//! `get` and `watch`, or with one of the two.
+//! Watches single Secrets by name. Loads no other Secret, and needs only a Role for the named one, with `get` and
+//! `watch` or one of the two.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -24,23 +24,23 @@ const POLICY: ObjectPolicy = ObjectPolicy {
     worked: Duration::from_secs(10),
 };
 
-/// What is known of one Secret.
+/// The state of one Secret.
 #[derive(Clone, Debug)]
 pub enum SecretState {
-    /// It was not looked at yet.
+    /// Not read yet.
     Pending,
-    /// It was looked at in vain, and never read. Says why.
+    /// All reads failed so far; with the reason.
     Failing(String),
-    /// It does not exist, or this process may not read it. Says which.
+    /// It does not exist, or this process is not permitted to read it; with the reason.
     Absent(String),
-    /// It was read. Stays so while the API server does not answer.
+    /// It was read. Stays in this state while the API server does not answer.
     Read(Arc<SecretVersion>),
 }
 
-/// One version of a Secret. Prints without the data.
+/// One version of a Secret. `Debug` omits the data.
 #[derive(Debug)]
 pub struct SecretVersion {
-    /// Its UID; another one after it was deleted and created again.
+    /// Its UID, which changes when it is deleted and recreated.
     pub uid: String,
     /// Its resourceVersion.
     pub resource_version: String,
@@ -48,7 +48,7 @@ pub struct SecretVersion {
 }
 
 impl SecretVersion {
-    /// Takes the data over. The buffers it came in are wiped.
+    /// Takes the data. Wipes the original buffers.
     fn new(secret: Secret) -> Self {
         let entries = secret.data.unwrap_or_default().into_iter();
         let data = entries.map(|(key, mut value)| (key, wiped_into_box(&mut value.0)));
@@ -68,23 +68,23 @@ impl SecretVersion {
         self.uid == other.uid && self.resource_version == other.resource_version
     }
 
-    /// Whether both are versions of one object, and this is the earlier one.
+    /// Whether both are versions of one object, and this is the older one.
     fn is_older_than(&self, other: &Self) -> bool {
         let number = |version: &Self| version.resource_version.parse::<u64>().ok();
         self.uid == other.uid && matches!((number(self), number(other)), (Some(own), Some(others)) if own < others)
     }
 }
 
-/// A copy of exactly the right size, which wipes itself on drop; the original is wiped at once. A move into a box would
-/// leave another copy behind where the original has room to spare.
+/// A copy of exactly the required size, which is wiped on drop; the original is wiped at once. Converting it into a box
+/// would leave another copy behind if it has spare capacity.
 fn wiped_into_box(value: &mut Vec<u8>) -> SecretSlice<u8> {
     let copy = SecretSlice::from(Box::<[u8]>::from(value.as_slice()));
     secrecy::zeroize::Zeroize::zeroize(value);
     copy
 }
 
-/// Watches the Secret `namespace/name`: what is known of it, and the work that keeps that true, for ever. The work ends
-/// when it is dropped.
+/// Watches the Secret `namespace/name`: returns its state, and the future that keeps the state up to date forever.
+/// Dropping the future ends the watch.
 pub fn watch_secret(
     client: Client,
     namespace: &str,
@@ -102,7 +102,7 @@ struct Observer {
 }
 
 impl Observer {
-    /// What comes from a `get` is always believed: after a restore from a backup, versions are lower.
+    /// A `get` is always trusted: after a restore from a backup, versions are lower.
     fn learn(&self, news: News<Secret>) {
         let may_be_late = matches!(news, News::Watched(_));
         let next = match news {
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Types that promise it hold every copy this file makes.
+    /// Checks by type that every copy in this file is wiped on drop.
     #[test]
     fn the_data_of_a_secret_is_wiped_on_drop_and_does_not_print() {
         fn is_wiped_on_drop<T: secrecy::zeroize::ZeroizeOnDrop>(_: &T) {}

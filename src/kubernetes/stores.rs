@@ -1,4 +1,4 @@
-//! The shared caches of the API server's objects: one watch a kind, whoever reads them.
+//! The shared caches of API server objects: one watch per kind, for all readers.
 
 mod access_review;
 mod list_watch;
@@ -21,47 +21,47 @@ use list_watch::{ListWatch, WORKED};
 pub use packed_object::CachedObject;
 use packed_object::PackedObject;
 
-/// How many changes a subscriber may lag behind before it is told to look at everything.
+/// How many changes a subscriber may lag behind before it gets [`Change::All`].
 const CHANGES_KEPT: usize = 1024;
 
 /// How many objects stay unpacked: those that change within a second or two in a cluster of 5,000 Nodes.
 const RECENT: usize = 32;
 
-/// The cluster's Nodes (or those of `--node-selector`), pruned of what nobody here reads.
+/// The cluster's Nodes (or those of `--node-selector`), pruned to the fields in use.
 pub type Nodes = Store<Node>;
 
 /// The cluster's Services (or those of a selector) that have, or may have, a load balancer.
 pub type Services = Store<Service>;
 
-/// A cache of one kind of objects, kept up to date by a background task. Cheap to clone. Objects are found by name,
-/// namespaced ones by `namespace/name`. Kept packed, and unpacked for whoever asks.
+/// A cache of one kind of objects, kept up to date by a background task. Cheap to clone. Keys are names, or
+/// `namespace/name` for namespaced objects. Objects are kept packed, and unpacked for each reader.
 #[derive(Clone)]
 pub struct Store<K> {
     shared: Arc<StoreState<K>>,
 }
 
-/// What happened to a [`Store`].
+/// A change of a [`Store`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// This object is new or has changed.
+    /// This object was added or changed.
     Applied(String),
-    /// This object is gone from the cache: deleted, no longer selected, or no longer needed by any reader.
+    /// This object left the cache: deleted, no longer selected, or no longer needed by any reader.
     Deleted(String),
-    /// Look at everything: the cache has filled, or the subscriber fell behind.
+    /// Any object may have changed: the cache was filled, or the subscriber fell behind.
     All,
 }
 
 struct StoreState<K> {
     objects: RwLock<BTreeMap<String, PackedObject<K>>>,
-    /// The objects that were unpacked last. The readers of an event ask for the same one within milliseconds, and share it.
+    /// The objects unpacked last. The readers of an event need the same object within milliseconds, and share it.
     recent: Mutex<VecDeque<(PackedObject<K>, Arc<K>)>>,
     changes: broadcast::Sender<Change>,
     is_ready: watch::Sender<bool>,
     is_refused: AtomicBool,
 }
 
-/// Watches the Nodes `selector` (a label selector; none means all) chooses. The future is the background task: it never
-/// ends by itself and survives every outage; dropping it freezes the cache. `client` should be the one for watches.
+/// Watches the Nodes that `selector` matches (a label selector; `None` matches all). The future is the background task:
+/// it never completes and survives every outage; dropping it freezes the cache. `client` should be the one for watches.
 pub fn watch_nodes(
     client: Client,
     selector: Option<String>,
@@ -69,8 +69,8 @@ pub fn watch_nodes(
     watch(client, selector)
 }
 
-/// Watches the Services `selector` chooses, as [`watch_nodes`] does. This program may lack the permission: the API server is asked
-/// first whether it has it, by SelfSubjectAccessReview, and again every 5 minutes while it has not.
+/// Watches the Services that `selector` matches, as [`watch_nodes`] does. This program may lack the permission: it is
+/// checked first by SelfSubjectAccessReview, and again every 5 minutes while missing.
 pub fn watch_services(
     client: Client,
     selector: Option<String>,
@@ -106,7 +106,7 @@ impl<K: CachedObject> Store<K> {
         if let Some((_, object)) = recent().iter().find(|(known, _)| Arc::ptr_eq(&known.json, &packed.json)) {
             return Some(Arc::clone(object));
         }
-        // Not under the lock: readers of other objects need not wait. Two readers at once may both unpack it.
+        // Without the lock, so that readers of other objects need not wait. Two concurrent readers may both unpack it.
         let object = packed.unpacked();
         let mut recent = recent();
         if recent.len() == RECENT {
@@ -120,51 +120,51 @@ impl<K: CachedObject> Store<K> {
         self.shared.objects.read().get(key).cloned()
     }
 
-    /// Whether there is this object.
+    /// Whether the cache has this object.
     pub fn contains(&self, key: &str) -> bool {
         self.shared.objects.read().contains_key(key)
     }
 
-    /// All objects, by key, as they are now. Whoever keeps one at a time needs the memory of one.
+    /// All current objects, sorted by key. A reader that keeps one at a time needs the memory of one.
     pub fn list(&self) -> impl ExactSizeIterator<Item = Arc<K>> + Send + use<K> {
         let objects = self.shared.objects.read();
         let packed: Vec<_> = objects.values().cloned().collect();
         packed.into_iter().map(|packed| packed.unpacked())
     }
 
-    /// How many objects there are, and of how many its kind says that they are marked: Nodes that wait to be initialised.
+    /// Number of objects, and number of those that their kind marks: Nodes that wait for initialisation.
     pub fn count_marked(&self) -> (usize, usize) {
         let objects = self.shared.objects.read();
         (objects.len(), objects.values().filter(|packed| packed.is_marked).count())
     }
 
-    /// The keys of all objects, in their order.
+    /// The keys of all objects, sorted.
     pub fn keys(&self) -> Vec<String> {
         self.shared.objects.read().keys().cloned().collect()
     }
 
-    /// Whether the cache has been filled once. It stays so when the API server goes away.
+    /// Whether the cache has been filled once. Stays true while the API server is unreachable.
     pub fn is_ready(&self) -> bool {
         *self.shared.is_ready.borrow()
     }
 
-    /// Whether the API server refused to list or watch the objects at the last try.
+    /// Whether the API server refused the last attempt to list or watch.
     pub fn is_refused(&self) -> bool {
         self.shared.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Gives what was so before.
+    /// Returns the previous value.
     fn set_refused(&self, is_refused: bool) -> bool {
         self.shared.is_refused.swap(is_refused, Ordering::Relaxed)
     }
 
-    /// Completes when the cache has been filled once.
+    /// Completes once the cache has been filled.
     pub async fn wait_until_ready(&self) {
-        // Fails only when the sender is gone, which `self` holds.
+        // Fails only if the sender is dropped, but `self` holds it.
         let _ = self.shared.is_ready.subscribe().wait_for(|is_ready| *is_ready).await;
     }
 
-    /// The changes from now on. The first item is [`Change::All`], once the cache has been filled; never ends.
+    /// The changes from now on. The first item is [`Change::All`], once the cache is filled; never ends.
     pub fn subscribe(&self) -> BoxStream<'static, Change> {
         let receiver = self.shared.changes.subscribe();
         let store = self.clone();
@@ -174,7 +174,7 @@ impl<K: CachedObject> Store<K> {
         });
         let keep_open = self.clone();
         let rest = futures::stream::unfold((receiver, keep_open), |(mut receiver, keep_open)| async move {
-            // Fails only when it fell behind: the sender is kept.
+            // Fails only for a subscriber that fell behind: the sender is kept.
             let change = receiver.recv().await.unwrap_or(Change::All);
             Some((change, (receiver, keep_open)))
         });
@@ -197,7 +197,7 @@ impl<K: CachedObject> Store<K> {
         }
     }
 
-    /// Takes over a complete list. Objects that vanished meanwhile are announced as deleted.
+    /// Replaces the content by a complete list. Announces objects that vanished as deleted.
     fn replace_all(&self, fresh: BTreeMap<String, PackedObject<K>>) {
         let mut objects = self.shared.objects.write();
         let vanished: Vec<_> = objects.keys().filter(|key| !fresh.contains_key(*key)).cloned().collect();
@@ -211,7 +211,7 @@ impl<K: CachedObject> Store<K> {
     }
 
     fn announce(&self, change: Change) {
-        // Nobody listening is no error.
+        // Without subscribers, sending fails, which is fine.
         let _ = self.shared.changes.send(change);
     }
 }

@@ -1,16 +1,16 @@
-//! The one watch of the API server: opens a watch, reads its events, notices its end, and repeats the rounds around it.
+//! The shared watch implementation: opens a watch, reads its events, detects its end, and repeats the rounds around it.
 //!
 //! `stores` lists and watches all objects of a kind, [`object`] reads and watches one object by name (Secrets and a
 //! ConfigMap), and a standby watches its Lease from the version that it read last.
 //!
-//! This is not `watcher` of kube-runtime 5.0 with `DeserializeGuard`:
-//! - It begins with a list, for which a Role needs `list`, or with a streaming list, which it repeats forever where the
-//!   server refuses that (422, the default of Kubernetes 1.33). It cannot start from a known version, nor poll.
-//! - After an event of a streaming list that cannot be read it goes on and reports the list as complete: a Node that
-//!   exists would be taken for deleted. `DeserializeGuard` helps only if the metadata can be read, and it holds the whole
-//!   object twice before anything can be pruned; of a Node of 15 KB, 1 KB is kept.
-//! - A watch that ends at once is opened again without a pause, no time limit applies to a page of a list or to the
-//!   opening of a watch, and every watch has the same timeout, so that replicas reconnect in step.
+//! `watcher` of kube-runtime 5.0 with `DeserializeGuard` does not fit:
+//! - It begins with a list, for which a Role needs `list`, or with a streaming list, which it repeats forever if the
+//!   server rejects that (422, the default of Kubernetes 1.33). It cannot start from a known version, nor poll.
+//! - After an undecodable event of a streaming list it reports the list as complete: an existing Node would be taken
+//!   for deleted. `DeserializeGuard` helps only if the metadata can be decoded, and it holds the whole object twice
+//!   before pruning; of a Node of 15 KB, 1 KB is kept.
+//! - A watch that ends at once is reopened without a pause, no time limit applies to a page of a list or to the opening
+//!   of a watch, and every watch has the same timeout, so that replicas reconnect in step.
 
 pub mod object;
 
@@ -30,44 +30,44 @@ use tokio::time::{Instant, timeout_at};
 use super::call::{CallError, limited};
 use crate::base::backoff::{Backoff, Failures};
 
-/// How long after the announced end a silent watch is given up.
+/// How long after its announced end a silent watch is given up.
 const IDLE_MARGIN: Duration = Duration::from_secs(5);
 
-/// The least time between the starts of two rounds; some proxies close watches at once.
+/// Shortest interval between the starts of two rounds; some proxies close watches at once.
 const FLOOR: Duration = Duration::from_secs(1);
 
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(800), Duration::from_secs(30)).lengthened_by(1.0);
 
-/// When a watch that was forbidden is tried again.
+/// Pause after a forbidden watch.
 pub const PAUSE_FORBIDDEN: Duration = Duration::from_secs(300);
 
 /// The time limits of a watch.
 #[derive(Debug)]
 pub struct WatchPolicy {
-    /// The server ends each watch after that many seconds, a random number of them, so that replicas do not reconnect in
-    /// step. Short, because over HTTP/1.1, which has no pings, a peer that died silently is noticed only then.
+    /// The server ends each watch after a random number of seconds in this range, so that replicas do not reconnect in
+    /// step. Short, because HTTP/1.1 has no pings, so a dead peer is noticed only then.
     pub seconds: Range<u32>,
-    /// How long opening the watch may take, the client's own retries included.
+    /// Time limit of opening the watch, including the client's own retries.
     pub call_limit: Duration,
-    /// Whether a watch may outlast its announced end while events arrive.
+    /// Whether a watch may continue after its announced end while events arrive.
     pub is_extended_by_events: bool,
 }
 
-/// What is watched, by which client.
+/// The objects to watch, and the client.
 pub struct WatchTarget {
     pub client: Client,
     /// The path of the collection.
     pub url: String,
-    /// The object or the kind, in messages.
+    /// The object or kind, for messages.
     pub shown: String,
-    /// What is selected.
+    /// Selectors and parameters.
     pub parameters: WatchParams,
     pub policy: &'static WatchPolicy,
 }
 
-/// What a watch reports.
+/// An event of a watch.
 pub enum Event<K> {
-    /// The object is new or has changed.
+    /// The object was added or changed.
     Applied(K),
     /// The object was deleted, or is no longer selected.
     Deleted(K),
@@ -84,7 +84,7 @@ pub struct EventStream<K> {
     is_extended_by_events: bool,
 }
 
-/// Why a round ended early.
+/// Why a round failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
@@ -103,26 +103,26 @@ pub enum Failure {
     Unreadable(#[source] Box<kube::Error>),
 }
 
-/// How a round ended that did not fail.
+/// How a round without failure ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundEnd {
-    /// It did its work: earlier failures are over.
+    /// Success: earlier failures are reset.
     Done,
-    /// The version to continue from is too old. The next round reads everything; earlier failures stay counted.
+    /// The version to continue from is too old. The next round lists again; earlier failures stay counted.
     Outdated,
 }
 
-/// What [`repeat`] repeats.
+/// The rounds that [`repeat`] repeats.
 pub trait Rounds {
-    /// Reads what there is, then watches it until the server ends the watch.
+    /// Reads the current state, then watches it until the server ends the watch.
     fn round(&mut self) -> impl Future<Output = Result<RoundEnd, Failure>> + Send;
 
-    /// A round failed; the next one comes after a pause.
+    /// Handles a failed round; the next one follows after `retry_in`.
     fn failed(&mut self, failure: Failure, retry_in: Duration);
 }
 
-/// Repeats the rounds forever: not more than one each second, and with backoff after failures. A round that lasted
-/// `worked` and failed then is no sign of lasting trouble.
+/// Repeats the rounds forever: at most one per second, with backoff after failures. A round that failed after `worked`
+/// resets the backoff.
 pub async fn repeat(mut rounds: impl Rounds, worked: Duration) -> Infallible {
     let mut failures = Failures::default();
     loop {
@@ -144,7 +144,7 @@ pub async fn repeat(mut rounds: impl Rounds, worked: Duration) -> Infallible {
 }
 
 impl WatchTarget {
-    /// Opens a watch from `version`; an empty one means: from what there is, as a list if `is_list`.
+    /// Opens a watch from `version`; an empty one begins with the current state, as a streaming list if `is_list`.
     pub async fn open<K>(&self, version: &str, is_list: bool) -> Result<EventStream<K>, CallError>
     where
         K: Clone + DeserializeOwned + Send + 'static,
@@ -153,7 +153,7 @@ impl WatchTarget {
         let parameters = WatchParams { send_initial_events: is_list, ..self.parameters.clone() }.timeout(seconds);
         let call = async {
             let mut request = Request::new(&self.url).watch(&parameters, version).map_err(kube::Error::BuildRequest)?;
-            // The word for it where requests are logged, as kube's own types have it.
+            // The verb that the request log shows, as for kube's own types.
             request.extensions_mut().insert("watch");
             self.client.request_events(request).await
         };
@@ -163,7 +163,7 @@ impl WatchTarget {
 }
 
 impl<K> EventStream<K> {
-    /// A watch that the server ends after so many seconds.
+    /// Wraps a watch that the server ends after `seconds`.
     pub fn new(
         events: impl Stream<Item = kube::Result<WatchEvent<K>>> + Send + 'static,
         seconds: u32,
@@ -174,7 +174,7 @@ impl<K> EventStream<K> {
         Self { events: events.boxed(), idle, ends: Instant::now() + idle, is_extended_by_events }
     }
 
-    /// The next event; nothing at the end of the watch. Safe to cancel.
+    /// The next event; `None` at the end of the watch. Cancel-safe.
     pub async fn next(&mut self) -> Result<Option<Event<K>>, Failure> {
         let event = timeout_at(self.ends, self.events.next()).await.map_err(|_| Failure::Silent(self.idle))?;
         if self.is_extended_by_events {

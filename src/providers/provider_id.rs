@@ -11,21 +11,21 @@ const PREFIX: &str = "vsphere://";
 /// Lengths of the five groups of a UUID, in hex digits.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// A well-formed BIOS UUID: lower case, dashed 8-4-4-4-12. Nothing else can be in it.
+/// A well-formed BIOS UUID: lower case, dashed 8-4-4-4-12.
 ///
-/// The same machine is known by two byte orders: vCenter's, which is in the provider ID, and the one in which many
-/// guests report their `systemUUID`. The type does not say which one it holds; see [`BiosUuid::byte_swapped`].
+/// A VM's UUID exists in two byte orders: vCenter's, which is in the provider ID, and the one in which many guests
+/// report their `systemUUID`. The type does not say which one it holds; see [`BiosUuid::byte_swapped`].
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BiosUuid([u8; 16]);
 
-/// The text is no UUID. What the text was is not repeated: the caller names the object it belongs to.
+/// The text is no UUID. The error does not repeat the text: the caller names the object it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a UUID of the form xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hex digits")]
 pub struct InvalidUuid;
 
 impl BiosUuid {
-    /// The same UUID in the other byte order: the bytes of the first three groups reversed, as in `ConvertK8sUUIDtoNormal`.
-    /// Doing it twice gives the original.
+    /// The same UUID in the other byte order: the bytes of the first three groups reversed, as in
+    /// `ConvertK8sUUIDtoNormal`. Swapping twice gives the original.
     #[must_use]
     pub fn byte_swapped(&self) -> Self {
         let [a, b, c, d, e, f, g, h, rest @ ..] = self.0;
@@ -33,12 +33,12 @@ impl BiosUuid {
         Self([d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p])
     }
 
-    /// Whether both are the UUID of one machine, in either byte order.
+    /// Whether both UUIDs are the same in either byte order.
     pub fn is_same(&self, other: &Self) -> bool {
         self == other || self.byte_swapped() == *other
     }
 
-    /// The provider ID of the machine with this UUID, which has to be in vCenter's byte order.
+    /// The provider ID of the VM with this UUID, which must be in vCenter's byte order.
     pub fn provider_id(&self) -> String {
         format!("{PREFIX}{self}")
     }
@@ -47,7 +47,7 @@ impl BiosUuid {
 impl FromStr for BiosUuid {
     type Err = InvalidUuid;
 
-    /// Blanks around the UUID and upper case are accepted, as in the Go program.
+    /// Accepts surrounding blanks and upper case, as the Go program does.
     fn from_str(text: &str) -> Result<Self, InvalidUuid> {
         let text = text.trim();
         if !text.split('-').map(str::len).eq(GROUPS) {
@@ -79,17 +79,17 @@ impl fmt::Debug for BiosUuid {
     }
 }
 
-/// Reads the UUID out of a provider ID, or of a bare UUID, as `GetUUIDFromProviderID` does.
+/// Parses the UUID of a provider ID, or a bare UUID, as `GetUUIDFromProviderID` does.
 ///
 /// # Errors
-/// The Go program searches vCenter for whatever text is there; here an ID that holds no UUID is refused, so that a
-/// malformed ID can never look like a machine that is gone.
+/// An ID without a UUID. The Go program searches vCenter for any text; here a malformed ID is rejected, so that it can
+/// never look like a deleted VM.
 pub fn parse_provider_id(provider_id: &str) -> Result<BiosUuid, InvalidUuid> {
     provider_id.strip_prefix(PREFIX).unwrap_or(provider_id).parse()
 }
 
-/// Reads a machine id (`/etc/machine-id`): a UUID without dashes. A kubelet that cannot read the firmware's UUID reports it
-/// as `systemUUID` (cadvisor, `utils/sysfs/sysfs.go:GetSystemUUID`).
+/// Parses a machine id (`/etc/machine-id`): a UUID without dashes. A kubelet that cannot read the firmware's UUID
+/// reports it as `systemUUID` (cadvisor, `utils/sysfs/sysfs.go:GetSystemUUID`).
 pub fn parse_machine_id(text: &str) -> Option<BiosUuid> {
     let digits = text.trim();
     let is_whole = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -97,7 +97,7 @@ pub fn parse_machine_id(text: &str) -> Option<BiosUuid> {
     Some(BiosUuid(number.to_be_bytes()))
 }
 
-/// Whether a provider ID is one of this provider's: the scheme is ours, or it is a bare UUID. A node with any other is
+/// Whether a provider ID belongs to this provider: it has our scheme, or is a bare UUID. A Node with any other is
 /// foreign and never touched.
 pub fn is_own(provider_id: &str) -> bool {
     provider_id.starts_with(PREFIX) || provider_id.parse::<BiosUuid>().is_ok()

@@ -1,11 +1,17 @@
-//! The vSphere provider: builds it and implements [`CloudProvider`].
+//! The vSphere provider: builds its parts from the configuration and implements [`CloudProvider`].
+//!
+//! Each configured vCenter has a `vcenter` actor, which owns the session and publishes snapshots: the VMs that back
+//! Nodes, their ancestors and tags. One `nodes` tracker binds Nodes to VMs. `nsx` serves load balancers and routes.
 //!
 //! ```text
-//!   Nodes ──▶ lookup ──searches──▶ vcenter (one actor per vCenter) ──▶ clients::{vim, vapi}
-//!               │  ▲                    │
-//!               ▼  └────snapshots───────┘
-//!             board ──▶ instances (the contract) ──▶ controllers
+//!   Nodes ──▶ nodes::lookup ──searches──▶ vcenter (one actor per vCenter) ──▶ clients::{vim, vapi}
+//!                 │  ▲                        │
+//!                 ▼  └───────snapshots────────┘
+//!           instance cache ──▶ nodes::instances (the contract) ──▶ controllers
 //! ```
+//!
+//! Snapshots are read without waiting, so a vCenter that is down delays no Node of another one. The provider has no
+//! Kubernetes client and spawns no task: `app` passes in traits and runs its [`Task`]s. A reload keeps unchanged parts.
 
 pub mod config;
 pub mod login;
@@ -43,56 +49,56 @@ use crate::cloud::login_ledger::LoginThrottle;
 use crate::cloud::{CloudProvider, ClusterReads, InstanceEvents, InstancesV2, LoadBalancer, LoadBalancerFleet, Routes};
 use crate::providers::{BuildError, Task, provider_id};
 
-/// What the provider takes besides `vsphere.conf`.
+/// Options of the provider that are not in `vsphere.conf`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The path of `vsphere.conf`, for messages.
     pub file: String,
     /// How often tags are polled.
     pub tag_poll: Duration,
-    /// Whether a node is matched by name as the Go program does.
+    /// Whether a Node may be matched by name as in the Go program.
     pub allow_name_match: bool,
-    /// Whether a machine that this program never saw, and that its node does not record, may be called absent.
+    /// Whether a VM that this program never saw, and that its Node does not record, may be called absent.
     pub trusts_unseen: bool,
-    /// Which labels say where a node's machine is.
+    /// The location labels of Nodes.
     pub topology: TopologyLabels,
-    /// Whether an address that several running machines behind nodes report, or that is the API server's, gives way to
-    /// others of its machine.
+    /// Whether other addresses of a VM take precedence over an address that several running VMs behind Nodes report or
+    /// that is the API server's.
     pub demotes_virtual_ips: bool,
-    /// Whether an address that the kubelet uses counts where the guest reports it on an interface without a virtual NIC.
+    /// Whether an address that the kubelet uses is accepted from a guest interface without a virtual NIC.
     pub trusts_guest_interfaces: bool,
     /// The addresses of the API server.
     pub api_server: Vec<IpAddr>,
-    /// How long a node that joins waits for each address family but its first, from the first address of its guest on.
+    /// How long a joining Node waits, from the guest's first address on, for each address family but its first.
     pub family_wait: Duration,
-    /// How long vCenter may take to answer.
+    /// Timeouts of calls to vCenter.
     pub timeouts: Timeouts,
 }
 
-/// How a vCenter entry is reached and what it has to log in with. Implemented by `app`, which knows the files.
+/// HTTP clients and credentials for the vCenter entries. Implemented by `app`, which knows the files.
 pub trait Connect: Send + Sync {
-    /// The client of the entry's server. Nothing is sent.
+    /// The client for the entry's server. Sends nothing.
     ///
     /// # Errors
     /// Why the entry cannot be used.
     fn http(&self, entry: &config::VcenterConfig) -> Result<http::Client, String>;
 
-    /// The entry's credentials, as they change.
+    /// The entry's credentials, with later changes.
     fn offers(&self, entry: &config::VcenterConfig) -> Offers;
 }
 
-/// The vSphere provider. It spawns nothing: what has to run is handed out as [`Task`]s.
+/// The vSphere provider. It spawns nothing: its background work is returned as [`Task`]s.
 pub struct Provider {
     instances: Arc<Instances>,
     options: Options,
     connect: Arc<dyn Connect>,
     ledger: Arc<dyn LoginThrottle>,
-    /// Bounds how many vCenters that are away are asked at once.
+    /// Limits how many unavailable vCenters are probed at the same time.
     probes: Arc<Semaphore>,
     setup: watch::Sender<Arc<TrackerConfig>>,
-    /// What [`Provider::apply`] has to compare a configuration with.
+    /// The active configuration, with which [`Provider::apply`] compares a new one.
     configured: Mutex<BTreeMap<VcenterId, Entry>>,
-    /// What needs NSX, where that was asked for.
+    /// The services on NSX, if enabled.
     nsx: Option<services::NsxServices>,
     stop: CancellationToken,
 }
@@ -104,26 +110,25 @@ struct Entry {
     stop: CancellationToken,
 }
 
-/// One vCenter at this moment.
+/// State of one vCenter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VcenterReport {
     /// Host and port.
     pub server: String,
-    /// How long ago what is known was last true: nothing when changes arrive as they happen; none if nothing was ever
-    /// read.
+    /// Age of the snapshot: zero while changes arrive as they happen, none if nothing was ever read.
     pub lag: Option<Duration>,
-    /// Why credentials that are offered now are not the ones in use, if vCenter refused them.
+    /// Why the credentials on offer are not in use, if vCenter rejected them.
     pub refused_offer: Option<String>,
-    /// Virtual machines that back nodes, or may.
+    /// VMs that back Nodes, or may.
     pub virtual_machines: usize,
     /// Hosts, clusters, pools, folders and datacenters above them.
     pub ancestors: usize,
-    /// The session in use, and its logins.
+    /// The session and its logins.
     pub session: SessionStatus,
 }
 
 impl Provider {
-    /// A provider without any vCenter, and its one task for the nodes. Everything ends with `stop`.
+    /// A provider without any vCenter, and its one task for the Nodes. Everything ends with `stop`.
     pub fn new(
         options: Options,
         connect: Arc<dyn Connect>,
@@ -141,7 +146,7 @@ impl Provider {
         (Self { instances, options, connect, ledger, probes, setup, configured, nsx: None, stop: stop.clone() }, task)
     }
 
-    /// The same with load balancers and routes on NSX, where the configuration has them.
+    /// Adds load balancers and routes on NSX, where the configuration has them.
     pub fn with_nsx(self, setup: services::NsxServicesContext) -> Self {
         let instances = Arc::clone(&self.instances);
         let usable_addresses: UsableAddressesOf = Arc::new(move |node| instances.usable_addresses(node));
@@ -149,21 +154,20 @@ impl Provider {
         Self { nsx, ..self }
     }
 
-    /// A report of each vCenter that is configured, in the order of the configuration.
+    /// A report of each configured vCenter, in the order of the configuration.
     pub fn reports(&self) -> Vec<VcenterReport> {
         let setup = Arc::clone(&self.setup.borrow());
         setup.sources.values().map(|source| report(&source.vcenter)).collect()
     }
 
-    /// The state of the connection to NSX, if one is configured.
+    /// State of the connection to NSX, if one is configured.
     pub fn nsx_report(&self) -> Option<services::NsxReport> {
         self.nsx.as_ref()?.report()
     }
 
-    /// Works by this configuration from now on; hands out the tasks of vCenters that are new in it. What is configured
-    /// as before keeps its session, subscription and snapshot. The task of a vCenter that is not named any more logs out
-    /// and ends, and its nodes become *unknown*. No connection is made before the tasks run, so a vCenter that is down
-    /// delays nothing.
+    /// Switches to this configuration and returns the tasks of new vCenters. Unchanged entries keep session,
+    /// subscription and snapshot. The task of a removed vCenter logs out and ends, and its Nodes become *unknown*. No
+    /// connection is made before the tasks run, so a vCenter that is down delays nothing.
     ///
     /// # Errors
     /// One for every vCenter entry that cannot be used. Nothing is changed then.
@@ -186,7 +190,7 @@ impl Provider {
                 Err(problem) => errors.push(BuildError { key: format!("vCenter {:?}", entry.key), problem }),
             }
         }
-        // The last that may fail, since it changes what is in force.
+        // NSX comes last of the steps that can fail, because its `apply` takes effect at once.
         if errors.is_empty()
             && let Some(nsx) = &self.nsx
         {
@@ -205,7 +209,7 @@ impl Provider {
         for entry in entries.values() {
             entry.vcenter.reconfigure(self.settings(config));
             entry.vcenter.session().respell(entry.config.spelling.clone());
-            // What stands in the file itself is offered anew; the session changes over by itself.
+            // Offers the credentials in the file itself again; the session switches over on its own.
             drop(self.connect.offers(&entry.config));
         }
         *configured = entries;
@@ -247,7 +251,7 @@ impl Provider {
         Settings { categories: config.labels.clone(), tag_poll: self.options.tag_poll }
     }
 
-    /// The inventory of each vCenter, for those who only look.
+    /// The vCenters, for read-only use.
     pub fn inventories(&self) -> Vec<Arc<Vcenter>> {
         let setup = Arc::clone(&self.setup.borrow());
         setup.sources.values().map(|source| Arc::clone(&source.vcenter)).collect()
@@ -255,7 +259,7 @@ impl Provider {
 }
 
 impl Entry {
-    /// Whether this session serves `entry`, too.
+    /// Whether this session also serves `entry`.
     fn serves(&self, entry: &config::VcenterConfig) -> bool {
         let own = &self.config;
         own.key == entry.key && own.server == entry.server && own.port == entry.port

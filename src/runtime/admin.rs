@@ -1,8 +1,8 @@
-//! The HTTPS server for probes, metrics and what else can be looked at. Paths that are open to everybody are answered by
-//! this process alone; for the others the authenticator and the authorizer are asked.
+//! The HTTPS server for probes, metrics and other pages. This process alone answers open paths; for all others it asks
+//! the authenticator and the authorizer.
 //!
-//! Whoever reaches the port may send anything: connections, requests, headers, bodies and times are bounded, and whoever
-//! has the most makes room for the others.
+//! Any client may send anything: connections, requests, headers, bodies and times are bounded, and the client with the
+//! most connections makes room for the others.
 
 pub mod access;
 mod activity;
@@ -44,38 +44,38 @@ pub use health::{Checks, Health};
 pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
 pub use tls::server_config;
 
-/// Connections at once; for a further one another has to make room.
+/// Most connections at once; a further one replaces another.
 const MOST_CONNECTIONS: usize = 256;
 
-/// Connections that were told to make room and are not gone yet; then no more are accepted for a moment.
+/// Most closing connections that are not gone yet; at this number accepting pauses.
 const MOST_ENDING: usize = 64;
 
-/// After a failure to accept, which is one of the machine (no file descriptors left).
+/// Pause after a failed accept, which has a cause in the system (no file descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Connections that the kernel has accepted and this process has not.
+/// Connections that the kernel has accepted and this process has not yet.
 const BACKLOG: u32 = 1024;
 
 /// Whether a socket for IPv6 also takes IPv4 by default.
 const ONLY_V6: &str = "/proc/sys/net/ipv6/bindv6only";
 
-/// What the server serves, and to whom.
+/// The content of the server, and its access control.
 pub struct Admin {
-    /// What the probes ask.
+    /// The checks behind the probes.
     pub checks: Checks,
     /// `/metrics`.
     pub metrics: Metrics,
     /// Further pages.
     pub pages: Vec<Page>,
-    /// `/debug/flags/v`; what begins with `/debug` is not served when absent.
+    /// Enables `/debug/flags/v`; without it no path below `/debug` is served.
     pub verbosity: Option<Verbosity>,
-    /// Says who asks.
+    /// Authenticates requests.
     pub authenticator: Arc<dyn Authenticator>,
-    /// Says who may see what.
+    /// Authorizes requests.
     pub authorizer: Arc<dyn Authorizer>,
 }
 
-/// A page: always the same path, written anew at each request.
+/// A page with a fixed path; its content is written at each request.
 #[derive(Clone)]
 pub struct Page {
     /// Its path, such as `/configz`.
@@ -86,7 +86,7 @@ pub struct Page {
     pub write: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Server {
     admin: Arc<Admin>,
     tls: Arc<ServerConfig>,
@@ -96,29 +96,28 @@ struct Server {
     stop: CancellationToken,
 }
 
-/// What a request can know of the connection it came on.
+/// The connection of a request, as far as the request needs it.
 struct Peer {
     address: SocketAddr,
-    /// The chain that the client showed, leaf first.
+    /// The client's certificate chain, leaf first.
     certificates: Vec<CertificateDer<'static>>,
-    /// Ends the connection once what is under way is answered, or a moment later.
+    /// Closes the connection once the requests in progress are answered, or after a grace period.
     enough: CancellationToken,
     activity: Activity,
 }
 
-/// Takes the address, without connections yet. `0.0.0.0` and `::` are all addresses of both families, as in Go, where the machine has both.
-///
-/// `SO_REUSEADDR` is always set, as by Go and by tokio: a restart must not wait for connections that are gone.
-/// `shares_port` is `SO_REUSEPORT`.
+/// Binds the address, without accepting connections yet. `0.0.0.0` and `::` are all addresses of both families, as in
+/// Go, where the host has both. `SO_REUSEADDR` is always set, as by Go and by tokio: a restart must not wait for
+/// connections that are gone. `shares_port` is `SO_REUSEPORT`.
 ///
 /// # Errors
-/// Those of the operating system: the port is taken, or the address is not this machine's.
+/// Those of the operating system: the port is taken, or the address does not belong to this host.
 pub fn bind(address: SocketAddr, shares_port: bool) -> io::Result<TcpSocket> {
     let takes_both = || std::fs::read_to_string(ONLY_V6).is_ok_and(|text| text.trim() == "0");
     if address.ip().is_unspecified() && address.is_ipv4() && takes_both() {
         let all = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
         match bound(all, shares_port) {
-            // The machine has no IPv6. 97 is EAFNOSUPPORT, whose `ErrorKind` is not stable.
+            // The host has no IPv6. 97 is EAFNOSUPPORT, which has no stable `ErrorKind`.
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(97) => {}
             outcome => return outcome,
         }
@@ -136,16 +135,16 @@ fn bound(address: SocketAddr, shares_port: bool) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Accepts connections from now on.
+/// Starts to accept connections.
 ///
 /// # Errors
-/// Those of the operating system: another process began to listen there first.
+/// Those of the operating system: another process started to listen there first.
 pub fn listen(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves on `listener` until `stop`, then lets answers under way finish for two seconds. `streams` is the number of
-/// requests of one HTTP/2 connection at the same time.
+/// Serves on `listener` until `stop`, then lets requests in progress finish for two seconds. `streams` is the maximum
+/// of concurrent requests of one HTTP/2 connection.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -160,7 +159,7 @@ pub async fn serve(
     let mut connections = FuturesUnordered::new();
     let (mut is_failing, mut accepts_from) = (false, Instant::now());
     loop {
-        // The pause after a failure is here, where neither the end nor those who are connected wait for it.
+        // The pause after a failure is here, so that it delays neither the shutdown nor existing connections.
         let accept = async {
             tokio::time::sleep_until(accepts_from).await;
             listener.accept().await
@@ -192,7 +191,7 @@ pub async fn serve(
             told(ended);
         }
     };
-    // The connections count the same time themselves.
+    // The connections have the same time limit themselves.
     if tokio::time::timeout(connection::GRACE * 2, rest).await.is_err() {
         tracing::debug!("some connections were cut off");
     }

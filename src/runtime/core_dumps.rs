@@ -1,14 +1,14 @@
-//! No core dumps: they would have the passwords and tokens of the process.
+//! Disables core dumps: they would contain passwords and tokens.
 
 use std::io;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
-/// Turns them off for this process, also where the system pipes them to a program. A debugger cannot attach to it then, unless it
-/// has the capability `CAP_SYS_PTRACE`.
+/// Disables core dumps of this process, also where the system pipes them to a program. A debugger can then attach only
+/// with the capability `CAP_SYS_PTRACE`.
 ///
 /// # Errors
-/// What the operating system said.
+/// The operating system's error.
 pub fn turn_off() -> io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

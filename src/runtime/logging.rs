@@ -1,4 +1,4 @@
-//! The log, in klog's forms.
+//! The log, in klog's formats.
 
 mod layer;
 mod levels;
@@ -20,10 +20,10 @@ use line::Said;
 pub use output::FlushGuard;
 use output::LineQueue;
 
-/// What the log is to be like.
+/// The settings of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// klog's verbosity, `-v`: 0 to 3 inform, 4 and 5 give decisions, from 6 on everything of this program.
+    /// klog's verbosity, `-v`: 0 to 3 are info, 4 and 5 add decisions, from 6 on everything of this program.
     pub verbosity: u32,
     /// `--vmodule`: more from files whose names match a pattern.
     pub modules: Vec<Module>,
@@ -43,32 +43,32 @@ pub enum Format {
     Json,
 }
 
-/// How loud the log is, from now on. Cheap to clone; all clones are one.
+/// Handle to the verbosity of the log. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct Verbosity {
     levels: reload::Handle<Levels, Registry>,
 }
 
 impl Verbosity {
-    /// Changes it; `--vmodule` stays.
+    /// Changes the verbosity; `--vmodule` stays.
     pub fn set(&self, verbosity: u32) {
-        // Only fails when the log is gone, and then nobody reads it.
+        // Fails only when the log is gone, and then there is no reader.
         let _ = self.levels.modify(|levels| levels.set(verbosity));
     }
 }
 
-/// Why there is no log.
+/// Error of the start of the log.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The operating system gives no thread.
+    /// The operating system refuses a thread.
     #[error("cannot start the thread of the log")]
     Thread(#[from] std::io::Error),
-    /// The process has one already.
+    /// The process already has a log.
     #[error("cannot start the log")]
     Twice(#[from] TryInitError),
 }
 
-/// Starts the log, panics among it. The last lines are written when [`FlushGuard`] is dropped.
+/// Starts the log, which includes panics. Dropping [`FlushGuard`] writes the last lines.
 pub fn start(settings: &Settings) -> Result<(Verbosity, FlushGuard), StartError> {
     let (levels, handle) = reload::Layer::new(Levels::new(settings.verbosity, settings.modules.clone()));
     let form = Form { format: settings.format, split: settings.split };
@@ -84,7 +84,7 @@ fn lost(form: Form, count: u64) -> String {
     form.line(Level::WARN, (file!(), line!()), None, &said)
 }
 
-/// The place of a panic; its message is the error of the task that ends by it, and told with that.
+/// Logs the message and place of a panic.
 fn tell(lines: &Lines, panic: &PanicHookInfo<'_>) {
     let place = panic.location().map_or(("unknown", 0), |at| (at.file(), at.line()));
     let message = panic.payload_as_str().unwrap_or("without a message");

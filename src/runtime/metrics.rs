@@ -1,8 +1,7 @@
 //! The registry of this process's metrics, and its text form.
 //!
-//! Whoever moves a metric owns its handle and registers it here; names are those of the Go program where it has them.
-//! The registry is the library's. That of the unit tests also lists the series that have no value yet, for
-//! `docs/metrics.md`.
+//! The owner of a metric holds its handle and registers it here; names are those of the Go program where it has them.
+//! The registry is the library's. In unit tests it also lists the series without a value, for `docs/metrics.md`.
 
 #[cfg(test)]
 mod series;
@@ -25,7 +24,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// A registry that holds what every process has (`process_*`, `kubernetes_build_info`) and nothing else yet.
+    /// A registry with only the metrics of every process (`process_*`, `kubernetes_build_info`).
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::default();
         registry.register(Box::new(ProcessCollector::for_self()))?;
@@ -33,23 +32,23 @@ impl Metrics {
         Ok(Self { registry })
     }
 
-    /// Where to register. Two metrics of one name are an error.
+    /// The registry. Two metrics of one name are an error.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Everything, in the text format.
+    /// All metrics, in the text format.
     pub fn encode(&self) -> Result<String, prometheus::Error> {
         Self::encode_of(&self.registry)
     }
 
-    /// What another registry holds, in the same format.
+    /// The metrics of another registry, in the same format.
     pub(super) fn encode_of(registry: &prometheus::Registry) -> Result<String, prometheus::Error> {
         text::encode(&registry.gather())
     }
 }
 
-/// What was built. Always 1; the labels are those of the Go program. What does not exist here is empty.
+/// The build info. Always 1; the labels are those of the Go program. Labels without meaning here are empty.
 fn build_info() -> Result<IntGauge, prometheus::Error> {
     let help = "Always 1; the labels say which version this is and what it was built for.";
     let options = Opts::new("kubernetes_build_info", help)
@@ -67,7 +66,7 @@ fn build_info() -> Result<IntGauge, prometheus::Error> {
     Ok(info)
 }
 
-/// System and architecture, in the words of images and of Go.
+/// Operating system and architecture, as images and Go name them.
 pub fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",

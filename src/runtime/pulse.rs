@@ -1,4 +1,4 @@
-//! Whether a task is still given its turn: one that never waits, or that blocks its thread, has no pulse.
+//! Detects a task that is no longer polled: one that never yields, or that blocks its thread, has no pulse.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,8 +17,7 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Does the work, with a beat every 5 s in the same task: whoever keeps the task from being polled keeps it from
-    /// beating.
+    /// Runs the work with a beat every 5 s in the same task: a task that is not polled does not beat.
     pub async fn beating<T>(&self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         let mut beats = interval(BEAT);
@@ -31,7 +30,7 @@ impl Pulse {
         }
     }
 
-    /// How long ago the last beat was; nothing before the first one.
+    /// Time since the last beat; `None` before the first one.
     pub fn silence(&self) -> Option<Duration> {
         self.last.lock().map(|last| last.elapsed())
     }
@@ -49,7 +48,7 @@ mod tests {
         tokio::pin!(work);
         assert!(tokio::time::timeout(BEAT * 20, work.as_mut()).await.is_err());
         assert!(pulse.silence().unwrap() <= BEAT, "{:?}", pulse.silence());
-        // Nobody polls it now.
+        // The task is not polled now.
         tokio::time::advance(BEAT * 20).await;
         assert!(pulse.silence().unwrap() >= BEAT * 20);
         assert_eq!(pulse.beating(async { 7 }).await, 7);

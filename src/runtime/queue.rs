@@ -1,7 +1,7 @@
 //! A work queue of keys: one worker per key at a time, de-duplicated, delayed, with backoff per key.
 //!
-//! It holds keys, never objects: a key that is added while it waits is merged with what waits, and one that is added
-//! while it is worked on is handed out again afterwards. So its size is bounded by the number of distinct keys.
+//! It holds keys, never objects: a key that is added while it waits is merged with the waiting one, and one that is
+//! added while it is processed is handed out again afterwards. So its size is bounded by the number of distinct keys.
 
 mod metrics;
 
@@ -23,10 +23,10 @@ use crate::base::backoff::Backoff;
 use metrics::Content;
 pub use metrics::QueueMetrics;
 
-/// How many places for keys an empty queue keeps.
+/// Capacity that an empty queue keeps, in keys.
 const KEPT_CAPACITY: usize = 64;
 
-/// Which of several waiting keys goes first.
+/// The order of waiting keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// Before all others, in the order of arrival.
@@ -50,7 +50,7 @@ impl<K> Clone for Queue<K> {
 struct QueueInner<K> {
     backoff: Backoff,
     metrics: QueueMetrics,
-    /// No code of others runs under the lock.
+    /// No foreign code runs under the lock.
     state: Mutex<State<K>>,
     changed: Notify,
 }
@@ -62,7 +62,7 @@ struct State<K> {
     /// Orders keys of the same priority or the same due time.
     sequence: u64,
     closed: bool,
-    /// Counts what becomes ready.
+    /// Counts keys that become ready.
     adds: IntCounter,
 }
 
@@ -71,13 +71,13 @@ struct Entry {
     priority: Priority,
     ready: Option<(Priority, u64)>,
     due: Option<(Instant, u64)>,
-    /// Since when it is to be handed out.
+    /// Since when it is ready.
     waits_since: Option<Instant>,
-    /// Since when it is worked on.
+    /// Since when it is processed.
     runs_since: Option<Instant>,
-    /// Added while it was running: to be handed out again.
+    /// Added while it was processed: to be handed out again.
     again: bool,
-    /// When a delay ended while it was running: to be handed out again, unless it fails.
+    /// When a delay ended while it was processed: to be handed out again, unless it fails.
     overdue: Option<Instant>,
     /// Waits for its backoff.
     backs_off: bool,
@@ -91,7 +91,7 @@ impl Entry {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// An empty queue that is shown by `metrics`, instead of the one they showed before.
+    /// An empty queue, which `metrics` shows instead of the previous one.
     pub fn new(backoff: Backoff, metrics: &QueueMetrics) -> Self
     where
         K: Send + 'static,
@@ -129,8 +129,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.change(|state| state.delay_until(key, due));
     }
 
-    /// Counts a failure of `key` and queues it after the backoff; gives the wait. Ends the delays from before, which say
-    /// nothing new.
+    /// Counts a failure of `key`, queues it after the backoff, and returns that wait. Replaces earlier delays of the
+    /// key.
     pub fn retry(&self, key: K) -> Duration {
         let mut delay = Duration::ZERO;
         self.change(|state| {
@@ -147,14 +147,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         delay
     }
 
-    /// Counts a retry of `key` in the series and queues it after `delay`, which the caller chooses. Its failures here stay
-    /// as they are.
+    /// Counts a retry of `key` in the series and queues it after `delay`, which the caller chooses. Its failures stay.
     pub fn retry_after(&self, key: K, delay: Duration) {
         self.add_after(key, delay);
         self.shared.metrics.retries.inc();
     }
 
-    /// Forgets the failures of `key`. It stays queued if it is.
+    /// Resets the failures of `key`. A queued key stays queued.
     pub fn forget(&self, key: &K) {
         let mut state = self.shared.state.lock();
         if let Some(entry) = state.entries.get_mut(key) {
@@ -168,7 +167,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.shared.state.lock().entries.get(key).is_some_and(|entry| entry.backs_off)
     }
 
-    /// Drops everything that waits, and all failures. Keys that are being worked on are not handed out again.
+    /// Drops all waiting keys and all failures. Keys in progress are not handed out again.
     pub fn clear(&self) {
         let mut state = self.shared.state.lock();
         state.ready.clear();
@@ -179,7 +178,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         });
     }
 
-    /// Ends all workers: every present and future [`Queue::next`] gives `None`. What waits is dropped.
+    /// Ends all workers: every present and future [`Queue::next`] returns `None`. Drops waiting keys.
     pub fn close(&self) {
         self.clear();
         self.shared.state.lock().closed = true;
@@ -218,7 +217,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
         if state.closed {
-            // The next waiter has to see it too.
+            // Wakes the next waiter, which must see it too.
             self.shared.changed.notify_one();
             return TakeResult::Closed;
         }
@@ -233,7 +232,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             since = entry.waits_since.take();
         }
         if !state.ready.is_empty() || !state.delayed.is_empty() {
-            // This worker was the one that watched the earliest due time; another one takes over.
+            // This worker watched the earliest due time; wakes another one to take over.
             self.shared.changed.notify_one();
         }
         drop(state);
@@ -279,7 +278,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.sequence
     }
 
-    /// Queues `key`, which waits since `since`; that fulfils a delayed addition as well.
+    /// Queues `key`, which waits since `since`; this also completes a delayed addition.
     fn make_ready(&mut self, key: K, priority: Option<Priority>, since: Instant) {
         let sequence = self.next_sequence();
         let entry = self.entries.entry(key.clone()).or_default();
@@ -308,7 +307,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.ready.insert(place, key);
     }
 
-    /// Queues `key`, which is not worked on any more, if it was added meanwhile.
+    /// Queues `key`, which is no longer processed, if it was added meanwhile.
     fn hand_out_again(&mut self, key: &K) -> bool {
         let Some(entry) = self.entries.get_mut(key) else { return false };
         let overdue = entry.overdue.take();
@@ -330,7 +329,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.delayed.insert((due, sequence), key);
     }
 
-    /// What is in the queue at the moment.
+    /// The current content of the queue.
     fn content(&mut self, now: Instant) -> Content {
         self.promote_due(now);
         let mut content = Content::default();
@@ -365,7 +364,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     fn drop_if_idle(&mut self, key: &K) {
         if self.entries.get(key).is_some_and(Entry::is_idle) {
             self.entries.remove(key);
-            // What a storm needed is not kept until the next one.
+            // Frees the memory that a burst of keys needed.
             if self.entries.is_empty() && self.entries.capacity() > KEPT_CAPACITY {
                 self.entries.shrink_to(0);
             }
@@ -373,7 +372,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 }
 
-/// A key that is being worked on. Dropping it, also while panicking, gives the key back.
+/// A key that is being processed. Dropping it, also while panicking, returns the key.
 pub struct WorkItem<K: Clone + Eq + Hash> {
     key: K,
     queue: Queue<K>,

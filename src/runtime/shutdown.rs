@@ -1,4 +1,4 @@
-//! Signals: the first one asks the process to stop in order, the second one makes it leave at once.
+//! Signals: the first one starts an orderly shutdown, the second one demands an immediate exit.
 
 use std::future::Future;
 use std::io;
@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 #[error("second signal ({0}) while stopping")]
 pub struct SecondSignal(pub &'static str);
 
-/// Starts listening for SIGTERM and SIGINT. The future cancels `stop` at the first one and completes at the second;
-/// it has to be polled all the time.
+/// Starts listening for SIGTERM and SIGINT. The future cancels `stop` at the first signal and completes at the second;
+/// it must be polled all the time.
 pub fn watch_signals(stop: CancellationToken) -> io::Result<impl Future<Output = SecondSignal>> {
     let terminate = named("SIGTERM", signal(SignalKind::terminate())?);
     let interrupt = named("SIGINT", signal(SignalKind::interrupt())?);
@@ -34,7 +34,7 @@ async fn second_signal(stop: CancellationToken, mut signals: impl Stream<Item = 
     }
     match signals.next().await {
         Some(name) => SecondSignal(name),
-        // The runtime delivers no more signals; then none can ask to leave.
+        // The runtime delivers no more signals, so no second one can come.
         None => std::future::pending().await,
     }
 }

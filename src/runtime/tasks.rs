@@ -1,4 +1,4 @@
-//! Named tasks: the one place that spawns. Someone holds the handle, and no end goes unnoticed.
+//! Named tasks: the one place that spawns. Each task has an owner, and every end is noticed.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ pub struct Tasks {
     names: HashMap<Id, String>,
 }
 
-/// A task is over.
+/// The end of a task.
 #[derive(Debug, thiserror::Error)]
 #[error("task {name} {}", .cause.verb())]
 pub struct TaskEnded {
@@ -51,13 +51,13 @@ pub enum Cause {
     Aborted,
 }
 
-/// The tasks that had not ended when the grace period was over. They have been aborted.
+/// The tasks that had not ended within the grace period. They have been aborted.
 #[derive(Debug, thiserror::Error)]
 #[error("tasks still at work after {} s: {}", .grace.as_secs_f32(), .names.join(", "))]
 pub struct StillRunning {
     /// Their names, sorted.
     pub names: Vec<String>,
-    /// How long they were given.
+    /// The grace period.
     pub grace: Duration,
 }
 
@@ -93,13 +93,12 @@ impl Tasks {
     {
         let name = name.into();
         let span = tracing::info_span!("task", %name);
-        // Boxed, so that the code around a task is in the binary once.
+        // Boxed, so that the code around a task is in the binary only once.
         let handle = self.running.spawn(future.boxed().instrument(span));
         self.names.insert(handle.id(), name);
     }
 
-    /// Completes when any task ends, with its name and the cause. Never completes while none is running.
-    /// Safe to cancel.
+    /// Completes when any task ends, with its name and the cause. Never completes while no task runs. Cancel-safe.
     pub async fn first_unexpected_end(&mut self) -> TaskEnded {
         match self.next_end().await {
             Some(ended) => ended,
@@ -107,9 +106,9 @@ impl Tasks {
         }
     }
 
-    /// Waits until every task has ended, at most `grace`, and aborts the rest. The caller has given the stop signal.
+    /// Waits up to `grace` for all tasks to end, and aborts the rest. The caller has given the stop signal.
     ///
-    /// Errors and panics of tasks on their way out are logged here. Fails with the names of those that did not end.
+    /// Logs errors and panics of the ending tasks. Fails with the names of the tasks that did not end.
     pub async fn shut_down(mut self, grace: Duration) -> Result<(), StillRunning> {
         let deadline = Instant::now() + grace;
         loop {
@@ -141,7 +140,7 @@ impl Tasks {
 #[error("panic: {0}")]
 pub struct PanicError(pub String);
 
-/// Runs `future` as a task of its own within the current span and hands back its output, or its panic as an error.
+/// Runs `future` as its own task within the current span and returns its output, or its panic as an error.
 /// Dropping the returned future aborts the task.
 pub async fn contain<F>(future: F) -> Result<F::Output, PanicError>
 where
@@ -152,8 +151,8 @@ where
     task.await.map_err(|error| panicked(error, "the task was stopped with its runtime"))
 }
 
-/// Starts `future`, which ends by itself, as a task of its own within the current span. What is returned waits for its
-/// output, or its panic as an error; dropping that does not stop the task.
+/// Starts `future`, which ends by itself, as its own task within the current span. The returned future waits for the
+/// output, or for the panic as an error; dropping it does not stop the task.
 pub fn detach<F>(future: F) -> impl Future<Output = Result<F::Output, PanicError>>
 where
     F: Future + Send + 'static,
@@ -163,7 +162,7 @@ where
     async { task.await.map_err(|error| panicked(error, "the task was stopped with its runtime")) }
 }
 
-/// Runs `work`, which may wait, on a thread of its own. Dropping the returned future does not stop it.
+/// Runs `work`, which may block, on its own thread. Dropping the returned future does not stop it.
 pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PanicError> {
     let outcome = tokio::task::spawn_blocking(work).await;
     outcome.map_err(|error| panicked(error, "the thread was stopped with its runtime"))
@@ -176,8 +175,8 @@ fn panicked(error: JoinError, otherwise: &str) -> PanicError {
     }
 }
 
-/// A thread beside the runtime, for what must go on when all of the runtime's are busy: the log's lines are written by
-/// one. It ends by itself when nobody can give it work any more.
+/// Starts a thread outside the runtime, for work that must go on when all of the runtime's threads are busy, such as
+/// writing the log. It ends by itself once no sender of work is left.
 pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }

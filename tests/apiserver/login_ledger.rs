@@ -84,7 +84,7 @@ async fn replicas_share_one_budget_through_leases_that_the_elections_rights_suff
     for (number, replica) in [&one, &other, &one].into_iter().enumerate() {
         let claimed = claim(replica, &attempt).await;
         assert!(text_of(&admin, &attempt).await.unwrap().contains("\"state\":\"claimed\""), "before the login");
-        replica.settle(claimed, if number == 1 { Outcome::Unanswered } else { Outcome::Rejected }).await;
+        replica.record_outcome(claimed, if number == 1 { Outcome::Unanswered } else { Outcome::Rejected }).await;
     }
     let leases: Api<Lease> = Api::namespaced(admin.clone(), NAMESPACE);
     let labelled = leases.list(&ListParams::default().labels("vsphere-ccm.dev/lease=logins")).await.unwrap().items;
@@ -103,7 +103,7 @@ async fn replicas_share_one_budget_through_leases_that_the_elections_rights_suff
     // What was accepted before does not wait, and leaves nothing behind.
     let known = Attempt { is_known: true, is_new: false, ..attempt.clone() };
     let claimed = other.claim(&known).await.unwrap();
-    other.settle(claimed, Outcome::Harmless).await;
+    other.record_outcome(claimed, Outcome::Harmless).await;
     assert_eq!(text_of(&admin, &attempt).await.unwrap(), text);
 }
 
@@ -119,11 +119,11 @@ async fn claims_that_meet_are_all_written_and_never_too_many() {
     let claims = join_all(ledgers.iter().map(|ledger| ledger.claim(&attempt))).await;
     let (granted, refused): (Vec<_>, Vec<_>) = claims.into_iter().zip(&ledgers).partition(|(claim, _)| claim.is_ok());
     assert!(granted.len() >= 4, "{} are granted at once", granted.len());
-    join_all(granted.into_iter().map(|(claim, ledger)| ledger.settle(claim.unwrap(), Outcome::Harmless))).await;
+    join_all(granted.into_iter().map(|(claim, ledger)| ledger.record_outcome(claim.unwrap(), Outcome::Harmless))).await;
     for (claim, ledger) in refused {
         let pause = claim.unwrap_err().pause;
         assert!(pause < Duration::from_secs(5), "{pause:?}");
-        ledger.settle(ledger.claim(&attempt).await.unwrap(), Outcome::Harmless).await;
+        ledger.record_outcome(ledger.claim(&attempt).await.unwrap(), Outcome::Harmless).await;
     }
     // New ones take their turns; three are rejected, and nobody gets a fourth.
     let attempt = Attempt { is_known: false, is_new: true, ..attempt };
@@ -131,7 +131,7 @@ async fn claims_that_meet_are_all_written_and_never_too_many() {
         for _ in 0..40 {
             match ledger.claim(&attempt).await {
                 Ok(claim) => {
-                    ledger.settle(claim, Outcome::Rejected).await;
+                    ledger.record_outcome(claim, Outcome::Rejected).await;
                     return 1;
                 }
                 Err(refused) if refused.pause > Duration::from_secs(5) => return 0,
@@ -159,11 +159,11 @@ async fn a_rejected_version_of_a_secret_is_not_repeated_by_another_replica_and_a
         Attempt { version: Some(version), ..attempt(&user) }
     };
     let claimed = one.claim(&of("7")).await.unwrap();
-    one.settle(claimed, Outcome::Rejected).await;
+    one.record_outcome(claimed, Outcome::Rejected).await;
     let refused = other.claim(&of("7")).await.unwrap_err();
     assert!((60..=90).contains(&refused.pause.as_secs()), "{refused}");
     let claimed = other.claim(&of("8")).await.unwrap();
-    other.settle(claimed, Outcome::Harmless).await;
+    other.record_outcome(claimed, Outcome::Harmless).await;
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn without_the_right_to_leases_a_process_makes_one_attempt_in_200_s() {
     let attempt = attempt(&user);
     let claimed = ledger.claim(&attempt).await.unwrap();
     assert_eq!(claimed.pause_if_rejected, Duration::from_secs(200));
-    ledger.settle(claimed, Outcome::Rejected).await;
+    ledger.record_outcome(claimed, Outcome::Rejected).await;
     let refused = ledger.claim(&attempt).await.unwrap_err();
     assert!((190..=250).contains(&refused.pause.as_secs()), "{refused}");
     assert_eq!(text_of(&server.client().await, &attempt).await, None);

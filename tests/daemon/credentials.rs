@@ -151,7 +151,7 @@ async fn reject_three_logins(cluster: &Cluster, vcenter: &Vcenter) {
         Attempt { policy: LOGIN_POLICY, server, user: USER.to_owned(), version: None, is_known: false, is_new: true };
     for _ in 0..3 {
         let claim = ledger.claim(&attempt).await.unwrap();
-        ledger.settle(claim, Outcome::Rejected).await;
+        ledger.record_outcome(claim, Outcome::Rejected).await;
     }
 }
 

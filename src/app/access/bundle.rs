@@ -1,4 +1,4 @@
-//! The file with the CAs of clients, read again when it is replaced.
+//! The client CA file, read again when its content changes.
 
 use crate::app::files::{FileSystem, SystemFiles};
 use crate::base::error_chain::chain;
@@ -10,26 +10,26 @@ use std::time::Duration;
 /// The flag that names the file, in messages.
 const FLAG: &str = "--client-ca-file";
 
-/// Pause between two looks. By content: a ConfigMap is updated by exchanging a symbolic link.
+/// Poll interval. Contents are compared, since an update of a ConfigMap only swaps a symbolic link.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// A file and who takes its content.
+/// A file and the consumer of its content.
 pub struct Bundle<F> {
     path: PathBuf,
     take: F,
-    /// What was read last, good or bad.
+    /// Outcome of the last read.
     known: Result<Vec<u8>, String>,
 }
 
 impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
-    /// Reads the file and hands its content over. A mistake is told, and may be mended while the process runs.
+    /// Reads the file and passes its content on. An error is logged, and can be fixed while the process runs.
     pub async fn read(path: &Path, take: F) -> Self {
         let mut bundle = Self { path: path.to_owned(), take, known: Err(String::new()) };
         bundle.look().await;
         bundle
     }
 
-    /// Looks again and again, for ever.
+    /// Polls the file forever.
     pub async fn follow(mut self) -> Result<(), BoxError> {
         loop {
             tokio::time::sleep(PAUSE).await;
@@ -37,7 +37,7 @@ impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
         }
     }
 
-    /// A look that hangs, on a file system over a network, is waited for, so that looks do not pile up.
+    /// Reads once. Waits for a read that hangs, as on a network file system, so that reads do not pile up.
     async fn look(&mut self) {
         let path = self.path.clone();
         let read = match off_thread(move || SystemFiles.read(&path)).await {

@@ -1,4 +1,4 @@
-//! The pages that say what this program is: `/version` and `/statusz`.
+//! The pages about this program: `/version` and `/statusz`.
 
 use crate::app::options::PROGRAM;
 use crate::kubernetes::client::COMMIT;
@@ -7,7 +7,7 @@ use crate::runtime::metrics::platform;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Both pages. The process counts as started now.
+/// Returns both pages. The uptime counts from this call.
 pub fn pages() -> [Page; 2] {
     let (started, since) = (jiff::Timestamp::now(), Instant::now());
     [
@@ -38,7 +38,7 @@ fn version() -> String {
     format!("{info:#}")
 }
 
-/// As component-base's `zpages/statusz` writes it, with the delimiter always the same.
+/// Format of component-base's `zpages/statusz`, but always with the same delimiter.
 fn statusz(started: jiff::Timestamp, up: Duration) -> String {
     let second = up.as_secs();
     let (hours, minutes, seconds) = (second / 3600, second / 60 % 60, second % 60);

@@ -1,13 +1,13 @@
-//! Pure: the declaration of a flag, and the argument of the command line that follows from it.
+//! Pure: the declaration of a flag, and the clap argument derived from it.
 
 use clap::{Arg, ArgAction};
 
-/// What a flag takes.
+/// The kind of value that a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// No value: the flag prints the help.
     Help,
-    /// A boolean as Go spells it, only behind `=`; without one it is `true`.
+    /// A boolean as Go spells it, only after `=`; without a value it is `true`.
     Boolean,
     /// One text; the last use of the flag takes precedence.
     Text,
@@ -30,25 +30,25 @@ impl Kind {
 /// A flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flag {
-    /// Without dashes.
+    /// The name, without dashes.
     pub name: &'static str,
     /// The heading in the help.
     pub group: &'static str,
-    /// What it takes.
+    /// The kind of value it takes.
     pub kind: Kind,
-    /// What the help calls its value.
+    /// Placeholder for the value in the help.
     pub value_name: &'static str,
-    /// Its value when none is given; empty means no value.
+    /// Its default; empty means no value.
     pub default: &'static str,
-    /// A sentence without a full stop.
+    /// Help text: a sentence without a full stop.
     pub help: &'static str,
     /// Its short name.
     pub short: Option<char>,
-    /// The environment variable; flags that the Go program has too have none.
+    /// The environment variable. Flags that the Go program has too have none.
     pub variable: Option<&'static str>,
     /// Why the flag has no effect, if it has none.
     pub without_effect: Option<&'static str>,
-    /// The Go program's hint, if the flag is deprecated. It is not in the help then.
+    /// The Go program's hint, if the flag is deprecated. The help omits deprecated flags.
     pub deprecated: Option<&'static str>,
 }
 
@@ -94,7 +94,7 @@ impl Flag {
         Self { deprecated: Some(hint), ..self }
     }
 
-    /// As the command line has it.
+    /// Returns the clap argument.
     pub(super) fn arg(self) -> Arg {
         let mut arg = Arg::new(self.name).long(self.name).help(self.help).help_heading(self.group);
         arg = arg.hide(self.deprecated.is_some()).hide_env_values(true).action(match self.kind {

@@ -1,10 +1,10 @@
-//! The flags, by group: the one declaration from which the command line, its help, completion, `/flagz` and the page of
-//! flags follow. Groups are in the order of the Go program.
+//! The flags, by group, in the order of the Go program. The command line, its help, completion, `/flagz` and the page
+//! of flags are derived from this declaration.
 
 use super::OURS as OURS_HEADING;
 use super::flag::{Flag, Kind, boolean, flag, repeated, slice, text};
 
-/// The heading of a group, why its flags have no effect if they have none, and the flags.
+/// The heading of a group, the reason if its flags have no effect, and the flags.
 type Group = (&'static str, Option<&'static str>, &'static [Flag]);
 
 /// All flags.

@@ -1,19 +1,19 @@
-//! Every flag with its value and where that is from: for the settings, the log, `/flagz`, and for messages about flags
-//! that were given.
+//! Every flag with its value and the origin of the value: for the settings, the log, `/flagz`, and for messages about
+//! given flags.
 
 use super::flag::{Flag, Kind};
 use crate::base::go_flags;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
-/// Where a value is from.
+/// Origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody gave one.
+    /// No value was given.
     Default,
     /// The environment variable of the flag.
     Environment,
-    /// The command line, which goes before the variable.
+    /// The command line; it takes precedence over the variable.
     CommandLine,
 }
 
@@ -26,7 +26,7 @@ pub struct Value {
     pub value: String,
     /// The items of a list; of other flags the one value.
     pub items: Vec<String>,
-    /// Where it is from.
+    /// Origin of the value.
     pub origin: Origin,
 }
 
@@ -49,23 +49,23 @@ impl Value {
         Self { flag, value, items, origin }
     }
 
-    /// Whether somebody gave it and it is not the default.
+    /// Whether a value was given that differs from the default.
     pub fn is_changed(&self) -> bool {
         self.origin != Origin::Default && self.value != self.flag.default
     }
 
-    /// `--name`, and `-v` for the short one.
+    /// `--name`, or `-v` for the short one.
     pub fn spelled(&self) -> String {
         if self.flag.name == "v" { "-v".to_owned() } else { format!("--{}", self.flag.name) }
     }
 
-    /// As Go's flag package prints a value: a list stands in brackets.
+    /// The value as Go's flag package prints it: a list is in brackets.
     pub fn printed(&self) -> String {
         if self.flag.kind.is_list() { format!("[{}]", self.value) } else { self.value.clone() }
     }
 }
 
-/// A URL may name a user with a password, which nobody else is to read.
+/// Hides user and password in a URL.
 pub fn without_credentials(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));

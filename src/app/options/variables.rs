@@ -1,15 +1,15 @@
-//! Pure: environment variables whose names look like those of our flags and are none. A misspelled one has no effect, and
-//! the default applies, such as the deletion of Nodes.
+//! Pure: warns about unknown environment variables whose names look like those of our flags. A misspelled one has no
+//! effect, and the default applies, such as the deletion of Nodes.
 
 use std::ffi::OsString;
 
 use super::{nearest, table};
 
-/// What the names of our variables begin with.
+/// Prefix of our variables' names.
 const PREFIX: &str = "CCM_";
 
-/// A warning for each of these names that begins as ours do and is unknown, with the nearest known name. Variables that
-/// Kubernetes sets for a Service are left out.
+/// A warning for each unknown name with our prefix, with the nearest known name. Variables that Kubernetes sets for a
+/// Service are left out.
 pub(super) fn warnings(names: impl IntoIterator<Item = OsString>) -> Vec<String> {
     let known: Vec<&str> = table::flags().filter_map(|flag| flag.variable).collect();
     let words: Vec<String> =

@@ -13,7 +13,7 @@ const KEY: &str = "cloudcontrollermanager.config.k8s.io";
 /// No limit, as client-go writes it: the rate of requests is limited only when a flag asks for it.
 const NO_LIMIT: f32 = -1.0;
 
-/// The page. The Go types have hardly any JSON names, so most fields begin with a capital letter.
+/// Returns the page. The Go types have hardly any JSON names, so most fields begin with a capital letter.
 pub fn text(settings: &Settings) -> String {
     let options = &settings.options;
     let (nodes, status_updates) = (settings.nodes.workers, settings.generic.concurrent_node_status_updates);
@@ -40,7 +40,7 @@ fn object(fields: &[(&str, String)]) -> String {
 }
 
 fn json(value: impl Serialize) -> String {
-    // Only maps with keys that are no texts make this fail.
+    // Fails only for maps whose keys are not strings.
     serde_json::to_string(&value).unwrap_or_default()
 }
 
@@ -69,7 +69,7 @@ fn generic(settings: &Settings) -> String {
         ("enableContentionProfiling", boolean(options, "contention-profiling")),
     ]);
     object(&[
-        // The port without TLS, which the Go program does not have any more either.
+        // The port without TLS, which the Go program no longer has either.
         ("Port", json(0)),
         ("Address", json("0.0.0.0")),
         ("MinResyncPeriod", duration(options, "min-resync-period")),
@@ -116,12 +116,12 @@ fn shared(settings: &Settings) -> String {
     ])
 }
 
-/// A boolean flag, which was checked at the start, as JSON.
+/// A boolean flag as JSON. It was validated at the start.
 fn boolean(options: &Options, name: &str) -> String {
     json(parse_bool(options.text(name)))
 }
 
-/// The same of a duration: `60s` as Go spells it, `1m0s`.
+/// A duration flag as JSON, spelled as in Go: `60s` becomes `1m0s`.
 fn duration(options: &Options, name: &str) -> String {
     json(parse_duration(options.text(name)).ok().map(spelled))
 }

@@ -1,4 +1,4 @@
-//! The flags about who asks at the secure port and what they may.
+//! The flags of authentication and authorization at the secure port.
 
 use super::Check;
 use crate::base::error_chain::chain;
@@ -29,7 +29,7 @@ impl Check<'_> {
         }
     }
 
-    /// The path of a file, which has to have certificates.
+    /// The path of a file, which must contain certificates.
     fn ca(&mut self, flag: &str) -> Option<PathBuf> {
         let path = self.optional(flag)?;
         let file = PathBuf::from(path);

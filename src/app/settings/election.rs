@@ -1,4 +1,4 @@
-//! The flags of the leader election: which Leases there are, and what a process does that holds none.
+//! The flags of the leader election: its Leases, and what a standby keeps.
 
 use super::Check;
 use super::leader_migration::{self, LEASES, LeaderMigration};
@@ -7,16 +7,16 @@ use crate::base::names::is_dns_name;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a name of a Lease or a namespace is, in messages.
+/// The form of a name of a Lease or a namespace, in messages.
 const DNS_NAME: &str =
     "parts of lower-case letters, digits and -, which begin and end with a letter or digit, joined by .";
 
-/// What a process does while another one leads.
+/// What a process keeps while another one leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standby {
-    /// It keeps its sessions and its inventory, and takes over at once.
+    /// Its sessions and its inventory, so that it takes over at once.
     Warm,
-    /// It has no session with any vCenter.
+    /// No session with any vCenter.
     Cold,
 }
 
@@ -32,13 +32,13 @@ pub struct LeaseName {
 /// Leader election by Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
-    /// How long others wait after the last renewal they saw.
+    /// How long other candidates wait after the last renewal that they saw.
     pub lease_duration: Duration,
     /// How long a leader tries to renew; below the lease duration.
     pub renew_deadline: Duration,
     /// Pause between attempts; below the renew deadline divided by 1.2.
     pub retry_period: Duration,
-    /// Which controllers work under a second Lease; `None` is none of them.
+    /// The controllers that work under a second Lease; `None` if there is no leader migration.
     pub migration: Option<LeaderMigration>,
 }
 
@@ -73,7 +73,7 @@ impl Check<'_> {
         Some(Election { lease_duration, renew_deadline, retry_period, migration })
     }
 
-    /// The file is read and checked also without an election, as in the Go program.
+    /// Reads and checks the file even without an election, as in the Go program.
     fn migration(&mut self, namespace: &str, main: &str) -> Option<LeaderMigration> {
         if !self.boolean("enable-leader-migration") {
             return None;
@@ -98,7 +98,7 @@ impl Check<'_> {
         parsed.ok()
     }
 
-    /// What the Go program finds out when it makes the lock, or never.
+    /// Checks what the Go program detects only when it creates the lock, or never.
     fn second_lease(&mut self, flag: &str, value: &str, migration: &LeaderMigration, namespace: &str, main: &str) {
         let lease = &migration.leader_name;
         if !is_dns_name(lease) {
@@ -115,7 +115,7 @@ impl Check<'_> {
         }
     }
 
-    /// As client-go's leader election demands: lease duration > renew deadline > 1.2 retry periods > 0.
+    /// Checks the order that client-go demands: lease duration > renew deadline > 1.2 retry periods > 0.
     fn check_order(&mut self, lease_duration: Duration, renew_deadline: Duration, retry_period: Duration) {
         let spelled = go_duration::spelled;
         if retry_period.is_zero() {

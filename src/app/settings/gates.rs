@@ -1,5 +1,5 @@
-//! Pure: `--feature-gates`, with the gates of all releases of the Go program from 1.31 to 1.37. Nearly all of them belong to
-//! libraries that are not here; they are accepted, since what worked must go on working.
+//! Pure: `--feature-gates`, with the gates of all releases of the Go program from 1.31 to 1.37. Nearly all belong to
+//! libraries that this program lacks; they are accepted, so that existing manifests keep working.
 //!
 //! Sources: the files `kube_features.go` of `k8s.io/apiserver` (pkg/features), `component-base` (logs/api/v1,
 //! metrics/features, zpages/features), `controller-manager` and `cloud-provider`, each at the first and the last patch
@@ -9,7 +9,7 @@ use crate::base::go_flags::parse_bool;
 use GateStage::{Alpha, Beta, Deprecated, Stable};
 use std::collections::BTreeMap;
 
-/// How far a gate has come.
+/// Maturity of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GateStage {
     Alpha,
@@ -29,7 +29,7 @@ const fn gate(name: &'static str, stage: GateStage, is_on: bool) -> Gate {
     Gate { name, stage, is_on }
 }
 
-/// Those of the newest releases. Some are locked there that could be set in 1.31 or later: both values are accepted.
+/// Gates of the newest releases. Some are locked there but could be set in 1.31 or later: both values are accepted.
 const GATES: &[Gate] = &[
     gate("CloudControllerManagerWatchBasedRoutesReconciliation", Alpha, false),
     gate("CloudControllerManagerWebhook", Alpha, false),
@@ -90,7 +90,7 @@ const GATES: &[Gate] = &[
     gate("WebhookRoundTripLoadBalancing", Beta, true),
 ];
 
-/// Those that only releases before 1.36 have and that could be set in one of them.
+/// Gates that only releases before 1.36 have and that could be set in one of them.
 const EARLIER: &[&str] = &[
     "ComponentSLIs",
     "InPlacePodVerticalScaling",
@@ -100,7 +100,7 @@ const EARLIER: &[&str] = &[
     "WatchFromStorageWithoutResourceVersion",
 ];
 
-/// Those that are locked to true in every release from 1.31 on that has them.
+/// Gates that are locked to true in every release from 1.31 on that has them.
 const EARLIER_LOCKED: &[&str] = &[
     "APIListChunking",
     "AdmissionWebhookMatchConditions",
@@ -118,14 +118,14 @@ const EARLIER_LOCKED: &[&str] = &[
     "ZeroLimitedNominalConcurrencyShares",
 ];
 
-/// All alpha, or all beta gates that are not named themselves.
+/// Gates that set all alpha, or all beta, gates without their own value.
 const GROUPS: &[(&str, GateStage)] = &[("AllAlpha", Alpha), ("AllBeta", Beta)];
 
 /// The flags of the log that [`FeatureGates::LOGGING_ALPHA`] unlocks.
 pub const LOCKED_LOG_FLAGS: &[&str] =
     &["log-json-info-buffer-size", "log-json-split-stream", "log-text-info-buffer-size", "log-text-split-stream"];
 
-/// Which gates are set, as typed.
+/// The gates that are set, as typed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FeatureGates {
     set: BTreeMap<String, bool>,
@@ -135,13 +135,13 @@ impl FeatureGates {
     /// Unlocks flags of the log.
     pub const LOGGING_ALPHA: &'static str = "LoggingAlphaOptions";
 
-    /// Decides what makes the route controller look at the routes, if it is named.
+    /// Selects the trigger of route reconciliation, if it is named.
     pub const WATCH_BASED_ROUTES: &'static str = "CloudControllerManagerWatchBasedRoutesReconciliation";
 
-    /// Reads `Name=true` and the like; the last mention of a name counts.
+    /// Parses items such as `Name=true`; the last mention of a name counts.
     ///
     /// # Errors
-    /// Every item that is wrong, with the reason.
+    /// Every invalid item, with the reason.
     pub fn parse(items: &[String]) -> Result<Self, Vec<(String, String)>> {
         let (mut gates, mut wrong) = (Self::default(), Vec::new());
         for item in items.iter().map(|item| item.trim()).filter(|item| !item.is_empty()) {
@@ -163,12 +163,12 @@ impl FeatureGates {
         self.set.get(name).copied().or_else(group).unwrap_or(gate.is_on)
     }
 
-    /// What is said of the gate of this name itself.
+    /// The value of the gate of this name itself, if it is named.
     pub fn named(&self, name: &str) -> Option<bool> {
         self.set.get(name).copied()
     }
 
-    /// The gates that change nothing here although they are set to something else than their default, or are of an earlier
+    /// The gates without effect here that are set to something else than their default, or belong to an earlier
     /// release.
     pub fn without_effect(&self) -> Vec<&str> {
         let differs = |(name, is_on): &(&String, &bool)| match find(name) {
@@ -189,7 +189,7 @@ fn is_earlier(name: &str) -> bool {
     EARLIER.contains(&name) || EARLIER_LOCKED.contains(&name)
 }
 
-/// One item, with the Go program's reasons.
+/// Parses one item, with the Go program's error texts.
 fn pair(item: &str) -> Result<(&str, bool), String> {
     let (name, value) = item.split_once('=').ok_or_else(|| format!("missing bool value for {item}"))?;
     let (name, value) = (name.trim(), value.trim());

@@ -1,4 +1,4 @@
-//! The flags that belong to no single part, and those that the Go program has for parts that are not here.
+//! The flags that belong to no single part, and those that the Go program has for parts that this program lacks.
 
 use super::Check;
 use super::gates::{FeatureGates, LOCKED_LOG_FLAGS};
@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// Workers of a controller at most: each has its place in memory, and no API server serves more.
+/// Most workers of a controller: each uses memory, and no API server serves more.
 const MOST_WORKERS: i32 = 4096;
 
-/// What these flags say. `/configz` shows others, which only the Go program uses, as they were typed.
+/// The settings of these flags. `/configz` shows others, which only the Go program uses, as they were typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generic {
     /// `--feature-gates`.
@@ -19,8 +19,8 @@ pub struct Generic {
     pub controller_start_interval: Duration,
     /// `--use-service-account-credentials`.
     pub use_service_account_credentials: bool,
-    /// `--concurrent-node-status-updates`: for how many nodes the Go program updates addresses in parallel; for 0 as many
-    /// as `--concurrent-node-syncs`.
+    /// `--concurrent-node-status-updates`: how many Nodes the Go program updates in parallel; 0 means as many as
+    /// `--concurrent-node-syncs`.
     pub concurrent_node_status_updates: NonZeroUsize,
 }
 
@@ -67,7 +67,7 @@ impl Check<'_> {
         gates
     }
 
-    /// A number of workers; the text of the mistake is the Go program's, which has it and never says it.
+    /// A number of workers. The text of the error is in the Go program too, which never shows it.
     pub(super) fn workers(&mut self, flag: &str) -> NonZeroUsize {
         let value = self.options.text(flag);
         let number = value.parse::<i32>();
@@ -91,12 +91,12 @@ impl Check<'_> {
             Err(_) => self.wrong(FLAG, value, "expected a whole number, or 0 for the value of --concurrent-node-syncs"),
         }
         let updates = updates.ok().and_then(|updates| NonZeroUsize::new(updates.unsigned_abs() as usize));
-        // A mistake in the other flag is reported where its value is used.
+        // An error in the other flag is reported where its value is used.
         let syncs = || self.options.text("concurrent-node-syncs").parse().ok();
         updates.or_else(syncs).unwrap_or(NonZeroUsize::MIN)
     }
 
-    /// There are no webhooks here, so every name is unknown.
+    /// This program has no webhooks, so every name is unknown.
     fn webhooks(&mut self) {
         for name in selection::unknown(self.options.list("webhooks"), &[]) {
             let why = format!("{name:?} is not in the list of known webhooks; expected *, there are none here");

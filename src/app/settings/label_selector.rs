@@ -1,11 +1,11 @@
-//! Pure: whether a text is a label selector, so that a mistake is told at start and not by a watch that never fills.
+//! Pure: validates a label selector, so that an error is reported at start instead of by a watch that never fills.
 
 use crate::base::names::{is_label_key, is_label_value};
 
-/// Checks the syntax that the API server takes: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
+/// Checks the syntax that the API server accepts: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
 ///
 /// # Errors
-/// The requirement that is not one.
+/// The invalid requirement.
 pub fn check(selector: &str) -> Result<(), String> {
     let requirements = requirements(selector);
     match requirements.iter().find(|requirement| !is_requirement(requirement.trim())) {

@@ -1,20 +1,20 @@
-//! Pure: the configuration of a leader migration, and under which Lease a controller works by it.
+//! Pure: the configuration of a leader migration, and the Lease of each controller in it.
 //!
-//! Mirrors `pkg/leadermigration` of `k8s.io/controller-manager`: strict, in the versions v1alpha1, v1beta1 and v1, as YAML
-//! or JSON.
+//! Mirrors `pkg/leadermigration` of `k8s.io/controller-manager`: strict, in the versions v1alpha1, v1beta1 and v1, as
+//! YAML or JSON.
 
 #[cfg(test)]
 mod tests;
 
 use crate::base::yaml::{Aliases, Entry, Node, Value, parse_document};
 
-/// The one kind of lock there is.
+/// The only supported kind of lock.
 pub const LEASES: &str = "leases";
 
-/// Accepted in a file, and impossible to make.
+/// A kind of lock that a file may name, but that no longer exists.
 const ENDPOINTS: &str = "endpoints";
 
-/// The name of this program among those that controllers move between.
+/// The name of this program in a leader migration.
 const COMPONENT: &str = "cloud-controller-manager";
 
 /// Any program.
@@ -23,38 +23,38 @@ const ANY: &str = "*";
 const GROUP: &str = "controllermanager.config.k8s.io/";
 const KIND: &str = "LeaderMigrationConfiguration";
 
-/// Which controllers work under the second Lease.
+/// The controllers that work under the second Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderMigration {
     /// The name of the second Lease.
     pub leader_name: String,
-    /// The kind of lock: `leases`, or `endpoints`, which does not exist any more.
+    /// The kind of lock: `leases`, or `endpoints`, which no longer exists.
     pub resource_lock: String,
     /// In the order of the file.
     pub controller_leaders: Vec<ControllerLeader>,
 }
 
-/// One controller that moves.
+/// One controller that migrates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControllerLeader {
     /// The controller.
     pub name: String,
-    /// The program that is to run it, or `*`.
+    /// The program that runs it, or `*`.
     pub component: String,
 }
 
-/// Where a controller works.
+/// The Lease under which a controller works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// Under the main Lease: it does not move.
+    /// The main Lease: the controller does not migrate.
     Main,
-    /// Under the second Lease.
+    /// The second Lease.
     Migrated,
-    /// Not here: another program runs it.
+    /// None here: another program runs the controller.
     Unowned,
 }
 
-/// The Go program's: what moved out of kube-controller-manager, under the names of that time.
+/// The Go program's default: the controllers that left kube-controller-manager, under their names of that time.
 impl Default for LeaderMigration {
     fn default() -> Self {
         let any = |name: &str| ControllerLeader { name: name.to_owned(), component: ANY.to_owned() };
@@ -69,13 +69,13 @@ impl Default for LeaderMigration {
 }
 
 impl LeaderMigration {
-    /// Where this controller works in this program.
+    /// The Lease of this controller in this program.
     pub fn placement(&self, controller: &str) -> Placement {
         self.placement_in(controller, COMPONENT)
     }
 
-    /// Of several entries the last one counts. Aliases mean nothing here, as in the Go program: programs of both kinds
-    /// that share a cluster have to agree.
+    /// The last of several entries counts. Aliases are not accepted, as in the Go program: programs of both kinds that
+    /// share a cluster must agree.
     fn placement_in(&self, controller: &str, component: &str) -> Placement {
         match self.controller_leaders.iter().rfind(|leader| leader.name == controller) {
             None => Placement::Main,
@@ -85,10 +85,10 @@ impl LeaderMigration {
     }
 }
 
-/// Reads a file.
+/// Parses a file.
 ///
 /// # Errors
-/// All mistakes, with their lines.
+/// All errors, with their lines.
 pub fn parse(text: &str) -> Result<LeaderMigration, Vec<String>> {
     let document = parse_document(text, Aliases::Copied).map_err(|error| vec![error.to_string()])?;
     let mut reading = Reading { mistakes: Vec::new() };
@@ -99,7 +99,7 @@ pub fn parse(text: &str) -> Result<LeaderMigration, Vec<String>> {
     }
 }
 
-/// The mistakes found so far.
+/// The errors found so far.
 struct Reading {
     mistakes: Vec<String>,
 }
@@ -137,7 +137,7 @@ impl Reading {
         migration
     }
 
-    /// The part of `apiVersion` behind the group, when both it and the kind are right.
+    /// The part of `apiVersion` after the group, if both the group and the kind are valid.
     fn version(&mut self, line: usize, entries: &[Entry]) -> Option<String> {
         let mut of = |key: &str| entries.iter().find(|entry| entry.key == key).map(|entry| self.text(entry));
         let (kind, api_version) = (of("kind").unwrap_or_default(), of("apiVersion").unwrap_or_default());
@@ -204,7 +204,7 @@ impl Reading {
         }
     }
 
-    /// A null is no text; what YAML takes for a number or a boolean is a mistake, as in the Go program.
+    /// The string of an entry; empty for null. Numbers and booleans of YAML are errors, as in the Go program.
     fn text(&mut self, entry: &Entry) -> String {
         match &entry.node.value {
             Value::Null => String::new(),

@@ -23,7 +23,7 @@ impl Check<'_> {
         }
         // Only the flag of the format in use has an effect.
         let (text, json) = (self.boolean("log-text-split-stream"), self.boolean("log-json-split-stream"));
-        // These have no meaning here, since every line is written at once; what Go refuses is refused all the same.
+        // These have no effect here, since every line is written at once; but a value that Go refuses is an error.
         let flag = "log-flush-frequency";
         if self.duration(flag) == Some(Duration::ZERO) {
             self.wrong(flag, self.options.text(flag), "expected more than 0s");
@@ -59,7 +59,7 @@ fn parse_verbosity(text: &str) -> Option<u32> {
     text.parse().ok().filter(|number| *number <= MOST_VERBOSE)
 }
 
-/// Whether this is a quantity as Kubernetes spells them: a decimal number and a suffix such as Ki, M or e3.
+/// Whether this is a Kubernetes quantity: a decimal number and a suffix such as Ki, M or e3.
 fn is_quantity(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = unsigned.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(unsigned.len());

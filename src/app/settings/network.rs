@@ -1,4 +1,4 @@
-//! The flags about load balancers and routes.
+//! The flags of load balancers and routes.
 
 use super::{Check, FeatureGates};
 use crate::app::options::Origin;
@@ -8,7 +8,7 @@ use crate::controllers::service;
 use ipnet::IpNet;
 use std::time::Duration;
 
-/// Pause between two listings of all routes without a change. The Go program lists them every 10 s.
+/// Interval of full listings of all routes without a change. The Go program lists them every 10 s.
 const FULL_PASS: Duration = Duration::from_secs(300);
 
 impl Check<'_> {
@@ -21,7 +21,7 @@ impl Check<'_> {
         }
     }
 
-    /// Nothing if routes are turned off. Without `--cluster-cidr` there may be no networks.
+    /// `None` if routes are turned off. Without `--cluster-cidr` there may be no networks.
     pub(super) fn routes(&mut self) -> Option<route::Settings> {
         const PERIOD: &str = "route-reconciliation-period";
         let given = self.options.value(PERIOD).is_some_and(|value| value.origin != Origin::Default);
@@ -46,11 +46,11 @@ impl Check<'_> {
         self.choice("route-pod-networks", &choices, "cluster-cidr or any").unwrap_or_default()
     }
 
-    /// The networks of the pods, at most one of each family.
+    /// The networks of the Pods, at most one of each family.
     fn cluster_cidr(&mut self) -> Vec<IpNet> {
         let value = self.options.text("cluster-cidr");
         let parts = value.trim().split(',').filter(|cidr| !cidr.is_empty());
-        // Leading zeros are no mistake in the Go program.
+        // The Go program accepts leading zeros.
         let cidrs: Option<Vec<IpNet>> = parts.map(parse_network_sloppy).collect();
         let why = match cidrs.as_deref() {
             None => "expected a CIDR such as 10.0.0.0/8, or two, one of each family",

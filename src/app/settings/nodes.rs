@@ -1,4 +1,4 @@
-//! The flags about nodes: what they are to look like, and what becomes of those whose machine is gone or off.
+//! The flags of Nodes: their labels and addresses, and the handling of Nodes whose VM is gone or powered off.
 
 use super::Check;
 use crate::base::go_duration::{self, parse_duration};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 impl Check<'_> {
-    /// `topology_labels` are those that the provider sets.
+    /// `topology_labels` are the labels that the provider sets.
     pub(super) fn nodes(&mut self, topology_labels: BTreeSet<String>) -> node::Settings {
         let workers = self.workers("concurrent-node-syncs");
         let period = self.pause("node-status-update-frequency");
@@ -35,7 +35,7 @@ impl Check<'_> {
         node::Settings { workers, period, policy }
     }
 
-    /// What does not read as labels is told and left out.
+    /// Reports and omits values that are not valid labels.
     fn node_labels(&mut self) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::new();
         for value in self.options.list("node-labels") {
@@ -73,7 +73,7 @@ impl Check<'_> {
         }
     }
 
-    /// The variable of the Go program says no, whatever the flag says.
+    /// The Go program's variable turns deletion off, whatever the flag says.
     fn deletion(&mut self) -> DeletionMode {
         let off = DeletionMode::Off { because: "--node-deletion=off" };
         let choices = [("enforce", DeletionMode::Enforce), ("dry-run", DeletionMode::DryRun), ("off", off)];
@@ -135,13 +135,13 @@ impl Check<'_> {
     }
 }
 
-/// Reads `a=b,c=d`. A text with one `=` is one pair, whose value may have commas. One with more is a line of comma
-/// separated values: a part may be in double quotes, in which commas do not separate, and `""` is a quote.
+/// Parses `a=b,c=d`. A text with one `=` is one pair, whose value may contain commas. One with more is a line of comma
+/// separated values: a part may be in double quotes, inside which commas do not separate, and `""` is a quote.
 ///
 /// # Errors
-/// The part that is no pair.
+/// The part that is not a pair.
 fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
-    // A block in YAML ends in a line break.
+    // A block scalar of YAML ends in a line break.
     let text = text.trim_end_matches(['\r', '\n']);
     let parts = match text.matches('=').count() {
         1 => vec![text.trim_matches('"').to_owned()],
@@ -154,7 +154,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     parts.into_iter().map(pair).collect()
 }
 
-/// `NODES,PERCENT%,WINDOW`; nothing when it does not read so.
+/// Parses `NODES,PERCENT%,WINDOW`; `None` if it is invalid.
 fn limit(text: &str) -> Option<Limit> {
     let mut parts = text.split(',').map(str::trim);
     let (nodes, percent, window) = (parts.next()?, parts.next()?, parts.next()?);

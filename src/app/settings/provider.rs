@@ -1,5 +1,5 @@
-//! The chosen cloud provider and its settings. Each provider reads and checks its own flags and files here, and only when
-//! it is chosen; `app::start` builds it from the result.
+//! The chosen cloud provider and its settings. Each provider reads and checks its own flags and files here, and only
+//! when it is chosen; `app` builds it from the result.
 
 use super::{Check, Vsphere};
 use crate::app::catalogue::{VSPHERE, VSPHERE_PARAVIRTUAL};
@@ -28,14 +28,14 @@ impl ProviderSettings {
         }
     }
 
-    /// The labels that say where a node's machine is.
+    /// The topology labels of Nodes that the provider sets.
     pub fn topology_labels(&self) -> BTreeSet<String> {
         match self {
             Self::Vsphere(vsphere) => vsphere.options.topology.keys().collect(),
         }
     }
 
-    /// Whether the provider compares addresses of nodes with those of the API server.
+    /// Whether the provider compares addresses of Nodes with those of the API server.
     pub fn needs_api_server_addresses(&self) -> bool {
         match self {
             Self::Vsphere(vsphere) => vsphere.options.demotes_virtual_ips,
@@ -44,7 +44,7 @@ impl ProviderSettings {
 }
 
 impl Check<'_> {
-    /// Parses and checks the settings of the provider of `--cloud-provider`, and of no other.
+    /// Parses and checks the settings of the provider of `--cloud-provider` only.
     pub(super) fn provider(&mut self) -> Option<ProviderSettings> {
         let name = self.options.text("cloud-provider");
         let why = match name {

@@ -11,20 +11,20 @@ use rustls::{CipherSuite, NamedGroup};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Requests of one HTTP/2 connection at the same time, unless a flag says otherwise.
+/// Default of concurrent requests of one HTTP/2 connection.
 const STREAMS: u32 = 100;
 
-/// Where to listen.
+/// The address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecurePort {
     /// `--bind-address` and `--secure-port`.
     pub address: SocketAddr,
-    /// `--permit-port-sharing`: whether other processes may listen there, too.
+    /// `--permit-port-sharing`: whether other processes may listen there too.
     pub is_shared: bool,
 }
 
 impl<'a> Check<'a> {
-    /// Where to listen; none is nowhere.
+    /// The address to listen on; `None` if the port is off.
     pub(super) fn secure_port(&mut self) -> Option<SecurePort> {
         let port = self.number::<u16>("secure-port", "a port from 1 to 65535, or 0 for none");
         let address = self.number::<IpAddr>("bind-address", "an IP address such as 0.0.0.0 or ::");
@@ -42,7 +42,7 @@ impl<'a> Check<'a> {
         let http1 = self.boolean("disable-http2-serving");
         let streams = self.number::<u32>("http2-max-streams-per-connection", "a whole number such as 100");
         let shares_address = self.boolean("permit-address-sharing");
-        // A mistake in it is told with the flags of its group.
+        // An error in it is reported with the flags of its group.
         let debug = parse_bool(self.options.text("profiling")).unwrap_or_default();
         Some(Settings {
             address: port?.address,
@@ -57,7 +57,7 @@ impl<'a> Check<'a> {
         })
     }
 
-    /// Files go before a folder, as in the Go program.
+    /// Files take precedence over a folder, as in the Go program.
     fn certificate(&mut self) -> CertificateSource {
         let [certificate, key, folder] =
             ["tls-cert-file", "tls-private-key-file", "cert-dir"].map(|flag| self.options.text(flag));
@@ -88,7 +88,7 @@ impl<'a> Check<'a> {
         texts.filter_map(|text| pair(text)).collect()
     }
 
-    /// Why the server could not use this pair.
+    /// Checks whether the server can use this pair.
     fn pair(&self, files: &PairFiles) -> Result<(), String> {
         let read =
             |path: &Path| self.files.read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()));
@@ -126,7 +126,7 @@ impl<'a> Check<'a> {
         }
         remarks.extend(not_offered(flag, &missing));
         if chosen.is_empty() && has_newer {
-            // In Go such a list leaves nothing for TLS 1.2 either; an empty one here would be all of them.
+            // In Go such a list leaves nothing for TLS 1.2 either; here an empty list would mean all suites.
             chosen.push(CipherSuite::TLS13_AES_128_GCM_SHA256);
         }
         chosen
@@ -145,8 +145,8 @@ impl<'a> Check<'a> {
         chosen
     }
 
-    /// Sorts the items of a list: those that are supported, those that only the Go program has, and whether one is always
-    /// on. `unknown` is the message for any other item.
+    /// Sorts the items of a list: supported ones, ones that only the Go program has, and whether one is always on.
+    /// `unknown` is the message for any other item.
     fn known<T>(
         &mut self,
         flag: &str,

@@ -1,5 +1,5 @@
-//! The settings of the vSphere provider: its flags, and `vsphere.conf` with the files that it names, which are read again
-//! while the process runs.
+//! The settings of the vSphere provider: its flags, and `vsphere.conf` with the files that it names, which are read
+//! again while the process runs.
 
 mod nsx;
 
@@ -23,30 +23,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// How long a node that joins waits for each address family but its first. VMware Tools reports the families seconds apart.
+/// How long a joining Node waits for each address family but its first. VMware Tools reports them seconds apart.
 const FAMILY_WAIT: Duration = Duration::from_secs(120);
 
-/// What the vSphere provider is built from.
+/// The settings of the vSphere provider.
 pub struct Vsphere {
-    /// Where `vsphere.conf` is.
+    /// The location of `vsphere.conf`.
     pub file: CloudConfigFile,
-    /// What it says at the start.
+    /// Its content at the start.
     pub cloud_config: Arc<CloudConfig>,
-    /// The files that were read for this, as they were.
+    /// Fingerprints of the files that were read for it.
     pub seen: FileFingerprints,
-    /// The hosts of session managers that may be asked; empty is any.
+    /// The allowed hosts of session managers; empty allows any.
     pub session_manager_hosts: BTreeSet<String>,
-    /// The file with the token for session managers that are given no other; none is that of the service account.
+    /// The file with the token for session managers without their own; `None` is the service account's token.
     pub session_manager_token: Option<PathBuf>,
     /// The proxies of the environment.
     pub proxy: ProxySettings,
-    /// The options of the provider. `api_server` is empty: `app::vsphere::build` adds the addresses once they are resolved.
+    /// The options of the provider. `api_server` is empty: `app::vsphere::build` adds the resolved addresses.
     pub options: Options,
-    /// What the flags say about NSX.
+    /// The flags of NSX.
     pub nsx: NsxSettings,
 }
 
-/// The flags about NSX.
+/// The flags of NSX.
 #[derive(Debug, Clone, Copy)]
 pub struct NsxSettings {
     /// `--nsx-requests-per-second`.
@@ -61,34 +61,34 @@ pub struct NsxSettings {
     pub batches: bool,
 }
 
-/// Where `vsphere.conf` is, and the environment variables that go with it. They do not change while the process runs.
+/// The path of `vsphere.conf` and its environment variables. They do not change while the process runs.
 #[derive(Debug, Clone)]
 pub struct CloudConfigFile {
     /// The path of the file.
     pub path: PathBuf,
     /// The environment variables.
     pub environment: Environment,
-    /// `--nsx-ipv6-pool`: ids of pools of addresses by class, which the file has to have.
+    /// `--nsx-ipv6-pool`: pool ids by load balancer class; the file must have the classes.
     pub ipv6_pools: BTreeMap<String, String>,
 }
 
-/// What `vsphere.conf` says, with the variables and files that go with it.
+/// The content of `vsphere.conf`, with its variables and files.
 pub struct CloudConfig {
     /// The configuration.
     pub config: Config,
-    /// What is odd about it without being a mistake.
+    /// Warnings.
     pub oddities: Vec<ConfigProblem>,
-    /// How to judge each vCenter's certificate, by the key of its entry.
+    /// TLS settings of each vCenter, by the key of its entry.
     pub tls: BTreeMap<String, TlsSettings>,
-    /// How to verify NSX, and the client certificate; where the connection to NSX is in use.
+    /// TLS settings of NSX, with the client certificate; only if the connection to NSX is in use.
     pub nsx_tls: Option<TlsSettings>,
-    /// The mistakes of the parts that are turned off by them.
+    /// The parts that are turned off because of errors, with the errors.
     pub refused: Vec<(PartName, Mistake)>,
 }
 
 impl CloudConfigFile {
-    /// Reads and checks the file and the files that it names; not where waiting is forbidden. The second value is what
-    /// was found at each path, also if the first is an error.
+    /// Reads and checks the file and the files that it names. Blocks. The second value has the fingerprints of all
+    /// files, also if the first is an error.
     pub fn read(&self, files: &dyn FileSystem) -> (Result<CloudConfig, Mistakes>, FileFingerprints) {
         let files = Noting::new(files);
         let outcome = match self.content(&files) {
@@ -109,8 +109,8 @@ impl CloudConfigFile {
     /// Parses and checks the bytes of the file, and reads and checks the files that it names.
     ///
     /// # Errors
-    /// All mistakes in one go, none of which repeats what is in a file. Where all of them are mistakes of parts, they are
-    /// no error: see [`CloudConfig::refused`].
+    /// All errors together; none repeats content of a file. If all of them concern optional parts, the result is no
+    /// error: see [`CloudConfig::refused`].
     pub fn check(&self, content: &[u8], files: &dyn FileSystem) -> Result<CloudConfig, Mistakes> {
         if matches!(content, [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..]) {
             return Err(self.mistake("the file is text in UTF-16: save it as UTF-8"));
@@ -168,7 +168,7 @@ impl CloudConfigFile {
         }
     }
 
-    /// Gives the classes their pools for IPv6. A mistake for each class that the file does not have.
+    /// Sets the IPv6 pools of the classes. Returns an error for each class that the file does not have.
     fn set_ipv6_pools(&self, config: &mut Config) -> Vec<Mistake> {
         let OptionalSection::Used(balancers) = &mut config.load_balancers else { return Vec::new() };
         balancers.ipv6_pools.clone_from(&self.ipv6_pools);
@@ -192,11 +192,11 @@ impl CloudConfigFile {
 }
 
 impl CloudConfig {
-    /// The same where no part is refused. The process cannot change its variables, so what is refused of them `in_force`
-    /// does not count.
+    /// Returns the configuration if no part is refused. Parts that environment variables had refused `in_force` already
+    /// do not count, since the process cannot change its variables.
     ///
     /// # Errors
-    /// The mistakes of all parts.
+    /// The errors of all refused parts.
     pub fn without_refused_parts(self, in_force: Option<&Self>) -> Result<Self, Mistakes> {
         let known = in_force.map(|in_force| in_force.config.refused_vcenters.as_slice()).unwrap_or_default();
         let is_known = self.config.refused_vcenters.iter().all(|variable| known.contains(variable));
@@ -210,7 +210,7 @@ impl CloudConfig {
         })
     }
 
-    /// A warning for each vCenter whose certificate is not verified, and for NSX.
+    /// A warning for NSX and for each vCenter whose certificate is not verified.
     pub fn unverified(&self) -> Vec<String> {
         let told = |vcenter: &VcenterConfig| {
             format!(
@@ -240,7 +240,7 @@ impl fmt::Debug for Vsphere {
     }
 }
 
-/// Without the certificates, which say nothing to a reader.
+/// Omits the certificates, which are of no use to a reader.
 impl fmt::Debug for CloudConfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.config.fmt(formatter)
@@ -248,7 +248,7 @@ impl fmt::Debug for CloudConfig {
 }
 
 impl Check<'_> {
-    /// Reads and checks the file of `--cloud-config` and what it names, and checks our flags about vCenter.
+    /// Reads and checks the file of `--cloud-config` with the files that it names, and checks our flags about vCenter.
     pub(super) fn vsphere(&mut self) -> Option<Vsphere> {
         let tag_poll = self.pause("tag-poll-interval");
         let allow_name_match = self.boolean("allow-name-match");
@@ -289,7 +289,7 @@ impl Check<'_> {
         Some(Vsphere { file, cloud_config, seen, session_manager_hosts, session_manager_token, proxy, options, nsx })
     }
 
-    /// The proxies that environment variables name. Their values are not repeated: they may have passwords.
+    /// The proxies of the environment variables. Errors omit their values, which may contain passwords.
     fn proxies(&mut self) -> ProxySettings {
         ProxySettings::from_environment(|name| self.environment.proxy(name)).unwrap_or_else(|wrong| {
             self.mistakes.extend(wrong.into_iter().map(|mistake| Mistake {
@@ -317,7 +317,7 @@ impl Check<'_> {
         NsxSettings { calls_per_second, adoption, orphans, requested_addresses, batches }
     }
 
-    /// The pools of addresses for IPv6 by class; mistakes are reported.
+    /// The IPv6 pools by class; reports errors.
     fn ipv6_pools(&mut self) -> BTreeMap<String, String> {
         const FLAG: &str = "nsx-ipv6-pool";
         let mut pools: BTreeMap<String, String> = BTreeMap::new();
@@ -334,7 +334,7 @@ impl Check<'_> {
         pools
     }
 
-    /// Host names and addresses in the form of URLs; mistakes are told.
+    /// Host names and addresses in the form of URLs; reports errors.
     fn session_manager_hosts(&mut self) -> BTreeSet<String> {
         let mut hosts = BTreeSet::new();
         for item in
@@ -353,7 +353,7 @@ impl Check<'_> {
     }
 }
 
-/// Adds what is not there yet: several vCenters may inherit the same file.
+/// Adds errors without duplicates: several vCenters may inherit the same file.
 fn extend_once(all: &mut Vec<Mistake>, more: Vec<Mistake>) {
     for mistake in more {
         if !all.contains(&mistake) {
@@ -362,8 +362,8 @@ fn extend_once(all: &mut Vec<Mistake>, more: Vec<Mistake>) {
     }
 }
 
-/// How to judge the vCenter's certificate. That the CA files hold certificates, or that the system has some, is tried
-/// here, so that it is reported at the start. Mistakes are at `place`, those of the CA files at `of_ca`.
+/// The TLS settings of a vCenter. Tries whether the CA files hold certificates, or the system has some, so that errors
+/// are reported at the start: at `place`, those of the CA files at `of_ca`.
 fn vcenter_tls(
     vcenter: &VcenterConfig,
     files: &dyn FileSystem,
@@ -373,8 +373,8 @@ fn vcenter_tls(
     let mistake = |place: &str, why: String| Mistake { place: place.to_owned(), why };
     let trust = match trust(vcenter, files) {
         Ok(trust) => trust,
-        // Without verification the CA files are for the session manager. A missing one stops nothing: there is less to
-        // trust then, not more.
+        // Without verification, the CA files are only for the session manager. A missing file is no error: it can only
+        // reduce trust.
         Err(_) if vcenter.insecure => TlsTrust::default(),
         Err(why) => return Err(vec![mistake(of_ca, why)]),
     };
@@ -391,7 +391,7 @@ fn vcenter_tls(
     if wrong.is_empty() { Ok(tls) } else { Err(wrong) }
 }
 
-/// The bundle of all CA files; the system's authorities where there is none.
+/// The bundle of all CA files; without any, the CAs of the system.
 fn trust(vcenter: &VcenterConfig, files: &dyn FileSystem) -> Result<TlsTrust, String> {
     if vcenter.ca_files.is_empty() {
         return Ok(TlsTrust::System);

@@ -4,13 +4,13 @@ use super::CommandOutput;
 use crate::app::options::{Flag, Kind, PROGRAM, flags};
 use std::ffi::OsString;
 
-/// The word that asks for a script.
+/// The subcommand's name.
 const WORD: &str = "completion";
 
-/// What the help calls the value of a flag that names a file.
+/// Placeholder in the help for a file name as value.
 const PATH: &str = "PATH";
 
-/// The script for a shell, of the flags that `--help` shows.
+/// The script for a shell, with the flags that `--help` shows.
 pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
     let flags: Vec<_> = flags().into_iter().filter(|flag| flag.deprecated.is_none()).collect();
     let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
@@ -25,7 +25,7 @@ pub(super) fn run(arguments: &[OsString]) -> CommandOutput {
     })
 }
 
-/// Names of flags only; behind a flag, names of files.
+/// Completes names of flags; after a flag, names of files.
 fn bash(flags: &[Flag]) -> String {
     let function = PROGRAM.replace('-', "_");
     let names: Vec<_> = flags.iter().map(|flag| format!("--{}", flag.name)).collect();
@@ -51,7 +51,7 @@ fn bash(flags: &[Flag]) -> String {
 }
 
 fn zsh(flags: &[Flag]) -> String {
-    // Inside of single quotes, and of brackets or between colons there.
+    // The texts are inside single quotes, and there inside brackets or between colons.
     let quoted = |text: &str| {
         let text = text.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]").replace(':', "\\:");
         text.replace('\'', "'\\''")
@@ -116,7 +116,7 @@ mod tests {
                 let name = format!("{before}{}", flag.get_long().unwrap());
                 let is_end = |rest: &str| !rest.starts_with(|char: char| char.is_ascii_alphanumeric() || char == '-');
                 let times = script.replace("'*--", "'--").split(&name).skip(1).filter(|rest| is_end(rest)).count();
-                // Help texts of zsh and fish name other flags, without what stands before a definition.
+                // Help texts of zsh and fish mention other flags, but without the prefix of a definition.
                 assert_eq!(times, 1, "{shell}: {name}");
             }
             assert!(!script.contains("node-sync-period"), "{shell}");

@@ -1,4 +1,4 @@
-//! `config-lint FILE`: reads and checks a `vsphere.conf` and the files that it names as the daemon does, with the environment
+//! `config-lint FILE`: reads and checks a `vsphere.conf` and its files as the daemon does, with the environment
 //! variables of this process. It does not ask the API server, so it does not check Secrets.
 
 use super::CommandOutput;

@@ -1,5 +1,5 @@
-//! All sources of credentials, held by one task: watches of Secrets and looks at directories come and go with the vCenter
-//! entries and NSX Managers that use them, and each of these has its [`Offers`].
+//! All sources of credentials, owned by one task: it watches Secrets and polls directories as long as vCenter entries
+//! and NSX Managers use them, and publishes the [`Offers`] of each.
 
 mod directory;
 mod readings;
@@ -31,19 +31,19 @@ use crate::providers::vsphere::login::credentials::{
 };
 use readings::{Observation, follow_directory, forward_changes, of_secret};
 
-/// Problems of one reading that are logged; a source full of foreign keys must not fill the log.
+/// Most problems of one source that are logged at once; a source full of foreign keys must not fill the log.
 const MOST_TOLD: usize = 20;
 
-/// How often it is looked whether anybody still listens for an entry that is not configured any more.
+/// Interval of checks whether an entry that is no longer configured still has listeners.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// Readings that wait to be taken in.
+/// Most queued observations.
 const READINGS: usize = 16;
 
-/// Where the kubelet puts the token of this process's service account.
+/// The kubelet's file with the token of this process's service account.
 pub const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// How long reading it may take.
+/// Time limit for reading the token.
 const TOKEN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The credentials of all vCenter entries and NSX Managers.
@@ -54,19 +54,19 @@ pub struct Credentials {
 
 struct SharedSources {
     known: Mutex<KnownSources>,
-    /// An entry asked for a source.
+    /// Signals that an entry needs a source.
     asked: Notify,
     default_directory: PathBuf,
 }
 
 #[derive(Default)]
 struct KnownSources {
-    /// What sources have for vCenters.
+    /// The content of sources for vCenters.
     sources: BTreeMap<SourceLocation, CredentialSource>,
     entries: BTreeMap<Server, Entry>,
-    /// What Secrets have for NSX.
+    /// The content of Secrets for NSX.
     nsx_sources: BTreeMap<SecretPlace, CredentialSource>,
-    /// By server: another manager must never see the credentials of the one before.
+    /// By server: another manager must never see the credentials of the previous one.
     nsx: BTreeMap<String, NsxEntry>,
 }
 
@@ -75,7 +75,7 @@ struct NsxEntry {
     offer: watch::Sender<Arc<CredentialState>>,
 }
 
-/// Whose credentials: another server or port under the same key must never see those of the one before.
+/// The server of an entry: another server or port under the same key must never see the previous one's credentials.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Server {
     pub key: String,
@@ -86,15 +86,15 @@ pub(super) struct Server {
 struct Entry {
     config: VcenterConfig,
     offer: watch::Sender<Arc<CredentialState>>,
-    /// The session managers that get the service account's token, as far as they were logged.
+    /// The session managers that get the service account's token and for which that was logged.
     trusted: BTreeSet<String>,
 }
 
 impl Credentials {
-    /// The credentials of whatever `current` configures, and the work that keeps them true. `secrets` is the client that
-    /// watches Secrets; of the session managers only those on these hosts are used, or any if there are none, and `token` is the
-    /// file with the token for those that are given no other. An entry without credentials in the file also reads the default
-    /// directory. The work ends only when it is dropped.
+    /// Returns the credentials of the configuration in `current`, and the task that keeps them up to date until it is
+    /// dropped. `secrets` is the client that watches Secrets. Only session managers on `hosts` are used, or any if
+    /// `hosts` is empty; `token` is the file with the token for those without their own. An entry without credentials
+    /// in the file also reads the default directory.
     pub fn new(
         secrets: kube::Client,
         current: watch::Receiver<Arc<CloudConfig>>,
@@ -117,11 +117,11 @@ impl Credentials {
         (Self { shared }, keeper.run())
     }
 
-    /// What this entry has to log in with, as it changes. What is known already is there at once: for an entry with user
-    /// and password in the file that is all.
+    /// The credentials of this entry, and their changes. Credentials that are known already are there at once: for an
+    /// entry with user and password in the file these are all.
     ///
-    /// The same key, server and port give the same offers, also when their credentials are configured in another way
-    /// from now on. They last until the entry is in the current configuration no longer and nobody listens.
+    /// The same key, server and port get the same offers, even if their credentials are configured differently from now
+    /// on. Offers live until the entry is no longer configured and has no listeners.
     pub fn offers(&self, entry: &VcenterConfig) -> Offers {
         let mut known = self.shared.known.lock();
         let server = Server::of(entry);
@@ -137,10 +137,10 @@ impl Credentials {
         held.offer.subscribe()
     }
 
-    /// The credentials of this NSX Manager, as they change; see [`nsx_offer`] for the precedence.
+    /// The credentials of this NSX Manager, and their changes; see [`nsx_offer`] for the precedence.
     ///
-    /// The same server gives the same offers, also when its credentials are configured in another way from now on. They
-    /// last as long as there is a receiver, so keep one until the next call.
+    /// The same server gets the same offers, even if its credentials are configured differently from now on. Offers
+    /// live as long as there is a receiver, so keep one until the next call.
     pub fn nsx_offers(&self, sources: &NsxSources) -> Offers {
         let mut known = self.shared.known.lock();
         let KnownSources { nsx_sources, nsx, .. } = &mut *known;
@@ -161,12 +161,12 @@ fn unread() -> watch::Sender<Arc<CredentialState>> {
 /// A source that is followed.
 struct FollowedSource {
     layouts: BTreeSet<KeyLayout>,
-    /// For a Secret: its newest state. A message that it has changed may be older.
+    /// For a Secret: its newest state, which may be newer than a message about a change.
     secret: Option<watch::Receiver<SecretState>>,
     _stop: DropGuard,
 }
 
-/// The one task.
+/// The task that owns the sources.
 struct Keeper {
     shared: Arc<SharedSources>,
     secrets: kube::Client,
@@ -174,7 +174,7 @@ struct Keeper {
     current: watch::Receiver<Arc<CloudConfig>>,
     sender: mpsc::Sender<(SourceLocation, Observation)>,
     readings: mpsc::Receiver<(SourceLocation, Observation)>,
-    /// What is followed, each until its guard is dropped.
+    /// The followed sources, each until its guard is dropped.
     followed: BTreeMap<SourceLocation, FollowedSource>,
     running: FuturesUnordered<BoxFuture<'static, ()>>,
 }
@@ -195,8 +195,7 @@ impl Keeper {
         }
     }
 
-    /// Forgets entries that are not configured any more and that have no listeners. Gives back whether there are some that
-    /// only the listeners keep.
+    /// Removes entries that are no longer configured and have no listeners. Returns whether only listeners keep others.
     fn forget_what_is_not_used(&mut self) -> bool {
         let current = Arc::clone(&self.current.borrow_and_update());
         let configured: BTreeSet<Server> = current.config.vcenters.iter().map(Server::of).collect();
@@ -206,7 +205,7 @@ impl Keeper {
         known.entries.keys().any(|server| !configured.contains(server)) || !known.nsx.is_empty()
     }
 
-    /// One watch for each Secret, one look for each directory, however many entries ask for it.
+    /// Starts one watch for each Secret and one poll of each directory, however many entries use it; stops unused ones.
     fn follow_what_is_asked_for(&mut self) {
         let asked = {
             let mut known = self.shared.known.lock();
@@ -265,7 +264,7 @@ impl Keeper {
         self.followed.insert(place, FollowedSource { layouts, secret, _stop: stop.drop_guard() });
     }
 
-    /// Takes in what a source says in each layout that is used, and offers what follows from it.
+    /// Updates a source in each layout in use, and publishes the resulting offers.
     fn take(&self, place: &SourceLocation, observation: Observation) {
         let Some(followed) = self.followed.get(place) else { return };
         let mut known = self.shared.known.lock();
@@ -303,7 +302,7 @@ impl Server {
 }
 
 impl Entry {
-    /// Offers what the sources have for this entry, if that is something else than before.
+    /// Publishes the credentials of the sources for this entry, if they have changed.
     fn publish(&mut self, sources: &BTreeMap<SourceLocation, CredentialSource>, default_directory: &Path) {
         let (key, offer) = (&self.config.key, offer(self.config.entry_credentials(), default_directory, sources));
         let trusted = trusted_managers(&offer);
@@ -316,7 +315,7 @@ impl Entry {
                  with --session-manager-hosts"
             );
         }
-        // A source that is empty for a moment is no news.
+        // A source that is empty for a short time does not reset the log of trusted session managers.
         if !trusted.is_empty() {
             self.trusted = trusted.into_keys().collect();
         }
@@ -325,13 +324,13 @@ impl Entry {
 }
 
 impl NsxEntry {
-    /// Offers what the Secret has for this manager, if that is something else than before.
+    /// Publishes the credentials of the Secret for this manager, if they have changed.
     fn publish(&self, secrets: &BTreeMap<SecretPlace, CredentialSource>) {
         replace(&self.offer, nsx_offer(&self.sources, secrets), (None, Some(&self.sources.server)));
     }
 }
 
-/// Publishes an offer that differs from the one before. The owner is a vCenter or an NSX Manager, for the log.
+/// Publishes a changed offer. The owner, for the log, is a vCenter or an NSX Manager.
 fn replace(
     sender: &watch::Sender<Arc<CredentialState>>,
     offer: CredentialState,
@@ -356,8 +355,8 @@ fn replace(
     });
 }
 
-/// The session managers that are to get the service account's token, as their URLs begin, and where each is named. One
-/// that would be sent the token without encryption is not asked.
+/// The session managers that get the service account's token, by base URL, with the origin of each. Omits those that
+/// would get the token without encryption.
 fn trusted_managers(offer: &CredentialState) -> BTreeMap<String, &Origin> {
     let CredentialState::Ready(credentials) = offer else { return BTreeMap::new() };
     let trusted = credentials.iter().filter_map(|credential| match &credential.login {
@@ -370,7 +369,7 @@ fn trusted_managers(offer: &CredentialState) -> BTreeMap<String, &Origin> {
     trusted.collect()
 }
 
-/// Whether the same is presented in the same order.
+/// Whether the logins and their order are the same.
 fn is_same(one: &[Arc<Credential>], other: &[Arc<Credential>]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.login == other.login)
 }
@@ -380,7 +379,7 @@ fn origins(credentials: &[Arc<Credential>]) -> String {
     shown.collect::<Vec<_>>().join(", then ")
 }
 
-/// Logs what is new about a source: names of keys and servers, never values.
+/// Logs changes of a source: names of keys and servers, never values.
 fn tell(place: &SourceLocation, news: &News) {
     match news.read.as_deref() {
         Some([only]) if only == ANY_SERVER => tracing::info!(source = %place, "user name and password were read"),
@@ -398,8 +397,8 @@ fn tell(place: &SourceLocation, news: &News) {
     }
 }
 
-/// The file with the service account's token, or another one of `--session-manager-token-file`, for session managers that are given
-/// no other. Read at each use, since the kubelet renews it.
+/// The file with the service account's token, or that of `--session-manager-token-file`, for session managers without
+/// their own. Read at each use, since the kubelet renews it.
 struct AccountToken(PathBuf);
 
 #[async_trait]

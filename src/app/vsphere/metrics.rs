@@ -1,5 +1,5 @@
-//! The series about vCenter and NSX that their HTTP clients know: calls, until when certificates are valid, and whether they are
-//! verified.
+//! The series about vCenter and NSX from their HTTP clients: calls, expiry of certificates, and whether certificates
+//! are verified.
 
 use crate::clients::http::{CallObserver, CertificateSource, Client};
 use crate::runtime::metrics::Registry;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The server that series are about.
+/// The product that series are about.
 pub struct Product {
     /// The label; its value is `host:port`, as in the log.
     label: &'static str,
@@ -36,14 +36,14 @@ pub const NSX: Product = Product {
     verified: "vsphere_ccm_nsx_tls_verified",
 };
 
-/// How long calls take, and how they end.
+/// Duration and outcome of calls.
 pub struct Calls(HistogramVec);
 
 impl Calls {
     /// Adds the series.
     ///
     /// # Errors
-    /// When another one has its name.
+    /// Another collector has its name.
     pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
         let options = HistogramOpts::new(product.calls, "Calls, by server and how they ended.");
         let calls = HistogramVec::new(options, &[product.label, "operation", "outcome"])?;
@@ -58,8 +58,8 @@ impl CallObserver for Calls {
     }
 }
 
-/// Until when the certificates are valid that servers presented last, and whether they are verified. A server that is no
-/// longer configured has no series: a certificate that nobody looks at must not raise an alarm.
+/// Expiry of the last certificate of each server, and whether it is verified. A server that is no longer configured has
+/// no series: an unused certificate must not raise an alarm.
 #[derive(Clone)]
 pub struct Certificates {
     expiry: GaugeVec,
@@ -71,7 +71,7 @@ impl Certificates {
     /// Adds the series.
     ///
     /// # Errors
-    /// When another one has its name.
+    /// Another collector has one of their names.
     pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
         let options = Opts::new(
             product.expiry,
@@ -121,7 +121,7 @@ impl Collector for Certificates {
 
 #[cfg(test)]
 mod tests {
-    //! What the series say, against a server in this process.
+    //! The series of a server in this process.
 
     use super::{Certificates, Client, Registry, VCENTER};
     use crate::clients::http::tests::server::{Reply, TestServer};

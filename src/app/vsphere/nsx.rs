@@ -1,4 +1,4 @@
-//! The connection to NSX: how it is reached, what it has to log in with, and its series.
+//! The connection to NSX: its client, its credentials, and its series.
 
 mod series;
 
@@ -31,7 +31,7 @@ use series::NsxSeries;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The cluster's name that many clusters have.
+/// The default name of a cluster, which many clusters have.
 const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
 
 /// The client and the credentials of the NSX Manager.
@@ -43,26 +43,26 @@ pub(super) struct NsxConnection {
     state: Mutex<State>,
 }
 
-/// Never locked over an await.
+/// Never locked across an await.
 struct State {
-    /// That of the configuration in force.
+    /// TLS settings of the active configuration.
     tls: TlsSettings,
     /// The client that was handed out last.
     client: Option<HandedOut>,
-    /// That of the token service.
+    /// The client of the token service.
     token_service: Option<HandedOut>,
-    /// Kept because offers end with their last receiver.
+    /// Kept, because offers end with their last receiver.
     offers: Option<Offers>,
-    /// The token of the configuration in force, and what offers it.
+    /// The login with a token in the active configuration, and the sender of the token.
     tokens: Option<(NsxLogin, watch::Sender<Arc<Token>>)>,
 }
 
-/// Does not keep the client in use: a removed connection is gone once it has logged out.
+/// A handed out client. Does not keep it alive: a removed connection is gone once it has logged out.
 struct HandedOut {
     client: WeakClient,
     host: String,
     port: u16,
-    /// How it judges certificates.
+    /// The TLS settings of the client.
     tls: TlsSettings,
 }
 
@@ -75,13 +75,13 @@ impl HandedOut {
         (self.host.as_str(), self.port) == (host, port)
     }
 
-    /// Judges certificates in this way from now on.
+    /// Verifies certificates by these settings from now on.
     fn judge_by(&mut self, tls: TlsSettings) {
         if self.tls == tls {
             return;
         }
         let Some(client) = self.client.upgrade() else { return };
-        // It was tried when the files were read.
+        // The settings were tried when the files were read.
         match client.set_tls(tls.clone()) {
             Ok(()) => self.tls = tls,
             Err(error) => tracing::error!("{}", chain(&error)),
@@ -104,13 +104,13 @@ impl NsxConnection {
         Ok(Self { series, certificates, proxy, credentials, state: Mutex::new(state) })
     }
 
-    /// Applies another configuration. The client of the same server judges certificates by it from now on. That of another
-    /// server, or of a connection that was removed, has yet to log out: it keeps its trust.
+    /// Applies another configuration. The client of the same server verifies certificates by it from now on. The client
+    /// of another server, or of a removed connection, keeps its TLS settings: it still has to log out.
     pub fn take(&self, cloud_config: &CloudConfig) {
         let mut state = self.state.lock();
         state.tls = cloud_config.nsx_tls.clone().unwrap_or_default();
         let Some(nsx) = cloud_config.config.nsx.used() else {
-            // The connection holds its own until it has logged out.
+            // The connection holds its own receiver until it has logged out.
             (state.offers, state.tokens) = (None, None);
             return;
         };
@@ -118,13 +118,13 @@ impl NsxConnection {
         if let Some(client) = client.as_mut().filter(|client| client.is_of(&nsx.host, nsx.port)) {
             client.judge_by(tls.clone());
         }
-        // Which service it is decides `source`.
+        // `source` decides which service it is.
         if let Some(service) = token_service {
             service.judge_by(tls.of_public_service());
         }
     }
 
-    /// Shows the state of the connection with the series.
+    /// Exposes the state of the connection as series.
     pub fn show(&self, report: impl Fn() -> Option<NsxReport> + Send + Sync + 'static) {
         self.series.show(report);
     }
@@ -177,7 +177,7 @@ impl ConnectNsx for NsxConnection {
                 let service = nsx.login.token_service();
                 let (host, port, path) = service.ok_or("the address of the token service cannot be used")?;
                 let mut state = self.state.lock();
-                // The connection may be that of before: its client of the service stays in use.
+                // The connection may be unchanged: its client of the service stays in use.
                 let in_use = state.token_service.as_ref().filter(|service| service.is_of(&host, port));
                 let service = match in_use.and_then(|service| service.client.upgrade()) {
                     Some(service) => service,
@@ -206,7 +206,7 @@ impl ConnectNsx for NsxConnection {
     }
 }
 
-/// What the provider needs for NSX.
+/// The provider's parts for NSX.
 pub(super) fn setup(
     connect: &Arc<NsxConnection>,
     ledger: Arc<dyn LoginThrottle>,
@@ -234,14 +234,14 @@ pub(super) fn setup(
     }
 }
 
-/// A default name that two clusters of one NSX may share is a warning.
+/// Warns if the cluster's name is the default: two clusters of one NSX may share it.
 pub(super) fn warn_of_cluster_name(settings: &Settings, cloud_config: &CloudConfig) {
     if let Some(problem) = name_problem(settings).filter(|_| cloud_config.config.nsx.used().is_some()) {
         tracing::warn!("{problem}");
     }
 }
 
-/// What is wrong with `--cluster-name` where NSX is used.
+/// The problem of `--cluster-name`, which matters where NSX is used.
 pub(super) fn name_problem(settings: &Settings) -> Option<&'static str> {
     let problem = "--cluster-name=kubernetes is the default: clusters that share an NSX need names of their own, since objects of \
                    NSX are told apart by them";

@@ -1,5 +1,5 @@
-//! The configuration in force, which changes while the process runs: a new `vsphere.conf` or CA file is checked as at the
-//! start and taken over without dropping what is known; a wrong one is refused, and what was in force stays so.
+//! Reloads `vsphere.conf` and CA files while the process runs. A new configuration is checked as at the start and
+//! applied without dropping caches; an invalid one is rejected, and the previous one stays active.
 
 mod differences;
 mod watch;
@@ -23,22 +23,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch as latest};
 use tokio_util::sync::CancellationToken;
 
-/// The reason in Events about a file that is refused.
+/// The reason in Events about a rejected file.
 const INVALID: &str = "InvalidCloudConfig";
 
-/// How often the Lease is read again before an Event is written without its UID.
+/// Reads of the Lease before an Event is written without its UID.
 const LEASE_READS: usize = 5;
 
-/// The pause before each of them.
+/// The pause before each read.
 const LEASE_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long the tasks may take to end together; a moment less than their stage is given, so that the names of those
-/// that do not end are reported.
+/// Time limit for the tasks to end; a bit less than the grace period of their stage, so that the names of remaining
+/// tasks are reported.
 const GRACE: Duration = Duration::from_millis(6_500);
 
-/// Holds the provider's tasks and applies what the files say.
+/// Owns the provider's tasks and applies changes of the files.
 pub struct Reload {
-    /// The provider that works by the configuration.
+    /// The provider to configure.
     pub provider: Arc<Provider>,
     /// Its clients.
     pub connections: Arc<Connections>,
@@ -46,24 +46,24 @@ pub struct Reload {
     pub background: Background,
     /// The path of `vsphere.conf`.
     pub file: PathBuf,
-    /// What is in force, for whoever else follows it.
+    /// The active configuration, for other parts that follow it.
     pub current: latest::Sender<Arc<CloudConfig>>,
-    /// Whether this process holds sessions while it does not lead.
+    /// Whether this process keeps sessions while it does not lead.
     pub standby: Standby,
     /// Whether this process leads.
     pub leads: latest::Receiver<bool>,
-    /// For what users are told.
+    /// Writes Events.
     pub events: Recorder,
-    /// What they are told it on: the Lease of the election. The process knows no object that is more its own: its pod's
-    /// name is not given to it, and the ConfigMap's neither.
+    /// The object of these Events: the Lease of the election. This process knows no object that is more its own:
+    /// neither the name of its Pod nor that of the ConfigMap.
     pub lease: LeaseObject,
     /// Its series.
     pub metrics: ReloadMetrics,
-    /// Whether routes are on and `--cluster-cidr` is empty: a configuration with routes is refused then, as at the start.
+    /// Whether routes are on without `--cluster-cidr`: a configuration with routes is then rejected, as at the start.
     pub lacks_cluster_cidr: bool,
 }
 
-/// What the files say, whenever it changes; and the task that finds out.
+/// Returns the changes of the files, and the task that polls them.
 pub fn watch(
     vsphere: &Vsphere,
 ) -> (mpsc::Receiver<watch::ReloadResult>, impl Future<Output = Result<(), BoxError>> + Send + 'static) {
@@ -96,10 +96,10 @@ impl Reload {
         Ok(())
     }
 
-    /// A changed content: taken over, or refused and told.
+    /// Applies a changed configuration, or rejects and reports it.
     async fn take(&mut self, outcome: watch::ReloadResult) {
         let before = Arc::clone(&self.current.borrow());
-        // The start goes on without a part that has a mistake; here what is in force is better.
+        // At the start, a part with an error is turned off; here the active configuration is better.
         let new = match outcome.and_then(|new| new.without_refused_parts(Some(&before))) {
             Ok(new) => Arc::new(new),
             Err(mistakes) => return self.refuse(&mistakes.to_string()).await,
@@ -149,10 +149,10 @@ impl Reload {
         }
     }
 
-    /// Lets the provider work by what is in force.
+    /// Applies the active configuration to the provider.
     ///
     /// # Errors
-    /// Entries that cannot be used; nothing is changed then.
+    /// Entries that cannot be used; then nothing is changed.
     pub fn apply(&mut self) -> Result<(), Vec<BuildError>> {
         let cloud_config = Arc::clone(&self.current.borrow());
         let config = match self.standby == Standby::Warm || *self.leads.borrow() {
@@ -166,7 +166,7 @@ impl Reload {
     }
 }
 
-/// Reports the parts that were turned off at the start. The Lease of a new cluster is created meanwhile, and without its UID
+/// Reports the parts that were turned off at the start. Waits for the Lease of a new cluster: without its UID,
 /// `kubectl describe` does not show the Event.
 async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Recorder, lease: LeaseObject) {
     let mistakes: Vec<_> =
@@ -188,15 +188,15 @@ async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Recorder, 
     events.event(&reference, EventType::Warning, INVALID, &mistakes.join("; "));
 }
 
-/// The provider's background work, which comes and goes while the process runs: one task per vCenter and one for the
-/// nodes. Dropping it aborts them all.
+/// The provider's background tasks, which start and end while the process runs: one per vCenter and one for the Nodes.
+/// Dropping it aborts them all.
 #[derive(Default)]
 pub struct Background {
     tasks: Tasks,
 }
 
 impl Background {
-    /// Starts a task. It may end once its own stop signal was given.
+    /// Starts a task. It may end after its own stop signal.
     pub fn start(&mut self, task: Task) {
         let Task { name, stop, run } = task;
         self.tasks.spawn(name, async move {
@@ -205,7 +205,7 @@ impl Background {
         });
     }
 
-    /// Completes when a task ends although it was not stopped. Safe to cancel.
+    /// Completes when a task ends without its stop signal. Cancel-safe.
     pub async fn first_unexpected_end(&mut self) -> BoxError {
         loop {
             match self.tasks.first_unexpected_end().await {
@@ -223,7 +223,7 @@ impl Background {
     }
 }
 
-/// How often the cloud config was read again, and when it last was right.
+/// Counts reloads of the cloud config, and shows the time of the last valid one.
 pub struct ReloadMetrics {
     reloads: IntCounterVec,
     part_refused: IntGaugeVec,
@@ -231,10 +231,10 @@ pub struct ReloadMetrics {
 }
 
 impl ReloadMetrics {
-    /// The series, registered.
+    /// Registers the series.
     ///
     /// # Errors
-    /// When they are registered already.
+    /// They are registered already.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let reloads = IntCounterVec::new(
             Opts::new(

@@ -1,4 +1,4 @@
-//! The series about vCenter that the provider knows: its sessions, its logins, the age and size of its inventory.
+//! The series about vCenter from the provider: its sessions, its logins, the age and size of its inventory.
 
 use crate::providers::vsphere::VcenterReport;
 use crate::runtime::metrics::Registry;
@@ -7,7 +7,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, Opts};
 
-/// Collected when somebody asks, so that no value drifts from what it shows.
+/// Collected at each scrape, so that values are current.
 pub struct Sessions {
     reports: Box<dyn Fn() -> Vec<VcenterReport> + Send + Sync>,
     up: GaugeVec,
@@ -16,15 +16,15 @@ pub struct Sessions {
     refused: GaugeVec,
     age: GaugeVec,
     logins: IntCounterVec,
-    /// The registry lets several scrapes collect at once, and the series above are those of one.
+    /// The registry allows concurrent scrapes, but the series above hold the values of one.
     turn: Mutex<()>,
 }
 
 impl Sessions {
-    /// Adds the series; `reports` says what is so at the moment. A vCenter that is not configured any more has none.
+    /// Adds the series; `reports` returns the current state. A vCenter that is no longer configured has none.
     ///
     /// # Errors
-    /// When another one has its name.
+    /// Another collector has one of their names.
     pub fn register(
         registry: &Registry,
         reports: impl Fn() -> Vec<VcenterReport> + Send + Sync + 'static,
@@ -116,7 +116,7 @@ impl Collector for Sessions {
 
 #[cfg(test)]
 mod tests {
-    //! What the series say of reports.
+    //! The series of given reports.
 
     use super::{Registry, Sessions, VcenterReport};
     use crate::providers::vsphere::vcenter::session::SessionStatus;
@@ -179,7 +179,7 @@ mod tests {
         for absent in ["lag_seconds{vcenter=\"c:443\"}", "session_age_seconds{vcenter=\"c:443\"}"] {
             assert!(!lines.iter().any(|line| line.contains(absent)), "{absent} is among {lines:#?}");
         }
-        // Asking twice counts nothing twice.
+        // A second scrape counts nothing twice.
         assert_eq!(text(&metrics), lines);
     }
 

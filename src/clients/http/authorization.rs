@@ -5,15 +5,15 @@ use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
-/// The value of `Authorization` for this scheme, such as `Basic`. Its buffers are large enough from the start and
-/// overwritten at the end: a password stays in none.
+/// The value of `Authorization` for this scheme, such as `Basic`. Buffers have their final size from the start and are
+/// wiped, so no copy of the password remains.
 pub fn authorization(scheme: &str, user: &str, password: &SecretString) -> SecretString {
     let password = password.expose_secret();
     let mut pair = Zeroizing::new(String::with_capacity(user.len() + 1 + password.len()));
     pair.push_str(user);
     pair.push(':');
     pair.push_str(password);
-    // The capacity is the length, so that making a secret of it copies nothing.
+    // The capacity is the length, so that the conversion to a secret copies nothing.
     let mut value = String::with_capacity(scheme.len() + 1 + pair.len().div_ceil(3) * 4);
     value.push_str(scheme);
     value.push(' ');

@@ -1,6 +1,6 @@
-//! Bodies of requests, which may hold a password: their bytes are overwritten when they are no longer needed.
+//! Request bodies, which may contain a password: their bytes are wiped when they are no longer needed.
 //!
-//! Covered are our own buffers, growing ones included. What the HTTP and TLS libraries copy on the way out is not.
+//! This covers our own buffers, growing ones included, but not the copies of the HTTP and TLS libraries.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,11 +9,10 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zeroize::Zeroize as _;
 
-/// What may stay as it is in a form.
+/// Characters that a form may contain unescaped.
 const FORM: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
-/// A request's body. It takes over the buffer it is made from, without a copy. Clones share the bytes, which are
-/// overwritten with the last one.
+/// A request's body. Takes over its source buffer without a copy. Clones share the bytes; the last one wipes them.
 #[derive(Clone, Default)]
 pub struct Body(Bytes);
 
@@ -56,12 +55,12 @@ impl fmt::Debug for Body {
     }
 }
 
-/// Builds a body text by text. When it grows, the buffer it leaves is overwritten, which a `String` would not do.
+/// Builds a body piece by piece. When it grows, the old buffer is wiped, which a `String` would not do.
 #[derive(Default)]
 pub struct BodyWriter(WipedBytes);
 
 impl BodyWriter {
-    /// A writer that need not grow before this many bytes.
+    /// A writer that does not grow before this many bytes.
     pub fn with_capacity(capacity: usize) -> Self {
         Self(WipedBytes(Vec::with_capacity(capacity)))
     }
@@ -97,18 +96,18 @@ impl BodyWriter {
         }
     }
 
-    /// What has been written so far.
+    /// The bytes written so far.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0.0
     }
 }
 
-/// Bytes that are overwritten on drop, whoever holds them.
+/// Bytes that are wiped on drop.
 #[derive(Default)]
 pub(super) struct WipedBytes(pub(super) Vec<u8>);
 
 impl WipedBytes {
-    /// Shares the bytes without copying them; the last holder overwrites them.
+    /// Shares the bytes without copying them; the last owner wipes them.
     pub(super) fn into_shared(self) -> Bytes {
         if self.0.is_empty() { Bytes::new() } else { Bytes::from_owner(self) }
     }
@@ -125,14 +124,14 @@ impl Drop for WipedBytes {
         self.0.as_mut_slice().zeroize();
         #[cfg(test)]
         tests::look_at(&self.0);
-        // The unused part of the buffer may hold what was removed from it.
+        // The unused part of the buffer may contain removed bytes.
         self.0.zeroize();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    //! That every buffer is overwritten: looked at between the overwriting and the release.
+    //! Checks that every buffer is overwritten, between the overwriting and the release.
 
     use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! What the server's certificate says, kept from the last handshake that proved it.
+//! Facts of the server's certificate, from the last handshake that proved it.
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -10,13 +10,13 @@ use super::thumbprint::Thumbprint;
 /// Facts of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Whose it is, for example `CN=vc.example.com`; at most 200 characters.
+    /// The subject, for example `CN=vc.example.com`; at most 200 characters.
     pub subject: String,
-    /// Who issued it.
+    /// The issuer.
     pub issuer: String,
-    /// From when on it is valid.
+    /// Start of the validity period.
     pub not_before: Timestamp,
-    /// Until when it is valid.
+    /// End of the validity period.
     pub not_after: Timestamp,
     /// 20 bytes.
     pub sha1: Thumbprint,
@@ -25,7 +25,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// `None` when it is no certificate, or its times are beyond what a time can be.
+    /// `None` if this is not a certificate or its times are out of range.
     pub(super) fn read(der: &[u8]) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
         Some(Self {
@@ -39,7 +39,7 @@ impl Certificate {
     }
 }
 
-/// What a stranger wrote into a certificate must not break a log line.
+/// Makes foreign text from a certificate safe for a log line.
 pub(super) fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
@@ -50,18 +50,18 @@ pub(super) struct PeerCertificate(Mutex<CertificateState>);
 
 #[derive(Debug, Default)]
 struct CertificateState {
-    /// Judged good, not yet proved to be the server's own.
+    /// Accepted, but not yet proved to be the server's own.
     judged: Option<Vec<u8>>,
     proved: Option<Certificate>,
 }
 
 impl PeerCertificate {
-    /// The certificate was accepted; the server has still to prove that it holds the key.
+    /// Records an accepted certificate; the server has yet to prove that it holds the key.
     pub(super) fn judged(&self, certificate: &CertificateDer<'_>) {
         self.0.lock().judged = Some(certificate.to_vec());
     }
 
-    /// The server has proved that it holds the key of this certificate. One that was not judged is a proxy's.
+    /// Records that the server holds the key of this certificate. One that was not accepted before is a proxy's.
     pub(super) fn proved(&self, certificate: &CertificateDer<'_>) {
         let mut state = self.0.lock();
         if state.judged.as_deref() == Some(certificate.as_ref()) {

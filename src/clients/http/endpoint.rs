@@ -1,4 +1,4 @@
-//! Where a client talks to.
+//! The address that a client connects to.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ impl Endpoint {
         Self { is_tls, host: host.into(), port, authority: authority.into() }
     }
 
-    /// The endpoint of a URL; its path, query and user information are not looked at.
+    /// The endpoint of a URL; its path, query and user information are ignored.
     ///
     /// # Errors
-    /// A sentence when it is no `http://` or `https://` URL with a host. The URL itself is not part of it.
+    /// A sentence if this is not an `http://` or `https://` URL with a host. The URL itself is not part of it.
     pub fn of_url(url: &str) -> Result<Self, String> {
         let expected = || "expected a URL such as https://host:8443".to_owned();
         let url = Url::parse(url).map_err(|error| format!("{error}; {}", expected()))?;
@@ -44,12 +44,12 @@ impl Endpoint {
         Ok(Self::new(is_tls, host.trim_start_matches('[').trim_end_matches(']'), port))
     }
 
-    /// Whether it is spoken to over TLS.
+    /// Whether the endpoint uses TLS.
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
 
-    /// Whether requests cannot be read on the network: they use TLS, or stay on this machine.
+    /// Whether requests cannot be read on the network: they use TLS, or stay on the local host.
     pub fn is_confidential(&self) -> bool {
         let address = self.host.parse::<IpAddr>();
         let is_here = address.map_or_else(|_| self.host.eq_ignore_ascii_case("localhost"), |own| own.is_loopback());
@@ -71,7 +71,7 @@ impl Endpoint {
         &self.authority
     }
 
-    /// Scheme and authority, as a URL begins; it has no secret.
+    /// Scheme and authority, the beginning of a URL; contains no secret.
     pub fn base(&self) -> String {
         format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.authority)
     }
@@ -79,7 +79,7 @@ impl Endpoint {
 
 #[cfg(test)]
 mod tests {
-    //! URLs and what is read from them.
+    //! Endpoints parsed from URLs.
 
     use super::Endpoint;
 

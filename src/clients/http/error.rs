@@ -1,4 +1,4 @@
-//! Why a request got no usable answer, in one sentence that names the endpoint and what was being done.
+//! Errors of requests: one sentence that names the endpoint and the operation.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::base::error_chain::chain;
 pub struct FailedRequest {
     /// `host:port`.
     pub endpoint: String,
-    /// What was being done.
+    /// The operation.
     pub operation: &'static str,
 }
 
@@ -31,30 +31,29 @@ pub enum Error {
     Configuration {
         /// `host:port`.
         endpoint: String,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
-    /// The host name has no address: what the resolver said.
+    /// The host name cannot be resolved: the resolver's message.
     #[error("{0}: the host name cannot be resolved: {1}")]
     Resolve(FailedRequest, String),
-    /// No connection, refused or unreachable: what the system said.
+    /// No connection, refused or unreachable: the system's message.
     #[error("{0}: cannot connect: {1}")]
     Connect(FailedRequest, String),
-    /// The proxy in between could not be reached, or would not connect us: its scheme, host and port, and what it or the
-    /// system said.
+    /// The proxy is unreachable or refused to connect: its scheme, host and port, and its or the system's message.
     #[error("{0}: cannot connect through the proxy {1}: {2}")]
     Proxy(FailedRequest, String, String),
-    /// The certificate of the server, or of the proxy on the way, is not accepted.
+    /// The certificate of the server or of a proxy is not accepted.
     #[error("{0}: {1}")]
     Certificate(FailedRequest, Box<CertificateRefusal>),
-    /// The TLS handshake failed: what is wrong.
+    /// The TLS handshake failed: the cause.
     #[error("{0}: {1}")]
     Tls(FailedRequest, String),
     /// No complete answer within this time limit.
     #[error("{0}: no complete answer within {seconds} s", seconds = .1.as_secs_f32())]
     Timeout(FailedRequest, Duration),
-    /// An answer that is neither a result nor an error of the protocol (a proxy's page, a wrong service): its HTTP status
-    /// and the media type of its body, possibly empty.
+    /// An answer that is neither a result nor an error of the protocol (a proxy's page, a wrong service): its HTTP
+    /// status and the media type of its body, possibly empty.
     #[error("{0}: answered with HTTP status {1}{note}", note = media_note(.2))]
     Status(FailedRequest, u16, String),
     /// The answer is larger than this limit in bytes.
@@ -63,13 +62,13 @@ pub enum Error {
     /// The answer has more JSON values than this limit.
     #[error("{0}: the answer has more than {1} values")]
     TooManyValues(FailedRequest, usize),
-    /// The connection broke, or what came over it is not HTTP: what happened to it.
+    /// The connection broke, or its data is not HTTP: the cause.
     #[error("{0}: the connection broke: {1}")]
     Broken(FailedRequest, String),
-    /// The request's permit had ended, so it was not sent.
+    /// The request was not sent, because its permit had ended.
     #[error("{0}: not sent: the permission to write has ended")]
     NotPermitted(FailedRequest),
-    /// The request's permit ended while the request was under way. Whether it took effect is not known.
+    /// The request's permit ended while the request was in flight. Whether it took effect is unknown.
     #[error("{0}: given up: the permission to write has ended")]
     PermitEnded(FailedRequest),
 }
@@ -92,7 +91,7 @@ impl Error {
         }
     }
 
-    /// Whether the same request may well succeed later without anybody changing a setting.
+    /// Whether the same request may succeed later without a change of settings.
     pub fn is_transient(&self) -> bool {
         match self {
             Error::Configuration { .. }
@@ -111,8 +110,8 @@ impl Error {
         }
     }
 
-    /// Sorts an error of the HTTP library, looking through its sources. With a proxy in between, whatever keeps a
-    /// connection from being made is the proxy's doing, TLS apart.
+    /// Classifies an error of the HTTP library by its sources. With a proxy, every failure to connect except a TLS
+    /// failure is attributed to the proxy.
     pub(super) fn from_reqwest(
         error: &reqwest::Error,
         request: FailedRequest,
@@ -135,7 +134,7 @@ impl Error {
         match proxy {
             _ if !error.is_connect() => Error::Broken(request, message),
             Some(proxy) => Error::Proxy(request, proxy.to_owned(), message),
-            // hyper-util's resolver failures have no public type; the text is all there is.
+            // hyper-util's resolver errors have no public type, only a text.
             None if message.contains("dns error") => Error::Resolve(request, message),
             None => Error::Connect(request, message),
         }
@@ -146,13 +145,13 @@ fn media_note(media_type: &str) -> String {
     if media_type.is_empty() { String::new() } else { format!(" and a body of type {media_type}") }
 }
 
-/// The sources of the error without the library's outer sentence, which would repeat the address.
+/// The sources of the error without the library's outer message, which would repeat the address.
 pub(super) fn chain_text(error: &reqwest::Error) -> String {
-    // Without a source the library prints the address without credentials; there are none in ours anyway.
+    // Without a source the library prints the address without credentials; ours contains none anyway.
     error.source().map_or_else(|| error.to_string(), chain)
 }
 
-/// The TLS failure somewhere in the chain; `io::Error` hides what it wraps from `source`.
+/// The TLS failure in the chain of sources; `io::Error` hides its inner error from `source`.
 fn tls_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e rustls::Error> {
     let mut next: Option<&'e (dyn StdError + 'static)> = Some(error);
     while let Some(current) = next {

@@ -1,4 +1,4 @@
-//! The certificate by which this process proves to a server who it is.
+//! The client certificate with which this process authenticates to a server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use zeroize::Zeroize as _;
 
 use crate::base::x509;
 
-/// A client certificate with its private key. The key is kept in the form of the TLS library only; the text that it is read
-/// from is the caller's to overwrite. Prints the names of the files alone.
+/// A client certificate with its private key. The key exists only in the TLS library's form; the caller wipes the text
+/// it was parsed from. Prints only the names of the files.
 #[derive(Clone)]
 pub struct ClientIdentity {
     certified: Arc<CertifiedKey>,
-    /// Tells one identity from another.
+    /// Identifies certificate and key in comparisons.
     digest: [u8; 32],
     shown: String,
 }
 
 impl ClientIdentity {
-    /// Reads a certificate, with the authorities between it and the root if the server needs them, and its private key
-    /// (PKCS #8, PKCS #1 or SEC 1), both as PEM. `shown` names the files in messages.
+    /// Parses a certificate, with intermediate authorities if the server needs them, and its private key (PKCS #8,
+    /// PKCS #1 or SEC 1), both as PEM. `shown` names the files in messages.
     ///
     /// # Errors
-    /// What cannot be used, without anything of the content.
+    /// Why the files cannot be used, without any of their content.
     pub fn from_pem(certificate: &[u8], key: &[u8], shown: impl Into<String>) -> Result<Self, String> {
         let shown = shown.into();
         let refused = |why: &str| format!("the client certificate {shown} cannot be used: {why}");
@@ -52,7 +52,7 @@ impl ClientIdentity {
         let is_own_key = match certified.keys_match() {
             Ok(()) => true,
             Err(TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch)) => false,
-            // The library does not read every certificate that a server may take, such as one of X.509 version 1.
+            // The library does not parse every certificate that a server may accept, such as X.509 version 1.
             Err(_) => has_key(&certified).ok_or_else(|| refused("the certificate cannot be read"))?,
         };
         if !is_own_key {
@@ -61,13 +61,13 @@ impl ClientIdentity {
         Ok(Self { certified: Arc::new(certified), digest: digest.finalize().into(), shown })
     }
 
-    /// For the configuration of the TLS library.
+    /// The resolver for the TLS library's configuration.
     pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
         Arc::new(SingleCertAndKey::from(Arc::clone(&self.certified)))
     }
 }
 
-/// Whether the key is that of the certificate; `None` if that cannot be read.
+/// Whether the key belongs to the certificate; `None` if one of them cannot be parsed.
 fn has_key(certified: &CertifiedKey) -> Option<bool> {
     x509::has_public_key(certified.end_entity_cert().ok()?, &certified.key.public_key()?)
 }

@@ -1,4 +1,4 @@
-//! Pure: which proxy stands between us and an endpoint, by the variables that Go programs go by.
+//! Pure: the proxy for an endpoint, by the environment variables that Go programs use.
 //!
 //! Mirrors `http/httpproxy` of `golang.org/x/net`, which `net/http` of Go uses (`http.ProxyFromEnvironment`).
 
@@ -12,7 +12,7 @@ use url::{Host, Url};
 use super::Endpoint;
 use crate::base::addresses::parse_ip;
 
-/// The proxies, and what is talked to without one.
+/// The proxies, and the endpoints that need none.
 #[derive(Clone, Debug, Default)]
 pub struct ProxySettings {
     https: Option<ProxyServer>,
@@ -20,7 +20,7 @@ pub struct ProxySettings {
     bypass: Bypass,
 }
 
-/// A proxy. Prints as scheme, host and port; its user and password do not print.
+/// A proxy. Prints as scheme, host and port, without user and password.
 #[derive(Clone)]
 pub struct ProxyServer {
     /// With user and password.
@@ -28,17 +28,17 @@ pub struct ProxyServer {
     shown: String,
 }
 
-/// A variable that names no proxy. Its value is not told: it may hold a password.
+/// A variable whose value is not a proxy. The value is not shown: it may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("environment variable {variable}: {}", self.why())]
 pub struct ProxyMistake {
-    /// The variable's name as it was found.
+    /// The variable's name, as found.
     pub variable: &'static str,
     complaint: &'static str,
 }
 
 impl ProxyMistake {
-    /// What is wrong with the value, and what is expected.
+    /// The error in the value, and the expected form.
     pub fn why(&self) -> String {
         format!("{}; expected a proxy such as http://proxy.example.com:3128", self.complaint)
     }
@@ -46,10 +46,10 @@ impl ProxyMistake {
 
 impl ProxySettings {
     /// Reads `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, each in lower case if it is not set in upper case. `lookup`
-    /// gives a variable's value.
+    /// returns a variable's value.
     ///
     /// # Errors
-    /// Every variable that names no proxy; the Go programs ignore such a value silently.
+    /// Every variable whose value is not a proxy; the Go programs ignore such a value silently.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<ProxyMistake>> {
         let mut mistakes = Vec::new();
         let first = |names: [&'static str; 2]| {
@@ -65,7 +65,7 @@ impl ProxySettings {
         if mistakes.is_empty() { Ok(Self { https, http, bypass }) } else { Err(mistakes) }
     }
 
-    /// The proxy for an endpoint; `None` when it is talked to directly. `localhost` and loopback addresses always are.
+    /// The proxy for an endpoint; `None` for a direct connection, which `localhost` and loopback addresses always get.
     pub fn server_for(&self, endpoint: &Endpoint) -> Option<&ProxyServer> {
         let server = if endpoint.is_tls() { &self.https } else { &self.http };
         server.as_ref().filter(|_| !is_local(endpoint.host()) && !self.bypass.covers(endpoint))
@@ -73,7 +73,7 @@ impl ProxySettings {
 }
 
 impl ProxyServer {
-    /// An address without scheme is one of `http://`.
+    /// An address without scheme means `http://`.
     fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
@@ -81,7 +81,7 @@ impl ProxyServer {
         let (scheme, default_port) = match url.scheme() {
             "http" => ("http", 80),
             "https" => ("https", 443),
-            // As in Go, names are resolved by the proxy, which other programs call socks5h.
+            // As in Go, the proxy resolves names, which other programs call socks5h.
             "socks5" | "socks5h" => ("socks5h", 1080),
             _ => return Err("the scheme is none of http, https, socks5 and socks5h"),
         };
@@ -110,7 +110,7 @@ impl fmt::Debug for ProxyServer {
     }
 }
 
-/// `NO_PROXY`: what is talked to directly.
+/// `NO_PROXY`: the endpoints that need no proxy.
 #[derive(Clone, Debug, Default)]
 struct Bypass {
     everything: bool,
@@ -133,8 +133,8 @@ enum Entry {
 }
 
 impl Bypass {
-    /// Reads a list separated by commas. As in Go every text is accepted: what is neither network nor address is a
-    /// domain, and one that cannot be matches nothing.
+    /// Parses a comma-separated list. As in Go every text is accepted: an item that is neither network nor address is a
+    /// domain, and an invalid domain matches nothing.
     fn parse(list: &str) -> Self {
         let mut bypass = Self::default();
         for item in list.split(',').map(|item| item.trim().to_lowercase()).filter(|item| !item.is_empty()) {
@@ -159,7 +159,7 @@ impl Entry {
         if let Ok(network) = item.parse::<IpNet>() {
             return Some(Entry::Network(network));
         }
-        // No host is written with these: a URL stands here by mistake, maybe with a password in it.
+        // No host contains these characters: the item is a misplaced URL, maybe with a password in it.
         if item.contains(['@', '/']) {
             return None;
         }
@@ -179,7 +179,7 @@ impl Entry {
         Some(Entry::Domain { suffix: format!(".{}", to_ascii(name)), includes_itself, port })
     }
 
-    /// An address is never covered by a domain, not even one with a zone such as `fe80::1%.example.com`.
+    /// An address never matches a domain, not even one with a zone such as `fe80::1%.example.com`.
     fn covers(&self, host: &str, ip: Option<IpAddr>, port: &str) -> bool {
         let is_port = |wanted: &Option<String>| wanted.as_deref().is_none_or(|wanted| wanted == port);
         match (self, ip) {
@@ -198,7 +198,7 @@ fn is_local(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || parse_host_ip(host).is_some_and(|ip| ip.is_loopback())
 }
 
-/// An IP literal, with or without a zone; IPv4 inside IPv6 is IPv4.
+/// An IP literal, with or without a zone; an IPv4-mapped IPv6 address becomes IPv4.
 fn parse_host_ip(host: &str) -> Option<IpAddr> {
     parse_ip(host.split_once('%').map_or(host, |(bare, _)| bare))
 }
@@ -214,7 +214,7 @@ fn split_port(item: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Names in other scripts as the DNS knows them; what is no name stays as it is, in lower case.
+/// The ASCII form of an internationalized name; an invalid name is only lower-cased.
 fn to_ascii(name: &str) -> String {
     match Host::parse(name) {
         Ok(Host::Domain(ascii)) => ascii,

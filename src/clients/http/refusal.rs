@@ -1,4 +1,4 @@
-//! What is told of a certificate that was refused: what is wrong, what was presented, and what mends it.
+//! The message for a refused certificate: the error, the presented chain, and the remedy.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,47 +12,47 @@ use x509_parser::public_key::PublicKey;
 use super::certificate::printable;
 use super::thumbprint::Thumbprint;
 
-/// At most this many certificates of a presented chain are described.
+/// How many certificates of a presented chain are described at most.
 const DESCRIBED: usize = 4;
 
-/// The shortest RSA key whose signatures the TLS library checks.
+/// The shortest RSA key that the TLS library accepts for signatures.
 const SHORTEST_RSA_KEY: usize = 2048;
 
-/// Why a certificate was refused; travels inside the TLS error to whoever reports it.
+/// Why a certificate was refused; carried inside the TLS error to the code that reports it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct CertificateRefusal {
-    /// What is wrong, what was presented, and what an operator can do.
+    /// The error, the presented chain, and the remedy.
     text: String,
-    /// Whether it is the certificate of the proxy on the way, and not that of the server.
+    /// Whether the certificate is a proxy's, and not the server's.
     pub is_of_proxy: bool,
-    /// The SHA-256 thumbprint of the server's certificate, where a configured thumbprint excuses what is wrong with it.
+    /// The SHA-256 thumbprint of the server's certificate, if configuring it would excuse the error.
     pub thumbprint: Option<Thumbprint>,
 }
 
-/// Whose certificate it is.
+/// Owner of a certificate.
 pub(super) enum Peer {
-    /// The server's own; its configuration has thumbprints, and `govc` reaches it under this target.
+    /// The server; its configuration has thumbprints, and `govc` reaches it under this target.
     Vcenter {
         /// `host` or `host:port`.
         target: String,
     },
-    /// That of a server whose configuration has no thumbprints.
+    /// A server whose configuration has no thumbprints.
     Server {
         /// `host:port`.
         target: String,
     },
-    /// That of a proxy on the way.
+    /// A proxy on the way.
     Proxy,
 }
 
-/// What is wrong with a certificate.
+/// An error of a certificate.
 pub(super) struct Complaint {
     what: String,
     remedy: Remedy,
 }
 
-/// What an operator can do about it.
+/// Remedy for an operator.
 #[derive(Clone, Copy)]
 enum Remedy {
     Trust,
@@ -62,14 +62,14 @@ enum Remedy {
 }
 
 impl Complaint {
-    /// Adds that a thumbprint was configured and does not fit.
+    /// Adds that the configured thumbprints do not match.
     pub(super) fn and_not_pinned(mut self, configured: &[Thumbprint]) -> Self {
         let configured: Vec<String> = configured.iter().map(Thumbprint::to_string).collect();
         let _ = write!(self.what, ", and its thumbprint is not the configured {}", configured.join(" or "));
         self
     }
 
-    /// The TLS error that carries the whole text.
+    /// The TLS error that carries the whole message.
     pub(super) fn into_error(
         self,
         peer: &Peer,
@@ -96,7 +96,7 @@ impl Complaint {
 }
 
 impl Remedy {
-    /// Whether a configured thumbprint excuses what is wrong.
+    /// Whether a configured thumbprint would excuse the error.
     fn is_thumbprint(self, peer: &Peer) -> bool {
         matches!((self, peer), (Remedy::Trust | Remedy::Rename, Peer::Vcenter { .. }))
     }
@@ -135,7 +135,7 @@ impl Remedy {
     }
 }
 
-/// What is wrong, as the verification says it.
+/// The complaint about a verification failure.
 pub(super) fn complaint(failure: &CertificateError) -> Complaint {
     let (what, remedy) = match failure {
         CertificateError::UnknownIssuer => ("no trusted authority issued it".to_owned(), Remedy::Trust),
@@ -170,8 +170,8 @@ pub(super) fn complaint(failure: &CertificateError) -> Complaint {
     Complaint { what, remedy }
 }
 
-/// What makes a certificate unusable for the TLS library whatever is configured: it cannot even check that the server
-/// holds the certificate's key.
+/// The complaint about a certificate that the TLS library cannot use under any configuration: it cannot even check that
+/// the server holds the certificate's key.
 pub(super) fn unusable(leaf: &CertificateDer<'_>) -> Option<Complaint> {
     let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
     let what = match parsed.public_key().parsed() {

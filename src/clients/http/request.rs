@@ -1,4 +1,4 @@
-//! What is sent and what comes back.
+//! Requests and responses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ pub struct Request {
     pub method: Method,
     /// Path and query, beginning with `/`. Must hold no secret: it may be part of an error.
     pub path: String,
-    /// Headers besides `Host`, `User-Agent` and `Accept-Encoding`.
+    /// Headers other than `Host`, `User-Agent` and `Accept-Encoding`.
     pub headers: Vec<(&'static str, String)>,
-    /// Headers whose value is a password or a key; sent as such, and overwritten afterwards.
+    /// Headers whose value is a password or a key; sent as sensitive, and wiped afterwards.
     pub secret_headers: Vec<(&'static str, SecretString)>,
     /// The body; empty for none.
     pub body: Body,
@@ -27,11 +27,11 @@ pub struct Request {
     pub operation: &'static str,
     /// Limit for the whole exchange, connecting included.
     pub timeout: Duration,
-    /// The largest answer accepted, in bytes after decompression.
+    /// The largest accepted answer, in bytes after decompression.
     pub max_bytes: usize,
     /// Whether the request may be sent a second time when a pooled connection turns out to be dead.
     pub repeatable: bool,
-    /// Checked right before each attempt; when it ends, so does the request. `None` for requests that change nothing.
+    /// Checked before each attempt; its end cancels the request. `None` for requests that change nothing.
     pub permit: Option<Arc<dyn Permit>>,
 }
 

@@ -1,4 +1,4 @@
-//! Thumbprints of certificates, in every spelling that users paste.
+//! Certificate thumbprints, in every spelling that users paste.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub enum Thumbprint {
     Sha256([u8; 32]),
 }
 
-/// A text that is no thumbprint.
+/// A text that is not a thumbprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a certificate thumbprint: expected 40 (SHA-1) or 64 (SHA-256) hex digits, with or without colons"
@@ -28,7 +28,7 @@ impl Thumbprint {
     /// `sha256:` or `SHA256 Fingerprint=`.
     ///
     /// # Errors
-    /// When what is left is not 40 or 64 hex digits.
+    /// When the rest is not 40 or 64 hex digits.
     pub fn parse(text: &str) -> Result<Self, ParseThumbprintError> {
         let refused = || ParseThumbprintError { text: text.chars().take(120).collect() };
         let bare = text.trim();

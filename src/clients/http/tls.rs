@@ -1,4 +1,4 @@
-//! How a server's certificate is judged: what users configure, and the rustls configuration made of it.
+//! Trust in a server's certificate: the user's settings, and the rustls configuration built from them.
 
 use std::sync::Arc;
 
@@ -16,46 +16,46 @@ use super::thumbprint::Thumbprint;
 use super::verifier::Verifier;
 use crate::base::x509;
 
-/// Which authorities may have issued the certificate.
+/// The authorities that may have issued the certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TlsTrust {
     /// The operating system's.
     #[default]
     System,
-    /// Those of a PEM bundle, which replace the system's. A server certificate in the bundle is trusted itself.
+    /// Those of a PEM bundle, instead of the system's. A server certificate in the bundle is trusted itself.
     Ca {
         /// The bundle.
         pem: Vec<u8>,
-        /// Where it came from, for messages.
+        /// The source of the bundle, for messages.
         path: String,
     },
     /// The operating system's, and those of a PEM bundle.
     SystemAnd {
         /// The bundle.
         pem: Vec<u8>,
-        /// Where it came from, for messages.
+        /// The source of the bundle, for messages.
         path: String,
     },
 }
 
-/// All that decides whether a server is talked to.
+/// All settings that decide whether a server is trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// The authorities.
     pub trust: TlsTrust,
-    /// Certificates that are accepted though no authority vouches for them or their names do not fit; any one may
-    /// match. As in govmomi this is a fallback: a certificate that verifies is accepted whatever is listed here.
+    /// Certificates that are accepted even if their issuer is not trusted or their names do not match; one match
+    /// suffices. As in govmomi this is a fallback: a certificate that verifies is accepted regardless of this list.
     pub thumbprints: Vec<Thumbprint>,
     /// Whether the configuration of this server has thumbprints, so that a refusal offers them as a remedy.
     pub can_be_pinned: bool,
     /// Accept every certificate. The handshake itself is still checked.
     pub insecure: bool,
-    /// The certificate to prove with who we are, for servers that ask for one.
+    /// The certificate that authenticates this process, for servers that request one.
     pub identity: Option<ClientIdentity>,
 }
 
 impl TlsSettings {
-    /// Those for a public service that goes with this server: always verified, by the authorities of the system, too.
+    /// Settings for a public service related to this server: always verified, also trusting the system's CAs.
     pub fn of_public_service(&self) -> Self {
         let trust = match self.trust.clone() {
             TlsTrust::Ca { pem, path } if !pem.is_empty() => TlsTrust::SystemAnd { pem, path },
@@ -119,7 +119,7 @@ fn verifier(
     })
 }
 
-/// An image without a CA bundle is fine as long as something is pinned.
+/// A system without trusted certificates is accepted if a thumbprint is configured.
 fn system_verifier(
     provider: &Arc<CryptoProvider>,
     extra: Vec<CertificateDer<'static>>,
@@ -137,7 +137,7 @@ fn system_verifier(
 fn read_bundle(pem: &[u8], path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let listed = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        // The error quotes the line, which is a private key's where the file is the wrong one.
+        // The error quotes the line, which is part of a private key if the wrong file is configured.
         .map_err(|_| format!("the CA file {path} is not valid PEM"))?;
     if listed.is_empty() {
         return Err(format!("the CA file {path} holds no certificate"));

@@ -1,6 +1,6 @@
-//! How one request gets its answer: over the network, or, in a test, from memory.
+//! Transport of a request: the network, or memory in a test.
 //!
-//! A transport makes one attempt. Time limits, the second attempt and the observer are the client's.
+//! A transport makes one attempt. The client adds time limits, the second attempt and the observer.
 
 mod network;
 
@@ -13,21 +13,20 @@ pub(super) use network::Network;
 /// Makes one attempt at a request.
 #[async_trait]
 pub trait Transport: Send + Sync {
-    /// Sends the request to the endpoint, once, and reads the whole answer, whatever its status, up to the request's
-    /// `max_bytes`. It may be dropped at any await: that is how a time limit ends it.
+    /// Sends the request once and reads the whole answer, of any status, up to the request's `max_bytes`. The future
+    /// may be dropped at any await, which is how a time limit ends it.
     ///
     /// # Errors
-    /// [`Failure`] says whether the server can have begun to answer.
+    /// [`Failure`] says whether the server may have begun to answer.
     async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Response, Failure>;
 }
 
 /// Why an attempt failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The connection broke before the head of an answer was whole: what a pooled connection does that the server had
-    /// given up.
+    /// The connection broke before the response head was complete, for example a pooled one that the server closed.
     Unanswered(Error),
-    /// Anything else: another attempt would find the same, or the server has begun to answer.
+    /// Any other failure: another attempt would fail too, or the server has begun to answer.
     Final(Error),
 }
 

@@ -1,7 +1,7 @@
-//! Judges a server's certificate, as the Go clients do where rustls alone is stricter, and says what it saw.
+//! Verifies a server's certificate, following the Go clients where rustls alone is stricter, and records it.
 //!
-//! Mirrors `vim25/soap/client.go` of govmomi: a thumbprint is a fallback for an unknown issuer or an unfitting name,
-//! never for an expired certificate. Signatures of the handshake are always checked.
+//! Mirrors `vim25/soap/client.go` of govmomi: a thumbprint is a fallback for an unknown issuer or a wrong name, never
+//! for an expired certificate. Handshake signatures are always checked.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::base::x509::{self, Validity};
 pub(super) struct Verifier {
     pub(super) host: String,
     pub(super) port: u16,
-    /// The ordinary verification; `None` when there is no authority at all.
+    /// The standard verification; `None` without any authority.
     pub(super) chain: Option<Arc<dyn ServerCertVerifier>>,
     /// The certificates of the CA file, any of which may be the server's own.
     pub(super) listed: Vec<CertificateDer<'static>>,
     pub(super) thumbprints: Vec<Thumbprint>,
     pub(super) can_be_pinned: bool,
     pub(super) insecure: bool,
-    /// Told of the server's certificate, not of a proxy's.
+    /// Records the server's certificate, not a proxy's.
     pub(super) seen: Arc<PeerCertificate>,
     pub(super) provider: Arc<CryptoProvider>,
 }
@@ -94,7 +94,7 @@ impl ServerCertVerifier for Verifier {
 }
 
 impl Verifier {
-    /// The server's own certificate in the CA file, then the thumbprints.
+    /// Accepts the server's own certificate if the CA file lists it, else tries the thumbprints.
     fn second_chance(
         &self,
         leaf: &CertificateDer<'_>,
@@ -103,8 +103,8 @@ impl Verifier {
         failure: CertificateError,
     ) -> Result<ServerCertVerified, Complaint> {
         let failure = if self.listed.iter().any(|listed| listed.as_ref() == leaf.as_ref()) {
-            // rustls refuses a self-signed certificate that says it is an authority, which `openssl req -x509` makes
-            // by default, even when it is the trusted one.
+            // rustls refuses a self-signed certificate that is marked as an authority, even if it is the
+            // trusted one; `openssl req -x509` marks it by default.
             match own_checks(leaf, name, now) {
                 Ok(()) => return Ok(ServerCertVerified::assertion()),
                 Err(failure) => failure,
@@ -113,11 +113,11 @@ impl Verifier {
             failure
         };
         let complaint = refusal::complaint(&failure);
-        // A proxy's certificate, judged by the same configuration, is never excused by the server's thumbprint.
+        // The server's thumbprint never excuses a proxy's certificate, which this verifier judges as well.
         if self.thumbprints.is_empty() || !self.is_own_name(name) || !pin_may_excuse(&failure) {
             return Err(complaint);
         }
-        // Several defects may meet; only the worst one is reported. Expiry is never excused.
+        // The verification reports only the worst of several defects. Expiry is never excused.
         check_validity(leaf, now).map_err(|failure| refusal::complaint(&failure))?;
         if self.thumbprints.iter().any(|pin| pin.matches(leaf)) {
             return Ok(ServerCertVerified::assertion());
@@ -147,7 +147,7 @@ impl Verifier {
     }
 }
 
-/// What an authority would have vouched for: the dates, the name, and that it is the certificate of a server.
+/// Checks what an authority would have vouched for: the dates, the name, and the server purpose.
 fn own_checks(leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), CertificateError> {
     check_validity(leaf, now)?;
     let named = ParsedCertificate::try_from(leaf).and_then(|parsed| verify_server_name(&parsed, name));
@@ -170,8 +170,8 @@ fn check_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(),
     }
 }
 
-/// Go falls back to the thumbprint for an unknown authority and an unfitting name; what rustls says in these
-/// situations has more names. `Other` wraps webpki's, `CaUsedAsEndEntity` among them.
+/// Go falls back to the thumbprint for an unknown authority and a wrong name; rustls has more error variants for these
+/// cases. `Other` wraps webpki's, such as `CaUsedAsEndEntity`.
 fn pin_may_excuse(failure: &CertificateError) -> bool {
     #[allow(deprecated, reason = "older verifiers still return the short form")]
     let excusable = matches!(

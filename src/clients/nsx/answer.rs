@@ -1,37 +1,37 @@
-//! Pure: what an answer means. The one table of it.
+//! Pure: classifies answers, by this one table.
 //!
 //! | answer | meaning |
 //! |---|---|
 //! | 429; 503; 500 with code 607 | busy; 429 and 503 slow the pace down |
 //! | at a login 401 or 403; with Basic 401, or 403 with code 403 | rejected |
-//! | 401; 403 with code 98 or 403 | the session is over |
+//! | 401; 403 with code 98 or 403 | the session has ended |
 //! | an error without a JSON object, 5xx, 3xx, a success of another shape | unavailable |
 //! | another 403 | no permission |
-//! | 404 with code 600, 202 or 500090 | another object is missing if the message names it, else the object of the request |
+//! | 404 with code 600, 202 or 500090 | another object is missing if the message names it, else the request's object |
 //! | 400 with code 500012 | another object is missing if the message names it, else the request is wrong |
 //! | 400 with code 500030, 500045 | still referenced; marked for deletion |
 //! | 409; 412; codes 206, 500127, 500087, 500232, 100148 | another client changed the object |
 //! | another 4xx | the request is wrong |
 //!
-//! The first row that fits decides. NSX tells a session that has ended by the words for wrong credentials (code 403) or by
-//! those for a wrong XSRF token (98); a missing permission is 403 with code 401, a protected object 289, the license 505.
+//! The first matching row decides. NSX reports an ended session with the code for wrong credentials (403) or for a
+//! wrong XSRF token (98); a missing permission is 403 with code 401, a protected object 289, the license 505.
 
 use super::error::{ErrorAnswer, Kind};
 use super::json::ErrorFields;
 
-/// How many characters of a message are kept.
+/// How many characters of a message are kept at most.
 const MESSAGE: usize = 300;
 
 /// Codes of an object that does not exist.
 const NOT_FOUND: [i64; 3] = [600, 202, 500_090];
 
-/// The code of a path in the body that is not valid, which is also that of an object that does not exist.
+/// The code of an invalid path in the body, also used for an object that does not exist.
 const INVALID_PATH: i64 = 500_012;
 
-/// Codes of an object that was changed meanwhile.
+/// Codes of an object that another client has changed.
 const CONFLICT: [i64; 5] = [206, 500_127, 500_087, 500_232, 100_148];
 
-/// What the request was.
+/// The request that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestContext<'a> {
     /// The path of the object in the Policy API, such as `/infra/tier-1s/a`.
@@ -39,19 +39,19 @@ pub(super) struct RequestContext<'a> {
     pub presents: Presents,
 }
 
-/// Whether a request presents the credentials, so that a refusal may be theirs.
+/// Whether a request presents credentials, so that a refusal may concern them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presents {
     /// The request is a login.
     Login,
-    /// Each request has user and password.
+    /// Every request carries user and password.
     EachTime,
-    /// It goes by a session, a token or a certificate.
+    /// The request uses a session, a token or a certificate.
     Nothing,
 }
 
-/// Judges an answer that is no success.
-pub(super) fn judge(asked: RequestContext<'_>, status: u16, body: &[u8]) -> (Kind, ErrorAnswer) {
+/// Classifies an answer that is not a success.
+pub(super) fn classify(asked: RequestContext<'_>, status: u16, body: &[u8]) -> (Kind, ErrorAnswer) {
     let error = ErrorFields::read(body);
     let (is_json, error) = (error.is_some(), error.unwrap_or_default());
     let message: String = error.message.chars().filter(|c| !c.is_control()).take(MESSAGE).collect();
@@ -87,15 +87,14 @@ fn kind(asked: RequestContext<'_>, status: u16, is_json: bool, error: &ErrorFiel
     }
 }
 
-/// Whether an answer slows the pace down.
 pub(super) fn slows_down(status: u16) -> bool {
     matches!(status, 429 | 503)
 }
 
-/// The path that the message names, if it names one and that is not the object of the request.
+/// The path that the message names, unless it names the object of the request.
 fn missing(message: &str, object: &str) -> Option<String> {
     let is_end = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '\'' | '"' | '[' | ']' | '(' | ')');
-    // An id may hold a space, so that the whole path is searched first.
+    // An id may contain a space, so the whole path is searched first.
     let mut own = message.match_indices(object).filter_map(|(at, own)| message.get(at + own.len()..));
     if own.any(|rest| rest.trim_start_matches('.').chars().next().is_none_or(is_end)) {
         return None;
@@ -114,7 +113,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{Kind, Presents, RequestContext, judge};
+    use super::{Kind, Presents, RequestContext, classify};
 
     const OBJECT: &str = "/infra/tier-1s/t/static-routes/r";
 
@@ -181,7 +180,7 @@ mod tests {
             (Presents::Nothing, 418, no_code, Kind::BadRequest),
         ];
         for (presents, status, body, expected) in cases {
-            let (kind, _) = judge(asked(presents), status, &body);
+            let (kind, _) = classify(asked(presents), status, &body);
             assert_eq!(kind, expected, "{presents:?} {status} {}", String::from_utf8_lossy(&body));
         }
     }
@@ -190,13 +189,13 @@ mod tests {
     fn an_id_may_hold_spaces() {
         let asked = RequestContext { object: "/infra/tier-1s/t/static-routes/a b", presents: Presents::Nothing };
         let body = error(600, "The requested object : /infra/tier-1s/t/static-routes/a b could not be found.");
-        assert_eq!(judge(asked, 404, &body).0, Kind::NotFound);
+        assert_eq!(classify(asked, 404, &body).0, Kind::NotFound);
     }
 
     #[test]
     fn codes_may_be_text_and_messages_are_short_and_of_one_line() {
         let body = json!({"error_code": "600", "error_message": format!("a\nb{}", "x".repeat(1000))}).to_string();
-        let (kind, refused) = judge(asked(Presents::Nothing), 404, body.as_bytes());
+        let (kind, refused) = classify(asked(Presents::Nothing), 404, body.as_bytes());
         assert_eq!((kind, refused.code, refused.message.len()), (Kind::NotFound, Some(600), 300));
         assert!(!refused.message.contains('\n'));
     }
@@ -207,8 +206,8 @@ mod tests {
             let body = String::from_utf8(error(600, "")).unwrap();
             body.replacen('{', &format!("{{\"a\": \"{}\", ", "x".repeat(size)), 1)
         };
-        assert_eq!(judge(asked(Presents::Nothing), 404, padded(60 << 10).as_bytes()).0, Kind::NotFound);
-        assert_eq!(judge(asked(Presents::Nothing), 404, padded(64 << 10).as_bytes()).0, Kind::Unavailable);
+        assert_eq!(classify(asked(Presents::Nothing), 404, padded(60 << 10).as_bytes()).0, Kind::NotFound);
+        assert_eq!(classify(asked(Presents::Nothing), 404, padded(64 << 10).as_bytes()).0, Kind::Unavailable);
     }
 
     proptest! {
@@ -216,7 +215,7 @@ mod tests {
         fn any_answer_is_judged(status in any::<u16>(), body in any::<Vec<u8>>(), code in any::<i64>(), message in ".*") {
             for body in [body, error(code, &message)] {
                 for presents in [Presents::Login, Presents::EachTime, Presents::Nothing] {
-                    let (kind, _) = judge(asked(presents), status, &body);
+                    let (kind, _) = classify(asked(presents), status, &body);
                     prop_assert!(kind != Kind::NotFound || status == 404);
                     prop_assert!(!matches!(kind, Kind::MissingReference(_)) || [400, 404].contains(&status));
                 }

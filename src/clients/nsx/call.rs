@@ -1,4 +1,4 @@
-//! One call: its turn, its login, its answer.
+//! One NSX call: waits for its turn, logs in, sends, classifies the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use super::proof::{Login, NoLogin};
 use super::{BASE, Client};
 use crate::clients::http::{self, FailedRequest, Method, Permit, Request, Response};
 
-/// The largest answer accepted, in bytes. Lists ask for smaller pages.
+/// The largest accepted answer, in bytes. A list then asks for smaller pages.
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
-/// How often a call is sent that a busy manager refuses.
+/// How often a call is sent at most while the manager is busy.
 const ATTEMPTS: u32 = 4;
 
-/// What may stay as it is in a segment of a path, and in a value of a query.
+/// Characters that stay unescaped in a path segment and in a query value.
 const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
-/// What changes an object. By its type every write needs a permit.
+/// A write to an object. The type ensures that every write has a permit.
 pub struct WriteCall<'a> {
-    /// The permission of the caller, which ends with its term of leadership.
+    /// The caller's permission, which ends with its term of leadership.
     pub permit: &'a Arc<dyn Permit>,
 }
 
@@ -45,14 +45,14 @@ pub(super) struct NsxCall<'a> {
     pub(super) shape: Shape,
 }
 
-/// What a success has to be.
+/// Expected form of a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// An object.
     Object,
     /// A page of a list, which is an object.
     Page,
-    /// Nothing, or an object, which is not read.
+    /// Empty, or an object, which is not parsed.
     Acknowledgement,
 }
 
@@ -106,7 +106,7 @@ impl Client {
         self.object(NsxCall::get(path, operation, priority)).await
     }
 
-    /// Creates or replaces the object of this path, without an answer to read.
+    /// Creates or replaces the object of this path; the answer is not parsed.
     ///
     /// # Errors
     /// See [`Kind`].
@@ -121,10 +121,10 @@ impl Client {
         self.send(&call).await.map(drop)
     }
 
-    /// Creates the object of this path, or replaces the one of the same `_revision`; gives what is stored.
+    /// Creates the object of this path, or replaces the one with the same `_revision`; returns the stored object.
     ///
     /// # Errors
-    /// [`Kind::Conflict`] if it was changed meanwhile.
+    /// [`Kind::Conflict`] if another client has changed it.
     pub async fn put(
         &self,
         write: WriteCall<'_>,
@@ -136,10 +136,10 @@ impl Client {
         self.object(NsxCall { body: Some(&body.0), shape: Shape::Object, ..call }).await
     }
 
-    /// Replaces several objects of one type with one call: all of them, each of the `_revision` that it has, or none.
+    /// Replaces several objects of one type with one call: all of them, each with its `_revision`, or none.
     ///
     /// # Errors
-    /// [`Kind::Conflict`] if one of them was changed meanwhile.
+    /// [`Kind::Conflict`] if another client has changed one of them.
     pub async fn patch_together(
         &self,
         write: WriteCall<'_>,
@@ -161,10 +161,10 @@ impl Client {
         self.send(&NsxCall { query: &query, body: Some(&body), ..call }).await.map(drop)
     }
 
-    /// Deletes the object of this path; one that does not exist, or is marked for deletion already, is deleted.
+    /// Deletes the object of this path; succeeds if it does not exist or is already marked for deletion.
     ///
     /// # Errors
-    /// [`Kind::Referenced`] while others refer to it.
+    /// [`Kind::Referenced`] while other objects refer to it.
     pub async fn delete(&self, write: WriteCall<'_>, path: &str, operation: &'static str) -> Result<(), Error> {
         match self.send(&NsxCall::write(&write, Method::DELETE, path, operation)).await.map(drop) {
             Err(error) if matches!(error.kind, Kind::NotFound | Kind::MarkedForDeletion) => Ok(()),
@@ -178,25 +178,24 @@ impl Client {
         serde_json::from_slice(&response.body).map(Object).map_err(|_| self.misshapen(&call))
     }
 
-    /// A success of another shape, such as the page of a portal: it says nothing of what was asked. What a parser says of it
-    /// may repeat a value.
+    /// The error for a success of another shape, such as a portal's page. Omits the parser's text: it may quote values.
     fn misshapen(&self, call: &NsxCall<'_>) -> Error {
         let kind = if call.permit.is_some() { Kind::Unknown } else { Kind::Unavailable };
         Error::other(kind, self.inner.http.failed(call.operation), call.target(), "the answer is not a JSON object")
     }
 
-    /// A success that is a page.
+    /// The error for a success that is a page.
     fn page(&self, call: &NsxCall<'_>, status: u16) -> Error {
         let message = "the answer is a page, and not a JSON object".to_owned();
         let refused = ErrorAnswer { status, message, ..ErrorAnswer::default() };
         Error::refused(self.misshapen(call).kind, self.inner.http.failed(call.operation), call.target(), refused)
     }
 
-    /// Sends a call when it is its turn, after a login if there is none. What a busy manager refuses is sent again, if that is
-    /// safe. A session that is over is renewed once, and where the new one is over as well, another form of login may take its
-    /// place: such a call did nothing.
+    /// Sends a call in its turn, after a login if necessary. A call that a busy manager refuses is repeated if that is
+    /// safe. An ended session is renewed once; if the new one is refused too, another form of login may replace it,
+    /// since such a call did nothing.
     pub(super) async fn send(&self, call: &NsxCall<'_>) -> Result<Response, Error> {
-        // URL parsers resolve such a segment, which changes the object that the path names.
+        // URL parsers resolve such a segment, so the path would name another object.
         if call.object.split('/').any(|segment| matches!(segment, "." | "..")) {
             let message = "not sent: the path has a segment that is \".\" or \"..\"";
             return Err(Error::other(Kind::BadRequest, self.inner.http.failed(call.operation), call.target(), message));
@@ -221,7 +220,7 @@ impl Client {
                 Err(error) if login.is_session() && is_page(&error) && !was_doubted => {
                     was_doubted = true;
                     let has_another = self.inner.log_in.log_in_beside(self, &login).await;
-                    // Whether a write took effect that was answered with a page is not known.
+                    // Whether a write that was answered with a page took effect is unknown.
                     if !has_another || error.kind == Kind::Unknown {
                         return Err(error);
                     }
@@ -240,7 +239,7 @@ impl Client {
         }
     }
 
-    /// After the second refusal of a call, which is `refused`.
+    /// Changes the form of login after the second refusal of a call, which is `refused`.
     async fn log_in_otherwise(&self, call: &NsxCall<'_>, over: &Login, refused: Error) -> Result<(), Error> {
         self.inner.log_in.log_in_otherwise(self, over).await.map_err(|NoLogin { kind, why }| {
             let why = format!("{why}: {}", refused.what());
@@ -291,7 +290,7 @@ impl Client {
                     false => Err(self.misshapen(call)),
                 };
             }
-            let (kind, refused) = self.judge(asked, turn.began, &response);
+            let (kind, refused) = self.classify(asked, turn.began, &response);
             Err(Error::refused(kind, failed(), call.target(), refused))
         };
         let sent = http.observed(call.operation, Error::reason, sent).await;
@@ -302,13 +301,18 @@ impl Client {
         sent
     }
 
-    /// Judges an answer that is no success, to a request that was sent at `sent`. A busy manager gets fewer calls.
-    pub(super) fn judge(&self, asked: RequestContext<'_>, sent: Instant, response: &Response) -> (Kind, ErrorAnswer) {
+    /// Classifies an answer that is not a success, to a request sent at `sent`. A busy manager gets fewer calls.
+    pub(super) fn classify(
+        &self,
+        asked: RequestContext<'_>,
+        sent: Instant,
+        response: &Response,
+    ) -> (Kind, ErrorAnswer) {
         let retry_after = retry_after(response);
         if answer::slows_down(response.status) {
             self.inner.pace.slow_down(sent, retry_after);
         }
-        let (kind, refused) = answer::judge(asked, response.status, &response.body);
+        let (kind, refused) = answer::classify(asked, response.status, &response.body);
         (kind, ErrorAnswer { retry_after, ..refused })
     }
 
@@ -326,17 +330,17 @@ impl Client {
     }
 }
 
-/// Whether a page came in place of an answer, or the address of one.
+/// Whether the answer was a page, or a redirect to one.
 fn is_page(error: &Error) -> bool {
     error.status().is_some_and(|status| (200..400).contains(&status))
 }
 
-/// Whether the manager does not trust the certificate of the connection: another connection may have been judged otherwise.
+/// Whether the manager distrusts the connection's client certificate: it may judge another connection differently.
 fn is_distrusted(login: &Login, error: &Error) -> bool {
     login.is_certificate() && error.status() == Some(500) && error.code() == Some(99)
 }
 
-/// Reads, a write that was refused before anything was done, and what was not sent because the login had changed.
+/// True for reads, for writes refused before they took effect, and for calls not sent because the login had changed.
 fn may_repeat(call: &NsxCall<'_>, error: &Error) -> bool {
     match error.kind {
         Kind::Busy => call.permit.is_none() || error.status() == Some(429),
@@ -361,7 +365,7 @@ fn not_answered(call: &NsxCall<'_>, request: FailedRequest, error: http::Error) 
     Error::http(kind, request, call.target(), error)
 }
 
-/// `Retry-After` in seconds; a date says nothing here.
+/// `Retry-After` in seconds; a date is ignored.
 fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers.get("retry-after")?.to_str().ok()?;
     value.trim().parse().ok().map(Duration::from_secs).map(|after| after.min(LONGEST_HOLD))

@@ -5,34 +5,34 @@ use std::time::Duration;
 
 use crate::clients::http::{self, FailedRequest};
 
-/// What a failed call means. `nsx::answer` has the table.
+/// Meaning of a failed call, from the table in `nsx::answer`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The manager has too much to do. A write that was refused with 429 did nothing; of another one that is not known.
+    /// The manager is overloaded. A write refused with 429 did nothing; otherwise its effect is unknown.
     Busy,
-    /// The credentials were refused. Repeating that locks the account.
+    /// The credentials were refused. Repeating them locks the account.
     Rejected,
-    /// The session is over or was never made. The call did nothing.
+    /// The session has ended or never existed. The call did nothing.
     SessionOver,
-    /// No answer of the protocol: nothing is known of what there is, and a write was not made or is not known.
+    /// No answer of the protocol: the state in NSX is unknown, and a write was not made or its effect is unknown.
     Unavailable,
-    /// A write was sent, and whether it took effect is not known. It must be read before anything is repeated.
+    /// A write was sent, and its effect is unknown. Read the object before repeating anything.
     Unknown,
-    /// The account may not do this. The message names the owner of an object that another principal protects.
+    /// The account lacks a permission. The message names the owner of an object that another principal protects.
     NoPermission,
     /// The object of the request does not exist.
     NotFound,
-    /// An object that the request names, and that is not its own, does not exist: its path.
+    /// An object that the request refers to, other than its own, does not exist: its path.
     MissingReference(String),
     /// The object is still referenced by others.
     Referenced,
     /// The object is marked for deletion: its id cannot be used before the purge.
     MarkedForDeletion,
-    /// Another client wrote the object meanwhile: read it, check whose it is, plan again.
+    /// Another client has changed the object: read it, check its ownership, plan again.
     Conflict,
-    /// The request is wrong: repeating it is of no use before something changes.
+    /// The request is invalid: repeating it is useless until something changes.
     BadRequest,
-    /// The permission to write has ended. Whether a write that was under way took effect is not known.
+    /// The permission to write has ended. The effect of a write in flight is unknown.
     NotPermitted,
 }
 
@@ -60,7 +60,7 @@ impl Kind {
 /// Why a call failed.
 #[derive(Debug)]
 pub struct Error {
-    /// What it means.
+    /// Meaning of the failure.
     pub kind: Kind,
     request: FailedRequest,
     /// The method and the object.
@@ -75,7 +75,7 @@ enum Cause {
     Other(String),
 }
 
-/// An answer that is no success, as far as it may be shown.
+/// The printable part of an answer that is not a success.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorAnswer {
     /// The HTTP status.
@@ -101,14 +101,14 @@ impl Error {
         Self { kind, request, target, cause: Cause::Other(message.into()) }
     }
 
-    /// A failure of this kind.
+    /// An error of this kind.
     #[cfg(test)]
     pub(crate) fn of_kind(kind: Kind) -> Self {
         let request = FailedRequest { endpoint: "nsx:443".to_owned(), operation: "test" };
         Self::other(kind, request, "GET /infra".to_owned(), "no")
     }
 
-    /// A stable word for metrics: what the network did, or what the answer means.
+    /// A stable word for metrics: the network failure, or the kind.
     pub fn reason(&self) -> &'static str {
         match &self.cause {
             Cause::Http(error) => error.reason(),
@@ -132,18 +132,18 @@ impl Error {
         }
     }
 
-    /// Whether NSX says that the object of the request, or one above it, does not exist. A path that it calls invalid (400) may
-    /// be wrong for another reason.
+    /// Whether NSX says that the object of the request, or one above it, does not exist. A path that NSX calls invalid
+    /// (400) may be so for another reason.
     pub fn says_absent(&self) -> bool {
         self.status() == Some(404) && matches!(self.kind, Kind::NotFound | Kind::MissingReference(_))
     }
 
-    /// What went wrong, for a message that names the call already.
+    /// The error without the call, for a message that already names the call.
     pub(super) fn what(&self) -> String {
         What(self).to_string()
     }
 
-    /// For how long the manager asks not to be called, if it does.
+    /// How long the manager asks not to be called, if it does.
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.cause {
             Cause::Refused(refused) => refused.retry_after,
@@ -151,7 +151,7 @@ impl Error {
         }
     }
 
-    /// Why the network gave no answer, if that is the cause.
+    /// The network failure, if that is the cause.
     pub fn http_error(&self) -> Option<&http::Error> {
         match &self.cause {
             Cause::Http(error) => Some(error),
@@ -160,7 +160,7 @@ impl Error {
     }
 }
 
-/// What went wrong, without the call.
+/// Prints the error without the call.
 struct What<'a>(&'a Error);
 
 impl fmt::Display for What<'_> {

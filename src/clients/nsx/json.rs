@@ -1,25 +1,24 @@
-//! Pure: what an answer is, without building it in memory. A short text may become a large tree: `{"":0}` takes a hundred times
-//! its bytes.
+//! Pure: checks JSON answers without building them in memory. A short text may become a large tree: `{"":0}` takes a
+//! hundred times its bytes.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The most values of a page of a list that is read.
+/// The most values of a list page that is parsed.
 pub(super) const MOST_VALUES: usize = 300_000;
 
-/// The most values of another answer that is read. A pool of 5,000 members has some 45,000.
+/// The most values of any other answer that is parsed. A pool of 5,000 members has some 45,000.
 pub(super) const MOST_OF_OBJECT: usize = 60_000;
 
-/// The largest refusal that is read, in bytes. NSX writes some hundred.
+/// The largest error answer that is parsed, in bytes. NSX writes some hundred.
 const LARGEST_ERROR: usize = 64 << 10;
 
-/// Whether the text is a JSON object.
 pub(super) fn is_object(text: &[u8]) -> bool {
     serde_json::from_slice::<AnyObject>(text).is_ok()
 }
 
-/// At least as many values as a JSON text has. Each but the first one of an array or object follows a comma.
+/// An upper bound for the values of a JSON text: each but the first one of an array or object follows a comma.
 pub(super) fn count_values(text: &[u8]) -> usize {
     let (mut count, mut is_text, mut is_escaped) = (1, false, false);
     for byte in text {
@@ -34,23 +33,23 @@ pub(super) fn count_values(text: &[u8]) -> usize {
     count
 }
 
-/// The fields of an error that anything is decided by. A member of another type is missing.
+/// The fields of an error that decide anything. A field of another type counts as missing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ErrorFields {
     /// `error_code`, a number or its text.
     pub(super) code: Option<i64>,
-    /// `error_message`, whole.
+    /// `error_message`, uncut.
     pub(super) message: String,
 }
 
 impl ErrorFields {
-    /// `None` if the text is no JSON object, or too large for an error of NSX.
+    /// `None` if the text is not a JSON object, or too large for an error of NSX.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         (text.len() <= LARGEST_ERROR).then(|| serde_json::from_slice(text).ok())?
     }
 }
 
-/// Any JSON object; nothing of it is kept.
+/// Any JSON object; its content is discarded.
 struct AnyObject;
 
 impl<'de> Deserialize<'de> for AnyObject {
@@ -102,7 +101,7 @@ impl<'de> Deserialize<'de> for ErrorFields {
     }
 }
 
-/// A number or a text; nothing of anything else is kept.
+/// A number or a text; any other value is discarded.
 enum Scalar {
     Number(i64),
     Text(String),

@@ -1,4 +1,4 @@
-//! Lists, page by page.
+//! Lists of objects, page by page.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,23 @@ use super::object::Object;
 use super::pace::Priority;
 use super::{Client, http};
 
-/// At most this many pages.
+/// The most pages of one list.
 const MOST_PAGES: usize = 500;
 
-/// What a list that is kept whole may take in memory, in bytes.
+/// The most memory of a list that is kept whole, in bytes.
 const MOST_KEPT: usize = 64 << 20;
 
-/// The objects of a list. Cursors are positions: while others delete, a list may miss an object. That an object is not in
-/// one list is no proof that it is gone.
+/// The objects of a list. Cursors are positions: while other clients delete, a list may miss an object, so absence from
+/// one list does not prove that an object is gone.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// The objects, in the order of the server.
     pub objects: Vec<Object>,
-    /// How many entries were no objects.
+    /// How many entries were not objects.
     pub skipped: usize,
 }
 
-/// A list that is read page by page, so that no more than one page is kept.
+/// A list that is read page by page, so that at most one page is in memory.
 pub struct Pages<'a> {
     client: &'a Client,
     path: &'a str,
@@ -57,16 +57,16 @@ impl Client {
 }
 
 impl<'a> Pages<'a> {
-    /// Drops all other members of the objects.
+    /// Keeps only these members of the objects.
     #[must_use]
     pub fn keeping(self, members: &'a [&'a str]) -> Self {
         Self { members: Some(members), ..self }
     }
 
-    /// All objects that are left, at most 64 MiB of them.
+    /// All remaining objects, at most 64 MiB of them.
     ///
     /// # Errors
-    /// [`Kind::Unavailable`] also for an answer that is no list: it is never taken for an empty one.
+    /// [`Kind::Unavailable`] also for an answer that is not a list: it is never treated as an empty one.
     pub async fn all(mut self) -> Result<Listing, Error> {
         let (mut objects, mut kept) = (Vec::new(), 0);
         while let Some(page) = self.next().await? {
@@ -79,7 +79,7 @@ impl<'a> Pages<'a> {
         Ok(Listing { objects, skipped: self.skipped })
     }
 
-    /// The objects of the next page; none after the last one.
+    /// The objects of the next page; `None` after the last one.
     ///
     /// # Errors
     /// As [`Pages::all`].
@@ -113,7 +113,7 @@ impl<'a> Pages<'a> {
         Ok(Some(objects))
     }
 
-    /// The answer with the next page, which gets smaller as long as it is too large.
+    /// Fetches the next page; halves the page size while the answer is too large.
     async fn read(&mut self) -> Result<Object, Error> {
         loop {
             let size = self.page_size.to_string();
@@ -134,7 +134,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// The cursor of the next page; some versions give a number.
+/// The cursor of the next page; some versions send a number.
 fn next_cursor(page: &Map<String, Value>) -> Option<String> {
     match page.get("cursor")? {
         Value::String(cursor) if !cursor.is_empty() => Some(cursor.clone()),

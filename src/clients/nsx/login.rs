@@ -20,15 +20,15 @@ const CREATE: &str = "session.create";
 const DESTROY: &str = "session.destroy";
 const BASIC: &str = "login.basic";
 
-/// What an object is read for where it matters only whether the credentials are accepted.
+/// The object that is read only to check whether the credentials are accepted.
 const PROBE: &str = "/infra/sites";
 
 impl Client {
-    /// Opens a session, which is used once it was adopted. `None` if this manager has no sessions, or something in between
+    /// Opens a session; calls use it once it is adopted. `None` if this manager has no sessions, or an intermediary
     /// does not pass them on.
     ///
     /// # Errors
-    /// [`Kind::Rejected`] for credentials that were refused: repeating those locks the account.
+    /// [`Kind::Rejected`] for refused credentials: repeating them locks the account.
     pub async fn open_session(
         &self,
         scheme: Scheme,
@@ -57,40 +57,40 @@ impl Client {
         }
     }
 
-    /// Tries user and password with one request. Once the login was adopted, each request has them.
+    /// Checks user and password with one request. Once the login is adopted, each request carries them.
     ///
     /// # Errors
-    /// [`Kind::Rejected`] for credentials that were refused: repeating those locks the account.
+    /// [`Kind::Rejected`] for refused credentials: repeating them locks the account.
     pub async fn try_basic(&self, scheme: Scheme, user: &str, password: &SecretString) -> Result<Login, Error> {
         let login = Login(Arc::new(Used::Basic(scheme.authorization(user, password))));
         let probe = NsxCall { query: &[("page_size", "1")], ..NsxCall::get(PROBE, BASIC, Priority::Urgent) };
         let mut request = self.request(&probe);
         login.authenticate(&mut request);
         request.timeout = self.inner.timeouts.login;
-        // A dead connection of before must not become a second login.
+        // A retry over a dead connection must not become a second login.
         request.repeatable = false;
-        // A page of a portal is no answer to the credentials.
+        // A portal's page is not an answer to the credentials.
         let is_answer = |response: &Response| {
             if json::is_object(&response.body) { Ok(()) } else { Err("the answer is not a JSON object") }
         };
         match self.exchange(request, BASIC, Presents::EachTime, is_answer).await {
-            // Who may not read this, or has no such object, is logged in all the same.
+            // A missing permission or object does not disprove the login.
             Ok(_) | Err(Error { kind: Kind::NoPermission | Kind::NotFound | Kind::BadRequest, .. }) => Ok(login),
             Err(error) => Err(error),
         }
     }
 
-    /// Uses this login from now on; gives the one of before, whose calls under way go on.
+    /// Uses this login for further calls; returns the previous one, whose calls in flight continue.
     pub fn adopt(&self, login: Login) -> Option<Login> {
         self.inner.login.lock().replace(login)
     }
 
-    /// Is not logged in from now on; gives the login of before.
+    /// Stops using the login; returns it.
     pub fn leave(&self) -> Option<Login> {
         self.inner.login.lock().take()
     }
 
-    /// What it is logged in with, as far as this client knows; the manager may have ended it.
+    /// The current login as far as this client knows; the manager may have ended it.
     pub fn login(&self) -> Option<Login> {
         self.inner.login.lock().clone()
     }
@@ -98,7 +98,7 @@ impl Client {
     /// Ends a login that is no longer used, within 3 s.
     ///
     /// # Errors
-    /// When the manager could not be told; it ends the session after its idle time.
+    /// When the manager could not be reached; it ends the session after its idle time.
     pub async fn end(&self, login: Login) -> Result<(), Error> {
         if !matches!(*login.0, Used::Session { .. }) {
             return Ok(());
@@ -111,13 +111,12 @@ impl Client {
         }
     }
 
-    /// Drops this login, and none that came after it.
+    /// Drops this login, unless another one has replaced it.
     pub(super) fn forget(&self, used: &Login) {
         self.inner.login.lock().take_if(|current| current.is(used));
     }
 
-    /// Sends a request of a login, which waits for no turn and is never repeated here. `read` takes from a success what it is
-    /// to have.
+    /// Sends a login request, without waiting for a turn or repeating it. `read` extracts the result of a success.
     async fn exchange<T>(
         &self,
         request: Request,
@@ -140,14 +139,14 @@ impl Client {
                 let wrong = |message| Error::other(Kind::Unavailable, failed(), target.clone(), message);
                 return read(&response).map_err(wrong);
             }
-            let (kind, refused) = self.judge(RequestContext { object: PROBE, presents }, began, &response);
+            let (kind, refused) = self.classify(RequestContext { object: PROBE, presents }, began, &response);
             Err(Error::refused(kind, failed(), target.clone(), refused))
         };
         http.observed(operation, Error::reason, sent).await
     }
 }
 
-/// The cookie and the token of an answer.
+/// The session cookie and the XSRF token of an answer.
 fn session_of(response: &Response) -> Option<Login> {
     let cookies = response.headers.get_all("set-cookie").iter();
     let cookie = cookies.filter_map(|value| value.to_str().ok()).find_map(|value| {

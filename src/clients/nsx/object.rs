@@ -1,24 +1,24 @@
-//! Objects of the Policy API as they came: a write gives back what this program does not know.
+//! Objects of the Policy API as received: a write preserves fields that this program does not know.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// One object. Every accessor takes a member of another type for one that is missing.
+/// One object. Every accessor treats a member of another type as missing.
 #[derive(Clone, Default, PartialEq)]
 pub struct Object(pub Map<String, Value>);
 
 /// One tag; both parts may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectTag<'a> {
-    /// What the tag is about; at most 128 characters.
+    /// The scope; at most 128 characters.
     pub scope: &'a str,
     /// The value; at most 256 characters.
     pub tag: &'a str,
 }
 
 impl Object {
-    /// What it takes in memory, in bytes and roughly.
+    /// Approximate memory use, in bytes.
     pub(super) fn size(&self) -> usize {
         size_of::<Self>() + size_of_members(&self.0)
     }
@@ -43,17 +43,17 @@ impl Object {
         self.0.get("_revision").and_then(Value::as_i64)
     }
 
-    /// Whether it is to be deleted, and only waits for the purge.
+    /// Whether it is marked for deletion and waits for the purge.
     pub fn is_marked_for_delete(&self) -> bool {
         self.0.get("marked_for_delete").and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// The user that made it; empty where that is not known.
+    /// The user that created it; empty if unknown.
     pub fn created_by(&self) -> &str {
         self.text("_create_user")
     }
 
-    /// Its tags, in their order. What is no tag is left out.
+    /// Its tags, in their order; entries that are not objects are left out.
     pub fn tags(&self) -> impl Iterator<Item = ObjectTag<'_>> {
         let tags = self.0.get("tags").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         tags.iter().filter_map(Value::as_object).map(|tag| {
@@ -67,7 +67,7 @@ impl Object {
         self.tags().find(|tag| tag.scope == scope).map(|tag| tag.tag)
     }
 
-    /// Gives it these tags.
+    /// Replaces the tags.
     pub fn set_tags<'a>(&mut self, tags: impl IntoIterator<Item = ObjectTag<'a>>) {
         let value = |ObjectTag { scope, tag }: ObjectTag<'_>| {
             let mut map = Map::new();
@@ -81,16 +81,16 @@ impl Object {
     }
 }
 
-/// A node of a B-tree with eleven members, of which half may be used.
+/// Bytes of a B-tree node with eleven slots, of which half may be used.
 const TREE_NODE: usize = 640;
 
 fn size_of_members(members: &Map<String, Value>) -> usize {
     let values: usize = members.iter().map(|(name, value)| name.len() + size_of_value(value)).sum();
-    // One without members has a node, too, if it had some.
+    // An empty map has a node, too, if it had members before.
     values + TREE_NODE * members.len().div_ceil(6).max(1)
 }
 
-/// Without the value itself, which is part of its tree or list.
+/// Excludes the value itself, which is counted in its map or list.
 fn size_of_value(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -100,7 +100,7 @@ fn size_of_value(value: &Value) -> usize {
     }
 }
 
-/// Its path or id only: a whole object is long.
+/// Prints only the path or id: a whole object is long.
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = if self.path().is_empty() { self.id() } else { self.path() };

@@ -1,4 +1,4 @@
-//! How many calls a manager gets: below the limits after which it refuses a client, and less while it has too much to do.
+//! Rate limiter for the calls to a manager: stays below the limits of NSX, and slows down while NSX is overloaded.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How many calls may be under way. NSX refuses a client with more than 40.
+/// How many calls may be in flight. NSX refuses a client with more than 40.
 const AT_ONCE: usize = 20;
 
-/// The least calls a second.
+/// The lowest rate, in calls per second.
 const LEAST: f64 = 1.0;
 
-/// How many calls a second more, for each second in which nothing was refused.
+/// Additive increase: calls per second gained after each second without throttling.
 const GROWTH: f64 = 2.0;
 
-/// The longest pause that a manager may ask for.
+/// The longest pause that a manager may request.
 pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(300);
 
-/// Which calls wait behind others.
+/// Priority of a waiting call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// A write, and a read that a write waits for.
     Urgent,
-    /// A read for information.
+    /// A read for information, which waits behind urgent calls.
     Information,
 }
 
-/// The pace of the calls to one manager, shared by all that call it.
+/// Rate limiter of one manager, shared by all its callers.
 pub struct Pace {
     began: Instant,
-    /// Never locked over an await.
+    /// Never locked across an await.
     state: Mutex<PaceState>,
     changed: Notify,
 }
@@ -38,21 +38,21 @@ pub struct Pace {
 struct PaceState {
     flow: Flow,
     under_way: usize,
-    /// Writes, and reads that a write waits for, that wait for their turn.
+    /// Urgent calls that wait for their turn.
     urgent: usize,
 }
 
-/// A call under way, until it is dropped.
+/// A call in flight, until it is dropped.
 pub(super) struct Turn<'a> {
     pace: &'a Pace,
     pub(super) began: Instant,
 }
 
-/// A call that others let pass, while it waits.
+/// An urgent call that waits; calls for information let it pass.
 struct Urgent<'a>(&'a Pace);
 
 impl Pace {
-    /// At most this many calls a second, at least one.
+    /// A pace of at most this many calls per second, but at least one.
     pub fn new(calls_per_second: u32) -> Self {
         let state = PaceState { flow: Flow::new(f64::from(calls_per_second.max(1))), under_way: 0, urgent: 0 };
         Self { began: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
@@ -93,7 +93,7 @@ impl Pace {
         }
     }
 
-    /// The manager refused a call that was sent at `sent`, because it has too much to do. `after` is what it asks for.
+    /// Records that an overloaded manager refused a call sent at `sent`. `after` is the pause that it requests.
     pub(super) fn slow_down(&self, sent: Instant, after: Option<Duration>) {
         let sent = sent.saturating_duration_since(self.began);
         self.state.lock().flow.slow_down(sent, self.began.elapsed(), after);
@@ -118,14 +118,14 @@ impl Drop for Urgent<'_> {
     }
 }
 
-/// When a call may be sent. Moments are what passed since the pace began.
+/// Decides when a call may be sent. Times are relative to the start of the pace.
 struct Flow {
     ceiling: f64,
     rate: f64,
-    /// When the call after all before would be due, without a burst.
+    /// When the next call would be due without a burst.
     due: Duration,
     not_before: Duration,
-    /// Since when nothing was refused, moved on by each growth.
+    /// Start of the time without refusals, advanced by each growth.
     calm_since: Duration,
     slowed_at: Option<Duration>,
 }
@@ -136,14 +136,14 @@ impl Flow {
         Self { ceiling, rate: ceiling, due: zero, not_before: zero, calm_since: zero, slowed_at: None }
     }
 
-    /// Takes the turn of one call, or says when to try again.
+    /// Admits one call, or returns when to try again.
     fn take(&mut self, now: Duration) -> Result<(), Duration> {
         if now < self.not_before {
             return Err(self.not_before);
         }
         self.grow(now);
         let interval = Duration::from_secs_f64(self.rate.recip());
-        // A tenth of a second's calls may come at once.
+        // The calls of a tenth of a second may be sent at once.
         let burst = interval.mul_f64((self.rate / 10.0 - 1.0).max(0.0));
         let ready = self.due.saturating_sub(burst);
         if now < ready {
@@ -161,7 +161,7 @@ impl Flow {
         }
     }
 
-    /// Calls that were sent before the last time say nothing new.
+    /// Halves the rate once per overload: a refused call that was sent before the last slow-down is no new evidence.
     fn slow_down(&mut self, sent: Duration, now: Duration, after: Option<Duration>) {
         if self.slowed_at.is_none_or(|slowed_at| sent >= slowed_at) {
             self.grow(now);

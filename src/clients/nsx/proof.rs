@@ -1,4 +1,4 @@
-//! What a client proves with who it is, and who decides about it.
+//! Logins of a client, and the trait that decides about them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::token::AccessToken;
 use super::{Client, http};
 use crate::clients::http::Request;
 
-/// Whose accounts the user and password belong to.
+/// Account store of the user and password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// NSX itself, or its directory: `Basic`.
@@ -35,45 +35,45 @@ impl Scheme {
     }
 }
 
-/// Decides when a client logs in, and with what.
+/// Decides when and how a client logs in.
 #[async_trait]
 pub trait LogIn: Send + Sync {
-    /// Called when a call finds no login, or that the manager does not take this one any more. Returns when the client has
-    /// a login that is another one. Callers wait for each other inside.
+    /// Called when a call finds no login, or the manager no longer accepts the login `over`. Returns once the client
+    /// has another login. Concurrent callers wait for each other inside.
     ///
     /// # Errors
-    /// Why there is none, for the call.
+    /// Why there is no login, as the error of the call.
     async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin>;
 
-    /// Called when the manager did not take the next login of the same call either. Both are forgotten already. Returns when
+    /// Called when the manager refused the second login of the same call, too; both are already dropped. Returns once
     /// the client has a login of another form, which the call may try.
     ///
     /// # Errors
-    /// Why there is none, for the call.
+    /// Why there is no login, as the error of the call.
     async fn log_in_otherwise(&self, _client: &Client, _over: &Login) -> Result<(), NoLogin> {
         Err(NoLogin { kind: Kind::SessionOver, why: "the next session was over at once, too".to_owned() })
     }
 
-    /// Called when a page came in place of an answer to a request with this login, which stays in use: the login may have ended,
-    /// or something before the manager answers. Returns whether the client has another login now.
+    /// Called when a request with this login, which stays in use, was answered with a page: the login may have ended,
+    /// or an intermediary may have answered. Returns whether the client now has another login.
     async fn log_in_beside(&self, _client: &Client, _doubted: &Login) -> bool {
         false
     }
 
-    /// The manager refused the credentials that came with a request. This login is forgotten already.
+    /// Called when the manager refused the credentials sent with a request. This login is already dropped.
     fn rejected(&self, login: &Login);
 }
 
 /// Why a client is not logged in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoLogin {
-    /// What it means for the call.
+    /// Meaning for the call.
     pub kind: Kind,
-    /// In words.
+    /// The reason as text.
     pub why: String,
 }
 
-/// What the requests prove with who we are. Prints without secrets.
+/// Authentication of requests. Prints without secrets.
 #[derive(Clone)]
 pub struct Login(pub(super) Arc<Used>);
 
@@ -89,12 +89,12 @@ pub(super) enum Used {
 }
 
 impl Login {
-    /// The token is sent with each request.
+    /// Sends the token with each request.
     pub fn with_token(token: &AccessToken) -> Self {
         Self(Arc::new(Used::Token(token.secret.clone())))
     }
 
-    /// The certificate of the TLS settings is all there is.
+    /// Relies on the certificate of the TLS settings.
     pub fn with_certificate() -> Self {
         Self(Arc::new(Used::Certificate))
     }
@@ -109,7 +109,7 @@ impl Login {
         matches!(*self.0, Used::Certificate)
     }
 
-    /// Whether it is this very login.
+    /// Whether both are the same login.
     pub fn is(&self, other: &Login) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

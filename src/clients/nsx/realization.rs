@@ -1,4 +1,4 @@
-//! What has become of an intent on the network.
+//! Realization of intents.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,39 +12,39 @@ use super::pace::Priority;
 use super::{Client, http};
 use crate::base::addresses::parse_ip;
 
-/// How far an intent has come.
+/// Realization state of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Realization {
-    /// It works.
+    /// The intent is in effect.
     Realized,
-    /// Not yet, or nothing is known of it.
+    /// Not yet realized, or unknown.
     Pending,
     /// It failed: the alarm, possibly empty.
     Failed(String),
 }
 
-/// What NSX says of one revision of an intent.
+/// Realization state of one revision of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RevisionStatus {
-    /// This is its state.
+    /// The state of this revision.
     Known(Realization),
-    /// This older revision is realized, or failed; nothing is known of the requested revision.
+    /// This older revision is realized or failed; the state of the requested revision is unknown.
     Older(i64, Realization),
-    /// NSX does not say of which revision this state is.
+    /// A state for which NSX names no revision.
     Unversioned(Realization),
 }
 
-/// How long after a rewrite the state may be that of the revision before, where NSX names no revision.
+/// How long after a write the state may be that of the previous revision, where NSX names no revision.
 pub const SETTLED: Duration = Duration::from_secs(3);
 
-/// What has become of a reservation of an address.
+/// State of an address reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reservation {
     /// This address is reserved.
     Reserved(IpAddr),
-    /// None yet, or nothing is known of it.
+    /// No address yet, or unknown.
     Pending,
-    /// None will be.
+    /// No address will be reserved.
     Failed {
         /// Whether the pool has no address left.
         is_exhausted: bool,
@@ -53,23 +53,23 @@ pub enum Reservation {
     },
 }
 
-/// The alarm of a pool without a free address.
+/// Error code of a pool without a free address.
 const EXHAUSTED: i64 = 8212;
 
 impl Client {
-    /// What has become of the object of this path.
+    /// The realization state of the object of this path.
     ///
     /// # Errors
-    /// See [`Kind`]. An answer that says that there is nothing yet is no error.
+    /// See [`Kind`]. An answer that there is nothing yet is no error.
     pub async fn realization(&self, path: &str, operation: &'static str) -> Result<Realization, Error> {
-        self.realized(path, operation, Error::says_absent).await.map(|rows| judge(&rows))
+        self.realized(path, operation, Error::says_absent).await.map(|rows| classify(&rows))
     }
 
-    /// What has become of this revision of the object of this path. The alarm of a failure takes one call more, as does a state
-    /// without a revision.
+    /// The realization state of this revision of the object of this path. The alarm of a failure, and a state without a
+    /// revision, take one more call.
     ///
     /// # Errors
-    /// See [`Kind`]. An answer that says that there is nothing yet is no error, nor is a status that this account may not read.
+    /// See [`Kind`]. An answer that there is nothing yet is no error, nor is a status that this account may not read.
     pub async fn revision_status(
         &self,
         path: &str,
@@ -83,7 +83,7 @@ impl Client {
             other => judge_revision(&other?, revision),
         };
         let entities = async || self.realization(path, "realized-entities.list").await;
-        // The failure is known, whatever becomes of the second call.
+        // The failure is known, whatever the second call returns.
         let alarm = async || match entities().await {
             Ok(Realization::Failed(alarm)) => alarm,
             Ok(Realization::Realized | Realization::Pending) | Err(_) => String::new(),
@@ -100,16 +100,16 @@ impl Client {
         })
     }
 
-    /// Which address is reserved by the allocation of this path.
+    /// The address that the allocation of this path has reserved.
     ///
     /// # Errors
-    /// See [`Kind`]. An answer that says that there is nothing yet is no error.
+    /// See [`Kind`]. An answer that there is nothing yet is no error.
     pub async fn reservation(&self, path: &str, operation: &'static str) -> Result<Reservation, Error> {
         let rows = self.realized(path, operation, Error::says_absent).await?;
         if let Some(address) = rows.iter().find_map(reserved) {
             return Ok(Reservation::Reserved(address));
         }
-        // A realized row without an address says nothing.
+        // A realized row without an address is ignored.
         let failed = rows.iter().find(|row| row.get("state").and_then(Value::as_str) == Some("ERROR"));
         Ok(failed.map_or(Reservation::Pending, |row| {
             let alarms = row.get("alarms");
@@ -117,12 +117,12 @@ impl Client {
         }))
     }
 
-    /// Whether NSX has anything in effect for the object of this path, also if that was deleted.
+    /// Whether NSX has realized entities for the object of this path, even if the object was deleted.
     ///
     /// # Errors
     /// See [`Kind`].
     pub async fn is_in_effect(&self, path: &str, operation: &'static str) -> Result<bool, Error> {
-        // That something else is missing proves nothing.
+        // The absence of an unrelated object proves nothing.
         let is_of_object = |error: &Error| match &error.kind {
             Kind::MissingReference(named) => error.says_absent() && is_at_or_above(named, path),
             _ => error.says_absent(),
@@ -130,7 +130,7 @@ impl Client {
         self.realized(path, operation, is_of_object).await.map(|rows| !rows.is_empty())
     }
 
-    /// The rows of the object of this path; none if nothing is known of it.
+    /// The realized entities of the object of this path; empty if unknown.
     async fn realized(
         &self,
         path: &str,
@@ -152,19 +152,19 @@ impl Client {
     }
 }
 
-/// Whether the first path is the second one or one above it.
+/// Whether `named` is `path` or one of its ancestors.
 fn is_at_or_above(named: &str, path: &str) -> bool {
     path.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The rows of this intent. `None` for an answer that is no list.
+/// The rows of this intent. `None` if the answer is not a list.
 fn rows_of(mut answer: Object, path: &str) -> Option<Vec<Map<String, Value>>> {
     let Value::Array(rows) = answer.0.remove("results")? else { return None };
     let texts = |value: Option<&Value>| -> Vec<String> {
         let all = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    // The query names the intent, so that a row that names none is of it.
+    // The query names the intent, so a row that names none belongs to it.
     let is_of_intent = |row: &Map<String, Value>| {
         let intents = [texts(row.get("intent_paths")), texts(row.get("intent_reference"))].concat();
         intents.is_empty() || intents.iter().any(|intent| intent == path)
@@ -176,7 +176,7 @@ fn rows_of(mut answer: Object, path: &str) -> Option<Vec<Map<String, Value>>> {
     Some(rows.filter(is_of_intent).collect())
 }
 
-fn judge(rows: &[Map<String, Value>]) -> Realization {
+fn classify(rows: &[Map<String, Value>]) -> Realization {
     match final_row(rows) {
         None => Realization::Pending,
         Some(row) if is_realized(row) => Realization::Realized,
@@ -184,8 +184,8 @@ fn judge(rows: &[Map<String, Value>]) -> Realization {
     }
 }
 
-/// The state of this revision, unless no revision is named; an alarm is not part of the answer. The version is the highest one
-/// of all realized entities.
+/// The state of this revision; `None` if a final state names no revision. It carries no alarm. The version is the
+/// highest one of all realized entities.
 fn judge_revision(status: &Object, revision: i64) -> Option<RevisionStatus> {
     let realization = match status.text("publish_status") {
         "REALIZED" => Realization::Realized,
@@ -199,7 +199,7 @@ fn judge_revision(status: &Object, revision: i64) -> Option<RevisionStatus> {
     })
 }
 
-/// An object may have several realized entities: an error of one decides before what is realized.
+/// An object may have several realized entities: an error of one takes precedence.
 fn final_row(rows: &[Map<String, Value>]) -> Option<&Map<String, Value>> {
     let of = |state: &str| rows.iter().find(|row| row.get("state").and_then(Value::as_str) == Some(state));
     of("ERROR").or_else(|| of("REALIZED"))
@@ -209,7 +209,7 @@ fn is_realized(row: &Map<String, Value>) -> bool {
     row.get("state").and_then(Value::as_str) == Some("REALIZED")
 }
 
-/// The address of a row that is realized.
+/// The address of a realized row.
 fn reserved(row: &Map<String, Value>) -> Option<IpAddr> {
     let attributes = row.get("extended_attributes")?.as_array()?;
     let is_address = |attribute: &&Value| attribute.get("key").and_then(Value::as_str) == Some("allocation_ip");
@@ -225,7 +225,7 @@ fn code(alarm: Option<&Value>) -> Option<i64> {
     alarm?.get("error_details")?.get("error_code")?.as_i64()
 }
 
-/// What the first alarm says, with its code.
+/// The text of the first alarm, with its code.
 fn alarm(alarms: Option<&Value>) -> String {
     let Some(alarm) = first(alarms) else { return String::new() };
     let code = code(Some(alarm)).map(|code| format!("code {code}: "));
@@ -241,7 +241,7 @@ fn alarm(alarms: Option<&Value>) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Object, Realization, RevisionStatus, is_at_or_above, judge, judge_revision, reserved, rows_of};
+    use super::{Object, Realization, RevisionStatus, classify, is_at_or_above, judge_revision, reserved, rows_of};
 
     #[test]
     fn only_the_object_or_one_above_it_proves_that_it_is_gone() {
@@ -304,7 +304,7 @@ mod tests {
             (json!("x"), None),
         ] {
             let answer = Object(serde_json::from_value(json!({"results": rows})).unwrap());
-            assert_eq!(rows_of(answer, path).map(|rows| judge(&rows)), expected, "{rows}");
+            assert_eq!(rows_of(answer, path).map(|rows| classify(&rows)), expected, "{rows}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Access tokens of VMware Cloud, in exchange for a refresh token.
+//! Access tokens of VMware Cloud, obtained with a refresh token.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::clients::http::{BodyWriter, Method, Request};
 /// The name under which the exchange appears in errors and metrics.
 const EXCHANGE: &str = "token.exchange";
 
-/// The largest answer accepted, in bytes. A token has some thousand.
+/// The largest accepted answer, in bytes. A token has some thousand.
 const MAX_BYTES: usize = 64 << 10;
 
-/// How long a token is good for if the answer does not say so.
+/// Lifetime of a token if the answer does not name it.
 const LIFETIME: Duration = Duration::from_secs(1800);
 
-/// The bounds of what an answer may say, in seconds: a day, and a minute, so that renewals have a pause.
+/// Bounds of the lifetime, in seconds: a minute, so that renewals have a pause, and a day.
 const LIFETIMES: (f64, f64) = (60.0, 86_400.0);
 
-/// What requests carry. Prints without the token.
+/// An access token for requests. Prints without the secret.
 #[derive(Clone)]
 pub struct AccessToken {
     pub(super) secret: SecretString,
-    /// How long it is good for, from the exchange on.
+    /// Lifetime, from the exchange on.
     pub lifetime: Duration,
 }
 
@@ -35,7 +35,7 @@ impl AccessToken {
     /// `/csp/gateway/am/api/auth/api-tokens/authorize`.
     ///
     /// # Errors
-    /// [`Kind::Rejected`] if the service does not take the refresh token.
+    /// [`Kind::Rejected`] if the service refuses the refresh token.
     pub async fn exchange(
         http: &http::Client,
         path: &str,
@@ -60,7 +60,7 @@ impl AccessToken {
                     429 | 503 => Kind::Busy,
                     _ => Kind::Unavailable,
                 };
-                // The body is not shown: it is of no known form, and may repeat the token.
+                // The body is not shown: its form is unknown, and it may repeat the token.
                 let refused = ErrorAnswer { status: response.status, ..ErrorAnswer::default() };
                 return Err(Error::refused(kind, failed(), target(), refused));
             }

@@ -1,4 +1,4 @@
-//! Reads the token service's answer. The assertion is cut out byte for byte, because it is signed.
+//! Parses the token service's answer. The assertion is cut out byte for byte, because it is signed.
 
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
@@ -7,20 +7,20 @@ use secrecy::SecretString;
 
 /// Deeper answers are refused outside the assertion; real ones stay below 10.
 const MAX_DEPTH: usize = 32;
-/// Texts of the service are cut at this many characters.
+/// Texts of the service are truncated to this many characters.
 const MAX_TEXT: usize = 300;
 
-/// What the service said.
+/// Content of an answer.
 #[derive(Debug)]
 pub(super) enum TokenAnswer {
     Token { id: String, assertion: SecretString },
     Fault { code: String, text: String },
 }
 
-/// Reads a whole answer, to its end.
+/// Parses a whole answer, to its end.
 ///
 /// # Errors
-/// What is wrong with it, without any of its content.
+/// The error in the answer, without any of its content.
 pub(super) fn read(text: &str) -> Result<TokenAnswer, String> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().expand_empty_elements = true;
@@ -62,7 +62,7 @@ fn position(reader: &Reader<&[u8]>) -> usize {
     usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX)
 }
 
-/// What has been seen so far.
+/// Content parsed so far.
 #[derive(Default)]
 struct AnswerFields {
     is_fault: bool,
@@ -72,7 +72,7 @@ struct AnswerFields {
 }
 
 impl AnswerFields {
-    /// Keeps the element whose start tag this is.
+    /// Keeps the assertion element that has this start tag.
     fn keep_assertion(&mut self, start: &BytesStart<'_>, element: &str) -> Result<(), String> {
         let prefix = start.name().prefix().map(|prefix| prefix.as_ref().to_owned());
         let declaration = prefix.map_or_else(|| "xmlns".to_owned(), |prefix| format!("xmlns:{prefix}"));
@@ -86,7 +86,7 @@ impl AnswerFields {
             }
         }
         if !is_declared {
-            // Cut out, it would not mean the same.
+            // Cut out, the assertion would lose this declaration.
             return Err("the assertion's namespace is declared outside of it".to_owned());
         }
         let id = id.filter(|id| !id.is_empty() && id.len() <= 256).ok_or("the assertion has no usable ID")?;
@@ -96,7 +96,7 @@ impl AnswerFields {
         Ok(())
     }
 
-    /// Keeps text that stands directly in one of the elements that matter.
+    /// Keeps the text of `faultcode` and `faultstring`.
     fn keep_text(&mut self, open: &[String], text: &str) {
         let kept = match open {
             [.., parent, own] if parent == "Fault" && own == "faultcode" => &mut self.code,

@@ -1,4 +1,4 @@
-//! Why the token service issued nothing, and what a caller may do about it.
+//! Why the token service issued no token, and what a caller may do about it.
 
 use crate::clients::http::{self, FailedRequest};
 use crate::clients::token::KeyError;
@@ -19,11 +19,10 @@ pub enum Error {
         path = super::PATH
     )]
     NotThere(String),
-    /// The service refused: the fault's code without prefix, for example `FailedAuthentication`, and its text, possibly
-    /// empty.
+    /// The service refused: the fault's code without prefix, such as `FailedAuthentication`, and its text or nothing.
     #[error("{0}: {1}{detail}{hint}", detail = detail(.2), hint = hint(.1))]
     Fault(FailedRequest, String, String),
-    /// An answer, of `host:port`, that cannot be understood: what is wrong with it.
+    /// A malformed answer from `host:port`: the error in it.
     #[error("sts.Issue at {0}: the answer cannot be understood: {1}")]
     Malformed(String, String),
 }
@@ -42,13 +41,13 @@ impl Error {
         }
     }
 
-    /// The service rejected the certificate or what was signed with its key.
+    /// Whether the service rejected the certificate or the signature.
     pub fn is_invalid_login(&self) -> bool {
         const CODES: [&str; 4] = ["FailedAuthentication", "FailedCheck", "InvalidSecurity", "InvalidSecurityToken"];
         self.has_code(&CODES)
     }
 
-    /// The clocks of this machine and of vCenter differ too much.
+    /// Whether the clocks of this host and of vCenter differ too much.
     pub fn is_clock_difference(&self) -> bool {
         self.has_code(&CLOCK)
     }

@@ -1,4 +1,4 @@
-//! A certificate and the RSA key that belongs to it, read from PEM.
+//! A certificate and its RSA key, parsed from PEM.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-/// Why a certificate and key cannot be used. Holds nothing of either.
+/// Why a certificate and key cannot be used. Contains nothing of either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct KeyError(&'static str);
@@ -33,10 +33,10 @@ pub struct HolderKey {
 }
 
 impl HolderKey {
-    /// Reads a pair: of the certificates the first one counts, as in the Go program; the key is PKCS#1 or PKCS#8.
+    /// Parses a certificate, the first of several as in the Go program, and its key in PKCS#1 or PKCS#8.
     ///
     /// # Errors
-    /// When there is none, it is of another kind, or the two do not belong together.
+    /// When one of them is missing or of another kind, or they do not belong together.
     pub fn from_pem(certificate: &str, key: &SecretString) -> Result<Self, KeyError> {
         let certificate = block(certificate, |label| label == "CERTIFICATE")
             .ok_or(NO_CERTIFICATE)?
@@ -49,7 +49,7 @@ impl HolderKey {
             return Err(ENCRYPTED);
         }
         let der = block.der().ok_or(BAD_KEY)?;
-        // Labels are often wrong, so both forms are tried whatever it says.
+        // Labels are often wrong, so both forms are tried.
         let pair = RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der)).map_err(|_| BAD_KEY)?;
         if pair.public().as_ref() != public {
             return Err(MISMATCH);
@@ -87,13 +87,13 @@ fn rsa_public_key(certificate: &[u8]) -> Result<Vec<u8>, KeyError> {
     Ok(info.subject_public_key.data.to_vec())
 }
 
-/// What stands between the lines `BEGIN` and `END` of one PEM block.
+/// One PEM block, without its `BEGIN` and `END` lines.
 struct Block<'a> {
     label: &'a str,
     text: &'a str,
 }
 
-/// The first block with such a label.
+/// The first block with a wanted label.
 fn block(pem: &str, is_wanted: impl Fn(&str) -> bool) -> Option<Block<'_>> {
     let mut rest = pem;
     while let Some((_, begun)) = rest.split_once("-----BEGIN ") {
@@ -108,7 +108,7 @@ fn block(pem: &str, is_wanted: impl Fn(&str) -> bool) -> Option<Block<'_>> {
 }
 
 impl Block<'_> {
-    /// A passphrase protects it, in the PKCS#8 or in the older form.
+    /// Whether a passphrase protects it, in the PKCS#8 or the older form.
     fn is_encrypted(&self) -> bool {
         self.label.starts_with("ENCRYPTED ") || self.text.contains("Proc-Type")
     }

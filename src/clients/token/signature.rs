@@ -1,8 +1,8 @@
 //! Signed SOAP messages: a time stamp, the body, and an XML signature over both.
 //!
-//! The signed parts are written in exclusive canonical form at once, and the very bytes that are digested are sent: no
+//! The signed parts are written directly in exclusive canonical form, and the digested bytes are the bytes sent: no
 //! space between elements, end tags written out, each namespace declared on the outermost element that uses it, before
-//! other attributes. So nothing here has to canonicalise what somebody else wrote.
+//! other attributes. So nothing here has to be canonicalised.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::{HolderKey, KeyError, Token};
 
-/// `wsu` of WS-Security: ids and times.
+/// The namespace `wsu` of WS-Security, for ids and times.
 pub(in crate::clients) const UTILITY: &str =
     "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-utility-1.0.xsd";
 const SECURITY: &str = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-secext-1.0.xsd";
@@ -26,10 +26,10 @@ const SOAP: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 const DSIG: &str = "http://www.w3.org/2000/09/xmldsig#";
 const EXCLUSIVE: &str = "http://www.w3.org/2001/10/xml-exc-c14n#";
 const SHA256: &str = "http://www.w3.org/2001/04/xmlenc#sha256";
-/// Also asked of the token service for its own signature.
+/// Also the algorithm requested for the token service's own signature.
 pub(in crate::clients) const RSA_SHA256: &str = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256";
 
-/// How long a message may be under way. The clocks of both sides must agree better than that.
+/// Validity of a message. The clocks of both sides must agree better than that.
 const MESSAGE_LIFETIME: SignedDuration = SignedDuration::from_mins(1);
 
 /// The ids of one message's parts. An id must not begin with a digit, hence the underscore.
@@ -41,18 +41,18 @@ pub(in crate::clients) struct Ids {
 }
 
 impl Ids {
-    /// Ids nobody used before.
+    /// New, unique ids.
     pub(in crate::clients) fn fresh() -> Self {
         let id = || format!("_{}", Uuid::new_v4());
         Self { timestamp: id(), body: id(), certificate: id(), signature: id() }
     }
 }
 
-/// What tells the receiver which key signed.
+/// How a message names the key that signed it.
 pub(in crate::clients) enum Proof<'a> {
-    /// The certificate itself goes along.
+    /// By its certificate, which is sent along.
     Certificate(&'a HolderKey),
-    /// The token goes along; the key is the one it was issued for.
+    /// By the token, which is sent along; the key is the one it was issued for.
     Token(&'a Token),
 }
 
@@ -64,7 +64,7 @@ impl Proof<'_> {
         }
     }
 
-    /// What goes along, as an element of the security header.
+    /// The certificate or token, as an element of the security header.
     fn element(&self, ids: &Ids) -> Zeroizing<String> {
         let element = match self {
             Proof::Certificate(key) => format!(
@@ -78,7 +78,7 @@ impl Proof<'_> {
         Zeroizing::new(element)
     }
 
-    /// How the signature refers to it.
+    /// The signature's reference to the certificate or token.
     fn reference(&self, ids: &Ids) -> String {
         match self {
             Proof::Certificate(_) => format!(
@@ -95,15 +95,15 @@ impl Proof<'_> {
     }
 }
 
-/// The two parts of an envelope. The namespace prefix of SOAP is `soapenv`.
+/// The two signed parts of an envelope. The namespace prefix of SOAP is `soapenv`.
 pub(in crate::clients) struct SignedParts {
-    /// The `wsse:Security` element, for inside the header.
+    /// The `wsse:Security` element, for the header.
     pub(in crate::clients) security: Zeroizing<String>,
     /// The whole `soapenv:Body` element.
     pub(in crate::clients) body: String,
 }
 
-/// Signs a message whose body holds this element, which is in canonical form and uses of our prefixes only `wsu`.
+/// Signs a message whose body contains this element, which is in canonical form and uses of our prefixes only `wsu`.
 ///
 /// # Errors
 /// When the library cannot sign.
@@ -153,12 +153,12 @@ fn reference(id: &str, part: &str) -> String {
     )
 }
 
-/// The one spelling the token service accepts: UTC, exactly three fraction digits.
+/// Formats a time as the token service requires: UTC, exactly three fraction digits.
 pub(in crate::clients) fn time(at: Timestamp) -> String {
     format!("{at:.3}")
 }
 
-/// Text of an element in canonical form. What XML cannot carry becomes U+FFFD.
+/// Escapes text of an element in canonical form. Characters that XML cannot carry become U+FFFD.
 pub(in crate::clients) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -175,7 +175,7 @@ pub(in crate::clients) fn escaped(text: &str) -> String {
     out
 }
 
-/// The value of an attribute in canonical form, which differs in what is escaped.
+/// Escapes the value of an attribute in canonical form, where other characters are escaped than in text.
 pub(in crate::clients) fn escaped_attribute(value: &str) -> String {
     let text = escaped(value).replace("&gt;", ">").replace('"', "&quot;");
     text.replace('\t', "&#x9;").replace('\n', "&#xA;")

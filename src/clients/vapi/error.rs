@@ -5,7 +5,7 @@ use serde_json::error::Category;
 
 use crate::clients::http::{self, FailedRequest, Response};
 
-/// The largest refusal whose text is read, in bytes.
+/// The largest error answer that is parsed, in bytes.
 const LARGEST_ERROR: usize = 64 << 10;
 
 /// Why a REST call failed.
@@ -21,7 +21,7 @@ pub enum Error {
         request: FailedRequest,
         /// The HTTP status.
         status: u16,
-        /// What a caller may act on.
+        /// Family of the refusal.
         refusal: Refusal,
         /// The server's text, possibly empty.
         message: String,
@@ -29,13 +29,13 @@ pub enum Error {
     /// A call was made without a session; nothing was sent.
     #[error("{0}: not logged in")]
     NoSession(FailedRequest),
-    /// An answer that cannot be understood, and where it fails.
+    /// A malformed answer, and where parsing failed.
     #[error("{0}: the answer cannot be understood")]
     Malformed(FailedRequest, #[source] Unreadable),
 }
 
-/// Why JSON cannot be read, and where. Nothing of the JSON is repeated: an answer to a login holds the session's id, and
-/// any other may be long.
+/// Why JSON cannot be parsed, and where. None of the JSON is repeated: the answer to a login contains the session id,
+/// and any other may be long.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(String);
@@ -43,7 +43,7 @@ pub struct Unreadable(String);
 impl From<serde_json::Error> for Unreadable {
     fn from(error: serde_json::Error) -> Self {
         let told = error.to_string();
-        // What is missing is a name of ours; of what is there instead of something else the parser tells the value.
+        // The name of a missing field is ours; about an unexpected value, the parser's message quotes the value.
         let is_ours = ["missing field ", "duplicate field "].iter().any(|words| told.starts_with(words));
         match error.classify() {
             Category::Data if !is_ours => {
@@ -55,7 +55,7 @@ impl From<serde_json::Error> for Unreadable {
     }
 }
 
-/// The families of refusals a caller can act on.
+/// Families of refusals that a caller can act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// 401: no session, a dead one, or wrong credentials at a login.
@@ -64,13 +64,13 @@ pub enum Refusal {
     Unauthorized,
     /// 404: the object does not exist, or the server does not have this operation.
     NotFound,
-    /// 400 and the like: the request is at fault.
+    /// 400 and the like: the request is invalid.
     InvalidRequest,
-    /// The user has as many sessions as the server allows. Before 8.0 Update 3 those are 550.
+    /// The user has as many sessions as the server allows; before 8.0 Update 3 the limit is 550.
     SessionLimit,
-    /// 503, 504, 429: later.
+    /// 503, 504, 429 and the like: retry later.
     Unavailable,
-    /// 500 and anything else: trouble on the server's side.
+    /// 500 and anything else: an error on the server's side.
     Internal,
 }
 
@@ -102,12 +102,12 @@ impl Error {
         }
     }
 
-    /// The session is missing or dead: log in, repeat once. Also true for a rejected login.
+    /// Whether the session is missing or has ended: log in, repeat once. Also true for a rejected login.
     pub fn is_unauthenticated(&self) -> bool {
         matches!(self, Error::NoSession { .. } | Error::Refused { refusal: Refusal::Unauthenticated, .. })
     }
 
-    /// A login was rejected. Never repeat this quickly: accounts get locked.
+    /// Whether a login was rejected. Never repeat this quickly: accounts get locked.
     pub fn is_invalid_login(&self) -> bool {
         matches!(self, Error::Refused { request, .. } if self.is(Refusal::Unauthenticated) && request.operation == LOGIN)
     }
@@ -116,7 +116,7 @@ impl Error {
         matches!(self, Error::Refused { refusal, .. } if *refusal == wanted)
     }
 
-    /// Sorts an answer that is no success. Its body may be JSON of either framing, text, HTML or nothing.
+    /// Classifies an answer that is not a success. Its body may be JSON of either framing, text, HTML or empty.
     pub(super) fn refused(request: FailedRequest, response: &Response) -> Self {
         let is_small = response.body.len() <= LARGEST_ERROR;
         let parsed: Option<ErrorBody> = is_small.then(|| serde_json::from_slice(&response.body).ok()).flatten();

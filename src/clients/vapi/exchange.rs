@@ -1,4 +1,4 @@
-//! One call in either framing.
+//! One REST call, in either framing.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ use crate::clients::http::{Method, Request, Response};
 /// The header that carries the session id.
 pub(super) const SESSION_HEADER: &str = "vmware-api-session-id";
 
-/// The largest answer accepted, in bytes. The server itself refuses above about 7 MB.
+/// The largest accepted answer, in bytes. The server itself refuses above about 7 MB.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Ids hold colons, which vCenter takes as they are; anything else that could end a path segment is escaped.
+/// Ids contain colons, which vCenter accepts unescaped; anything else that could end a path segment is escaped.
 const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// A tagging call, before it is put into a framing.
@@ -74,14 +74,14 @@ impl Client {
         self.read_result(framing, operation, &response)
     }
 
-    /// Sends a request and tells the observer; an answer that is no success becomes an error.
+    /// Sends a request and informs the observer; an answer that is not a success becomes an error.
     pub(super) async fn send(&self, request: Request) -> Result<Response, Error> {
         let operation = request.operation;
         let http = &self.inner.http;
         let answered = async {
             match http.send(request).await? {
                 response if response.is_success() => Ok(response),
-                // The HTTP client follows no redirect; nothing of vCenter's REST redirects.
+                // The HTTP client follows no redirect, and vCenter's REST API uses none.
                 response if response.status < 400 => Err(http.status_error(operation, &response).into()),
                 response => Err(Error::refused(http.failed(operation), &response)),
             }
@@ -100,7 +100,7 @@ impl Client {
     }
 }
 
-/// The result in an answer's body. An answer without one is broken, and says nothing of what there is.
+/// The result in an answer's body. An answer without one is malformed, not empty.
 pub(super) fn decode<T: DeserializeOwned>(framing: Framing, body: &[u8]) -> serde_json::Result<T> {
     match framing {
         Framing::Rest => serde_json::from_slice::<ValueEnvelope<T>>(body).map(|wrapped| wrapped.value),
@@ -115,7 +115,7 @@ struct ValueEnvelope<T> {
     value: T,
 }
 
-/// Reads a field that must be there, even where `null` will do: without this serde takes a missing one for `null`.
+/// Reads a required field that may be `null`: without this, serde treats a missing field as `null`.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     T::deserialize(deserializer)
 }

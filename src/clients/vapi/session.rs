@@ -19,10 +19,10 @@ fn session_path(framing: Framing) -> &'static str {
 }
 
 impl Client {
-    /// Logs in; an earlier session is forgotten first. A server without the `/rest` form is asked in the `/api` form.
+    /// Logs in, after dropping an earlier session. A server without the `/rest` form is tried in the `/api` form.
     ///
     /// # Errors
-    /// [`Error::is_invalid_login`] for rejected credentials: repeating those locks the account.
+    /// [`Error::is_invalid_login`] for rejected credentials: repeating them locks the account.
     pub async fn login(&self, user: &str, password: &SecretString) -> Result<(), Error> {
         self.open_session(|_| Ok(http::authorization("Basic", user, password))).await
     }
@@ -57,8 +57,8 @@ impl Client {
         Ok(())
     }
 
-    /// Uses the SOAP session's secret as session id, which vCenter 8.0 Update 3 and later accepts. The next call tells
-    /// whether this one does: [`Error::is_unauthenticated`] means that a login of its own is needed.
+    /// Uses the SOAP session's secret as session id, which vCenter 8.0 Update 3 and later accepts. The next call shows
+    /// whether this vCenter does: [`Error::is_unauthenticated`] means that a separate login is needed.
     pub fn borrow_session(&self, id: SecretString) {
         *self.inner.session.lock() = Some(Session { id, framing: Framing::Rest, is_borrowed: true });
     }
@@ -73,10 +73,10 @@ impl Client {
         *self.inner.session.lock() = None;
     }
 
-    /// Ends the session, in at most 3 s; a borrowed one is only forgotten.
+    /// Ends the session, within 3 s; a borrowed one is only dropped.
     ///
     /// # Errors
-    /// When the server could not be told; it will drop the session after its idle time.
+    /// When the server could not be reached; it drops the session after its idle time.
     pub async fn logout(&self) -> Result<(), Error> {
         let ended = self.inner.session.lock().take();
         let Some(session) = ended.filter(|session| !session.is_borrowed) else {
@@ -95,7 +95,7 @@ impl Client {
         let mut request = Request::new(Method::POST, session_path(framing), LOGIN, self.inner.timeouts.login);
         request.secret_headers.push(("Authorization", authorization));
         request.headers.push(("Accept", "application/json".to_owned()));
-        // No cookie: the id in the header is all we send back.
+        // No cookie: only the id in the header is sent back.
         request.headers.push(("vmware-use-header-authn", "true".to_owned()));
         let response = self.send(request).await?;
         let id: String = self.read_result(framing, LOGIN, &response)?;

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use crate::clients::token::{KeyError, Token};
 
 /// The header's value for a request without a body. `endpoint` is `host:port`; the nonce is the time in milliseconds, a
-/// colon, and a number nobody used before.
+/// colon, and a unique number.
 ///
 /// # Errors
 /// When the library cannot sign.
@@ -36,14 +36,14 @@ pub(super) fn authorization(
         "signature_alg=\"RSA-SHA256\", signature=\"{signature}\", nonce=\"{nonce}\", bodyhash=\"{}\"",
         STANDARD.encode(body_hash)
     );
-    // The capacity is the length, so that making a secret of it copies nothing.
+    // The capacity is the length, so that the conversion to a secret copies nothing.
     let parts = ["SIGN token=\"", token.as_str(), "\", ", proof.as_str()];
     let mut value = String::with_capacity(parts.iter().map(|part| part.len()).sum());
     value.extend(parts);
     Ok(value.into())
 }
 
-/// The server takes both from the `Host` header, where the port of HTTPS is left out, and reads 80 then.
+/// The server takes host and port from the `Host` header, which omits the port of HTTPS, and then assumes 80.
 fn signed_authority(endpoint: &str) -> (String, &str) {
     let (host, port) = endpoint.rsplit_once(':').unwrap_or((endpoint, "443"));
     let literal = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
@@ -54,7 +54,7 @@ fn signed_authority(endpoint: &str) -> (String, &str) {
     (host, if port == "443" { "80" } else { port })
 }
 
-/// In base64, compressed by gzip.
+/// Compresses with gzip and encodes in base64.
 fn packed(assertion: &str) -> Zeroizing<String> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     // Writing to memory does not fail.

@@ -1,7 +1,7 @@
 //! Reading categories, tags and their attachments.
 //!
-//! What the user may not read is left out of the answers without a word: an empty list may be a missing privilege. It may
-//! be written as `null`; a list or a field that is not there at all makes the answer a broken one.
+//! Answers silently omit objects that the user may not read: an empty list may be a missing privilege. An empty list
+//! may be written as `null`; without a list or a required field, the answer is malformed.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -12,7 +12,7 @@ use super::{Client, Error, Framing, Refusal};
 use crate::clients::http::Method;
 use crate::clients::object::MoRef;
 
-/// Ids sent in one batch call; the documented limit.
+/// Ids per batch call; the documented limit.
 const BATCH: usize = 2_000;
 
 /// A category of tags.
@@ -56,7 +56,7 @@ pub struct ObjectTags {
     pub tag_ids: Vec<String>,
 }
 
-/// Reads a list that must be there; `null` is an empty one.
+/// Reads a required list; `null` is an empty one.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
@@ -68,13 +68,13 @@ impl Client {
         Ok(ids.unwrap_or_default())
     }
 
-    /// A category; `None` when it has vanished.
+    /// A category; `None` if it no longer exists.
     pub async fn fetch_category(&self, id: &str) -> Result<Option<Category>, Error> {
         let id = id.to_owned();
         absent_when_not_found(self.fetch(|_| get("category.get", "category", Some(id))).await)
     }
 
-    /// The ids of a category's tags; `None` when the category has vanished.
+    /// The ids of a category's tags; `None` if the category no longer exists.
     pub async fn list_tags_of_category(&self, category: &str) -> Result<Option<Vec<String>>, Error> {
         let category = category.to_owned();
         let answer = self.fetch::<Option<Vec<String>>>(|framing| {
@@ -85,19 +85,19 @@ impl Client {
         Ok(absent_when_not_found(answer.await)?.map(Option::unwrap_or_default))
     }
 
-    /// A tag; `None` when it has vanished.
+    /// A tag; `None` if it no longer exists.
     pub async fn fetch_tag(&self, id: &str) -> Result<Option<Tag>, Error> {
         let id = id.to_owned();
         absent_when_not_found(self.fetch(|_| get("tag.get", "tag", Some(id))).await)
     }
 
-    /// The objects of many tags, in batches. Tags that are unknown or unreadable may be left out of the answer.
+    /// The objects of many tags, in batches. Answers may omit tags that are unknown or unreadable.
     pub async fn list_attached_objects_on_tags(&self, tags: &[String]) -> Result<Vec<TagObjects>, Error> {
         let operation = "tag-association.list-attached-objects-on-tags";
         self.fetch_batches(operation, "list-attached-objects-on-tags", "tag_ids", tags).await
     }
 
-    /// The tags of many objects, in batches. Objects that are unknown or unreadable may be left out of the answer.
+    /// The tags of many objects, in batches. Answers may omit objects that are unknown or unreadable.
     pub async fn list_attached_tags_on_objects(&self, objects: &[MoRef]) -> Result<Vec<ObjectTags>, Error> {
         let operation = "tag-association.list-attached-tags-on-objects";
         self.fetch_batches(operation, "list-attached-tags-on-objects", "object_ids", objects).await

@@ -1,4 +1,4 @@
-//! One call: envelope out, cookie kept by hand, answer or fault in.
+//! One SOAP call: sends the envelope, manages the cookie, decodes the response or fault.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::clients::http::{Method, Request, Response};
 
 const COOKIE: &str = "vmware_soap_session";
 
-/// The largest answer accepted. A page of 1,000 virtual machines is about 12 MB.
+/// The largest accepted answer. A page of 1,000 VMs is about 12 MB.
 const MAX_BYTES: usize = 64 << 20;
 
-/// How one method is called.
+/// Parameters of one call.
 pub(super) struct VimCall {
     pub(super) method: &'static str,
     pub(super) timeout: Duration,
-    /// Whether the server may see it twice when a connection broke.
+    /// Whether the call may be sent a second time when its connection breaks.
     pub(super) repeatable: bool,
 }
 
@@ -48,7 +48,7 @@ impl Client {
         self.call(VimCall { method, timeout: self.inner.timeouts.call, repeatable: false }, body, answer).await
     }
 
-    /// Calls a method; `answer` reads the content of its response element.
+    /// Calls a method; `answer` decodes the content of its response element.
     pub(super) async fn call<T>(
         &self,
         call: VimCall,
@@ -56,7 +56,7 @@ impl Client {
         answer: impl FnOnce(&mut Decoder<'_>) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
         let method = call.method;
-        let answered = async { self.judge(method, &self.exchange(call, body).await?, answer) };
+        let answered = async { self.classify(method, &self.exchange(call, body).await?, answer) };
         self.inner.http.observed(method, Error::reason, answered).await
     }
 
@@ -84,30 +84,30 @@ impl Client {
         Ok(response)
     }
 
-    fn judge<T>(
+    fn classify<T>(
         &self,
         method: &'static str,
         response: &Response,
         answer: impl FnOnce(&mut Decoder<'_>) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
-        // Faults come with 500; anything else that is no success is a proxy's or another service's.
+        // Faults come with 500; any other error status comes from a proxy or another service.
         if !response.is_success() && response.status != 500 {
             return Err(self.inner.http.status_error(method, response).into());
         }
-        // Guests may supply text that is no UTF-8; the rest of the answer is still good.
+        // Guests may supply text that is not UTF-8; the rest of the answer is still valid.
         let text = str::from_utf8(&response.body)
             .map_or_else(|_| String::from_utf8_lossy(&response.body), std::borrow::Cow::Borrowed);
         match read_envelope(&text, method, answer) {
             Ok(Err(fault)) => Err(Error::Fault(self.inner.http.failed(method), Box::new(fault))),
-            // With an error's status nothing but a fault counts: it must never say that nothing was found.
+            // With an error status only a fault counts: the answer must never mean that nothing was found.
             Ok(Ok(_)) | Err(_) if !response.is_success() => Err(self.inner.http.status_error(method, response).into()),
             Ok(Ok(value)) => Ok(value),
             Err(source) => Err(Error::Malformed(self.inner.http.failed(method), source)),
         }
     }
 
-    /// Keeps a new cookie only if the request went out with the one that is held: a late answer of an earlier session
-    /// must not replace the new one's.
+    /// Keeps a new cookie only if the request was sent with the current one: a late answer of an earlier session must
+    /// not replace the new session's cookie.
     fn keep_cookie(&self, sent: Option<&SecretString>, offered: SecretString) {
         let mut state = self.state();
         if state.cookie.as_ref().map(ExposeSecret::expose_secret) == sent.map(ExposeSecret::expose_secret) {
@@ -124,7 +124,7 @@ impl Client {
     }
 }
 
-/// The last session cookie the answer sets, quotes included: a real vCenter's value is quoted and goes back as it came.
+/// The last session cookie that the answer sets, with its quotes: a real vCenter's value is quoted and returned as is.
 fn offered_cookie(response: &Response) -> Option<SecretString> {
     let mut offered = response.headers.get_all(http::header::SET_COOKIE).iter().filter_map(|header| {
         let (name, value) = header.to_str().ok()?.split(';').next()?.split_once('=')?;
@@ -133,7 +133,7 @@ fn offered_cookie(response: &Response) -> Option<SecretString> {
     offered.next_back().map(SecretString::from)
 }
 
-/// Finds the response element or the fault in an envelope. A body has one entry; a fault is the answer even where it
+/// Finds the response element or the fault in an envelope. A body has one entry; a fault takes precedence even if it
 /// follows a response (SOAP 1.1, 4.4: it is an entry of the body, and there at most once).
 pub(super) fn read_envelope<T>(
     text: &str,
@@ -153,7 +153,7 @@ pub(super) fn read_envelope<T>(
     };
     while let Some(entry) = decoder.next_element("Body")? {
         match (&result, entry.name) {
-            // What was refused stays refused, whatever follows.
+            // A fault remains the result, whatever follows.
             (Err(_), _) => decoder.skip()?,
             (Ok(_), "Fault") => result = Err(Fault::read(&mut decoder, true)?),
             (Ok(_), _) => return Err(unexpected("Body", &entry)),
@@ -167,8 +167,7 @@ fn unexpected(element: &'static str, found: &Start<'_>) -> DecodeError {
     DecodeError::Unexpected { element, found: found.name.chars().take(80).collect() }
 }
 
-/// Reads on from the end of the body to the end of the document: an answer that was cut anywhere is not an answer, and
-/// what a second body or a second document would say is not passed over.
+/// Reads on to the end of the document: a truncated answer is an error, and so is a second body or document.
 fn finish(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
     while let Some(part) = decoder.next_child()? {
         if part.name == "Body" {
@@ -182,13 +181,13 @@ fn finish(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
     }
 }
 
-/// An answer that says nothing but that it was done.
+/// An answer without a value.
 pub(super) fn nothing(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
     return_values(decoder, |decoder, _| decoder.skip()).map(drop)
 }
 
-/// Every `returnval`, read by `read`. Responses hold nothing else, whatever the version: what is new comes inside of
-/// these. Anything else in their place would be taken for "nothing found".
+/// Every `returnval`, decoded by `read`. A response of any version contains nothing else: new fields appear inside
+/// these. Other content must not be taken for an empty result.
 pub(super) fn return_values<T>(
     decoder: &mut Decoder<'_>,
     mut read: impl FnMut(&mut Decoder<'_>, &Start<'_>) -> Result<T, DecodeError>,
@@ -203,7 +202,7 @@ pub(super) fn return_values<T>(
     Ok(values)
 }
 
-/// The only `returnval` of a method that returns one thing, if it returns it. A second one would be lost.
+/// The only `returnval` of a method that returns at most one. A second one is an error, since it would be lost.
 pub(super) fn return_value<T>(
     decoder: &mut Decoder<'_>,
     read: impl FnMut(&mut Decoder<'_>, &Start<'_>) -> Result<T, DecodeError>,

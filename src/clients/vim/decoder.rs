@@ -1,8 +1,8 @@
 //! A small pull decoder for SOAP answers: elements by local name, unknown ones skipped, leaf text never trimmed.
 //!
-//! An un-prefixed `type` attribute is the class of a managed object; a prefixed one, whatever the prefix, is the XML
-//! type. Servers differ in prefixes and in how many types they write (seen: vCenter 8.0 writes them everywhere,
-//! the simulator hardly anywhere).
+//! An unprefixed `type` attribute is the class of a managed object; a prefixed one, whatever the prefix, is the XML
+//! type. Servers differ in prefixes and in how many types they write (seen: vCenter 8.0 writes them everywhere, the
+//! simulator hardly anywhere).
 
 use std::borrow::Cow;
 
@@ -15,18 +15,18 @@ use quick_xml::reader::Reader;
 /// Deeper answers are refused; real ones stay below 20.
 const MAX_DEPTH: usize = 128;
 
-/// Answers of more elements are refused: decoded, a small element takes many times its bytes. A page of 100 machines
-/// whose guests report 200 interfaces each has about 300,000.
+/// Answers with more elements are refused: decoded, a small element takes many times its bytes. A page of 100 VMs whose
+/// guests report 200 interfaces each has about 300,000.
 const MAX_ELEMENTS: usize = 1_000_000;
 
-/// Elements with more attributes are refused, because the check for attributes given twice compares each with all
+/// Elements with more attributes are refused, because the check for duplicate attributes compares each with all
 /// before it. Real ones have a dozen at most, on the envelope.
 const MAX_ATTRIBUTES: usize = 64;
 
-/// What is told of a text that is not understood.
+/// The longest excerpt of a malformed text, in characters.
 const LONGEST_TOLD: usize = 200;
 
-/// Why an answer cannot be read.
+/// Why an answer cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Not well-formed, or cut short.
@@ -38,42 +38,42 @@ pub enum DecodeError {
     /// Nested too deeply.
     #[error("elements are nested deeper than {MAX_DEPTH}")]
     TooDeep,
-    /// More than is read.
+    /// More elements than the limit.
     #[error("more than {MAX_ELEMENTS} elements")]
     TooManyElements,
-    /// More than is read.
+    /// More attributes in one element than the limit.
     #[error("an element with more than {MAX_ATTRIBUTES} attributes")]
     TooManyAttributes,
-    /// An element that must be there is not.
+    /// A required element is missing.
     #[error("<{0}> is missing")]
     Missing(&'static str),
-    /// An element holds something else than it must.
+    /// An element has unexpected content.
     #[error("<{element}> holds {found:?}")]
     Unexpected {
         /// The element.
         element: &'static str,
-        /// The beginning of what it holds.
+        /// The beginning of its content.
         found: String,
     },
 }
 
-/// What is told of a text: the server wrote it, and a tag may be as long as an answer.
+/// Excerpt for an error: the server wrote the text, and a tag may be as long as an answer.
 fn beginning(text: &str) -> String {
     text.chars().take(LONGEST_TOLD).collect()
 }
 
-/// The start of an element, what of it matters.
+/// The relevant parts of an element's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Start<'a> {
     /// The local name.
     pub(super) name: &'a str,
-    /// The un-prefixed `type` attribute: a managed object's class.
+    /// The unprefixed `type` attribute: a managed object's class.
     pub(super) object_type: Option<Cow<'a, str>>,
     /// The prefixed `type` attribute without the prefix of its value.
     pub(super) xml_type: Option<Cow<'a, str>>,
 }
 
-/// What comes next in a document.
+/// Next part of a document.
 enum XmlToken<'a> {
     /// An element begins.
     Start(Start<'a>),
@@ -87,15 +87,15 @@ enum XmlToken<'a> {
     Eof,
 }
 
-/// Reads one document. After [`Decoder::next_child`] returned an element it must be consumed whole: by `text`, `leaf`,
-/// `skip`, or by asking for its children until there are no more. Do not use it after an error.
+/// Decodes one document. An element that [`Decoder::next_child`] returned must be consumed completely: by `text`,
+/// `leaf`, `skip`, or by reading its children to the end. Do not use the decoder after an error.
 pub(super) struct Decoder<'a> {
     reader: Reader<&'a [u8]>,
-    /// What the positions of the reader count in: it does not count a byte order mark.
+    /// The document to which the reader's positions refer: without a byte order mark.
     document: &'a str,
     /// The local names of the open elements.
     open: Vec<&'a str>,
-    /// How many elements were entered.
+    /// How many elements have started.
     elements: usize,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Decoder<'a> {
             match self.next()? {
                 XmlToken::Start(start) => return Ok(Some(start)),
                 XmlToken::End => return Ok(None),
-                // The end of the document is fine only outside of all elements.
+                // The end of the document is valid only outside of all elements.
                 XmlToken::Eof if self.depth() == 0 => return Ok(None),
                 XmlToken::Eof => return Err(self.truncated()),
                 XmlToken::Text(_) | XmlToken::Reference(_) => {}
@@ -122,8 +122,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// As [`Decoder::next_child`], inside an element (`parent`, for the error) that holds elements only: words there are
-    /// no answer, and must not look like an empty one. They are not repeated.
+    /// As [`Decoder::next_child`], inside an element (`parent`, for the error) that contains only elements: text there
+    /// is an error, because it must not look like an empty answer. The text is not repeated.
     pub(super) fn next_element(&mut self, parent: &'static str) -> Result<Option<Start<'a>>, DecodeError> {
         loop {
             match self.next()? {
@@ -138,12 +138,12 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// As [`Decoder::leaf`], to be kept.
+    /// As [`Decoder::leaf`], but owned.
     pub(super) fn text(&mut self) -> Result<String, DecodeError> {
         self.leaf().map(Cow::into_owned)
     }
 
-    /// The text of the innermost open element, which ends with it. Elements inside are skipped.
+    /// The text of the innermost open element, up to its end. Child elements are skipped.
     pub(super) fn leaf(&mut self) -> Result<Cow<'a, str>, DecodeError> {
         let mut text = Cow::Borrowed("");
         loop {
@@ -157,7 +157,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Text when the innermost open element is a leaf, else its first child.
+    /// The text if the innermost open element is a leaf, else its first child.
     pub(super) fn text_or_child(&mut self) -> Result<TextOrChild<'a>, DecodeError> {
         let mut text = Cow::Borrowed("");
         loop {
@@ -171,7 +171,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Passes over the innermost open element.
+    /// Skips the rest of the innermost open element.
     pub(super) fn skip(&mut self) -> Result<(), DecodeError> {
         let outside = self.depth().saturating_sub(1);
         while self.depth() > outside {
@@ -182,7 +182,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Enters the child of that name, skipping those before it; `false` if the element ended without one.
+    /// Enters the child with that name, skipping those before it; `false` if the element ended without one.
     pub(super) fn descend(&mut self, name: &str) -> Result<bool, DecodeError> {
         while let Some(start) = self.next_child()? {
             if start.name == name {
@@ -193,7 +193,6 @@ impl<'a> Decoder<'a> {
         Ok(false)
     }
 
-    /// How many elements are open.
     pub(super) fn depth(&self) -> usize {
         self.open.len()
     }
@@ -220,8 +219,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Enters the element whose tag begins at this position. The tag is cut from the document again, since the event
-    /// borrows its parts for too short a time.
+    /// Enters the element whose tag begins at this position. The tag is sliced from the document again, since the
+    /// event's borrows are too short-lived.
     fn start(&mut self, tag: &BytesStart<'_>, at: u64) -> Result<Start<'a>, DecodeError> {
         if self.open.len() >= MAX_DEPTH {
             return Err(DecodeError::TooDeep);
@@ -256,15 +255,15 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// What [`Decoder::text_or_child`] found.
+/// Result of [`Decoder::text_or_child`].
 pub(super) enum TextOrChild<'a> {
     /// The element was a leaf and is consumed.
     Text(Cow<'a, str>),
-    /// Its first child, to be consumed as after `next_child`.
+    /// Its first child, to be consumed like the result of `next_child`.
     Child(Start<'a>),
 }
 
-/// The ends of lines become line feeds, as XML has it.
+/// Appends text with its line ends normalized to line feeds, as XML requires.
 fn append<'a>(text: &mut Cow<'a, str>, part: Cow<'a, str>) {
     let part = if part.contains('\r') { part.replace("\r\n", "\n").replace('\r', "\n").into() } else { part };
     if text.is_empty() {
@@ -274,7 +273,7 @@ fn append<'a>(text: &mut Cow<'a, str>, part: Cow<'a, str>) {
     }
 }
 
-/// Guest-supplied text may hold references that XML does not allow: replaced, so that the rest of the page is usable.
+/// Guest-supplied text may contain references that XML forbids: replaced, so that the rest of the page is usable.
 fn resolve(reference: &BytesRef<'_>) -> char {
     match (reference.resolve_char_ref(), reference.as_ref()) {
         (Ok(Some(character)), _) => character,

@@ -1,6 +1,6 @@
-//! Writes SOAP requests. Elements are written in schema order; the caller keeps it.
+//! Writes SOAP requests. The caller writes the elements in schema order.
 //!
-//! A request may hold a password, so it is written into buffers that are overwritten when they are left.
+//! A request may contain a password, so its buffers are wiped when they are no longer needed.
 
 use super::MoRef;
 use crate::clients::http::{self, BodyWriter};
@@ -14,7 +14,7 @@ const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelop
 #[derive(Default)]
 pub(super) struct RequestBody {
     xml: BodyWriter,
-    /// The whole of a signed message instead.
+    /// A signed message, which replaces the content.
     signed: Option<SignedParts>,
 }
 
@@ -26,7 +26,7 @@ impl RequestBody {
         body
     }
 
-    /// A message that is signed with its body, method element and all.
+    /// A signed message, which includes the method element.
     pub(super) fn of_signed(signed: SignedParts) -> Self {
         Self { xml: BodyWriter::default(), signed: Some(signed) }
     }
@@ -113,7 +113,7 @@ fn escape_into(out: &mut BodyWriter, text: &str) {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&apos;"),
-            // Unescaped, a reader would turn it into a line feed.
+            // Unescaped, a parser would turn it into a line feed.
             '\r' => out.push_str("&#13;"),
             '\t' | '\n' => out.push(character),
             '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),

@@ -11,13 +11,13 @@ pub enum Error {
     /// No answer of the protocol.
     #[error(transparent)]
     Http(#[from] http::Error),
-    /// The server refused: what it said.
+    /// The server refused: its fault.
     #[error("{0}: {1}")]
     Fault(FailedRequest, Box<Fault>),
-    /// An answer that cannot be understood, and where it fails.
+    /// A malformed answer, and where decoding failed.
     #[error("{0}: the answer cannot be understood")]
     Malformed(FailedRequest, #[source] DecodeError),
-    /// The peer at `host:port` speaks the protocol but is no vCenter: what it says it is.
+    /// The peer at `host:port` speaks the protocol but is not a vCenter: its own description.
     #[error("{0} is not a vCenter Server but {1}")]
     NotVcenter(String, String),
 }
@@ -41,30 +41,30 @@ impl Error {
         }
     }
 
-    /// The session is gone: log in again and rebuild collector, filters and views.
+    /// Whether the session has ended: log in again and rebuild collector, filters and views.
     pub fn is_not_authenticated(&self) -> bool {
         self.has_kind(FaultKind::NotAuthenticated)
     }
 
-    /// The account may not do that.
+    /// Whether the account lacks a permission.
     pub fn is_no_permission(&self) -> bool {
         self.has_kind(FaultKind::NoPermission)
     }
 
-    /// The credentials were rejected, or the password has expired. Never repeat this quickly: accounts get locked.
+    /// Whether the credentials were rejected or have expired. Never repeat this quickly: accounts get locked.
     pub fn is_invalid_login(&self) -> bool {
         self.has_kind(FaultKind::InvalidLogin) || self.has_kind(FaultKind::PasswordExpired)
     }
 
-    /// The server says that exactly this object does not exist. The same fault naming another object (a collector, a
-    /// view, a filter) proves nothing about this one.
+    /// Whether the server says that exactly this object does not exist. The same fault about another object (a
+    /// collector, a view, a filter) proves nothing about this one.
     pub fn is_managed_object_not_found(&self, object: &MoRef) -> bool {
         self.fault().is_some_and(|fault| {
             fault.kind == FaultKind::ManagedObjectNotFound && fault.object.as_ref() == Some(object)
         })
     }
 
-    /// The same call may well succeed later, with the same session and settings.
+    /// Whether the same call may succeed later, with the same session and settings.
     pub fn is_transient(&self) -> bool {
         match self {
             Error::Http(error) => error.is_transient(),
@@ -76,7 +76,7 @@ impl Error {
                     | FaultKind::InvalidState
                     | FaultKind::Other
             ),
-            // A cut or garbled answer; the next one may be whole.
+            // The answer is truncated or garbled; the next one may be complete.
             Error::Malformed { .. } => true,
             Error::NotVcenter { .. } => false,
         }

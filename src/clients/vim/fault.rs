@@ -1,4 +1,4 @@
-//! SOAP faults: what the server refused and why. Decisions rest on the type alone; `faultcode` carries nothing.
+//! SOAP faults: refusals of the server. Decisions depend only on the type; `faultcode` carries no information.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::MoRef;
 use super::decoder::{DecodeError, Decoder, Start};
 use super::value::read_reference;
 
-/// The families of faults a caller can act on.
+/// Families of faults that a caller can act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// No session, or an expired or terminated one.
@@ -23,9 +23,9 @@ pub enum FaultKind {
     InvalidProperty,
     /// A class name is unknown to the server.
     InvalidType,
-    /// A bad parameter.
+    /// An invalid parameter.
     InvalidArgument,
-    /// The collector does not know that version.
+    /// The collector does not know the given version.
     InvalidCollectorVersion,
     /// A wait was cancelled, its collector destroyed or its session closed.
     RequestCanceled,
@@ -37,13 +37,13 @@ pub enum FaultKind {
     InvalidState,
     /// `NotFound`.
     NotFound,
-    /// `SystemError`, `RuntimeFault`: trouble on the server's side.
+    /// `SystemError`, `RuntimeFault`: an error on the server's side.
     SystemError,
     /// Anything else.
     Other,
 }
 
-/// The families: their words for metrics and events, and the types of faults that belong to them.
+/// The families: their words for metrics and events, and their fault types.
 const FAMILIES: [(FaultKind, &str, &[&str]); 15] = [
     (FaultKind::NotAuthenticated, "NotAuthenticated", &["NotAuthenticated"]),
     (FaultKind::NoPermission, "NoPermission", &["NoPermission", "RestrictedByAdministrator"]),
@@ -73,24 +73,24 @@ impl FaultKind {
     }
 }
 
-/// One fault, as an answer or as data beside properties that cannot be read.
+/// One fault: an answer, or the reason why a property cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What a caller may act on.
+    /// The family, for callers to act on.
     pub kind: FaultKind,
     /// The concrete type as sent, for example `NoPermission`.
     pub name: String,
     /// The server's text, possibly empty.
     pub message: String,
-    /// The object it is about: `object` of permission faults, `obj` of `ManagedObjectNotFound`.
+    /// The object concerned: `object` of permission faults, `obj` of `ManagedObjectNotFound`.
     pub object: Option<MoRef>,
     /// The missing privileges, for example `System.Read`.
     pub privileges: Vec<String>,
-    /// The parameter or property it is about, or the reason it gives.
+    /// The parameter or property concerned, or the given reason.
     pub subject: Option<String>,
 }
 
-/// The server's text is often empty, so the type and fields come first.
+/// The type and fields come first, because the server's text is often empty.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
@@ -110,7 +110,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Texts of a server are cut at this many characters.
+/// Texts of the server are truncated to this many characters.
 const MAX_TEXT: usize = 500;
 
 impl Fault {
@@ -126,8 +126,8 @@ impl Fault {
         }
     }
 
-    /// Reads the content of `soapenv:Fault` if `is_soap`, else of a `LocalizedMethodFault`, the `fault` element beside a
-    /// property or object, which was just entered. The first detail counts.
+    /// Reads the content of the element just entered: `soapenv:Fault` if `is_soap`, else a `LocalizedMethodFault`, the
+    /// `fault` element of a property or object. The first detail counts.
     pub(super) fn read(decoder: &mut Decoder<'_>, is_soap: bool) -> Result<Self, DecodeError> {
         let (mut message, mut fault) = (String::new(), None);
         while let Some(part) = decoder.next_child()? {
@@ -165,7 +165,7 @@ impl Fault {
         Ok(fault)
     }
 
-    /// vCenter 7.0U3 and later name all that is missing.
+    /// vCenter 7.0U3 and later list all missing privileges.
     fn read_missing_privileges(&mut self, decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
         while let Some(field) = decoder.next_child()? {
             match (field.name, &field.object_type) {

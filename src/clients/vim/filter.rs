@@ -1,9 +1,9 @@
-//! What a filter or a read covers, and the ready-made ones.
+//! Filter specifications: the objects and properties that a filter or a read covers, with predefined ones.
 
 use super::MoRef;
 use super::envelope::RequestBody;
 
-/// The paths read of every virtual machine. Only the two keys of `extraConfig` that are needed: the whole is 8 to 20 KB.
+/// The paths read of every VM. Of `extraConfig` only the two required keys: the whole is 8 to 20 KB.
 pub const VIRTUAL_MACHINE_PATHS: [&str; 21] = [
     "name",
     "parent",
@@ -37,9 +37,9 @@ pub const METADATA_ENCODING_PATH: &str = "config.extraConfig[\"guestinfo.metadat
 /// `PropertyFilterSpec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterSpec {
-    /// What is read of which class.
+    /// The paths read of each class.
     pub properties: Vec<PropertySpec>,
-    /// Where to start.
+    /// The start objects.
     pub objects: Vec<ObjectSpec>,
 }
 
@@ -48,27 +48,27 @@ pub struct FilterSpec {
 pub struct PropertySpec {
     /// The class.
     pub kind: String,
-    /// The paths; never empty, which would mean "all" to some servers.
+    /// The paths; never empty, which some servers would take for "all".
     pub paths: Vec<String>,
 }
 
-/// A start object and the ways on from it.
+/// A start object and the traversals from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectSpec {
     /// The start object.
     pub object: MoRef,
-    /// Leave it out of the result.
+    /// Whether it is left out of the result.
     pub skip: bool,
-    /// The ways on.
+    /// The traversals.
     pub select: Vec<Selection>,
 }
 
-/// A way on from an object.
+/// A traversal from an object, or a reference to one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// The traversal of that name elsewhere in the same start object; this is how recursion is written.
+    /// The traversal of this name elsewhere in the same start object; this is how recursion is written.
     Named(String),
-    /// A traversal: follows a property of objects of a class.
+    /// A traversal: follows a property of the objects of a class.
     Traverse {
         /// A name, unique in the filter.
         name: String,
@@ -76,7 +76,7 @@ pub enum Selection {
         kind: String,
         /// The property, which holds a reference or several.
         path: String,
-        /// Where to go from what is found.
+        /// The traversals from the objects found.
         select: Vec<Selection>,
     },
 }
@@ -127,13 +127,12 @@ impl FilterSpec {
         }
     }
 
-    /// The virtual machines of a view (a `ListView`) with [`VIRTUAL_MACHINE_PATHS`], and every
-    /// ancestor of theirs, once: host, cluster, pools, vApps, folders, datacenter, each with `name` and `parent`; of
-    /// hosts also `runtime.connectionState` and `runtime.inMaintenanceMode`, of vApps also `parentFolder`.
+    /// The VMs of a view (a `ListView`) with [`VIRTUAL_MACHINE_PATHS`], and all their ancestors, each once: host,
+    /// cluster, pools, vApps, folders, datacenter, each with `name` and `parent`; hosts also with
+    /// `runtime.connectionState` and `runtime.inMaintenanceMode`, vApps also with `parentFolder`.
     pub fn for_view(view: &MoRef) -> Self {
-        // A vApp has a pool or vApp as its parent, and, the outermost one, a folder besides. Both ways up stand beside
-        // the members' own ways on, so that they are defined whatever a virtual machine lacks; from a virtual machine
-        // itself `up` leads to its folder.
+        // A vApp has a pool or vApp as its parent, and the outermost one also a folder. Both traversals up are defined
+        // next to the members' own ones, so that they exist whatever a VM lacks; `up` from a VM leads to its folder.
         let both = || vec![Selection::named("up"), Selection::named("vappFolder")];
         let members = vec![
             Selection::along("up", "ManagedEntity", "parent", both()),
@@ -148,7 +147,7 @@ impl FilterSpec {
             select: vec![Selection::along("members", view.kind(), "view", members)],
         };
         let properties = vec![
-            // Servers unite the specs that fit an object; name and parent are repeated so as not to depend on it.
+            // Servers merge the specs that match an object; name and parent are repeated so as not to depend on that.
             PropertySpec::new("VirtualMachine", &VIRTUAL_MACHINE_PATHS),
             PropertySpec::new(
                 "HostSystem",
@@ -160,8 +159,8 @@ impl FilterSpec {
         Self { properties, objects: vec![start] }
     }
 
-    /// The folders from this one down and the datacenters in them, each with `name` and `parent`. What is in a datacenter is
-    /// not read.
+    /// The folders from this one down and the datacenters in them, each with `name` and `parent`. The content of a
+    /// datacenter is not read.
     pub fn datacenters(root: &MoRef) -> Self {
         let down = Selection::along("down", "Folder", "childEntity", vec![Selection::named("down")]);
         Self {

@@ -1,5 +1,5 @@
-//! What a session is used for: finding virtual machines, views that filters follow, reading properties once, and
-//! waiting for changes. Views and filters belong to the session and die with it.
+//! Operations of a session: finding VMs, views for filters, reading properties once, and waiting for changes. Views and
+//! filters belong to the session and end with it.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use super::envelope::RequestBody;
 use super::updates::{Page, read_page, read_update_set};
 use super::{Client, Error, FilterSpec, MoRef, ObjectContent, UpdateSet};
 
-/// Objects asked for in one page of a read. Servers cut at 100 by themselves.
+/// Page size of a read, in objects. Servers limit pages to 100 anyway.
 const PAGE: u32 = 100;
 
-/// A read longer than this is refused; 1,000 pages are 100,000 objects.
+/// The most pages of a read; 1,000 pages are 100,000 objects.
 const MAX_PAGES: usize = 1_000;
 
 impl Client {
-    /// The virtual machines with this BIOS UUID that the user may read; none is an empty list. The UUID is sent in lower
-    /// case: the simulator compares exactly. It is not guaranteed to be unique.
+    /// The VMs with this BIOS UUID that the user may read, possibly none. The UUID, which is not guaranteed to be
+    /// unique, is sent in lower case: the simulator compares exactly.
     pub async fn find_all_by_uuid(&self, uuid: &str) -> Result<Vec<MoRef>, Error> {
         let mut body = self.search_body("uuid", &uuid.to_ascii_lowercase());
         body.boolean("instanceUuid", false);
         self.read("FindAllByUuid", body, references).await
     }
 
-    /// The virtual machines whose guest reports exactly this host name.
+    /// The VMs whose guest reports exactly this host name.
     pub async fn find_all_by_dns_name(&self, name: &str) -> Result<Vec<MoRef>, Error> {
         self.read("FindAllByDnsName", self.search_body("dnsName", name), references).await
     }
 
-    /// The virtual machines whose guest reports this address.
+    /// The VMs whose guest reports this address.
     pub async fn find_all_by_ip(&self, address: &str) -> Result<Vec<MoRef>, Error> {
         self.read("FindAllByIp", self.search_body("ip", address), references).await
     }
@@ -41,8 +41,8 @@ impl Client {
         body
     }
 
-    /// A view of exactly these objects, which may be none. A server takes at most 500,000 elements in one request:
-    /// fill long lists in portions with [`Client::modify_list_view`].
+    /// A view of exactly these objects, possibly none. A server accepts at most 500,000 elements in one request: fill
+    /// long lists in parts with [`Client::modify_list_view`].
     pub async fn create_list_view(&self, objects: &[MoRef]) -> Result<MoRef, Error> {
         let mut body = RequestBody::of(&self.content().view_manager);
         for object in objects {
@@ -51,7 +51,7 @@ impl Client {
         self.write("CreateListView", body, reference).await
     }
 
-    /// Adds and removes objects; returns those the server could not resolve. The caller keeps portions small.
+    /// Adds and removes objects; returns those that the server could not resolve. The caller keeps the lists short.
     pub async fn modify_list_view(&self, view: &MoRef, add: &[MoRef], remove: &[MoRef]) -> Result<Vec<MoRef>, Error> {
         let mut body = RequestBody::of(view);
         for object in add {
@@ -68,7 +68,7 @@ impl Client {
         self.write("DestroyView", RequestBody::of(view), nothing).await
     }
 
-    /// A property collector of the caller's own: the sequence of versions and the pending wait are per collector.
+    /// A separate property collector: the sequence of versions and the pending wait exist once per collector.
     pub async fn create_property_collector(&self) -> Result<MoRef, Error> {
         let body = RequestBody::of(&self.content().property_collector);
         self.write("CreatePropertyCollector", body, reference).await
@@ -79,7 +79,7 @@ impl Client {
         self.write("DestroyPropertyCollector", RequestBody::of(collector), nothing).await
     }
 
-    /// Adds a filter to a collector. Changes come at the paths asked for, with their whole new values.
+    /// Adds a filter to a collector. Changes are reported at the requested paths, with their complete new values.
     pub async fn create_filter(&self, collector: &MoRef, spec: &FilterSpec) -> Result<MoRef, Error> {
         let mut body = RequestBody::of(collector);
         body.open("spec");
@@ -89,10 +89,10 @@ impl Client {
         self.write("CreateFilter", body, reference).await
     }
 
-    /// Waits for changes since `version`; the empty version means the full state. `None`: nothing changed in time and
-    /// the version stays good. Never two at a time on one collector.
+    /// Waits for changes since `version`; the empty version requests the full state. `None`: nothing changed in time,
+    /// and the version stays valid. Never run two waits at a time on one collector.
     ///
-    /// The client waits `max_wait` and 20 s; twice that margin for the full state, whose calculation may take longer.
+    /// The client waits `max_wait` and a margin of 20 s, doubled for the full state, which may take longer to compute.
     /// Dropping the future does not end the wait on the server: [`Client::cancel_wait_for_updates`] does.
     pub async fn wait_for_updates(
         &self,
@@ -109,7 +109,7 @@ impl Client {
         body.close("options");
         let margin = self.inner.timeouts.wait_margin.saturating_mul(if version.is_empty() { 2 } else { 1 });
         let timeout = max_wait.saturating_add(margin);
-        // A truncated answer's version is good only once, so the caller decides about repeating.
+        // The version of a truncated answer is valid only once, so the caller decides about repeating.
         let call = VimCall { method: "WaitForUpdatesEx", timeout, repeatable: false };
         self.call(call, body, |decoder| return_value(decoder, |decoder, _| read_update_set(decoder))).await
     }
@@ -119,8 +119,8 @@ impl Client {
         self.write("CancelWaitForUpdates", RequestBody::of(collector), nothing).await
     }
 
-    /// Reads the datacenters that the account may see and the folders above them, each with `name` and `parent`; nothing
-    /// where the server names no root folder.
+    /// Reads the datacenters that the account may see and the folders above them, each with `name` and `parent`; `None`
+    /// if the server names no root folder.
     ///
     /// # Errors
     /// As [`Client::retrieve_properties`].
@@ -129,10 +129,10 @@ impl Client {
         self.retrieve_properties(&FilterSpec::datacenters(&root)).await.map(Some)
     }
 
-    /// Reads properties once, through the session's default collector, all pages. No object is an empty list.
+    /// Reads properties once, through the session's default collector, all pages. The result may be empty.
     ///
     /// # Errors
-    /// Also when any page fails: a part is never returned as the whole.
+    /// Also when any page fails: a partial result is never returned.
     pub async fn retrieve_properties(&self, spec: &FilterSpec) -> Result<Vec<ObjectContent>, Error> {
         let collector = self.content().property_collector;
         let mut body = RequestBody::of(&collector);
@@ -153,9 +153,9 @@ impl Client {
             pages += 1;
             let mut body = RequestBody::of(&collector);
             body.text("token", &announced);
-            // Without the page that was announced the answer is broken, not the last.
+            // Without the announced page the answer is malformed, not complete.
             let next = |decoder: &mut Decoder<'_>| page(decoder)?.ok_or(DecodeError::Missing("returnval"));
-            // A token is good once.
+            // A token is valid only once.
             let next = self.write("ContinueRetrievePropertiesEx", body, next).await?;
             objects.extend(next.objects);
             token = next.token;

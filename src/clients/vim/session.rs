@@ -1,4 +1,4 @@
-//! What a vCenter is, and sessions: connect, log in, log out, look whether the session lives.
+//! The identity of a vCenter, and its sessions: connect, log in, log out, check the session.
 
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
@@ -17,21 +17,21 @@ use crate::clients::token::signature::{Ids, Proof, escaped, escaped_attribute, s
 pub struct ServiceContent {
     /// The default property collector, shared by everything in the session.
     pub property_collector: MoRef,
-    /// Makes views.
+    /// Creates views.
     pub view_manager: MoRef,
-    /// Finds virtual machines.
+    /// Finds VMs.
     pub search_index: MoRef,
     /// Logs in and out.
     pub session_manager: MoRef,
-    /// Knows who may do what; every vCenter tells it.
+    /// Manages permissions; every vCenter names it.
     pub authorization_manager: Option<MoRef>,
-    /// The folder above all; every vCenter tells it.
+    /// The root of the inventory; every vCenter names it.
     pub root_folder: Option<MoRef>,
     /// Product and versions.
     pub about: AboutInfo,
 }
 
-/// What the server says of itself.
+/// The server's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AboutInfo {
     /// For example `VMware vCenter Server 8.0.3 build-24022515`.
@@ -40,7 +40,7 @@ pub struct AboutInfo {
     pub api_type: String,
     /// The version of the API, for example `8.0.3.0`.
     pub api_version: String,
-    /// The identity of this vCenter, kept over restarts and renaming.
+    /// The identity of this vCenter, which survives restarts and renaming.
     pub instance_uuid: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl AboutInfo {
 }
 
 impl ServiceContent {
-    /// The ids every vCenter has, until the server has told its own.
+    /// The ids that every vCenter has, until the server has reported its own.
     pub(super) fn with_fixed_ids() -> Self {
         Self {
             property_collector: MoRef::new("PropertyCollector", "propertyCollector"),
@@ -71,7 +71,7 @@ impl ServiceContent {
 }
 
 impl Client {
-    /// Agrees on a version and reads what the server is. Needs no session; keeps one that there is.
+    /// Negotiates a version and reads the server's description. Needs no session; keeps an existing one.
     ///
     /// # Errors
     /// [`Error::NotVcenter`] when the peer is an ESXi host or something else.
@@ -83,7 +83,7 @@ impl Client {
         Ok(content)
     }
 
-    /// Asks whether the server answers, in one call that needs no session and changes nothing here.
+    /// Checks whether the server answers, in one call that needs no session and changes nothing here.
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -108,7 +108,7 @@ impl Client {
     /// Logs in; a cookie of an earlier session is dropped first.
     ///
     /// # Errors
-    /// [`Error::is_invalid_login`] for rejected credentials: repeating those locks the account.
+    /// [`Error::is_invalid_login`] for rejected credentials: repeating them locks the account.
     pub async fn login(&self, user: &str, password: &SecretString) -> Result<(), Error> {
         let mut body = RequestBody::of(&self.content().session_manager);
         body.text("userName", user);
@@ -133,11 +133,11 @@ impl Client {
         self.open_session("LoginByToken", RequestBody::of_signed(signed)).await
     }
 
-    /// Begins a session as somebody who is logged in, with a ticket of theirs (`AcquireCloneTicket`), which is good for
-    /// one use; a cookie of an earlier session is dropped first.
+    /// Opens a session as a user who is already logged in, with a ticket of that user's session (`AcquireCloneTicket`),
+    /// which is valid for one use; a cookie of an earlier session is dropped first.
     ///
     /// # Errors
-    /// [`Error::is_invalid_login`] for a ticket that is unknown, used or too old.
+    /// [`Error::is_invalid_login`] for a ticket that is unknown, used or expired.
     pub async fn clone_session(&self, ticket: &SecretString) -> Result<(), Error> {
         let mut body = RequestBody::of(&self.content().session_manager);
         body.text("cloneTicket", ticket.expose_secret());
@@ -145,7 +145,7 @@ impl Client {
     }
 
     async fn open_session(&self, method: &'static str, body: RequestBody) -> Result<(), Error> {
-        // The simulator answers InvalidLogin to a login that carries a live session's cookie, and nobody needs it.
+        // The simulator answers InvalidLogin to a login with a live session's cookie, and that session is not needed.
         self.forget_session();
         let call = VimCall { method, timeout: self.inner.timeouts.login, repeatable: false };
         match self.call(call, body, read_session_key).await {
@@ -155,21 +155,21 @@ impl Client {
             }
             Err(error) => {
                 if !matches!(error, Error::Fault { .. }) {
-                    // What cannot be understood may have begun a session all the same. Best effort.
+                    // An answer that cannot be decoded may have opened a session anyway. Best effort.
                     let _ = self.logout().await;
                 }
-                // Older servers hand out a cookie with a refusal; it is of no use.
+                // Older servers send a cookie with a refusal; it is of no use.
                 self.forget_session();
                 Err(error)
             }
         }
     }
 
-    /// Whether the session holds this privilege on the root folder; none where the server does not say which session or folder
-    /// that is. Whether the privilege propagates to what is below, a server does not say.
+    /// Whether the session holds this privilege on the root folder; `None` if the server does not name the session or
+    /// the folder. Servers do not report whether the privilege propagates to child objects.
     ///
     /// # Errors
-    /// The server does not answer, or not this session.
+    /// When the server does not answer, or rejects the session.
     pub async fn has_privilege_on_root(&self, privilege: &str) -> Result<Option<bool>, Error> {
         let ServiceContent { authorization_manager, root_folder, .. } = self.content();
         let key = self.state().session_key.clone();
@@ -181,17 +181,17 @@ impl Client {
         let answer = |decoder: &mut Decoder<'_>| return_value(decoder, |decoder, _| decoder.text());
         match self.read("HasPrivilegeOnEntity", body, answer).await {
             Ok(answer) => Ok(answer.map(|text| matches!(text.trim(), "true" | "1"))),
-            // It may not even see the folder.
+            // The account may not even see the folder.
             Err(error) if error.is_no_permission() => Ok(Some(false)),
             Err(error) => Err(error),
         }
     }
 
-    /// Ends the session and all that hangs on it: collectors, filters, views, waits. Takes at most 3 s. The cookie is
-    /// forgotten whatever the answer.
+    /// Ends the session with its collectors, filters, views and waits, within 3 s. The cookie is dropped whatever the
+    /// answer.
     ///
     /// # Errors
-    /// When the server could not be told; it will drop the session after its idle time.
+    /// When the server could not be reached; it drops the session after its idle time.
     pub async fn logout(&self) -> Result<(), Error> {
         if self.state().cookie.is_none() {
             return Ok(());
@@ -212,15 +212,15 @@ impl Client {
         (state.cookie, state.session_key) = (None, None);
     }
 
-    /// Whether the server still knows the session. Reads `currentSession`, which needs no privilege at all, unlike
-    /// `SessionIsActive`.
+    /// Whether the server still knows the session. Reads `currentSession`, which unlike
+    /// `SessionIsActive` needs no privilege.
     pub async fn is_logged_in(&self) -> Result<bool, Error> {
         if self.state().cookie.is_none() {
             return Ok(false);
         }
         let spec = FilterSpec::of_object(&self.content().session_manager, &["currentSession"]);
         let objects = match self.retrieve_properties(&spec).await {
-            // Real servers leave the property out; a fault says the same.
+            // Real servers omit the property; a fault means the same.
             Err(error) if error.is_not_authenticated() => return Ok(false),
             answer => answer?,
         };
@@ -237,7 +237,7 @@ impl Client {
         let timeout = self.inner.timeouts.call;
         let request = Request::new(Method::GET, "/sdk/vimServiceVersions.xml", "vimServiceVersions", timeout);
         let response = self.inner.http.send(request).await?;
-        // Without a usable list, what every supported server knows.
+        // Without a usable list, use the version that every supported server knows.
         if !response.is_success() {
             return Ok(version::PREFERRED.to_owned());
         }

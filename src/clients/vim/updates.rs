@@ -1,4 +1,4 @@
-//! What property reads and waits return.
+//! Results of property reads and waits.
 
 use std::borrow::Cow;
 
@@ -34,45 +34,45 @@ pub struct MissingProperty {
     pub fault: Fault,
 }
 
-/// One answer of a wait.
+/// Result of one wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdateSet {
-    /// To be given to the next wait. Opaque; of a truncated set it is good only once.
+    /// The version for the next wait. Opaque; that of a truncated set is valid only once.
     pub version: String,
-    /// What changed, by filter.
+    /// The changes, by filter.
     pub filters: Vec<FilterUpdate>,
-    /// There is more: ask again at once.
+    /// Whether there is more: wait again at once.
     pub truncated: bool,
 }
 
-/// What changed for one filter.
+/// The changes for one filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterUpdate {
     /// The filter.
     pub filter: MoRef,
-    /// Changes, to be applied in order; one object may come several times.
+    /// The changes, to be applied in order; one object may occur several times.
     pub objects: Vec<ObjectUpdate>,
 }
 
-/// What happened to an object.
+/// Kind of a change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpdateKind {
-    /// It joined, or is reported whole again.
+    /// The object joined, or is reported completely again.
     Enter,
-    /// Some of its properties changed.
+    /// Some of the object's properties changed.
     Modify,
-    /// The filter no longer reaches it: destroyed, moved away, or unreadable.
+    /// The filter no longer reaches the object: destroyed, moved away, or unreadable.
     Leave,
 }
 
 /// A change of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectUpdate {
-    /// What happened.
+    /// The kind of change.
     pub kind: UpdateKind,
     /// The object.
     pub object: MoRef,
-    /// All set properties when it enters, the changed ones otherwise.
+    /// All set properties on enter, the changed ones otherwise.
     pub changes: Vec<PropertyChange>,
     /// The properties that cannot be read.
     pub missing: Vec<MissingProperty>,
@@ -81,9 +81,9 @@ pub struct ObjectUpdate {
 /// A change of one property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropertyChange {
-    /// The path, as it was asked for.
+    /// The path, as requested.
     pub name: String,
-    /// Its value now; `None` when it is unset or was removed.
+    /// The new value; `None` if it is unset or was removed.
     pub value: Option<Value>,
 }
 
@@ -91,7 +91,7 @@ pub struct PropertyChange {
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) objects: Vec<ObjectContent>,
-    /// There are more pages. Its text may be `0`.
+    /// `Some` if there are more pages; the text may be `0`.
     pub(super) token: Option<String>,
 }
 

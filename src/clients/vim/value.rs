@@ -1,9 +1,9 @@
-//! Property values, as far as this program needs their shapes.
+//! Property values, in the shapes that this program needs.
 
 use super::MoRef;
 use super::decoder::{DecodeError, Decoder, Start, TextOrChild};
 
-/// The value of a property. The path decides what it means; its shape decides the variant.
+/// The value of a property. The path determines its meaning; its shape determines the variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Any scalar, as written: strings, numbers, booleans, enumerations, times.
@@ -21,23 +21,23 @@ pub enum Value {
         /// Its value as text.
         value: String,
     },
-    /// Something this program does not read.
+    /// A value that this program does not read.
     Other,
 }
 
-/// One interface the guest reports; `GuestNicInfo`.
+/// One interface that the guest reports; `GuestNicInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestNic {
     /// The port group; missing for interfaces without a virtual NIC.
     pub network: Option<String>,
-    /// The addresses as reported: not checked, not canonical.
+    /// The addresses as reported: neither validated nor normalized.
     pub ip_addresses: Vec<String>,
     /// The key of the virtual NIC (4000…), or -1 for an interface that has none.
     pub device_config_id: i32,
 }
 
 impl Value {
-    /// A scalar's text, or the value of an option.
+    /// The text of a scalar, or the value of an option.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::Text(text) | Value::OptionValue { value: text, .. } => Some(text),
@@ -54,14 +54,14 @@ impl Value {
     }
 }
 
-/// The name as people see it: vCenter stores `/`, `\` and `%` as `%2f`, `%5c` and `%25`, and nothing else that way.
+/// Decodes a name for display: vCenter stores `/`, `\` and `%` as `%2f`, `%5c` and `%25`, and escapes nothing else.
 pub fn decode_name(name: &str) -> String {
-    // The last one yields what the others begin with.
+    // `%25` comes last, because it yields the first character of the other escapes.
     const ESCAPES: [(&str, &str); 5] = [("%2f", "/"), ("%2F", "/"), ("%5c", "\\"), ("%5C", "\\"), ("%25", "%")];
     ESCAPES.iter().fold(name.to_owned(), |name, (escape, character)| name.replace(escape, character))
 }
 
-/// Reads the element `start` that was just entered as a value.
+/// Decodes the element `start`, just entered, as a value.
 pub(super) fn read_value(decoder: &mut Decoder<'_>, start: &Start<'_>) -> Result<Value, DecodeError> {
     if let Some(kind) = &start.object_type {
         return Ok(Value::Ref(MoRef::new(kind, decoder.leaf()?)));
@@ -87,7 +87,7 @@ pub(super) fn read_reference(decoder: &mut Decoder<'_>, start: &Start<'_>) -> Re
     Ok(MoRef::new(kind, decoder.leaf()?))
 }
 
-/// Reads like-named elements, of which the first was just entered, to the end of their parent.
+/// Reads elements of the same name, the first of which was just entered, to the end of their parent.
 fn read_list<T>(
     decoder: &mut Decoder<'_>,
     first: Start<'_>,
@@ -104,7 +104,7 @@ fn read_list<T>(
     Ok(items)
 }
 
-/// An `OptionValue` has a key and a value; anything else of more than one part is not for us.
+/// An `OptionValue` has a key and a value; other elements with several children are not needed.
 fn read_option<'a>(decoder: &mut Decoder<'a>, first: Start<'a>) -> Result<Value, DecodeError> {
     let (mut key, mut value) = (None, None);
     let mut next = Some(first);
@@ -130,7 +130,7 @@ fn read_nic(decoder: &mut Decoder<'_>) -> Result<GuestNic, DecodeError> {
             "network" => nic.network = Some(decoder.text()?),
             "ipAddress" => nic.ip_addresses.push(decoder.text()?),
             "deviceConfigId" => nic.device_config_id = read_key(decoder)?,
-            // Both lists hold the same addresses; the flat one is missing from some Tools versions' reports.
+            // Both lists contain the same addresses; some Tools versions do not report the flat one.
             "ipConfig" if nic.ip_addresses.is_empty() => configured = read_configured_addresses(decoder)?,
             _ => decoder.skip()?,
         }

@@ -1,12 +1,12 @@
-//! Which version of the protocol to speak.
+//! Choice of the protocol version.
 
 use super::decoder::{DecodeError, Decoder};
 
-/// Everything this program needs exists in it, and every server from 6.7 Update 3 to 9.x knows it.
+/// This version has everything that this program needs, and every server from 6.7 Update 3 to 9.x knows it.
 pub(super) const PREFERRED: &str = "6.7.3";
 
-/// The version to speak with a server that offers these: the preferred one, else the highest below it, else the newest
-/// the server has (its current one comes first).
+/// The version to use with a server that offers these: the preferred one, else the highest below it, else the server's
+/// newest (its current one comes first).
 pub(super) fn choose(offered: &[String]) -> String {
     if offered.is_empty() || offered.iter().any(|version| version == PREFERRED) {
         return PREFERRED.to_owned();
@@ -17,7 +17,7 @@ pub(super) fn choose(offered: &[String]) -> String {
     best.or(offered.first()).map_or_else(|| PREFERRED.to_owned(), Clone::clone)
 }
 
-/// Dotted whole numbers; development builds call themselves otherwise and are never preferred.
+/// Parses dotted whole numbers; development builds have other names and are never preferred.
 fn parts(version: &str) -> Option<Vec<u32>> {
     version.split('.').map(|part| part.parse().ok()).collect()
 }

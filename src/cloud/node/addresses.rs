@@ -1,4 +1,4 @@
-//! Pure: which addresses a node is to have, from what the cloud reports, what the node has and `--node-ip`.
+//! Pure: the addresses a Node should have, from the cloud's report, the Node's present addresses and `--node-ip`.
 //!
 //! Mirrors `node/helpers/address.go` of `kubernetes/cloud-provider` and `node/util/ips.go` of
 //! `kubernetes/component-helpers`.
@@ -9,14 +9,14 @@ use std::net::IpAddr;
 use super::{ANNOTATION_PROVIDED_NODE_IP, annotation};
 use crate::base::addresses::parse_ip_sloppy;
 
-/// The address type of names the node calls itself by.
+/// The address type of the Node's own names.
 pub const HOSTNAME: &str = "Hostname";
 /// The address type for traffic inside the cluster.
 pub const INTERNAL_IP: &str = "InternalIP";
 /// The address type for traffic from outside.
 pub const EXTERNAL_IP: &str = "ExternalIP";
 
-/// Why the annotation with the kubelet's `--node-ip` cannot be followed.
+/// Why the annotation with the kubelet's `--node-ip` cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProvidedNodeIpError {
     /// This part of the annotation is no IP address.
@@ -25,7 +25,7 @@ pub enum ProvidedNodeIpError {
     /// Neither one address nor one of each family.
     #[error("must contain either a single IP or a dual-stack pair of IPs")]
     NotADualStackPair,
-    /// One of a pair is unspecified.
+    /// An address of a pair is unspecified.
     #[error("dual-stack node IP cannot include '0.0.0.0' or '::'")]
     Unspecified,
     /// The cloud does not report this address.
@@ -33,12 +33,12 @@ pub enum ProvidedNodeIpError {
     NotReported(IpAddr),
 }
 
-/// The node's addresses, in its order.
+/// The Node's addresses, in its order.
 pub fn of(node: &Node) -> &[NodeAddress] {
     node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default()
 }
 
-/// Whether pods can be reached: at least one InternalIP or ExternalIP.
+/// Whether there is an InternalIP or ExternalIP, so that pods can be reached.
 pub fn include_an_ip(addresses: &[NodeAddress]) -> bool {
     addresses.iter().any(|address| address.type_ == INTERNAL_IP || address.type_ == EXTERNAL_IP)
 }
@@ -76,7 +76,7 @@ pub fn filter_by_provided_ips(
     Ok(kept)
 }
 
-/// Appends to `existing` what it does not have yet.
+/// Appends the addresses that `existing` lacks.
 pub fn append_unique(existing: &mut Vec<NodeAddress>, more: &[NodeAddress]) {
     for address in more {
         if !existing.contains(address) {
@@ -85,11 +85,10 @@ pub fn append_unique(existing: &mut Vec<NodeAddress>, more: &[NodeAddress]) {
     }
 }
 
-/// Whether going from `old` to `new` changes anything. The order within a type counts, because the first of a type is
-/// the one that is used; the order between types does not.
+/// Whether the addresses differ. The order within a type counts, because the first address of a type is used; the order
+/// of the types does not.
 ///
-/// Upstream compares a map by type, which reports a change for every dual-stack node in every period and overlooks
-/// others.
+/// Upstream compares a map by type, which reports a change for every dual-stack Node on every resync and misses others.
 pub fn differ(old: &[NodeAddress], new: &[NodeAddress]) -> bool {
     let of_type = |addresses: &[NodeAddress], wanted: &str| -> Vec<String> {
         addresses.iter().filter(|address| address.type_ == wanted).map(|address| address.address.clone()).collect()
@@ -97,12 +96,11 @@ pub fn differ(old: &[NodeAddress], new: &[NodeAddress]) -> bool {
     old.len() != new.len() || new.iter().any(|address| of_type(old, &address.type_) != of_type(new, &address.type_))
 }
 
-/// The addresses `node` is to have when the cloud reports `cloud`.
+/// The addresses for `node` if the cloud reports `cloud`.
 ///
-/// An empty report changes nothing, and an address that is reported twice counts once. Of the addresses of one type and
-/// family those that are on the node already stay in front, in the node's order. Hostnames of the node stay when the
-/// cloud reports none. The annotation with the kubelet's `--node-ip` decides last. The answer is the node's own list
-/// when the two do not [`differ`].
+/// An empty report changes nothing, and duplicates count once. Among addresses of one type and family, those already on
+/// the Node come first, in its order. The Node's hostnames stay if the cloud reports none. The kubelet's `--node-ip` is
+/// applied last. If the result does not [`differ`], the Node's own list is returned.
 pub fn merge(node: &Node, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, ProvidedNodeIpError> {
     let present = of(node);
     let provided = annotation(node, ANNOTATION_PROVIDED_NODE_IP).map(parse_provided_node_ips).transpose()?;
@@ -121,13 +119,13 @@ pub fn merge(node: &Node, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, Pro
     Ok(if differ(present, &merged) { merged } else { present.to_vec() })
 }
 
-/// `cloud`, with the addresses of each type and family rearranged among themselves.
+/// Reorders `cloud` within each type and family, addresses already on the Node first.
 fn keep_present_first(present: &[NodeAddress], cloud: &[NodeAddress]) -> Vec<NodeAddress> {
     let group =
         |address: &NodeAddress| (address.type_.clone(), parse_ip_sloppy(&address.address).map(|ip| ip.is_ipv6()));
     let mut arranged: Vec<NodeAddress> = cloud.to_vec();
     arranged.sort_by_key(|address| present.iter().position(|other| other == address).unwrap_or(usize::MAX));
-    // The slots of a group stay where the cloud put them; only who sits in them changes.
+    // Slots of a group stay where the cloud put them; only their addresses are swapped.
     cloud
         .iter()
         .filter_map(|slot| {

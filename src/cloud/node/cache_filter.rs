@@ -1,11 +1,11 @@
-//! Pure: what the cache drops of a Node, because neither controllers nor providers read it. A reader that needs more of the
-//! Node takes it out of this list, or reads the Node live.
+//! Pure: fields of a Node that the cache drops because no controller or provider reads them. A reader that needs one
+//! removes it from this list or reads the Node live.
 
 use serde_json::Value;
 
 use super::{ANNOTATION_PROVIDED_NODE_IP, OWN_ANNOTATIONS};
 
-/// The fields that are not kept, as ways from the root.
+/// Paths of the dropped fields.
 pub const UNREAD: &[&[&str]] = &[
     &["metadata", "managedFields"],
     &["status", "allocatable"],
@@ -27,18 +27,18 @@ pub const UNREAD: &[&[&str]] = &[
     &["status", "volumesInUse"],
 ];
 
-/// The conditions that are not kept.
+/// The dropped conditions.
 const UNREAD_CONDITIONS: [&str; 3] = ["MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// Says whether the Node lacks routes. Its times and its message are not kept.
+/// The condition of a Node without routes. Only type, status and reason are kept.
 const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// Whether an annotation of this key is kept. Those of others may be large.
+/// Whether an annotation of this key is kept. Annotations of others may be large.
 pub fn keeps_annotation(key: &str) -> bool {
     key.starts_with(OWN_ANNOTATIONS) || key == ANNOTATION_PROVIDED_NODE_IP
 }
 
-/// Drops what is not read of the conditions.
+/// Drops unread conditions and fields of conditions.
 pub fn prune(node: &mut Value) {
     if let Some(conditions) = node.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
         conditions.retain_mut(|condition| match condition.get("type").and_then(Value::as_str) {

@@ -1,5 +1,5 @@
-//! Which addresses of a Node traffic may be sent to. A kubelet writes the addresses in the status of its Node, and could name
-//! those of another machine.
+//! The addresses of a Node that load balancers may send traffic to. A kubelet writes the addresses in its Node's status
+//! and could name those of another VM.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,17 +9,17 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use super::addresses;
 use crate::base::addresses::parse_ip;
 
-/// What the cloud says of the addresses in `Node.status`.
+/// The cloud's view of the addresses in `Node.status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UsableAddresses {
-    /// It does not know the Node: all of them are used.
+    /// The cloud does not know the Node: all addresses are used.
     #[default]
     All,
-    /// These are on the Node's machine; others do not count. Of a family that has none here, nothing is known.
+    /// The Node's VM has these addresses; others are not used. A family without an address here is unconfirmed.
     Only(BTreeSet<IpAddr>),
-    /// Nothing is known of the machine, or of its addresses, at the moment: what leads to the Node stays, and nothing is added.
+    /// The VM or its addresses are not known now: existing targets stay, and none is added.
     Unknown,
-    /// The same, and the answer is under way.
+    /// Like `Unknown`, but the answer is in progress.
     Pending,
 }
 
@@ -30,12 +30,12 @@ pub struct Usable<'a> {
     pub entry: &'a NodeAddress,
     /// The address.
     pub ip: IpAddr,
-    /// Whether it counts; if not, what leads there already stays.
+    /// Whether the address is confirmed; if not, existing targets stay.
     pub is_confirmed: bool,
 }
 
 impl UsableAddresses {
-    /// The addresses of this Node's status that count, or may, in the order there.
+    /// The usable or unconfirmed addresses of this Node's status, in their order.
     pub fn of<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = Usable<'a>> {
         addresses::of(node).iter().filter_map(|entry| {
             let ip = parse_ip(&entry.address)?;
@@ -43,7 +43,7 @@ impl UsableAddresses {
         })
     }
 
-    /// Whether the address counts; none if it is not the Node's.
+    /// Whether the address is confirmed; none if it is not the Node's.
     fn confirms(&self, ip: IpAddr) -> Option<bool> {
         match self {
             Self::All => Some(true),
@@ -68,7 +68,7 @@ mod tests {
         for (usable, expected) in [
             (UsableAddresses::All, &[("10.0.0.1", true), ("10.0.0.9", true), ("fd00::9", true)][..]),
             (UsableAddresses::Unknown, &[("10.0.0.1", false), ("10.0.0.9", false), ("fd00::9", false)]),
-            // Of the other family nothing is known.
+            // Nothing is known about the other family.
             (only(&["10.0.0.1", "10.0.0.2"]), &[("10.0.0.1", true), ("fd00::9", false)]),
             (only(&["10.0.0.1", "fd00::1"]), &[("10.0.0.1", true)]),
             (only(&["10.0.0.2", "fd00::9"]), &[("fd00::9", true)]),

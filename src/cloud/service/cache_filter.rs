@@ -1,42 +1,42 @@
-//! Pure: which Services the cache keeps, and what it drops of them, because neither controllers nor providers read it. A
-//! reader that needs more takes it out of this list, or reads the Service live.
+//! Pure: the Services that the cache keeps, and the fields it drops because no controller or provider reads them. A
+//! reader that needs a field removes it from this list or reads the Service live.
 //!
-//! The authors of Services decide how large they are: the API server accepts 1.5 MiB for each. What is kept of one that is
-//! too large has a fixed size.
+//! Users decide how large a Service is: the API server accepts 1.5 MiB. Only a part of fixed size is kept of a Service
+//! that is too large.
 
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Map, Value, json};
 
 use super::{ANNOTATION_SOURCE_RANGES, FINALIZER, LOAD_BALANCER};
 
-/// The fields that are not kept, as ways from the root.
+/// Paths of the dropped fields.
 pub const UNREAD: &[&[&str]] =
     &[&["metadata", "labels"], &["metadata", "managedFields"], &["metadata", "ownerReferences"], &["spec", "selector"]];
 
-/// How the annotations begin that are kept. A provider reads no others: see `annotation_prefixes` of its load balancers.
+/// Prefixes of the kept annotations. A provider reads no others: see `annotation_prefixes` of its load balancers.
 pub const ANNOTATIONS: &[&str] =
     &["loadbalancer.vmware.io/", "loadbalancer.vsphere-ccm.dev/", ANNOTATION_SOURCE_RANGES];
 
 /// The annotation with a copy of the object for `kubectl apply`.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The annotation of a Service that is too large, with the reason. No Service brings it: it is not kept of one.
+/// The annotation of a reduced Service, with the reason. A Service's own one of this name is dropped.
 const TOO_LARGE: &str = "too-large";
 
-/// The most bytes of JSON that are kept of a Service: 4,000 source ranges fit.
+/// Maximum size of a cached Service in bytes of JSON: 4,000 source ranges fit.
 const MOST: usize = 128 << 10;
 
-/// The most bytes of an annotation that is kept, but for the one with source ranges, which may be as many as in the spec.
+/// Maximum size of a kept annotation in bytes, except the one with source ranges, which may be as large as in the spec.
 const MOST_OF_ANNOTATION: usize = 4 << 10;
 
-/// How many source ranges are kept for a deletion: it depends on whether there are any.
+/// How many source ranges are kept for a deletion, which only needs to know whether there are any.
 const RANGES: usize = 8;
 
 /// How many addresses are kept of a Service that is too large: one of each family.
 const ADDRESSES: usize = 2;
 
-/// Whether a load balancer is wanted or may exist: the type, the finalizer or an ingress says so. Most Services of a cluster
-/// have none of them.
+/// Whether the Service may need or have a load balancer, given type, finalizer and ingress. Most Services of a cluster
+/// have none.
 pub fn is_needed(service: &Value) -> bool {
     let has = |pointer: &str, is_it: &dyn Fn(&Value) -> bool| service.pointer(pointer).is_some_and(is_it);
     let lists = |pointer: &str, is_it: &dyn Fn(&Value) -> bool| {
@@ -52,14 +52,14 @@ pub fn keeps_annotation(key: &str) -> bool {
     ANNOTATIONS.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Drops all but a fixed rest of a Service that is too large.
+/// Reduces a Service that is too large to a part of fixed size.
 pub fn prune(service: &mut Value) {
     if let Some(why) = excess(service) {
         *service = rest(service, &why);
     }
 }
 
-/// A Service that was read live, as the cache keeps it.
+/// Reduces a live Service to what the cache keeps.
 pub fn reduced(service: Service) -> Service {
     let service = without_unread(service);
     let Ok(mut value) = serde_json::to_value(&service) else { return service };
@@ -67,7 +67,7 @@ pub fn reduced(service: Service) -> Service {
     serde_json::from_value(value).unwrap_or(service)
 }
 
-/// A Service that was read live, without the fields and annotations that are not read. Its size is not limited.
+/// Removes unread fields and annotations from a live Service. Its size is not limited.
 pub fn without_unread(mut service: Service) -> Service {
     let metadata = &mut service.metadata;
     (metadata.labels, metadata.managed_fields, metadata.owner_references) = (None, None, None);
@@ -80,7 +80,7 @@ pub fn without_unread(mut service: Service) -> Service {
     service
 }
 
-/// What the deletion of its load balancer needs of a Service, which is kept unpacked until then: source ranges may be many.
+/// The part of a Service that the deletion of its load balancer needs, kept until then: source ranges may be many.
 pub fn for_deletion(service: &Service) -> Service {
     let mut service = service.clone();
     if let Some(ranges) = service.spec.as_mut().and_then(|spec| spec.load_balancer_source_ranges.as_mut()) {
@@ -89,13 +89,13 @@ pub fn for_deletion(service: &Service) -> Service {
     service
 }
 
-/// What is too large of this Service, of the cache or [`reduced`], and how large it may be. Nothing else is known of such a
-/// Service than its type, class, families, addresses, our finalizer, and whether it is being deleted.
+/// Which part of this Service, from the cache or [`reduced`], is too large, and the limit. Of such a Service only type,
+/// class, families, addresses, our finalizer and the deletion timestamp are known.
 pub fn too_large(service: &Service) -> Option<&str> {
     service.metadata.annotations.as_ref()?.get(TOO_LARGE).map(String::as_str)
 }
 
-/// What is too large, if anything is.
+/// The part that is too large, if any.
 fn excess(service: &Value) -> Option<String> {
     let annotations = service.pointer("/metadata/annotations").and_then(Value::as_object);
     let length = |value: &Value| value.as_str().map_or(0, str::len);
@@ -113,7 +113,7 @@ fn excess(service: &Value) -> Option<String> {
     })
 }
 
-/// What is kept of a Service that is too large.
+/// The kept part of a Service that is too large.
 fn rest(service: &Value, why: &str) -> Value {
     let fields = |pointer: &str, names: &[&str]| -> Map<String, Value> {
         let all = service.pointer(pointer).and_then(Value::as_object);
@@ -129,7 +129,7 @@ fn rest(service: &Value, why: &str) -> Value {
     let addresses = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
     let address = |ingress: &Value| json!({"ip": ingress.get("ip"), "hostname": ingress.get("hostname")});
     let addresses: Vec<Value> = addresses.into_iter().flatten().take(ADDRESSES).map(address).collect();
-    // An item of a list has neither.
+    // Items of a list have neither.
     let mut rest = fields("", &["apiVersion", "kind"]);
     rest.insert("metadata".to_owned(), metadata.into());
     rest.insert("spec".to_owned(), fields("/spec", &["type", "loadBalancerClass", "ipFamilies"]).into());
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!((reduced.metadata.labels, reduced.metadata.finalizers.map(|all| all.len())), (None, Some(2)));
     }
 
-    /// The items of a list say neither what they are nor of which version.
+    /// Items of a list have neither kind nor version.
     #[test]
     fn an_item_of_a_list_that_is_too_large_can_be_read() {
         let mut item = large();

@@ -1,10 +1,9 @@
 //! Writes: sends the changes, in the plan's order.
 //!
-//! Addresses go first and into the status; everything else follows in one patch together with the removal of the taint.
-//! So no pod lands on a node without addresses, and a process that dies in between leaves a node that is still tainted
-//! and is simply planned again. What a node says of itself comes last. Every patch carries UID and
-//! resourceVersion, each that which the one before returned: the list of taints is written whole, and would otherwise
-//! drop what others added meanwhile.
+//! Addresses go first, into the status; everything else follows in one patch together with the removal of the taint. So
+//! no pod is scheduled to a Node without addresses, and if this process dies in between, the Node is still tainted and
+//! is planned again. The condition comes last. Every patch carries UID and the resourceVersion that the previous one
+//! returned: the list of taints is replaced as a whole, and would otherwise drop concurrent changes.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -16,20 +15,20 @@ use crate::cloud::node;
 use crate::controllers::FIELD_MANAGER;
 use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
 
-/// How far the actions came.
+/// Progress of a list of actions.
 #[derive(Debug)]
 pub struct ApplyProgress {
-    /// The node as the API server has it afterwards.
+    /// The Node as the API server returned it last.
     pub node: Node,
     /// The resourceVersions that the writes replaced.
     pub replaced: Vec<String>,
-    /// How many of the actions are done.
+    /// Number of completed actions.
     pub done: usize,
-    /// What refused the next one; a conflict means that the plan was made for another state.
+    /// The error of the next action. A conflict means that the plan was made for an outdated Node.
     pub refused: Option<CallError>,
 }
 
-/// Performs `actions` on `node`, up to the first that is refused.
+/// Performs `actions` on `node`, up to the first that fails.
 pub async fn apply(nodes: &Api<Node>, node: &Node, actions: &[NodeAction]) -> ApplyProgress {
     let mut applied = ApplyProgress { node: node.clone(), replaced: Vec::new(), done: 0, refused: None };
     for action in actions {
@@ -66,11 +65,10 @@ async fn write(nodes: &Api<Node>, current: &Node, action: &NodeAction) -> Result
     }
 }
 
-/// The strategic merge patch that does `action` to `current` and to nothing else.
 fn body(current: &Node, action: &NodeAction) -> Value {
     match action {
         NodeAction::WriteAddresses(addresses) => {
-            // The field merges by type: without the directive, two addresses of one type become one.
+            // The list merges by type: without the directive, two addresses of one type become one.
             let mut list: Vec<Value> = addresses.iter().map(|address| json!(address)).collect();
             list.push(json!({"$patch": "replace"}));
             json!({"metadata": metadata(current, None), "status": {"addresses": list}})
@@ -93,7 +91,7 @@ fn body(current: &Node, action: &NodeAction) -> Value {
     }
 }
 
-/// The preconditions, and what is to change. A label or annotation that is to go is null.
+/// The preconditions and the changes. A removed label or annotation is null.
 fn metadata(current: &Node, changes: Option<&Metadata>) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert("uid".into(), json!(current.metadata.uid));

@@ -1,5 +1,5 @@
-//! What this process remembers of nodes between two looks of one term: since when they wait, which labels it told to
-//! differ, and which of their versions it replaced.
+//! State of this process about Nodes between two reconciles of one leadership term: since when they wait, which label
+//! differences were reported, and which resourceVersions its own writes replaced.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use super::plan::Difference;
 use crate::cloud::node;
 
-/// The cache has what was written within moments. Where it does not, as of a Node that cannot be read any more, the next
-/// look after this time goes by what it has.
+/// Time limit of `NodeMemory::is_replaced`. The cache normally shows a write within moments. If it does not, as for a
+/// Node that cannot be decoded any more, the next reconcile after this time uses the cached Node.
 const CACHE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The memory of one term, by node name; what there is nothing to remember of has no entry. A look that outlives the term
-/// for a moment leaves nothing in it.
+/// Per-Node state of one leadership term. Nodes without state have no entry. Writes after the end of the term are
+/// ignored.
 pub(super) struct NodeMemory {
-    /// On how many nodes each label differs.
+    /// Number of Nodes on which each label differs.
     differing: IntGaugeVec,
     memory: Mutex<Memory>,
 }
@@ -27,16 +27,16 @@ pub(super) struct NodeMemory {
 #[derive(Default)]
 struct Memory {
     nodes: HashMap<String, MemoryEntry>,
-    /// The term is over: another process looks after the nodes.
+    /// The term is over: another process reconciles the Nodes.
     is_over: bool,
 }
 
 #[derive(Default)]
 struct MemoryEntry {
-    /// Since when the node of this UID waits to be initialised.
+    /// UID of a Node that waits for initialisation, and since when.
     waiting: Option<(Option<String>, Instant)>,
     differences: Vec<Difference>,
-    /// The resourceVersions that this process replaced last, and when. The cache may still have one of them.
+    /// The resourceVersions that this process replaced last, and when. The cache may still show one of them.
     replaced: Option<(Vec<String>, Instant)>,
 }
 
@@ -45,7 +45,7 @@ impl NodeMemory {
         Self { differing, memory: Mutex::default() }
     }
 
-    /// For how long `node` is known to wait, by the monotonic clock; `waits` says whether it does now.
+    /// How long this process has seen `node` waiting, by the monotonic clock; `waits` says whether it still does.
     pub(super) fn waited(&self, node: &Node, waits: bool) -> Duration {
         let mut memory = self.memory.lock();
         let name = node::name(node);
@@ -57,12 +57,12 @@ impl NodeMemory {
             return Duration::ZERO;
         }
         let entry = memory.nodes.entry(name.to_owned()).or_default();
-        // A node that was made anew under the same name waits anew.
+        // A Node recreated under the same name starts to wait from zero.
         entry.waiting.take_if(|(uid, _)| *uid != node.metadata.uid);
         entry.waiting.get_or_insert_with(|| (node.metadata.uid.clone(), Instant::now())).1.elapsed()
     }
 
-    /// This process wrote to the node, whose versions `replaced` are history with that.
+    /// Records a write of this process to the Node, which replaced these resourceVersions.
     pub(super) fn wrote(&self, name: &str, replaced: Vec<String>) {
         let mut memory = self.memory.lock();
         if !replaced.is_empty() && !memory.is_over {
@@ -70,8 +70,8 @@ impl NodeMemory {
         }
     }
 
-    /// Whether `node` is as it was before this process wrote to it. Its present state is on its way to the cache, and is
-    /// looked at when it comes.
+    /// Whether `node` is an outdated version that this process has replaced. The current one reaches the cache soon,
+    /// and is reconciled then.
     pub(super) fn is_replaced(&self, node: &Node) -> bool {
         let mut memory = self.memory.lock();
         let nodes = &mut memory.nodes;
@@ -87,7 +87,7 @@ impl NodeMemory {
         false
     }
 
-    /// These labels differ now. Gives those of which that is news.
+    /// Records the current label differences and returns those that were not recorded before.
     pub(super) fn differ(&self, name: &str, differences: &[Difference]) -> Vec<Difference> {
         let mut memory = self.memory.lock();
         if memory.is_over {
@@ -102,19 +102,17 @@ impl NodeMemory {
         differences.iter().filter(|difference| !old.contains(difference)).cloned().collect()
     }
 
-    /// There is no such node any more.
     pub(super) fn forget(&self, name: &str) {
         if let Some(entry) = self.memory.lock().nodes.remove(name) {
             self.count(&entry.differences, -1);
         }
     }
 
-    /// The nodes of which there is something to remember.
     pub(super) fn nodes(&self) -> Vec<String> {
         self.memory.lock().nodes.keys().cloned().collect()
     }
 
-    /// The term is over: forgets everything, and remembers nothing from now on.
+    /// Ends the term: clears all state, and records nothing from now on.
     pub(super) fn forget_all(&self) {
         let mut memory = self.memory.lock();
         memory.is_over = true;
@@ -135,7 +133,7 @@ fn drop_if_empty(nodes: &mut HashMap<String, MemoryEntry>, name: &str) {
         |entry: &MemoryEntry| entry.waiting.is_none() && entry.differences.is_empty() && entry.replaced.is_none();
     if nodes.get(name).is_some_and(is_empty) {
         nodes.remove(name);
-        // What a storm needed is not kept until the next one.
+        // Frees the memory that a burst needed.
         if nodes.is_empty() {
             nodes.shrink_to_fit();
         }

@@ -1,31 +1,30 @@
-//! The node controller's series. The two histograms have the Go program's names and buckets.
+//! The node controller's metrics. The two histograms have the Go program's names and buckets.
 
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
 use crate::cloud::Reason;
 
-/// Seconds; exponential from one, as upstream.
+/// In seconds; exponential from one, as upstream.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
-/// The result of a sync that left the node as it should be.
+/// The result label of a successful sync.
 const SETTLED: &str = "Settled";
 
-/// The series. Clones share them.
+/// The metrics. Clones share them.
 #[derive(Clone)]
 pub(super) struct NodeMetrics {
     taint_removal_delay: Histogram,
     initial_sync_delay: Histogram,
     syncs: IntCounterVec,
-    /// How many nodes each reason holds up.
+    /// Number of Nodes blocked by each reason.
     pub(super) held: IntGaugeVec,
-    /// On how many nodes each label stays although the cloud says otherwise.
+    /// Number of Nodes on which each label differs from the cloud.
     pub(super) differing: IntGaugeVec,
     pub(super) panics: IntCounter,
 }
 
 impl NodeMetrics {
-    /// All at zero, registered nowhere.
     pub(super) fn new() -> Self {
         let histogram = |name, help| {
             let options = HistogramOpts::new(name, help).subsystem("node_controller").buckets(DELAY_BUCKETS.to_vec());
@@ -64,7 +63,6 @@ impl NodeMetrics {
         }
     }
 
-    /// All of them.
     pub(super) fn series(&self) -> Vec<Box<dyn Collector>> {
         vec![
             Box::new(self.taint_removal_delay.clone()),
@@ -76,13 +74,13 @@ impl NodeMetrics {
         ]
     }
 
-    /// A node was initialised this many seconds after its creation.
+    /// Records an initialisation, this many seconds after the Node's creation.
     pub(super) fn initialised(&self, seconds: f64) {
         self.taint_removal_delay.observe(seconds);
         self.initial_sync_delay.observe(seconds);
     }
 
-    /// A node was looked at; `reason` says what was in the way.
+    /// Counts a sync; `reason` is what blocked it, if anything did.
     pub(super) fn synced(&self, reason: Option<Reason>) {
         self.syncs.with_label_values(&[reason.map_or(SETTLED, Reason::as_str)]).inc();
     }

@@ -1,4 +1,4 @@
-//! How many Nodes there are and how many wait to be initialised, counted when somebody asks; on standbys as well.
+//! Number of Nodes, and of those that wait for initialisation, counted at each scrape; on standbys as well.
 
 use prometheus::IntGauge;
 use prometheus::core::{Collector, Desc};
@@ -6,7 +6,6 @@ use prometheus::proto::MetricFamily;
 
 use crate::kubernetes::stores::Nodes;
 
-/// The two series.
 pub(super) struct Census {
     nodes: Nodes,
     all: IntGauge,

@@ -1,4 +1,4 @@
-//! Reads: the node from the cache, and what the provider knows of its machine.
+//! Reads: the Node from the cache, and the provider's answer about its VM.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -10,47 +10,47 @@ use crate::cloud::{InstanceMetadata, Presence, Unknown, node};
 use crate::controllers::instances::Instances;
 use crate::controllers::node::reason;
 
-/// All that a decision about one node rests on.
+/// All inputs of a decision about one Node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeObservation {
-    /// There is no such node.
+    /// The Node does not exist.
     Missing,
-    /// Its provider ID belongs to another provider.
+    /// The Node's provider ID belongs to another provider.
     Foreign,
-    /// It is ours to look after; or it belongs to another provider and has the taint, so that it says why it waits.
+    /// The Node is ours; or it belongs to another provider and has the taint, so the condition must say why it waits.
     Ours(Ours),
 }
 
-/// A node that is ours to look after. Of one that belongs to another provider the machine is unknown.
+/// A Node that is ours. If it belongs to another provider, its instance is unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ours {
     /// The node.
     pub node: Arc<Node>,
-    /// What is known of its machine.
+    /// The provider's answer about its VM.
     pub instance: Box<Presence<InstanceMetadata>>,
-    /// When this was so, by the clock that others read, too.
+    /// Wall clock time of the observation.
     pub at: Timestamp,
-    /// For how long this process knows that the node waits to be initialised; zero for one that does not.
+    /// How long this process has seen the Node waiting for initialisation; zero if it does not wait.
     pub waited: Duration,
-    /// What may be written of what can wait.
+    /// Which deferrable writes are allowed now.
     pub turn: Turn,
 }
 
-/// Which turns a node has.
+/// The deferrable writes that are allowed now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// The record of a Ready node may follow its machine to another place now.
+    /// The VM record of a Ready Node may be updated to the VM's new place.
     pub of_record: bool,
-    /// An initialised node may get labels that it lacks now.
+    /// Missing labels may be added to an initialised Node.
     pub of_labels: bool,
 }
 
-/// Gathers what is known about `node`, which waited for so long. Never takes longer than the provider's time limit.
+/// Gathers the inputs for `node`, which has waited for `waited`. Takes no longer than the provider's time limit.
 pub async fn observe(node: Option<Arc<Node>>, waited: Duration, turn: Turn, instances: &Instances) -> NodeObservation {
     let Some(node) = node else { return NodeObservation::Missing };
     let instance = match instances.owns(&node) {
         true => instances.metadata(&node).await,
-        // The cloud is not asked: whatever it says of the name of this node is not about this node.
+        // The provider is not called: a VM with the name of this Node is not this Node's.
         false if node::is_uninitialized(&node) => Presence::Unknown(foreign(&node, instances.provider.provider_name())),
         false => return NodeObservation::Foreign,
     };
@@ -58,7 +58,7 @@ pub async fn observe(node: Option<Arc<Node>>, waited: Duration, turn: Turn, inst
     NodeObservation::Ours(Ours { node, instance, at: Timestamp::now(), waited, turn })
 }
 
-/// Why a node of another provider waits in spite of the taint, and what to do about it.
+/// Why a Node of another provider waits with the taint, and what to do about it.
 fn foreign(node: &Node, provider: &str) -> Unknown {
     let message = format!(
         "provider ID {} is not of cloud provider {provider}, so another cloud controller manager has to initialize this Node; \
@@ -81,7 +81,7 @@ mod tests {
     use crate::controllers::node::Policy;
     use crate::controllers::node::plan::{CONDITION, NextStep, NodeAction, plan};
 
-    /// A cloud that knows every machine, and that nodes of others must not be asked of.
+    /// A cloud that knows every VM, and fails the test if it is called about a foreign Node.
     struct Cloud;
 
     impl CloudProvider for Cloud {
@@ -146,7 +146,7 @@ mod tests {
                 "{}",
                 held.message
             );
-            // Nothing but the condition is ever written, and that once it is time.
+            // Only the condition is ever written, and only once it is due.
             let written: Vec<_> = plan.actions.iter().map(NodeAction::describe).collect();
             let condition = format!("condition {CONDITION}=False (ForeignProviderID)");
             assert_eq!(written, if waited.is_zero() { Vec::new() } else { vec![condition] });

@@ -1,4 +1,4 @@
-//! Pure: what was seen of a node and its instance → the changes to make, and what comes next.
+//! Pure: observation of a Node and its instance → the changes to make, and what comes next.
 //!
 //! Mirrors `syncNode`, `getNodeModifiersFromCloudProvider`, `reconcileNodeLabels` and `updateNodeAddress` in
 //! `controllers/node/node_controller.go`, as one decision instead of three loops.
@@ -28,51 +28,51 @@ use crate::cloud::{FoundBy, InstanceMetadata, Presence, Reason, Unknown};
 use crate::controllers::driver::Next;
 use crate::controllers::node::reason;
 
-/// When a node is looked at again whose machine may not be as it is known, if the end of that is not announced earlier.
+/// When a Node with stale instance data is reconciled again, unless an event comes earlier.
 const DOUBT_PAUSE: Duration = Duration::from_secs(10);
 
-/// What to do about one node.
+/// The plan for one Node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodePlan {
-    /// To be done in this order. Empty when nothing is to change.
+    /// In the order of execution. Empty if nothing has to change.
     pub actions: Vec<NodeAction>,
-    /// What comes after the actions.
+    /// The state after the actions.
     pub outcome: NextStep,
-    /// The reason that the node carries once the actions are done, if it carried another one before.
+    /// The reason that the Node's condition shows once the actions are done, if it is a new one.
     pub told: Option<(Reason, String)>,
-    /// The labels that stay although the cloud says otherwise; none while the cloud says nothing.
+    /// The labels that stay although the cloud has other values; `None` while the cloud's values are unknown.
     pub differences: Option<Vec<Difference>>,
-    /// What people should hear once the actions are done.
+    /// Messages for users, once the actions are done.
     pub notes: Vec<String>,
     /// The Node of the VM's previous name; it gets an Event when this Node is initialised.
     pub earlier_name: Option<String>,
 }
 
-/// What comes after the actions.
+/// The state after the actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// The node is as it should be.
+    /// The Node is up to date.
     Settled,
-    /// Something is in the way.
+    /// Something blocks the Node.
     Held(NodeBlocked),
-    /// The cache is behind what this process wrote to the node; the change that is on its way is looked at instead.
+    /// The cached Node is older than this process's own write; its next version is reconciled instead.
     Superseded,
 }
 
-/// Why a node is not as it should be.
+/// Why a Node is not up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeBlocked {
-    /// The word for metrics, Events and the condition.
+    /// The reason for metrics, Events and the condition.
     pub reason: Reason,
-    /// What was looked at, for people.
+    /// Details for users.
     pub message: String,
-    /// When to look again.
+    /// When to reconcile again.
     pub next: Next,
-    /// Also then, because there may be something to tell.
+    /// Reconcile also after this time, because the condition may be due.
     pub tell_after: Option<Duration>,
-    /// Nobody has to hear it: the node works, and the provider tells its own troubles.
+    /// Reported late or not at all: transient, or the Node works and the provider reports its own failures.
     pub is_quiet: bool,
-    /// The machine of a node that works is another's, or may be: an Event says so.
+    /// The VM of a working Node belongs to another Node, or may: reported as an Event.
     pub has_event: bool,
 }
 
@@ -88,13 +88,13 @@ impl NodePlan {
         }
     }
 
-    /// Whether this plan does nothing but say why the node is held.
+    /// Whether the plan only reports why the Node is blocked.
     pub fn only_tells(&self) -> bool {
         matches!(self.outcome, NextStep::Held(_)) && matches!(self.actions.as_slice(), [NodeAction::SetCondition(_)])
     }
 
-    /// This plan, and that `held` is in the way, which the node says of itself once it is time to.
-    fn held(mut self, mut held: NodeBlocked, ours: &Ours, policy: &Policy) -> Self {
+    /// This plan, blocked by `held`; sets the condition if it is due.
+    fn blocked(mut self, mut held: NodeBlocked, ours: &Ours, policy: &Policy) -> Self {
         let telling = condition::tell(&ours.node, &held, ours.at, ours.waited, policy.condition_after);
         held.tell_after = telling.again_after;
         self.told = telling.is_news.then(|| (held.reason, held.message.clone()));
@@ -105,7 +105,7 @@ impl NodePlan {
 }
 
 impl NodeBlocked {
-    /// Something to be heard of.
+    /// A reported block.
     pub(super) fn new(reason: Reason, message: String, next: Next) -> Self {
         Self { reason, message, next, tell_after: None, is_quiet: false, has_event: false }
     }
@@ -120,30 +120,30 @@ impl NodeBlocked {
     }
 }
 
-/// Decides.
+/// Decides what to do.
 pub fn plan(observed: &NodeObservation, policy: &Policy) -> NodePlan {
     let NodeObservation::Ours(ours) = observed else { return NodePlan::nothing() };
     if !is_to_be_initialised(ours, policy) {
         return plan_refresh(ours, policy);
     }
     plan_initialisation(ours, policy).unwrap_or_else(|held| {
-        // A node without the taint is in use, and is kept up to date until it can be adopted.
+        // A Node without the taint is in use: it is kept up to date until it can be adopted.
         let is_tainted = node::is_uninitialized(&ours.node);
         let plan = if is_tainted { NodePlan::nothing() } else { plan_refresh(ours, policy) };
-        plan.held(held, ours, policy)
+        plan.blocked(held, ours, policy)
     })
 }
 
-/// What to do when `held` came in the way of a plan that is given up.
+/// The plan if `held` blocked another plan, which is dropped.
 pub fn tell(ours: &Ours, held: NodeBlocked, policy: &Policy) -> NodePlan {
     let nothing = NodePlan::nothing();
     if is_to_be_initialised(ours, policy) {
-        return nothing.held(held, ours, policy);
+        return nothing.blocked(held, ours, policy);
     }
     NodePlan { outcome: NextStep::Held(held), ..nothing }
 }
 
-/// Whether `node` waits for a cloud controller: it has the taint that says so, or is one of those that are adopted.
+/// Whether `node` waits for a cloud controller: it has the taint, or is adoptable.
 pub fn waits(node: &Node, policy: &Policy) -> bool {
     node::is_uninitialized(node) || is_without_taint_and_provider_id(node) && policy.adopts_untainted_nodes
 }
@@ -152,7 +152,7 @@ fn is_without_taint_and_provider_id(node: &Node) -> bool {
     !node::is_uninitialized(node) && node::provider_id(node).is_empty()
 }
 
-/// Whether the node waits, and is ours to initialise: without the taint, only the UUID of the firmware proves that.
+/// Whether the Node waits and is ours to initialise. Without the taint, only the firmware UUID proves that it is.
 fn is_to_be_initialised(ours: &Ours, policy: &Policy) -> bool {
     node::is_uninitialized(&ours.node)
         || waits(&ours.node, policy)
@@ -166,7 +166,7 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<NodePlan, NodeBlo
         Presence::Absent(proof) => {
             return Err(NodeBlocked::new(reason::InstanceAbsent, proof.to_string(), Next::Backoff));
         }
-        // Nothing but a change of the node ends that.
+        // Only a change of the Node can help.
         Presence::Unknown(unknown) if unknown.reason == reason::ForeignProviderID => {
             return Err(NodeBlocked::by(unknown, Next::Period));
         }
@@ -190,7 +190,7 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<NodePlan, NodeBlo
     label_reports::set(node, &[], |_| false, &mut changes);
     let mut actions: Vec<_> = addresses.map(NodeAction::WriteAddresses).into_iter().collect();
     actions.push(NodeAction::Initialise(Initialise {
-        // What is there is never overwritten, also when the cloud says otherwise.
+        // An existing provider ID is never overwritten, even if the cloud has another one.
         provider_id: node::provider_id(node).is_empty().then(|| metadata.provider_id.clone()),
         metadata: changes,
     }));
@@ -205,7 +205,7 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> NodePlan {
     let mut changes = Metadata::default();
     match &*ours.instance {
         Presence::Exists(metadata) => (plan, changes) = follow(ours, metadata, policy),
-        // What follows from an absent machine is the node-lifecycle controller's to decide.
+        // The node-lifecycle controller handles absent VMs.
         Presence::Absent(_) => changes.labels = labels::without_cloud(node),
         Presence::Unknown(unknown) => {
             changes.labels = labels::without_cloud(node);
@@ -229,7 +229,7 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> NodePlan {
     plan
 }
 
-/// What makes an initialised node as its machine is: the plan so far, and the metadata to set.
+/// Brings an initialised Node up to date with its VM: the plan so far, and the metadata to set.
 fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (NodePlan, Metadata) {
     let node = &*ours.node;
     let (mut labels, differences) = labels::on_refresh(node, metadata, policy);
@@ -244,7 +244,7 @@ fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (NodePla
     if is_to_be_recorded(node, metadata) || ours.turn.of_record && has_moved(ours) {
         changes.annotations.insert(ANNOTATION_VM.to_owned(), metadata.record.clone());
     }
-    // None at all is nothing new: the node keeps what it has.
+    // Without any address, the Node keeps its addresses.
     if !metadata.node_addresses.is_empty() {
         match merged_addresses(node, metadata, Next::Period) {
             Ok(addresses) => plan.actions.extend(addresses.map(NodeAction::WriteAddresses)),
@@ -263,12 +263,12 @@ fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (NodePla
     }
 }
 
-/// The condition that says that a node is not initialised ends with the initialisation, whoever died in between.
+/// Ends a condition that says the Node is not initialised, including one left by another process.
 fn takes_back(ours: &Ours) -> Option<NodeAction> {
     condition::stands_false(&ours.node).then(|| NodeAction::SetCondition(condition::done(ours.at)))
 }
 
-/// Why a node without taint and provider ID stays as it is.
+/// Why a Node without taint and provider ID is not adopted.
 fn why_not_adopted(instance: &Presence<InstanceMetadata>) -> Option<NodeBlocked> {
     let held = |reason, message: String| Some(NodeBlocked::new(reason, message, Next::Period).quiet());
     match instance {
@@ -281,18 +281,18 @@ fn why_not_adopted(instance: &Presence<InstanceMetadata>) -> Option<NodeBlocked>
             held(reason, format!("the node is not adopted for machine {}: {why}", metadata.provider_id))
         }
         Presence::Absent(proof) => held(reason::InstanceAbsent, proof.to_string()),
-        // It is quiet, and says its own reason.
+        // `plan_refresh` has already blocked the plan for that reason.
         Presence::Unknown(_) => None,
     }
 }
 
-/// Whether the node says this of its machine.
+/// Whether the Node's VM record equals `record`.
 fn says(node: &Node, record: &str) -> bool {
     node::annotation(node, ANNOTATION_VM) == Some(record)
 }
 
-/// Whether a Ready node records its machine at another place than where that is. The record follows, but not at each
-/// vMotion: `turns.rs` says when.
+/// Whether the VM record of a Ready Node names an old place. The record is updated, but not at each vMotion: see
+/// `turns.rs`.
 pub fn has_moved(ours: &Ours) -> bool {
     let node = &*ours.node;
     let Presence::Exists(metadata) = &*ours.instance else { return false };
@@ -302,7 +302,7 @@ pub fn has_moved(ours: &Ours) -> bool {
     is_recorded && is_ready && is_elsewhere && metadata.stale.is_none() && !node::provider_id(node).is_empty()
 }
 
-/// Whether an initialised node is to get labels of `--node-labels`, which can wait.
+/// Whether an initialised Node lacks labels of `--node-labels`; adding them can be deferred.
 pub fn lacks_labels(ours: &Ours, policy: &Policy) -> bool {
     let node = &*ours.node;
     let Presence::Exists(metadata) = &*ours.instance else { return false };
@@ -311,9 +311,9 @@ pub fn lacks_labels(ours: &Ours, policy: &Policy) -> bool {
     is_asked && labels::lacking(node, policy).any(|(key, _)| !metadata.topology_labels.contains_key(key))
 }
 
-/// Whether the record of an initialised node is to be written at once. A Ready node whose machine moved can wait, unless the
-/// cloud says that the record is urgent. For a node that is not Ready the last place matters: it is part of the proof that the
-/// machine is gone.
+/// Whether the VM record of an initialised Node is updated at once. For a Ready Node whose VM moved, the update can
+/// wait unless the cloud marks the record urgent. For a Node that is not Ready, the last place matters: it is part of
+/// the proof that the VM is deleted.
 fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
     if metadata.record.is_empty() || node::provider_id(node).is_empty() || says(node, &metadata.record) {
         return false;
@@ -324,21 +324,20 @@ fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
         || node::readiness(node) != Readiness::True
 }
 
-/// The place that the machine was seen to leave, if the node records another one. With an older place on record, such as a host
-/// that still answers, the machine would count as gone although it was removed together with its last host.
+/// The place that the VM was seen to leave, if the Node records another one. With an older place on record, such as a
+/// host that still responds, the VM would be confirmed deleted although it was removed together with its last host.
 fn last_place<'u>(node: &Node, unknown: &'u Unknown) -> Option<&'u String> {
     let is_recorded = node::annotation(node, ANNOTATION_VM).is_some() && !node::provider_id(node).is_empty();
     unknown.last_record.as_ref().filter(|record| is_recorded && !says(node, record))
 }
 
-/// Why nothing that the cloud said is written: it may not be so any more, and whoever led before may have heard more than
-/// this process has, so that the node would go back to what was.
+/// Blocks writes while the instance data is stale: the previous leader may have written newer data, which this write
+/// would revert.
 fn doubt(metadata: &InstanceMetadata) -> Option<NodeBlocked> {
     metadata.stale.as_ref().map(|doubt| NodeBlocked::by(doubt, Next::Wait(Some(DOUBT_PAUSE))))
 }
 
-/// The addresses to write, or none if they are as they should be. A node never ends up without an address that others
-/// can reach.
+/// The addresses to write, or `None` if they are up to date. A Node never ends up without a reachable address.
 fn merged_addresses(
     node: &Node,
     metadata: &InstanceMetadata,
@@ -353,7 +352,7 @@ fn merged_addresses(
     Ok((merged != addresses::of(node)).then_some(merged))
 }
 
-/// The kubelet's `--node-ip` cannot be followed.
+/// The error for a kubelet `--node-ip` that cannot be used.
 fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNodeIpError, retry: Next) -> NodeBlocked {
     let reason = match error {
         ProvidedNodeIpError::NotReported { .. } => reason::ProvidedNodeIPNotOnVM,
@@ -365,7 +364,7 @@ fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNod
     let reported: Vec<_> =
         metadata.node_addresses.iter().map(|address| format!("{} {}", address.type_, address.address)).collect();
     let notes = match error {
-        // What the cloud knows of this address, such as the interface that it is on.
+        // Details about this address, such as its network interface.
         ProvidedNodeIpError::NotReported(ip) => {
             let ip = ip.to_string();
             let about = metadata.notes.iter().filter(|note| note.split([' ', ',', ':']).any(|word| word == ip));

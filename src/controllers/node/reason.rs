@@ -1,4 +1,4 @@
-//! The reasons of this controller, beside those of all controllers.
+//! Reasons of the node controller, in addition to the shared ones.
 
 pub use crate::controllers::reason::*;
 
@@ -7,12 +7,12 @@ use crate::cloud::reason::reasons;
 reasons! {
     /// The cloud reports no `InternalIP` or `ExternalIP`.
     NoAddresses,
-    /// The annotation with the kubelet's `--node-ip` cannot be read.
+    /// The annotation with the kubelet's `--node-ip` cannot be parsed.
     ProvidedNodeIPNotValid,
-    /// The machine does not have the kubelet's `--node-ip`.
+    /// The VM does not have the kubelet's `--node-ip`.
     ProvidedNodeIPNotOnVM,
-    /// The zone or region of the machine is not that of the Node's labels, which stay.
+    /// The VM's zone or region differs from the Node's labels, which stay.
     ZoneLabelsDiffer,
-    /// The instance type of the machine is not that of the Node's labels, which stay.
+    /// The VM's instance type differs from the Node's labels, which stay.
     InstanceTypeDiffers,
 }

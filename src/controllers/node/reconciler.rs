@@ -1,4 +1,4 @@
-//! One look at one node: reads, plans, writes, and says what came of it.
+//! One sync of one Node: observes, plans, applies and reports.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,18 +20,18 @@ use crate::controllers::driver::Next;
 use crate::controllers::instances::Instances;
 use crate::controllers::node::reason;
 use crate::controllers::reason_tracker::ReasonTracker;
-use crate::controllers::{announce, read_live, reason_of, reference};
+use crate::controllers::{read_live, reason_of, record_event, reference};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
 
-/// How often a node is planned anew because somebody else changed it meanwhile, before it goes back into the queue.
+/// How often a Node is planned again after a write conflict, before it goes back to the queue.
 const ATTEMPTS: u32 = 5;
 
 /// The shortest pause before such an attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What the looks of one term need.
+/// The reconciler of one leadership term.
 pub struct NodeReconciler {
     pub(super) store: Nodes,
     pub(super) api: Api<Node>,
@@ -43,12 +43,12 @@ pub struct NodeReconciler {
     pub(super) remembered: NodeMemory,
     pub(super) moves: Turns,
     pub(super) labelling: Turns,
-    /// Whether this term has said how many Nodes lack labels.
+    /// Whether this term has logged how many Nodes lack labels.
     pub(super) are_lacks_told: AtomicBool,
 }
 
 impl NodeReconciler {
-    /// Looks at one node and makes it what it should be. The error says that this process leads no more.
+    /// Syncs one Node. An error means that this process no longer leads.
     pub(super) async fn sync(&self, name: &str) -> Result<NextStep, CallError> {
         let cached = self.store.get(name);
         if cached.as_ref().is_some_and(|node| self.remembered.is_replaced(node)) {
@@ -61,16 +61,16 @@ impl NodeReconciler {
             let plan = plan(&observed, &self.policy);
             let NodeObservation::Ours(ours) = observed else {
                 self.remembered.forget(name);
-                self.moves.looked(name, SyncResult::Settled);
-                self.labelling.looked(name, SyncResult::Settled);
+                self.moves.synced(name, SyncResult::Settled);
+                self.labelling.synced(name, SyncResult::Settled);
                 return Ok(plan.outcome);
             };
             let applied = apply(&self.api, &ours.node, &plan.actions).await;
             self.report(&ours.node, &applied, &plan);
             let is_refused = applied.refused.is_some();
-            self.moves.looked(name, SyncResult::new(plan::has_moved(&ours), turn.of_record, is_refused));
+            self.moves.synced(name, SyncResult::new(plan::has_moved(&ours), turn.of_record, is_refused));
             let lacks = plan::lacks_labels(&ours, &self.policy);
-            self.labelling.looked(name, SyncResult::new(lacks, turn.of_labels, is_refused));
+            self.labelling.synced(name, SyncResult::new(lacks, turn.of_labels, is_refused));
             let Some(error) = applied.refused else { return Ok(plan.outcome) };
             let now = Ours { node: Arc::new(applied.node), ..ours };
             if !error.is_conflict() || attempt == ATTEMPTS {
@@ -79,7 +79,7 @@ impl NodeReconciler {
             tracing::debug!(node = name, attempt, "{}", chain(&error));
             attempt += 1;
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            // The cache may be what caused the conflict.
+            // The conflict may come from an outdated cache.
             observed = match read_live(&self.api, name).await {
                 Ok(node) => self.observe(node.map(Arc::new), turn).await,
                 Err(error) => return self.refused(&now, plan, error).await,
@@ -87,11 +87,11 @@ impl NodeReconciler {
         }
     }
 
-    /// Looking at the node panicked. What it says of itself needs nothing but the node.
+    /// Reports a panic of a sync in the condition, which needs only the Node.
     pub(super) async fn panicked(&self, name: &str, panic: String) -> Result<NextStep, CallError> {
         let held = NodeBlocked::new(reason::Panic, panic, Next::Backoff);
         let Some(node) = self.store.get(name) else { return Ok(NextStep::Held(held)) };
-        // A node that may be another provider's is left alone also then.
+        // A Node that may be another provider's is left alone.
         if !self.instances.owns(&node) {
             return Ok(NextStep::Held(held));
         }
@@ -111,7 +111,7 @@ impl NodeReconciler {
         self.remembered.waited(node, plan::waits(node, &self.policy))
     }
 
-    /// The API server did not take what was planned for the node, which is as `ours` says now.
+    /// Handles a failed write of `plan` to the Node, whose current state is `ours`.
     async fn refused(&self, ours: &Ours, plan: NodePlan, error: CallError) -> Result<NextStep, CallError> {
         if error.is_not_leader() {
             return Err(error);
@@ -120,21 +120,22 @@ impl NodeReconciler {
             return Ok(NextStep::Settled);
         }
         if plan.only_tells() {
-            // What holds the node is still that; the telling is tried again with it.
+            // Still blocked by the same reason; the report is retried with the next sync.
             tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
             return Ok(plan.outcome);
         }
         self.tell(ours, NodeBlocked::new(reason_of(&error), chain(&error), Next::Backoff)).await
     }
 
-    /// Says on the node that `held` is in the way, when it is time to. That this fails is no other reason than `held`.
+    /// Reports on the Node that `held` blocks it, once that is due. A failed report does not replace the reason of
+    /// `held`.
     async fn tell(&self, ours: &Ours, held: NodeBlocked) -> Result<NextStep, CallError> {
         let plan = plan::tell(ours, held, &self.policy);
         let applied = apply(&self.api, &ours.node, &plan.actions).await;
         self.report(&ours.node, &applied, &plan);
         match applied.refused {
             Some(error) if error.is_not_leader() => Err(error),
-            // Whoever changed the node has queued it.
+            // The other client's change has enqueued the Node.
             Some(error) if error.is_conflict() => Ok(plan.outcome),
             Some(error) => {
                 tracing::warn!(node = node::name(&ours.node), "{}", chain(&error));
@@ -144,7 +145,7 @@ impl NodeReconciler {
         }
     }
 
-    /// Says what was done of `plan`, which was made for `before`.
+    /// Reports the completed actions of `plan`, which was made for `before`.
     fn report(&self, before: &Node, applied: &ApplyProgress, plan: &NodePlan) {
         let name = node::name(before);
         self.remembered.wrote(name, applied.replaced.clone());
@@ -160,7 +161,7 @@ impl NodeReconciler {
         } else if !done.is_empty() {
             let all: Vec<_> = done.iter().map(|action| action.describe()).collect();
             let all = all.join(", ");
-            // Why a node waits has a line of its own, once for each change of the reason.
+            // A waiting Node is logged separately, once per change of the reason.
             match &plan.outcome {
                 NextStep::Held(held) if plan.only_tells() && !held.is_quiet => {
                     tracing::debug!(node = name, "node updated: {all}");
@@ -184,8 +185,8 @@ impl NodeReconciler {
         }
     }
 
-    /// Says how many initialised Nodes lack labels of `--node-labels`: a restart with other labels changes none of them by
-    /// default.
+    /// Logs how many initialised Nodes lack labels of `--node-labels`: by default, a restart with other labels changes
+    /// none of them.
     pub(super) fn tell_lacks(&self) {
         if self.policy.node_labels.is_empty() {
             return;
@@ -198,12 +199,12 @@ impl NodeReconciler {
         }
     }
 
-    /// Says on a Node why it is not updated.
-    pub(super) fn report_held(&self, node: &Node, held: &NodeBlocked) {
+    /// Records an Event that says why the Node is not updated.
+    pub(super) fn report_blocked(&self, node: &Node, held: &NodeBlocked) {
         self.recorder.event(&reference(node), EventType::Warning, held.reason.as_str(), &held.message);
     }
 
-    /// Says on the Node of a machine's earlier name that the machine joined as `name`.
+    /// Records an Event on the Node of the VM's earlier name: the VM joined as `name`.
     fn tell_earlier_name(&self, earlier: &Node, name: &str) {
         let message = format!(
             "the VM of this Node joined as node {name}, which is initialised now. This Node keeps what it has; if {name} is \
@@ -220,11 +221,11 @@ impl NodeReconciler {
             .creation_timestamp
             .as_ref()
             .map_or(0.0, |created| jiff::Timestamp::now().duration_since(created.0).as_secs_f64().max(0.0));
-        // The age of a node that is adopted says nothing about delays.
+        // The age of an adopted Node is not a delay.
         if node::is_uninitialized(before) {
             self.metrics.initialised(age);
         }
-        announce(&self.recorder, node, EventType::Normal, "Synced", "Node synced successfully");
+        record_event(&self.recorder, node, EventType::Normal, "Synced", "Node synced successfully");
         tracing::info!(node = name, provider_id = node::provider_id(node), age_seconds = age, "node initialised");
     }
 }

@@ -1,9 +1,8 @@
-//! When Nodes are written that can wait, such as those that lack labels and those whose record follows the machine to another
-//! place.
+//! Rate limit of deferrable Node writes: missing labels, and VM records of VMs that moved.
 //!
-//! The place is part of the proof that a machine is gone, so that it should not be an old one when its host goes away. But
-//! a rolling upgrade of hosts moves each machine several times in an hour, and all of them in a day. So a Node is written
-//! at once, but not again soon, and the Nodes that wait are written one after the other.
+//! The recorded place is part of the proof that a VM is deleted, so it should be current when its host goes away. But a
+//! rolling upgrade of hosts moves each VM several times within an hour, and all VMs within a day. So a Node is written
+//! at once, but not again soon, and the waiting Nodes are written one at a time.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -12,49 +11,49 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// How long a Node whose record was rewritten waits until it is rewritten again.
+/// Shortest interval between two rewrites of one Node's record.
 const MIN_REWRITE_INTERVAL: Duration = Duration::from_secs(600);
-/// How long a Node waits of which the API server refused the write.
+/// How long a Node waits after the API server refused the write.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(60);
-/// Between two turns for records, whosever they are.
+/// Interval between two record writes, over all Nodes.
 const PACE: Duration = Duration::from_secs(1);
-/// Between two turns for labels: 10,000 Nodes take a quarter of an hour.
+/// Interval between two label writes: 10,000 Nodes take a quarter of an hour.
 const LABELS_PACE: Duration = Duration::from_millis(100);
 
-/// The Nodes that wait to be written, for one term.
+/// The Nodes that wait for a deferrable write, for one leadership term.
 pub(super) struct Turns {
     state: Mutex<TurnState>,
     changed: Notify,
 }
 
 struct TurnState {
-    /// Between two turns.
+    /// Interval between two turns.
     pace: Duration,
-    /// Since when each waits.
+    /// Waiting Nodes, and since when.
     waiting: BTreeMap<String, Instant>,
-    /// Nodes that wait, and may be written at their next look.
+    /// Waiting Nodes that may be written at their next sync.
     granted: HashSet<String>,
-    /// Before when a Node gets no turn.
+    /// The earliest time of a Node's next turn.
     resting: HashMap<String, Instant>,
     /// When the last turn was given.
     last: Option<Instant>,
 }
 
-/// What came of a look at a Node.
+/// The result of a sync, regarding the deferrable write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncResult {
-    /// There is nothing to write, or not now.
+    /// Nothing to write, or not now.
     Settled,
-    /// There is, and it was not this Node's turn.
+    /// A write is needed, but it was not this Node's turn.
     Waits,
-    /// It was written in this Node's turn.
+    /// Written in this Node's turn.
     Written,
-    /// In this Node's turn the API server did not take it.
+    /// The API server refused the write in this Node's turn.
     Refused,
 }
 
 impl SyncResult {
-    /// What came of a look at a Node that is or is not to be written, in its turn or not, and of the write.
+    /// Result of a sync, from whether a write was needed, allowed and refused.
     pub(super) fn new(is_to_be_written: bool, is_turn: bool, is_refused: bool) -> Self {
         match (is_to_be_written, is_turn, is_refused) {
             (false, _, _) => Self::Settled,
@@ -66,12 +65,12 @@ impl SyncResult {
 }
 
 impl Turns {
-    /// For the records of machines that moved.
+    /// Turns for the VM records of VMs that moved.
     pub(super) fn of_moves() -> Self {
         Self::new(PACE)
     }
 
-    /// For the labels of Nodes that are initialised.
+    /// Turns for the labels of initialised Nodes.
     pub(super) fn of_labels() -> Self {
         Self::new(LABELS_PACE)
     }
@@ -82,13 +81,12 @@ impl Turns {
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Whether it is this Node's turn. A turn is given once.
+    /// Whether it is this Node's turn. A turn is used up by this call.
     pub(super) fn take_turn(&self, node: &str) -> bool {
         self.state.lock().granted.remove(node)
     }
 
-    /// Takes down what came of a look.
-    pub(super) fn looked(&self, node: &str, looked: SyncResult) {
+    pub(super) fn synced(&self, node: &str, looked: SyncResult) {
         let now = Instant::now();
         let mut state = self.state.lock();
         match looked {
@@ -105,7 +103,7 @@ impl Turns {
                 state.resting.retain(|_, until| *until > now);
                 state.resting.insert(node.to_owned(), now + MIN_REWRITE_INTERVAL);
             }
-            // Its turn comes again, after those of the others that wait by now.
+            // The Node gets another turn, after the Nodes that wait by now.
             SyncResult::Refused => {
                 state.waiting.insert(node.to_owned(), now);
                 state.resting.insert(node.to_owned(), now + REFUSED_INTERVAL);
@@ -114,7 +112,7 @@ impl Turns {
         }
     }
 
-    /// The next Node that may be written, once it may be.
+    /// Waits for the next Node that may be written.
     pub(super) async fn next(&self) -> String {
         loop {
             let due = match self.state.lock().next(Instant::now()) {
@@ -136,10 +134,10 @@ impl Turns {
 }
 
 impl TurnState {
-    /// Gives a turn to the Node that has waited longest of those that do not rest. Otherwise returns when the next
-    /// turn is due; `None` if only an event can give one.
+    /// Gives a turn to the longest waiting Node that does not rest. Otherwise returns when the next turn is due; `None`
+    /// if only an event can give one.
     fn next(&mut self, now: Instant) -> Result<String, Option<Instant>> {
-        // Before that nothing can come of a look at all of them.
+        // Avoids a pass over all Nodes before a turn is possible.
         if let Some(paced) = self.last.map(|last| last + self.pace).filter(|at| *at > now && !self.waiting.is_empty()) {
             return Err(Some(paced));
         }
@@ -182,7 +180,7 @@ mod tests {
         let began = Instant::now();
         let node = moves.next().await;
         assert!(moves.take_turn(&node) && !moves.take_turn(&node), "a turn is given once");
-        moves.looked(&node, SyncResult::Written);
+        moves.synced(&node, SyncResult::Written);
         (node, began.elapsed().as_secs())
     }
 
@@ -190,15 +188,15 @@ mod tests {
     async fn a_node_is_written_at_once_and_then_rests_for_ten_minutes() {
         let moves = Turns::of_moves();
         assert_eq!(now(&moves).await, None);
-        moves.looked("a", SyncResult::Waits);
+        moves.synced("a", SyncResult::Waits);
         assert_eq!(write_next(&moves).await, ("a".into(), 0));
         advance(Duration::from_secs(60)).await;
-        moves.looked("a", SyncResult::Waits);
+        moves.synced("a", SyncResult::Waits);
         assert_eq!(now(&moves).await, None);
         assert_eq!(write_next(&moves).await, ("a".into(), 540));
-        // It came back to where it was, or is written for another reason.
-        moves.looked("a", SyncResult::Waits);
-        moves.looked("a", SyncResult::Settled);
+        // The VM moved back, or the Node was written for another reason.
+        moves.synced("a", SyncResult::Waits);
+        moves.synced("a", SyncResult::Settled);
         advance(MIN_REWRITE_INTERVAL * 2).await;
         assert_eq!(now(&moves).await, None);
         assert!(!moves.take_turn("a"));
@@ -207,14 +205,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_longest_waiting_comes_first_one_a_second_and_none_is_dropped() {
         let moves = Turns::of_moves();
-        moves.looked("rests", SyncResult::Waits);
+        moves.synced("rests", SyncResult::Waits);
         assert_eq!(write_next(&moves).await.0, "rests");
-        moves.looked("rests", SyncResult::Waits);
+        moves.synced("rests", SyncResult::Waits);
         advance(MIN_REWRITE_INTERVAL - Duration::from_secs(2)).await;
         for node in ["c", "a", "b"] {
-            moves.looked(node, SyncResult::Waits);
-            // That it is seen again changes nothing.
-            moves.looked(node, SyncResult::Waits);
+            moves.synced(node, SyncResult::Waits);
+            // A repeated result changes nothing.
+            moves.synced(node, SyncResult::Waits);
             advance(Duration::from_millis(1)).await;
         }
         let mut order = Vec::new();
@@ -230,11 +228,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_that_is_refused_has_its_turn_again_after_the_others() {
         let moves = Turns::of_moves();
-        moves.looked("a", SyncResult::Waits);
+        moves.synced("a", SyncResult::Waits);
         let node = moves.next().await;
         assert!(moves.take_turn(&node));
-        moves.looked(&node, SyncResult::Refused);
-        moves.looked("b", SyncResult::Waits);
+        moves.synced(&node, SyncResult::Refused);
+        moves.synced("b", SyncResult::Waits);
         assert_eq!(write_next(&moves).await.0, "b");
         let (node, waited) = write_next(&moves).await;
         assert_eq!((node.as_str(), waited), ("a", 59));
@@ -245,7 +243,7 @@ mod tests {
         let moves = Turns::of_moves();
         let began = Instant::now();
         for number in 0..1_000 {
-            moves.looked(&format!("n{number:03}"), SyncResult::Waits);
+            moves.synced(&format!("n{number:03}"), SyncResult::Waits);
         }
         for number in 0..1_000 {
             assert_eq!(write_next(&moves).await.0, format!("n{number:03}"));
@@ -258,15 +256,15 @@ mod tests {
         let labelling = Turns::of_labels();
         let began = Instant::now();
         for number in 0..10_000 {
-            labelling.looked(&format!("n{number:04}"), SyncResult::Waits);
+            labelling.synced(&format!("n{number:04}"), SyncResult::Waits);
         }
         for _ in 0..10_000 {
             write_next(&labelling).await;
         }
         assert!(began.elapsed() >= LABELS_PACE * 9_999 && began.elapsed() < Duration::from_secs(1_100));
-        // Another controller takes the label away again and again.
-        labelling.looked("n0000", SyncResult::Waits);
-        labelling.looked("n9999", SyncResult::Waits);
+        // Another controller removes the label again and again.
+        labelling.synced("n0000", SyncResult::Waits);
+        labelling.synced("n9999", SyncResult::Waits);
         assert_eq!(write_next(&labelling).await.0, "n0000");
         assert!(write_next(&labelling).await.1 > 500);
     }

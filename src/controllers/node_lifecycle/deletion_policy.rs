@@ -1,8 +1,8 @@
-//! Pure: which Nodes of machines that are gone may be deleted, and when.
+//! Pure: which Nodes with absent VMs may be deleted, and when.
 //!
-//! It is told of every Node and of every answer of the provider, and is asked before each deletion. It counts before
-//! it permits: a machine that is gone with many others looks like one alone until the others were asked about.
-//! Everything is forgotten with the leadership, so that a new leader begins anew.
+//! The policy observes every Node and every answer of the provider, and judges each deletion. It counts before it
+//! permits: the first of many absent VMs looks like a single one until the provider was asked about the others. Its
+//! state lasts for one leadership term.
 
 mod allowance;
 mod answers;
@@ -27,19 +27,19 @@ use node_table::{NodeCategory, NodeTable};
 pub use reason::HoldReason;
 use record::NodeRecord;
 
-/// As many machines may be gone at once without more ado, if that is more than the share.
+/// Up to this many VMs may be absent at once without a pause, if that is more than `MASS_PERCENT`.
 const MASS_NODES: usize = 5;
-/// How many Nodes the message about a pause names.
+/// Maximum number of Nodes named in the message about a pause.
 const NAMES_SHOWN: usize = 5;
-/// The share of all nodes, in percent.
+/// Up to this share of all Nodes, in percent, may have absent VMs at once without a pause.
 const MASS_PERCENT: usize = 20;
 
-/// See the file's header.
+/// Decides about deletions; see the module documentation.
 #[derive(Debug)]
 pub struct DeletionPolicy {
     settings: Settings,
     nodes: NodeTable,
-    /// The reasons for unknown answers that have ended.
+    /// When reasons for unknown answers ended.
     ended: BTreeMap<Reason, ReasonEnd>,
     allowance: Allowance,
     mass: Option<Mass>,
@@ -47,19 +47,19 @@ pub struct DeletionPolicy {
     permits: u64,
 }
 
-/// Many machines are gone at once.
+/// A pause because many VMs are absent at once.
 #[derive(Clone, Debug)]
 struct Mass {
-    /// Nothing that belongs to it is deleted before.
+    /// The end of the pause.
     until: Instant,
-    /// Only what is gone since then belongs to it: for all that was gone before, an earlier pause has ended. Nothing for
-    /// the first pause, to which all belongs.
+    /// Only VMs absent since then belong to this pause: for earlier ones, a previous pause has ended. `None` for the
+    /// first pause, to which all belong.
     from: Option<Instant>,
-    /// Some of the Nodes with which it began.
+    /// Some of the Nodes that triggered the pause.
     names: Arc<[String]>,
 }
 
-/// A Node that was deleted lately, or is being deleted.
+/// A Node that was deleted recently, or is being deleted.
 #[derive(Debug)]
 struct DeletedNode {
     permit: u64,
@@ -69,19 +69,19 @@ struct DeletedNode {
     at: Instant,
 }
 
-/// What is to be done with a node with Ready=Unknown.
+/// The decision about a Node with Ready=Unknown.
 #[derive(Debug)]
 #[must_use]
 pub enum DeletionVerdict {
-    /// Its machine is not proved to be gone.
+    /// Its VM is not confirmed deleted.
     NotSuspected,
-    /// It is not deleted now.
+    /// Must not be deleted now.
     Held(HoldReason),
-    /// It may be deleted now; what it takes from the allowance is taken.
+    /// May be deleted now; the deletion is charged to the allowance.
     Permitted(DeletionPermit),
 }
 
-/// Leave to write once. One that is lost counts as used.
+/// Permission for one write. A lost permit counts as used.
 #[derive(Debug)]
 #[must_use]
 pub struct DeletionPermit {
@@ -93,7 +93,7 @@ pub struct DeletionPermit {
 }
 
 impl DeletionPermit {
-    /// Whether it rests on somebody's word.
+    /// Whether the permit rests on the annotation that allows the deletion.
     pub fn is_by_hand(&self) -> bool {
         self.by_hand
     }
@@ -104,36 +104,36 @@ impl DeletionPermit {
     }
 }
 
-/// What came of a permit.
+/// How a permit was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermitOutcome {
-    /// The Node was deleted, or nobody knows.
+    /// The Node was deleted, or may have been: the outcome is unknown.
     Deleted,
-    /// It was only said.
+    /// The deletion was only reported.
     DryRun,
     /// Nothing was written.
     Unused,
-    /// The API server refused.
+    /// The API server refused the write.
     Rejected,
 }
 
-/// How many there are, for metrics.
+/// Values for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Nodes that may be deleted now by the limit.
+    /// Number of Nodes that the limit allows to delete now.
     pub allowance: usize,
-    /// Whether deletions wait because many machines are gone.
+    /// Whether deletions pause because many VMs are absent.
     pub is_mass_held: bool,
 }
 
 impl DeletionPolicy {
-    /// That of a leader whose term begins at `at`.
+    /// Creates the policy of a leader whose term begins at `at`.
     pub fn new(settings: &Settings, at: Instant) -> Self {
         let (nodes, ended, allowance) = (NodeTable::default(), BTreeMap::new(), Allowance::new(at));
         Self { settings: settings.clone(), nodes, ended, allowance, mass: None, gone: Vec::new(), permits: 0 }
     }
 
-    /// A Node is like this now, or is there no more.
+    /// Records the current state of a Node; `None` if it was deleted.
     pub fn observe(&mut self, name: &str, facts: Option<Facts>, at: Instant) {
         match facts {
             Some(facts) => self.note(name, facts),
@@ -142,7 +142,7 @@ impl DeletionPolicy {
         self.count_mass(at);
     }
 
-    /// These are all Nodes there are. Gives the names of those that are there no more.
+    /// Records all existing Nodes. Returns the names of those that were deleted.
     pub fn observe_all(&mut self, all: Vec<(String, Facts)>, at: Instant) -> Vec<String> {
         let names: HashSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
         let vanished: Vec<String> = self.nodes.names().filter(|name| !names.contains(name.as_str())).cloned().collect();
@@ -156,20 +156,21 @@ impl DeletionPolicy {
         vanished
     }
 
-    /// Time has passed, and nothing else happened.
+    /// Updates the state that depends on time only.
     pub fn tick(&mut self, at: Instant) {
         self.count_mass(at);
     }
 
     fn note(&mut self, name: &str, facts: Facts) {
         match self.nodes.get(name) {
-            Some(_) => self.nodes.change(name, |record| record.note(facts)),
+            Some(_) => self.nodes.change(name, |record| record.update(facts)),
             None => self.nodes.put(name, NodeRecord::new(facts)),
         }
     }
 
-    /// Whether this Node may be deleted at `at`. With the annotation that allows it, grace, limit and mass do not count.
-    pub fn judge(&mut self, name: &str, at: Instant) -> DeletionVerdict {
+    /// Whether this Node may be deleted at `at`. With the annotation that allows the deletion, grace period, limit and
+    /// mass pause do not apply.
+    pub fn verdict(&mut self, name: &str, at: Instant) -> DeletionVerdict {
         self.count_mass(at);
         let Some(known) = self.nodes.get(name) else { return DeletionVerdict::NotSuspected };
         let Some(since) = known.suspected_since() else { return DeletionVerdict::NotSuspected };
@@ -197,13 +198,13 @@ impl DeletionPolicy {
         DeletionVerdict::Permitted(DeletionPermit { number, name: name.to_owned(), by_hand, since, is_first })
     }
 
-    /// Whether what was permitted still is: a mass may have shown itself meanwhile, or the kubelet.
+    /// Whether the permit is still valid: a mass pause may have begun meanwhile, or the kubelet may have reported.
     pub fn is_still_permitted(&self, permit: &DeletionPermit, at: Instant) -> bool {
         let Some(known) = self.nodes.get(&permit.name) else { return false };
         known.suspected_since() == Some(permit.since) && self.check(known, permit.by_hand, permit.since, at).is_ok()
     }
 
-    /// Leave to write what has a deletion's consequences, under the same limit.
+    /// Permits another write with the consequences of a deletion, under the same limit.
     pub fn reserve(&mut self, at: Instant) -> Result<DeletionPermit, HoldReason> {
         self.take(at).map(|number| DeletionPermit {
             number,
@@ -223,7 +224,7 @@ impl DeletionPolicy {
         match used {
             PermitOutcome::Deleted => self.nodes.remove(&permit.name),
             PermitOutcome::DryRun => self.nodes.change(&permit.name, |known| {
-                // Not if the kubelet reported meanwhile.
+                // Not if the kubelet has reported meanwhile.
                 known.is_told = known.suspected_since() == Some(permit.since);
             }),
             PermitOutcome::Rejected => self.nodes.change(&permit.name, |known| {
@@ -234,13 +235,13 @@ impl DeletionPolicy {
         self.count_mass(at);
     }
 
-    /// For metrics.
+    /// The values for metrics.
     pub fn counts(&self, at: Instant) -> Counts {
         let is_mass_held = self.mass.as_ref().is_some_and(|mass| at < mass.until);
         Counts { allowance: self.allowance.available(self.bounds(), at), is_mass_held }
     }
 
-    /// The rules beside the limit, in the order in which they are told.
+    /// The rules besides the limit, in the order in which they are reported.
     fn check(&self, known: &NodeRecord, by_hand: bool, since: Instant, at: Instant) -> Result<(), HoldReason> {
         let until = since + self.settings.grace;
         if !by_hand && at < until {
@@ -258,7 +259,7 @@ impl DeletionPolicy {
         let (absent, nodes) = (self.nodes.count(NodeCategory::NewlyAbsent), self.nodes.count(NodeCategory::Own));
         if let Some(mass) = &self.mass {
             if mass.from.is_some_and(|from| since < from) {
-                // The pause for it has ended: the limit alone counts.
+                // The pause for this VM has ended: only the limit applies.
                 return Ok(());
             }
             if at < mass.until {
@@ -276,7 +277,7 @@ impl DeletionPolicy {
         Ok(())
     }
 
-    /// Whether the limit allows one more write at `at`. Takes nothing.
+    /// Whether the limit allows one more write at `at`. Does not charge the allowance.
     pub fn check_limit(&self, at: Instant) -> Result<(), HoldReason> {
         let bounds @ Bounds { capacity, window } = self.bounds();
         if self.allowance.available(bounds, at) == 0 {
@@ -299,12 +300,12 @@ impl DeletionPolicy {
 
     fn bounds(&self) -> Bounds {
         let Limit { nodes, percent, window } = self.settings.limit;
-        // With those that were deleted lately: the limit does not shrink while it is used up.
+        // Includes recently deleted Nodes, so that deletions do not shrink the limit.
         let share = (self.nodes.count(NodeCategory::Own) + self.deleted()).saturating_mul(percent as usize) / 100;
         Bounds { capacity: share.max(nodes as usize), window }
     }
 
-    /// The Nodes that were deleted lately and are there no more.
+    /// Number of recently deleted Nodes that no longer exist.
     fn deleted(&self) -> usize {
         let is_there = |gone: &DeletedNode| {
             self.nodes.get(&gone.name).is_some_and(|known| known.facts.uid == gone.uid && !known.is_told)
@@ -312,7 +313,8 @@ impl DeletionPolicy {
         self.gone.iter().filter(|gone| !is_there(gone)).count()
     }
 
-    /// How many nodes of the control plane are gone or were deleted lately, and how many there are with those.
+    /// Number of control plane Nodes that are absent or were deleted recently, and number of all of them, including the
+    /// deleted ones.
     fn control_plane(&self, at: Instant) -> (usize, usize) {
         let lately = self
             .gone
@@ -321,7 +323,7 @@ impl DeletionPolicy {
         let mut lost: BTreeSet<&str> = lately.map(|gone| gone.uid.as_str()).collect();
         let mut all = lost.clone();
         for known in self.nodes.all().filter(|known| known.facts.is_control_plane) {
-            // What was only said to be deleted counts as long as a deleted one would.
+            // A dry run's deletion counts for as long as a real one.
             if known.is_told {
                 continue;
             }
@@ -333,12 +335,12 @@ impl DeletionPolicy {
         (lost.len(), all.len())
     }
 
-    /// Begins and ends the pause for many machines that are gone at once.
+    /// Begins and ends the pause for many VMs that are absent at once.
     fn count_mass(&mut self, at: Instant) {
         let window = self.settings.limit.window;
         self.gone.retain(|gone| at.saturating_duration_since(gone.at) < window);
         let threshold = threshold(self.nodes.count(NodeCategory::Own));
-        // A pause that has begun lasts, also when some machines are found again: whatever took them may take more.
+        // A pause runs to its end even if some VMs are found again: the cause may affect more of them.
         if self.mass.as_ref().is_some_and(|mass| at < mass.until) {
             return;
         }
@@ -348,7 +350,8 @@ impl DeletionPolicy {
             self.nodes.count_from(None);
             return;
         }
-        // Those for which a pause has ended go under the limit. As many more are another mass.
+        // VMs whose pause has ended are subject to the limit only. The same number of further ones begins another
+        // pause.
         self.nodes.count_from(ended);
         if self.nodes.count(NodeCategory::NewlyAbsent) > threshold {
             let names = self.nodes.newcomers(NAMES_SHOWN).into();
@@ -357,7 +360,7 @@ impl DeletionPolicy {
     }
 }
 
-/// How many of `nodes` may be gone at once without more ado.
+/// How many of `nodes` may have absent VMs at once without a pause.
 fn threshold(nodes: usize) -> usize {
     (nodes.saturating_mul(MASS_PERCENT) / 100).max(MASS_NODES)
 }

@@ -1,14 +1,14 @@
-//! The node-lifecycle controller's series.
+//! The node-lifecycle controller's metrics.
 
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts};
 
 use super::deletion_policy::Counts;
 
-/// The series. Clones share them.
+/// The metrics. Clones share them.
 #[derive(Clone)]
 pub(super) struct NodeLifecycleMetrics {
-    /// How many nodes each reason keeps from being deleted.
+    /// Number of Nodes whose deletion each reason blocks.
     pub(super) held: IntGaugeVec,
     pub(super) deletions: IntCounter,
     pub(super) dry_run_deletions: IntCounter,
@@ -20,7 +20,6 @@ pub(super) struct NodeLifecycleMetrics {
 }
 
 impl NodeLifecycleMetrics {
-    /// All at zero, registered nowhere.
     pub(super) fn new() -> Self {
         let options = |name, help| Opts::new(name, help).namespace("vsphere_ccm");
         let counter = |name, help| IntCounter::with_opts(options(name, help)).expect("the name is a valid constant");
@@ -47,7 +46,6 @@ impl NodeLifecycleMetrics {
         }
     }
 
-    /// All of them.
     pub(super) fn series(&self) -> Vec<Box<dyn Collector>> {
         vec![
             Box::new(self.held.clone()),
@@ -61,7 +59,7 @@ impl NodeLifecycleMetrics {
         ]
     }
 
-    /// What the guard counts; nothing while this process does not lead.
+    /// Shows the counts of the deletion policy; `None` while this process does not lead.
     pub(super) fn guard(&self, counts: Option<Counts>) {
         self.mass_hold.set(i64::from(counts.is_some_and(|counts| counts.is_mass_held)));
         self.allowance.set(counts.map_or(0, |counts| i64::try_from(counts.allowance).unwrap_or(i64::MAX)));

@@ -1,7 +1,7 @@
-//! Pure: a node and the proven power state of its machine → which of our taints it is to have.
+//! Pure: a Node and the proven power state of its VM → the changes of our taints.
 //!
 //! Mirrors `AddOrUpdateTaintOnNode` and `RemoveTaintOffNode` of `node/helpers/taints.go` and `MonitorNodes` of
-//! `controllers/nodelifecycle/node_lifecycle_controller.go`. What is not proven changes nothing.
+//! `controllers/nodelifecycle/node_lifecycle_controller.go`. An unproven power state changes nothing.
 
 #[cfg(test)]
 mod tests;
@@ -14,34 +14,35 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use crate::cloud::node::{self, Readiness};
 use crate::cloud::{Power, PowerState};
 
-/// The machine does not run; with the effect `NoSchedule`.
+/// Taint of a Node whose VM does not run. Effect `NoSchedule`.
 pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
-/// The machine will not run before somebody sees to it: kube-controller-manager frees its volumes. Effect `NoExecute`.
+/// Taint of a Node whose VM stays off until an administrator acts: kube-controller-manager detaches its volumes. Effect
+/// `NoExecute`.
 pub const TAINT_OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-/// The value of that taint when a machine is switched off.
+/// The value of `TAINT_OUT_OF_SERVICE` for a VM that is powered off.
 pub const OUT_OF_SERVICE_VALUE: &str = "nodeshutdown";
-/// Says that the taint of that name is ours, and when it was set (RFC 3339).
+/// Marks `TAINT_OUT_OF_SERVICE` as ours; the value is the time when it was set (RFC 3339).
 pub const ANNOTATION_OUT_OF_SERVICE: &str = "vsphere-ccm.dev/out-of-service";
-/// Somebody says `true` in it: this Node may be deleted without grace period, limit and pause.
+/// Set to `true` by a user: this Node may be deleted without grace period, limit and mass pause.
 pub const ANNOTATION_ALLOW_DELETION: &str = "vsphere-ccm.dev/allow-deletion";
 
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
 
-/// A change of a node.
+/// A change of our taints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Add the shutdown taint, or make it what it should be.
+    /// Add the shutdown taint, or correct it.
     AddShutdown,
-    /// Remove every taint of that key and effect.
+    /// Remove every taint with that key and effect.
     RemoveShutdown,
-    /// Add the out-of-service taint and the annotation that says it is ours.
+    /// Add the out-of-service taint and the annotation that marks it as ours.
     AddOutOfService,
     /// Remove both, or the annotation if the taint is gone.
     RemoveOutOfService,
 }
 
-/// As the log shows it.
+/// For the log.
 impl fmt::Display for Change {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -53,33 +54,33 @@ impl fmt::Display for Change {
     }
 }
 
-/// What is to be done.
+/// The plan for one Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LifecyclePlan {
-    /// In one patch. Empty when the node is as it should be.
+    /// In one patch. Empty if the Node is up to date.
     pub changes: Vec<Change>,
-    /// When the node has to be looked at again although nothing happens.
+    /// When to reconcile the Node again although nothing happens.
     pub look_again: Option<Duration>,
 }
 
-/// Whether the machine's power state is needed to plan: for a Ready node it is not.
+/// Whether the plan needs the VM's power state: not for a Ready Node.
 pub fn needs_power(node: &Node) -> bool {
     node::readiness(node) != Readiness::True
 }
 
-/// Whether there can be anything to do for this node, be it a deletion: not for a Ready one without a taint of ours.
-pub fn needs_a_look(node: &Node) -> bool {
+/// Whether the Node needs a reconcile, for taints or deletion: not if it is Ready and has none of our taints.
+pub fn needs_reconcile(node: &Node) -> bool {
     needs_power(node)
         || has_taint(node, TAINT_SHUTDOWN, NO_SCHEDULE)
         || node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some()
 }
 
-/// Whether somebody allowed the deletion of this Node.
+/// Whether the annotation allows the deletion of this Node.
 pub fn is_allowed_by_hand(node: &Node) -> bool {
     node::annotation(node, ANNOTATION_ALLOW_DELETION) == Some("true")
 }
 
-/// Decides. `power` is what is proven, if anything is; `unreachable_for` is for how long the node has been Ready=Unknown
+/// Decides what to do. `power` is the proven power state; `unreachable_for` is how long the Node has been Ready=Unknown
 /// without a break.
 pub fn plan(
     node: &Node,
@@ -118,15 +119,15 @@ fn plan_out_of_service(
 ) {
     let readiness = node::readiness(node);
     if node::annotation(node, ANNOTATION_OUT_OF_SERVICE).is_some() {
-        // A Ready node runs, whichever VM it runs on. The annotation without the taint: somebody removed the taint, and
-        // it is not added again while the VM is off.
+        // A Ready Node runs, whichever VM it runs on. If only the annotation is left, a user has removed the taint: it
+        // is not added again while the VM is off.
         let is_over = readiness == Readiness::True || power.is_some_and(|power| power.state == PowerState::On);
         plan.changes.extend(is_over.then_some(Change::RemoveOutOfService));
         return;
     }
     let (Some(power), Some(after)) = (power, after) else { return };
     let is_theirs = node::has_taint(node, TAINT_OUT_OF_SERVICE);
-    // A kubelet that reports runs, perhaps on a copy of the VM with the same volumes.
+    // A reporting kubelet runs, perhaps on a copy of the VM with the same volumes.
     let is_candidate = readiness == Readiness::Unknown && !node::is_uninitialized(node) && !is_theirs;
     // A suspended VM may resume at any moment with its volumes mounted.
     if !is_candidate || power.state != PowerState::Off {
@@ -138,7 +139,7 @@ fn plan_out_of_service(
     }
 }
 
-/// The node's taints after `changes`, in the order in which they stand.
+/// The Node's taints after `changes`, in their order.
 pub fn taints_after(node: &Node, changes: &[Change]) -> Vec<Taint> {
     let mut taints = node::taints(node).to_vec();
     for change in changes {
@@ -173,12 +174,12 @@ fn out_of_service_taint() -> Taint {
     }
 }
 
-/// Without value and time, as upstream compares it.
+/// Whether the taint has neither value nor time, as upstream compares it.
 fn is_plain(taint: &Taint) -> bool {
     taint.value.as_deref().unwrap_or_default().is_empty() && taint.time_added.is_none()
 }
 
-/// The one we set; one with another value or effect is somebody else's.
+/// Whether the taint is the one we set; one with another value or effect is not ours.
 fn is_out_of_service(taint: &Taint) -> bool {
     is(taint, TAINT_OUT_OF_SERVICE, NO_EXECUTE) && taint.value.as_deref() == Some(OUT_OF_SERVICE_VALUE)
 }

@@ -1,17 +1,17 @@
-//! The reasons of this controller, beside those of all controllers: why a Node is not deleted.
+//! Reasons why a Node is not deleted, in addition to the shared ones.
 
 pub use crate::controllers::reason::*;
 
 use crate::cloud::reason::reasons;
 
 reasons! {
-    /// Not deleted yet: the grace period runs.
+    /// Not deleted yet: the grace period has not ended.
     DeletionGracePeriod,
-    /// Not deleted yet: as many nodes as may be were deleted lately.
+    /// Not deleted yet: the deletion limit is used up.
     DeletionLimitReached,
-    /// Not deleted yet: many machines are gone at once.
+    /// Not deleted yet: many VMs are absent at once.
     DeletionMassHold,
-    /// Not deleted: a majority of the control plane would be gone.
+    /// Not deleted: a majority of the control plane would be lost.
     DeletionControlPlaneMajority,
     /// Not deleted: `--node-deletion=dry-run`.
     DeletionDryRun,

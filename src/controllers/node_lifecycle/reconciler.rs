@@ -1,4 +1,4 @@
-//! One look at one node: what is known of its machine, whether the Node is deleted, and which taints it is to have.
+//! One reconcile of one Node: queries its VM, deletes the Node if permitted, and updates its taints.
 
 mod deletion;
 mod taints;
@@ -30,18 +30,18 @@ use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Nodes;
 use crate::runtime::tasks::PanicError;
 
-/// The pause before vCenter is queried again about a node whose answer something overtook.
+/// Pause before the provider is asked again after an event has outdated its answer.
 const REQUERY_DELAY: Duration = Duration::from_millis(100);
-/// When answers about other nodes are waited for.
+/// Pause while answers about other Nodes are pending.
 const COUNTING_PAUSE: Duration = Duration::from_secs(1);
 
-/// The pause between two looks at what every Node says. In between, that is known from the events.
+/// Interval between two passes over the facts of all Nodes. In between, events keep the facts up to date.
 const ALL_NOTED_AGAIN: Duration = Duration::from_secs(60);
 
-/// What all holds but one are about.
+/// Message prefix of all blocks except that of the out-of-service taint.
 const NOT_DELETED: &str = "Node not deleted";
 
-/// What looks at nodes need.
+/// Dependencies of the reconciler.
 pub(super) struct NodeLifecycleReconciler {
     pub(super) store: Nodes,
     pub(super) api: Api<Node>,
@@ -52,7 +52,7 @@ pub(super) struct NodeLifecycleReconciler {
     pub(super) metrics: NodeLifecycleMetrics,
 }
 
-/// What one leader knows. It ends with the leadership.
+/// State of one leadership term.
 pub struct LeaderState {
     pub(super) looks: Arc<NodeLifecycleReconciler>,
     state: Mutex<LifecycleState>,
@@ -61,13 +61,13 @@ pub struct LeaderState {
 pub(super) struct LifecycleState {
     pub(super) guard: DeletionPolicy,
     unreachable: Unreachable,
-    /// Changes of taints that could not be written.
+    /// Backoff of taint changes that could not be written.
     refused: Retries<Vec<Change>>,
-    /// Nodes that were to be taken out of service, and why their VMs were not proved to be off; `None` for one that runs.
+    /// Nodes due for the out-of-service taint whose VM was not proven powered off, and why; `None` for a VM that runs.
     unproved: Retries<Option<DeletionBlocked>>,
-    /// The Nodes with something to do, as of what was last noted of each.
+    /// The Nodes that need a reconcile, by their latest facts.
     busy: BTreeSet<String>,
-    /// When the period last went through all Nodes.
+    /// When the facts of all Nodes were last read.
     all_noted: Instant,
 }
 
@@ -89,23 +89,23 @@ impl LeaderState {
     }
 }
 
-/// The monotonic clock, also in tests that hold it.
+/// The monotonic clock, which tests can pause.
 pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// What came of a look.
+/// The result of a reconcile.
 #[derive(Debug, Default)]
 pub struct LifecycleOutcome {
-    /// Why the Node is not deleted, if its machine may be gone.
+    /// Why the Node is not deleted, if its VM may be absent.
     pub(super) held: Option<DeletionBlocked>,
     pub(super) next: Next,
 }
 
-/// What keeps a Node from being deleted, or its machine from being taken out of service.
+/// Why a Node is not deleted, or not taken out of service.
 #[derive(Clone, Debug)]
 pub(super) struct DeletionBlocked {
-    /// What is not done, in words.
+    /// The blocked action, in words.
     pub(super) what: &'static str,
     pub(super) reason: Reason,
     pub(super) message: String,
@@ -114,7 +114,7 @@ pub(super) struct DeletionBlocked {
 }
 
 impl LifecycleOutcome {
-    fn held(reason: Reason, message: impl Into<String>, is_quiet: bool) -> Self {
+    fn blocked(reason: Reason, message: impl Into<String>, is_quiet: bool) -> Self {
         Self {
             held: Some(DeletionBlocked { what: NOT_DELETED, reason, message: message.into(), is_quiet }),
             next: Next::Period,
@@ -127,21 +127,21 @@ impl LifecycleOutcome {
 
     pub(super) fn failed(error: &CallError) -> Self {
         let reason = crate::controllers::reason_of(error);
-        Self { next: Next::Backoff, ..Self::held(reason, chain(error), false) }
+        Self { next: Next::Backoff, ..Self::blocked(reason, chain(error), false) }
     }
 
     pub(super) fn panicked(panic: &PanicError) -> Self {
         let message = format!("looking at the node's machine failed: {panic}");
-        Self { next: Next::Backoff, ..Self::held(reason::Panic, message, false) }
+        Self { next: Next::Backoff, ..Self::blocked(reason::Panic, message, false) }
     }
 
-    /// The API server refused. The guard says for how long that holds.
+    /// The API server refused the deletion. The deletion policy decides for how long.
     pub(super) fn refused(error: &CallError) -> Self {
-        Self { next: Next::After(Duration::ZERO), ..Self::held(reason::DeletionRefused, chain(error), false) }
+        Self { next: Next::After(Duration::ZERO), ..Self::blocked(reason::DeletionRefused, chain(error), false) }
     }
 
-    pub(super) fn told(proof: &AbsenceProof) -> Self {
-        Self::held(reason::DeletionDryRun, HoldReason::DryRun.message(None), false).with(proof)
+    pub(super) fn dry_run(proof: &AbsenceProof) -> Self {
+        Self::blocked(reason::DeletionDryRun, HoldReason::DryRun.message(None), false).with(proof)
     }
 
     fn by(hold: &HoldReason) -> Self {
@@ -152,24 +152,24 @@ impl LifecycleOutcome {
             (_, Some(left)) => Next::After(left),
             (_, None) => Next::Period,
         };
-        // Others are still being asked about: the grace period is only a little longer.
+        // The provider is still being asked about other Nodes, which extends the grace period only a little.
         let is_quiet = matches!(hold, HoldReason::Counting { .. });
-        Self { next, ..Self::held(hold.reason(), hold.message(until.as_deref()), is_quiet) }
+        Self { next, ..Self::blocked(hold.reason(), hold.message(until.as_deref()), is_quiet) }
     }
 }
 
-/// The time of day after `left`, in whole seconds.
+/// The wall clock time after `left`, in whole seconds.
 fn wall_clock_in(left: Duration) -> String {
     let time = jiff::Timestamp::now() + left;
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 impl NodeLifecycleReconciler {
-    /// Tells the guard of the Node as it is, before anybody works on it.
-    pub(super) fn note(&self, term: &LeaderState, name: &str) -> Option<Arc<Node>> {
+    /// Records the Node's current facts in the deletion policy, before any work on the Node.
+    pub(super) fn observe(&self, term: &LeaderState, name: &str) -> Option<Arc<Node>> {
         let node = self.store.get(name);
         let facts = node.as_deref().map(|node| self.facts(node));
-        let is_busy = node.as_deref().is_some_and(plan::needs_a_look);
+        let is_busy = node.as_deref().is_some_and(plan::needs_reconcile);
         let mut state = term.lock();
         if is_busy {
             state.busy.insert(name.to_owned());
@@ -178,26 +178,25 @@ impl NodeLifecycleReconciler {
             state.refused.forget(name);
             state.unproved.forget(name);
         }
-        state.unreachable.saw(name, node.as_deref(), now());
+        state.unreachable.observe(name, node.as_deref(), now());
         state.guard.observe(name, facts, now());
         node
     }
 
-    /// The same for all. Gives the names that have to be looked at: of Nodes with something to do, and of those that
-    /// are gone.
-    pub(super) fn note_all(&self, term: &LeaderState) -> Vec<String> {
+    /// The same for all Nodes. Returns the names to reconcile: of busy and of deleted Nodes.
+    pub(super) fn observe_all(&self, term: &LeaderState) -> Vec<String> {
         let mut busy = BTreeSet::new();
         let mut facts = Vec::new();
         for node in self.store.list() {
             let name = node::name(&node).to_owned();
-            term.lock().unreachable.saw(&name, Some(&node), now());
-            if plan::needs_a_look(&node) {
+            term.lock().unreachable.observe(&name, Some(&node), now());
+            if plan::needs_reconcile(&node) {
                 busy.insert(name.clone());
             }
             facts.push((name, self.facts(&node)));
         }
         let mut state = term.lock();
-        // Of a Node that is not busy the kubelet reports.
+        // The kubelet of a Node that is not busy reports.
         state.unreachable.retain(|name| busy.contains(name));
         state.refused.retain(|name| busy.contains(name));
         state.unproved.retain(|name| busy.contains(name));
@@ -207,29 +206,28 @@ impl NodeLifecycleReconciler {
         busy.into_iter().chain(vanished).collect()
     }
 
-    /// The names to look at with the period: of Nodes with something to do. Events have noted what each Node is; going
-    /// through all of them only heals what they missed, and is rare.
-    pub(super) fn pass(&self, term: &LeaderState) -> Vec<String> {
+    /// The names to reconcile with the period: of busy Nodes. Events keep the facts up to date; the pass over all Nodes
+    /// covers missed events, and is rare.
+    pub(super) fn tick(&self, term: &LeaderState) -> Vec<String> {
         let mut state = term.lock();
         let at = now();
         if at.saturating_duration_since(state.all_noted) >= ALL_NOTED_AGAIN {
             state.all_noted = at;
             drop(state);
-            return self.note_all(term);
+            return self.observe_all(term);
         }
         state.guard.tick(at);
         state.busy.iter().cloned().collect()
     }
 
-    /// Looks at one node, and does what is to be done.
     pub(super) async fn reconcile(&self, term: &LeaderState, name: &str) -> Result<LifecycleOutcome, CallError> {
-        let Some(node) = self.note(term, name) else { return Ok(LifecycleOutcome::default()) };
-        if !self.instances.owns(&node) || !plan::needs_a_look(&node) {
+        let Some(node) = self.observe(term, name) else { return Ok(LifecycleOutcome::default()) };
+        if !self.instances.owns(&node) || !plan::needs_reconcile(&node) {
             return Ok(LifecycleOutcome::default());
         }
         let mut outcome = LifecycleOutcome::default();
         if node::readiness(&node) == Readiness::Unknown {
-            outcome = self.look_for_deletion(term, &node).await?;
+            outcome = self.reconcile_deletion(term, &node).await?;
             if self.store.get(name).is_none() {
                 return Ok(outcome);
             }
@@ -237,7 +235,7 @@ impl NodeLifecycleReconciler {
         self.keep_taints(term, &node, outcome).await
     }
 
-    /// The last answer about the machine while it is valid, else a new one.
+    /// The last answer about the VM while it is valid, otherwise a new one.
     async fn presence(&self, term: &LeaderState, node: &Node) -> Presence {
         let last = term.lock().guard.last_answer(node::name(node), &self.facts(node), now());
         match last {
@@ -246,7 +244,7 @@ impl NodeLifecycleReconciler {
         }
     }
 
-    /// Asks the provider and passes its answer to the guard.
+    /// Asks the provider and records its answer in the deletion policy.
     pub(super) async fn ask(&self, term: &LeaderState, node: &Node) -> Presence {
         let name = node::name(node);
         term.lock().guard.ask(name, &self.facts(node), now());
@@ -262,38 +260,37 @@ impl NodeLifecycleReconciler {
         presence
     }
 
-    /// The facts of a Node that the guard uses.
     pub(super) fn facts(&self, node: &Node) -> Facts {
         Facts::of(node, self.instances.owns(node))
     }
 
-    async fn look_for_deletion(&self, term: &LeaderState, node: &Node) -> Result<LifecycleOutcome, CallError> {
+    async fn reconcile_deletion(&self, term: &LeaderState, node: &Node) -> Result<LifecycleOutcome, CallError> {
         if node.metadata.deletion_timestamp.is_some() {
-            // Whoever set a finalizer is waited for. To delete it again would only use up the limit.
+            // Finalizers block the deletion in progress. Another delete call would only use up the limit.
             return Ok(LifecycleOutcome::default());
         }
         let presence = self.presence(term, node).await;
         let is_off = matches!(self.settings.deletion, DeletionMode::Off { .. });
         let is_absent = matches!(presence, Presence::Absent(_));
         if presence != Presence::Exists(()) && node::is_uninitialized(node) {
-            // The node controller tells why, where that takes longer than it should.
+            // The node controller reports why, if it takes too long.
             let message = "the node is not initialized; its VM is not treated as deleted";
-            return Ok(LifecycleOutcome::held(reason::Uninitialized, message, !is_absent));
+            return Ok(LifecycleOutcome::blocked(reason::Uninitialized, message, !is_absent));
         }
         match presence {
             Presence::Exists(()) => Ok(LifecycleOutcome::default()),
             Presence::Unknown(_) if is_off => Ok(LifecycleOutcome::default()),
             Presence::Unknown(unknown) => {
-                Ok(LifecycleOutcome::held(unknown.reason, unknown.message, unknown.is_passing))
+                Ok(LifecycleOutcome::blocked(unknown.reason, unknown.message, unknown.is_passing))
             }
             Presence::Absent(_) if node::provider_id(node).is_empty() => {
                 let message = "the node has no provider ID, so its VM is unknown";
-                Ok(LifecycleOutcome::held(reason::NoProviderID, message, false))
+                Ok(LifecycleOutcome::blocked(reason::NoProviderID, message, false))
             }
             Presence::Absent(proof) => {
-                let verdict = term.lock().guard.judge(node::name(node), now());
+                let verdict = term.lock().guard.verdict(node::name(node), now());
                 match verdict {
-                    // The answer came too late: the node was Ready in between, or something else happened.
+                    // The answer came too late: the Node was Ready in between, or another event outdated it.
                     DeletionVerdict::NotSuspected => Ok(LifecycleOutcome::after(REQUERY_DELAY)),
                     DeletionVerdict::Held(hold) => Ok(LifecycleOutcome::by(&hold).with(&proof)),
                     DeletionVerdict::Permitted(permit) => self.delete(term, node, permit).await,
@@ -302,7 +299,7 @@ impl NodeLifecycleReconciler {
         }
     }
 
-    /// Says once why something is not done.
+    /// Reports why an action is blocked, once.
     pub(super) fn tell(&self, name: &str, held: &DeletionBlocked) {
         if held.reason == reason::Panic {
             return tracing::error!(node = %name, "{}", held.message);
@@ -314,7 +311,7 @@ impl NodeLifecycleReconciler {
         tracing::info!(node = name, reason = %held.reason, "{message}");
     }
 
-    /// What the guard counts, as metrics.
+    /// Updates the metrics of the deletion policy.
     pub(super) fn show(&self, term: &LeaderState) {
         self.metrics.guard(Some(term.lock().guard.counts(now())));
     }
@@ -330,7 +327,7 @@ impl LifecycleOutcome {
 }
 
 impl DeletionBlocked {
-    /// News where it is as it should be, else trouble.
+    /// Normal for the expected grace period, otherwise Warning.
     pub(super) fn event_type(&self) -> EventType {
         if self.reason == reason::DeletionGracePeriod { EventType::Normal } else { EventType::Warning }
     }

@@ -1,6 +1,6 @@
-//! Pure: when a write that failed, or a read that did not give a proof, is tried again.
+//! Pure: backoff of a write that failed, or of a read that gave no proof.
 //!
-//! Events and the period bring a Node back at any time. So the pause belongs to what failed and not to the Node's turn.
+//! Events and the period can reconcile a Node at any time. So the backoff belongs to the failed call, not to the Node.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::base::backoff::{Backoff, Failures};
 
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(60)).shortened_by(0.25);
 
-/// The failures in a row of one call, and the pause after the last one.
+/// The failures in a row of one call, and its backoff.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallBackoff {
     failures: Failures,
@@ -17,15 +17,15 @@ pub struct CallBackoff {
 }
 
 impl CallBackoff {
-    /// The call failed at `at`: the pause before the next one. `chance` in `0.0..1.0` shortens it by up to a quarter, so
-    /// that calls which failed together are not repeated together.
+    /// Records a failure at `at` and returns the pause before the next call. `chance` in `0.0..1.0` shortens the pause
+    /// by up to a quarter, so that calls that failed together are not repeated together.
     pub fn failed(&mut self, at: Instant, chance: f64) -> Duration {
         let pause = self.failures.next_pause(&BACKOFF, chance);
         self.not_before = Some(at + pause);
         pause
     }
 
-    /// The end of the pause, if it lasts at `at`.
+    /// The end of the pause, if it has not ended at `at`.
     pub fn not_before(&self, at: Instant) -> Option<Instant> {
         self.not_before.filter(|end| *end > at)
     }
@@ -36,7 +36,7 @@ impl CallBackoff {
     }
 }
 
-/// The retries of one kind of call, by Node. `T` is what the last failure was about.
+/// The backoffs of one kind of call, by Node. `T` describes the last failure.
 #[derive(Debug, Default)]
 pub struct Retries<T> {
     by_node: HashMap<String, LastFailure<T>>,
@@ -50,14 +50,14 @@ struct LastFailure<T> {
 }
 
 impl<T> Retries<T> {
-    /// How long the call for this Node has to wait at `at`, if it does, and what the last failure was about.
+    /// The remaining pause of this Node's call at `at`, if any, and the description of its last failure.
     pub fn wait(&self, name: &str, uid: &str, at: Instant) -> Option<(Duration, &T)> {
         let failure = self.by_node.get(name).filter(|failure| failure.uid == uid)?;
         let end = failure.retry.not_before(at)?;
         Some((end.saturating_duration_since(at), &failure.about))
     }
 
-    /// The call failed: how long the next one has to wait. See [`CallBackoff::failed`].
+    /// Records a failure and returns the pause before the next call. See [`CallBackoff::failed`].
     pub fn failed(&mut self, name: &str, uid: &str, about: T, at: Instant, chance: f64) -> Duration {
         let before = self.by_node.remove(name).filter(|failure| failure.uid == uid);
         let mut retry = before.map_or_else(CallBackoff::default, |failure| failure.retry);
@@ -66,12 +66,12 @@ impl<T> Retries<T> {
         pause
     }
 
-    /// The call succeeded or is not needed any more, or the Node is gone.
+    /// Clears the Node's backoff: the call succeeded or is no longer needed, or the Node was deleted.
     pub fn forget(&mut self, name: &str) {
         self.by_node.remove(name);
     }
 
-    /// Forgets all Nodes but those for which `is_there` holds.
+    /// Keeps only the Nodes for which `is_there` holds.
     pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.by_node.retain(|name, _| is_there(name));
     }

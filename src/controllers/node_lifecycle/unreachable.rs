@@ -1,7 +1,7 @@
-//! Pure: since when the kubelet of each Node has been silent, as this leader saw it.
+//! Pure: how long the kubelet of each Node has been silent, as seen by this leader.
 //!
-//! The time of the condition comes from another machine's clock, and a new leader cannot tell what happened before its
-//! term. So the time counts from when this leader first saw Ready=Unknown.
+//! The condition's timestamps come from the clock of another host, and a new leader does not know what happened before
+//! its term. So the time counts from when this leader first saw Ready=Unknown.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::cloud::node::{self, Readiness};
 
-/// See the file's header.
+/// The silent Nodes.
 #[derive(Debug, Default)]
 pub struct Unreachable {
     by_node: HashMap<String, Silence>,
@@ -20,14 +20,14 @@ pub struct Unreachable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Silence {
     uid: String,
-    /// Since when by the Node itself. Another time means that the kubelet reported in between.
+    /// The condition's transition time. Another value shows that the kubelet reported in between.
     transition: Option<Timestamp>,
     since: Instant,
 }
 
 impl Unreachable {
-    /// The Node as it was at `at`, or that there is none.
-    pub fn saw(&mut self, name: &str, node: Option<&Node>, at: Instant) {
+    /// Records the Node's state at `at`; `None` if it does not exist.
+    pub fn observe(&mut self, name: &str, node: Option<&Node>, at: Instant) {
         let Some(node) = node.filter(|node| node::readiness(node) == Readiness::Unknown) else {
             self.by_node.remove(name);
             return;
@@ -39,13 +39,13 @@ impl Unreachable {
         }
     }
 
-    /// For how long this very Node has been Ready=Unknown without a break; zero if it is not, or was not until now.
+    /// How long this Node has been Ready=Unknown without a break; zero if it is not, or was seen only now.
     pub fn lasting(&self, node: &Node, at: Instant) -> Duration {
         let silence = self.by_node.get(node::name(node)).filter(|silence| silence.is_of(node));
         silence.map_or(Duration::ZERO, |silence| at.saturating_duration_since(silence.since))
     }
 
-    /// Forgets all Nodes but those for which `is_there` holds.
+    /// Keeps only the Nodes for which `is_there` holds.
     pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.by_node.retain(|name, _| is_there(name));
     }
@@ -91,16 +91,16 @@ mod tests {
         for (case, between, asked, expected) in cases {
             let start = Instant::now();
             let mut unreachable = Unreachable::default();
-            unreachable.saw("n", Some(&silent()), start);
+            unreachable.observe("n", Some(&silent()), start);
             if let Some(between) = between {
-                unreachable.saw("n", between.as_ref(), start + Duration::from_secs(30));
+                unreachable.observe("n", between.as_ref(), start + Duration::from_secs(30));
             }
             let lasting = unreachable.lasting(&asked, start + Duration::from_secs(60));
             assert_eq!(lasting, Duration::from_secs(expected), "{case}");
         }
         let mut unreachable = Unreachable::default();
         let never = node("u", "", early);
-        unreachable.saw("n", Some(&never), Instant::now());
+        unreachable.observe("n", Some(&never), Instant::now());
         assert!(unreachable.lasting(&never, Instant::now() + Duration::from_secs(1)) >= Duration::from_secs(1));
         unreachable.retain(|name| name != "n");
         assert_eq!(unreachable.by_node.len(), 0, "what is gone is forgotten");

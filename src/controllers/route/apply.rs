@@ -1,5 +1,5 @@
-//! Calls to the cloud: lists routes, and makes the changes for one destination. A change is checked once more right before it
-//! is made, because it may have been planned long ago.
+//! Calls to the cloud: lists routes, and applies the changes for one destination. Each change is checked again right
+//! before the call, because the plan may be old.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::controllers::retry::Retry;
 use crate::kubernetes::cluster::LiveApi;
 use crate::kubernetes::stores::Nodes;
 
-/// A provider that takes longer than this for one call hangs.
+/// Time limit of one provider call; a provider that needs longer hangs.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// The cloud's routes of one cluster, during one term of leadership.
+/// The cloud's routes of one cluster, for one leadership term.
 pub(super) struct Cloud {
     pub(super) provider: Arc<dyn CloudProvider>,
     pub(super) permit: LeaderToken,
@@ -29,47 +29,45 @@ pub(super) struct Cloud {
     pub(super) live: LiveApi,
 }
 
-/// Whether the Node is this provider's, or not initialized yet.
+/// Whether the Node belongs to this provider, or is not initialised yet.
 pub(super) fn owns(provider: &dyn CloudProvider, node: &Node) -> bool {
     let provider_id = node::provider_id(node);
     provider_id.is_empty() || provider.owns_provider_id(provider_id)
 }
 
-/// What the cloud has.
+/// The result of listing the cloud's routes.
 pub(super) struct Listing {
     pub(super) routes: Vec<Route>,
     /// See [`Routes::rewrites_in_place`].
     pub(super) rewrites: bool,
-    /// See [`Routes::held_routes`].
+    /// See [`Routes::ambiguous_routes`].
     pub(super) held: usize,
 }
 
-/// What came of the changes for one destination.
+/// The result of the changes for one destination.
 #[derive(Debug, Default)]
 pub struct ApplyResult {
-    /// What is still to be done, or to be checked later.
+    /// Changes that remain, or that must be checked later.
     pub(super) left: RouteChanges,
     pub(super) deleted: Vec<Route>,
     pub(super) created: Vec<Creation>,
-    /// Why something is left, and which route could not be created for it.
+    /// Why changes remain, and the route that could not be created.
     pub(super) failure: Option<(RouteFailure, Option<Creation>)>,
 }
 
 impl Cloud {
-    /// See [`owns`].
     pub(super) fn owns(&self, node: &Node) -> bool {
         owns(&*self.provider, node)
     }
 
-    /// All routes of the cluster.
     pub(super) async fn list_routes(&self) -> Result<Listing, RouteFailure> {
         let cloud = self.routes()?;
         let listed = within_limit(cloud.list_routes(&self.cluster_name)).await;
         let routes = listed.map_err(|failure| failure.because_of("failed to list routes"))?;
-        Ok(Listing { routes, rewrites: cloud.rewrites_in_place(), held: cloud.held_routes() })
+        Ok(Listing { routes, rewrites: cloud.rewrites_in_place(), held: cloud.ambiguous_routes() })
     }
 
-    /// Deletes, then creates. Nothing is created while a route to the same destination could not be deleted.
+    /// Deletes, then creates. Creates nothing while a route to the same destination could not be deleted.
     pub(super) async fn apply(&self, changes: RouteChanges) -> ApplyResult {
         let began = Instant::now();
         let mut applied = ApplyResult::default();
@@ -117,7 +115,7 @@ impl Cloud {
         within_limit(routes.create_route(&self.permit, &self.cluster_name, name_hint, route)).await
     }
 
-    /// True if the route was deleted. One that stays is a failure if it is in the way of another one.
+    /// Returns whether the route was deleted. A route that stays is a failure if it is in the way of another one.
     async fn delete(&self, deletion: &RouteDeletion, is_in_the_way: bool) -> Result<bool, RouteFailure> {
         let route = &deletion.route;
         let live = match deletion.needs_live_node() {
@@ -170,7 +168,7 @@ async fn within_limit<T>(call: impl Future<Output = Result<T, Error>>) -> Result
     }
 }
 
-/// In the words of the Go program.
+/// The Go program's error text.
 fn could_not_create(failure: RouteFailure, creation: &Creation, elapsed: Duration) -> RouteFailure {
     let Creation { name_hint, route } = creation;
     let (network, node, elapsed) = (&route.destination_cidr, &route.target_node, spelled(elapsed));

@@ -1,5 +1,5 @@
-//! Pure: the condition `NetworkUnavailable`, which says whether a Node has its routes. Mirrors `updateNetworkingCondition` of
-//! `controllers/route/route_controller.go`.
+//! Pure: the condition `NetworkUnavailable`, which says whether a Node has its routes. Mirrors
+//! `updateNetworkingCondition` of `controllers/route/route_controller.go`.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
@@ -10,14 +10,14 @@ const CONDITION: &str = "NetworkUnavailable";
 const CREATED: &str = "RouteCreated";
 const NOT_CREATED: &str = "NoRouteCreated";
 
-/// The condition of the Node.
+/// Returns the condition of the Node.
 pub fn of(node: &Node) -> Option<&NodeCondition> {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().find(|condition| condition.type_ == CONDITION)
 }
 
-/// The patch of the Node's status; none if the condition has this status and reason. A reason of another program is
-/// overwritten.
+/// The patch of the Node's status; `None` if the condition already has this status and reason. Another program's reason
+/// is overwritten.
 pub fn patch(node: &Node, has_routes: bool, at: Timestamp) -> Option<Value> {
     let (status, reason, message) = match has_routes {
         true => ("False", CREATED, "RouteController created a route"),
@@ -38,13 +38,13 @@ pub fn patch(node: &Node, has_routes: bool, at: Timestamp) -> Option<Value> {
     Some(status_patch(node, &json!(condition)))
 }
 
-/// Whether the condition says that the Node waits for a route. Once routes are off, no route will come.
+/// Whether the condition says that the Node waits for a route, which never comes once routes are off.
 pub fn is_left_behind(node: &Node) -> bool {
     of(node).is_some_and(|condition| condition.status == "True" && condition.reason.as_deref() == Some(NOT_CREATED))
 }
 
-/// The patch that removes the condition, if it [is left behind](is_left_behind) and `manager` wrote it. Only a Node read live
-/// has the entries that say who wrote what.
+/// The patch that removes the condition, if it [is left behind](is_left_behind) and `manager` wrote it. Needs a Node
+/// read live, because the cache drops `managedFields`.
 pub fn removal(live: &Node, manager: &str) -> Option<Value> {
     let way = ["f:status", "f:conditions", &format!("k:{{\"type\":\"{CONDITION}\"}}")];
     let owns = |entry: &ManagedFieldsEntry| {

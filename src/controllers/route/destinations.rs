@@ -1,7 +1,7 @@
-//! Pure: what is left to do for each destination, from one pass to the next.
+//! Pure: the outstanding changes of each destination, from one pass to the next.
 //!
-//! A listing is older than what workers did while it was made. It says nothing about the destinations that they worked on;
-//! those keep their plan, and another pass is demanded as soon as the work on them has ended.
+//! A listing may miss changes that workers made during it. It is ignored for their destinations, which keep their plan;
+//! another pass is requested as soon as that work has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,19 +13,19 @@ use super::pod_networks::wanted;
 use crate::base::backoff::Failures;
 use crate::cloud::node;
 
-/// The destinations with something to do.
+/// The destinations with outstanding changes.
 #[derive(Debug, Default)]
 pub(super) struct Destinations {
     by_network: BTreeMap<IpNet, Destination>,
-    /// Those that a worker is changing.
+    /// Destinations that a worker is changing.
     busy: BTreeSet<IpNet>,
-    /// Those that a worker has changed, or tried to, since the listing began.
+    /// Destinations that a worker has changed, or tried to change, since the listing began.
     touched: BTreeSet<IpNet>,
-    /// The destinations that a worker changed during the last listing, which is outdated for them.
+    /// Destinations that a worker changed during the last listing, which is outdated for them.
     unlisted: BTreeSet<IpNet>,
-    /// The names of the Nodes that get no route to a network that they want, by network.
+    /// The names of the Nodes whose route to a network is refused, by network.
     refused: BTreeMap<IpNet, BTreeSet<String>>,
-    /// How many routes are as Nodes want them.
+    /// Number of routes that match their Nodes.
     ready: usize,
 }
 
@@ -34,43 +34,42 @@ struct Destination {
     changes: RouteChanges,
     failures: Failures,
     is_tried: bool,
-    /// The target Node of a route that is to be deleted came, changed or went since this was planned.
+    /// Since the plan, the target Node of a route to delete was added, changed or deleted.
     is_stale: bool,
 }
 
-/// What a new plan means for the destinations.
+/// The effect of a new plan on the destinations.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct DestinationUpdate {
-    /// There is something new to do.
+    /// Destinations with new changes.
     pub(super) due: Vec<IpNet>,
-    /// The destination is up to date.
+    /// Destinations that are up to date.
     pub(super) settled: Vec<IpNet>,
-    /// The listing says nothing about a destination whose worker has ended: list again.
+    /// The listing is outdated for a destination whose worker has ended: list again.
     pub(super) is_outdated: bool,
 }
 
-/// Whether the routes of a Node are there.
+/// Whether a Node has its routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Routing {
-    /// It wants none.
+    /// The Node wants no routes.
     Unwanted,
-    /// One of them was not tried yet.
+    /// A route was not tried yet.
     Pending,
-    /// One of them could not be created.
+    /// A route could not be created.
     Failed,
-    /// All of them are.
+    /// All routes exist.
     Ready,
 }
 
 impl Destinations {
-    /// A listing begins.
     pub(super) fn begin_listing(&mut self) {
         self.touched.clone_from(&self.busy);
     }
 
-    /// Takes over what was planned with the listing. `nodes` are those of the plan, `refused` their networks that get no route
-    /// unless there is one, and `changed` names the Nodes that came,
-    /// changed or went since the last one: a route that was kept because of its Node is checked again.
+    /// Adopts the plan made from the listing. `nodes` are the planned Nodes, `refused` their networks that get no new
+    /// route, and `changed` the names of the Nodes added, changed or deleted since the last pass: routes kept because
+    /// of them are checked again.
     pub(super) fn adopt(
         &mut self,
         mut plan: BTreeMap<IpNet, RouteChanges>,
@@ -86,11 +85,11 @@ impl Destinations {
         plan.retain(|network, _| !self.unlisted.contains(network));
         for (network, mut destination) in std::mem::take(&mut self.by_network) {
             destination.is_stale |= destination.leads_to_any(changed);
-            // What failed waits for its backoff.
+            // A failed change waits for its backoff.
             let is_due = destination.is_stale && destination.failures.is_none();
             let is_same = plan.get(&network) == Some(&destination.changes) && !is_due;
             if self.unlisted.contains(&network) || is_same {
-                // It waits for its backoff, or is worked on.
+                // Waits for its backoff, or is being changed.
                 plan.remove(&network);
                 self.by_network.insert(network, destination);
             } else if !plan.contains_key(&network) {
@@ -114,14 +113,15 @@ impl Destinations {
         adopted
     }
 
-    /// A worker begins with a destination. Gives what is to be done.
+    /// Begins a worker's changes of a destination, and returns them.
     pub(super) fn begin(&mut self, network: IpNet) -> RouteChanges {
         self.busy.insert(network);
         self.touched.insert(network);
         self.left(network)
     }
 
-    /// The worker ended, and this is left to do, which it has tried or not. True if another listing is needed.
+    /// Ends a worker's changes. `left` remains, and `is_tried` says whether it was tried. Returns whether another
+    /// listing is needed.
     #[must_use]
     pub(super) fn finish(&mut self, network: IpNet, left: RouteChanges, is_tried: bool) -> bool {
         self.busy.remove(&network);
@@ -135,27 +135,27 @@ impl Destinations {
         self.unlisted.contains(&network)
     }
 
-    /// What is left to do for a destination.
+    /// The outstanding changes of a destination.
     pub(super) fn left(&self, network: IpNet) -> RouteChanges {
         self.by_network.get(&network).map(|destination| destination.changes.clone()).unwrap_or_default()
     }
 
-    /// The failures in a row of a destination that something is left to do for.
+    /// The failure count of a destination with outstanding changes.
     pub(super) fn failures(&mut self, network: IpNet) -> Option<&mut Failures> {
         self.by_network.get_mut(&network).map(|destination| &mut destination.failures)
     }
 
-    /// The Nodes that wait for routes to a destination.
+    /// The Nodes that wait for a route to this destination.
     pub(super) fn waiting(&self, network: IpNet) -> impl Iterator<Item = &str> {
         let creations = self.by_network.get(&network).into_iter().flat_map(|one| &one.changes.creations);
         creations.map(|creation| creation.route.target_node.as_str())
     }
 
-    /// Whether the routes that the Node wants are there, as of the last plan with this Node as it is.
+    /// Whether the Node has its routes, according to the last plan with the Node's current state.
     pub(super) fn routing(&self, node: &Node) -> Routing {
         let mut routing = Routing::Unwanted;
         for network in wanted(node) {
-            // What cannot be parsed is never created.
+            // A network that cannot be parsed never gets a route.
             let next = network.map_or(Routing::Failed, |network| self.routing_of(node, &network));
             routing = match (routing, next) {
                 (Routing::Pending, _) | (_, Routing::Pending) => Routing::Pending,
@@ -181,19 +181,18 @@ impl Destinations {
         }
     }
 
-    /// How many routes are as Nodes want them, and for how many destinations something was not tried yet.
+    /// Number of routes that match their Nodes, and number of destinations with untried changes.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.ready, self.by_network.values().filter(|destination| !destination.is_tried).count())
     }
 }
 
 impl Destination {
-    /// Whether the Node waits for its route to this destination.
     fn waits(&self, node: &Node) -> bool {
         self.changes.creations.iter().any(|creation| creation.route.target_node == node::name(node))
     }
 
-    /// Whether a route that is to be deleted leads to one of these Nodes.
+    /// Whether a route to delete leads to one of these Nodes.
     fn leads_to_any(&self, nodes: &BTreeSet<String>) -> bool {
         self.changes.deletions.iter().any(|deletion| nodes.contains(&deletion.route.target_node))
     }
@@ -283,7 +282,7 @@ mod tests {
         destinations.begin_listing();
         destinations.begin(network(1));
         assert!(!destinations.finish(network(1), RouteChanges::default(), true), "nothing was listed yet");
-        // Destination 0 is worked on still, destination 1 is done.
+        // Destination 0 is still being changed, destination 1 is done.
         let adopted = destinations.adopt(BTreeMap::from([(network(1), creation("a", 1))]), &[], &[], &BTreeSet::new());
         assert_eq!(adopted, DestinationUpdate { is_outdated: true, ..DestinationUpdate::default() });
         let routed = |number: u8| node("b", &[&network(number).to_string()]);

@@ -1,4 +1,4 @@
-//! Pure: when work on routes that failed is repeated. The one place that decides.
+//! Pure: when failed work on routes is repeated. The only place that decides.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::base::error_chain::chain;
 use crate::cloud::{Error, Reason, Unknown};
 use crate::controllers::retry::Retry;
 
-/// Each route, and the listing, waits this long after a failure.
+/// Backoff of each destination, and of the listing.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
-/// Why something was not done.
+/// Why a change or a listing failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteFailure {
     pub(super) reason: Reason,
     pub(super) message: String,
-    /// `None` if nothing was tried, because this process lost the leadership or the provider its routes. That is no state of the
-    /// object.
+    /// `None` if nothing was tried because this process lost leadership or the provider its routes, which says nothing
+    /// about the object.
     pub(super) retry: Option<Retry>,
 }
 
@@ -26,23 +26,23 @@ impl RouteFailure {
         Self { reason: error.reason(), message: chain(error), retry }
     }
 
-    /// The provider has lost its routes since the term began. It may have them again.
+    /// The provider has lost its routes since the term began, perhaps only for a while.
     pub(super) fn no_routes() -> Self {
         Self { retry: None, ..Self::of(&Error::NotImplemented) }
     }
 
-    /// The API server did not say how the Node is.
+    /// The Node could not be read live.
     pub(super) fn unknown(unknown: Unknown) -> Self {
         let Unknown { reason, message, retry_after, .. } = unknown;
         Self { reason, message, retry: Some(retry_after.map_or(Retry::Backoff, Retry::After)) }
     }
 
-    /// The same, with what it prevents in front.
+    /// The same failure, with the failed action in front of the message.
     pub(super) fn because_of(self, what: &str) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
 
-    /// How long to wait; nothing where time changes nothing.
+    /// Counts the failure. Returns the pause before the retry, or `None` if time alone does not help.
     pub(super) fn pause(&self, failures: &mut Failures) -> Option<Duration> {
         self.retry?.pause(failures, &BACKOFF)
     }

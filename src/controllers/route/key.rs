@@ -1,21 +1,21 @@
-//! Pure: what the route controller works on. The texts of the three kinds cannot be the same: names of Nodes have no `/`.
+//! Pure: the queue keys of the route controller. The three kinds cannot collide: Node names contain no `/`.
 
 use std::fmt;
 
 use ipnet::IpNet;
 
-/// What a worker does. The queue has its text.
+/// The work of one queue key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// Lists all routes and plans.
+    /// List all routes and plan.
     Pass,
-    /// Makes the planned changes for one destination.
+    /// Apply the planned changes for one destination.
     Destination(IpNet),
-    /// Writes the condition of one Node.
+    /// Write the condition of one Node.
     Condition(String),
 }
 
-/// As the Go program calls its only key.
+/// The Go program's only queue key.
 const PASS: &str = "routes";
 const CONDITION: &str = "condition/";
 

@@ -1,26 +1,25 @@
-//! The route controller's series. The counter has the Go program's name.
+//! The route controller's metrics. The counter has the Go program's name.
 
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntGaugeVec, Opts};
 
-/// The state of a route that is as its Node wants it.
+/// State of a route that matches its Node.
 const READY: &str = "Ready";
-/// The state of a route that is planned.
+/// State of a planned route.
 const PENDING: &str = "Pending";
-/// The state of a route that nothing shows to be this cluster's.
+/// State of an ambiguous route: nothing shows that it belongs to this cluster.
 const HELD: &str = "held";
 
-/// The series. Clones share them.
+/// The metrics. Clones share them.
 #[derive(Clone)]
 pub(super) struct RouteMetrics {
     pub(super) syncs: IntCounter,
-    /// How many routes are in each state: three words of ours, and the reasons why routes cannot be changed.
+    /// Number of routes per state: one of the three constants above, or the reason why a route cannot be changed.
     pub(super) routes: IntGaugeVec,
     pub(super) panics: IntCounter,
 }
 
 impl RouteMetrics {
-    /// All at zero, registered nowhere.
     pub(super) fn new() -> Self {
         let ours = |name, help| Opts::new(name, help).namespace("vsphere_ccm");
         let syncs = Opts::new(
@@ -38,21 +37,20 @@ impl RouteMetrics {
             panics: IntCounter::with_opts(panics).expect("the name is a valid constant"),
         };
         new.show((0, 0));
-        new.show_held(0);
+        new.show_blocked(0);
         new
     }
 
-    /// How many routes of the cloud are left alone because nothing shows that they are this cluster's.
-    pub(super) fn show_held(&self, held: usize) {
+    /// Sets the number of ambiguous routes, which are left alone.
+    pub(super) fn show_blocked(&self, held: usize) {
         self.routes.with_label_values(&[HELD]).set(i64::try_from(held).unwrap_or(i64::MAX));
     }
 
-    /// All of them.
     pub(super) fn series(&self) -> Vec<Box<dyn Collector>> {
         vec![Box::new(self.syncs.clone()), Box::new(self.routes.clone()), Box::new(self.panics.clone())]
     }
 
-    /// How many routes need nothing, and how many wait for their first try.
+    /// Sets the number of routes that match, and of those that were not tried yet.
     pub(super) fn show(&self, (ready, pending): (usize, usize)) {
         for (state, count) in [(READY, ready), (PENDING, pending)] {
             self.routes.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));

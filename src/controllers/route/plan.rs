@@ -1,8 +1,8 @@
-//! Pure: the Nodes and the routes that the cloud has → the routes to create, and those that may have to be deleted.
+//! Pure: the Nodes and the cloud's routes → the routes to create, and those that may have to be deleted.
 //!
 //! Mirrors `reconcile` and `isResponsibleForRoute` of `controllers/route/route_controller.go`. Networks are compared as
-//! networks, not as text. A deletion is only proposed: [`RouteDeletion::verdict`] decides with a live read of the Node, because the
-//! Nodes of the cache may be out of date.
+//! networks, not as text. A deletion is only proposed: the cached Nodes may be stale, so [`RouteDeletion::verdict`]
+//! decides after a live read of the Node.
 
 #[cfg(test)]
 mod tests;
@@ -16,60 +16,60 @@ use super::pod_networks::{Refusal, RefusedNetworks, is_ours, wanted, wanted_text
 use crate::base::addresses::parse_network_sloppy;
 use crate::cloud::{Presence, Route, Unknown, node};
 
-/// The changes for one destination. Those of other destinations are independent.
+/// The changes for one destination, independent of other destinations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouteChanges {
-    /// First. While one of them cannot be made, nothing is created: two routes must not lead to different Nodes.
+    /// Applied first. If one of them fails, nothing is created: two routes must not lead to different Nodes.
     pub deletions: Vec<RouteDeletion>,
-    /// Then.
+    /// Applied after the deletions.
     pub creations: Vec<Creation>,
 }
 
-/// A route that leads where no Node wants it.
+/// A route that its target Node does not want.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteDeletion {
     /// As the cloud listed it.
     pub route: Route,
-    /// Why.
+    /// Why it may have to be deleted.
     pub ground: Ground,
 }
 
 /// Why a route may have to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
-    /// It leads to no Node: it is a blackhole, or has no target. The cloud listed it as a route of this cluster.
+    /// The route is a blackhole or has no target, but the cloud listed it as a route of this cluster.
     NoTarget,
-    /// The cache has no Node of the name of its target.
+    /// The cache has no Node with the target's name.
     NodeMissing,
-    /// The Node of the cache does not want it.
+    /// The cached Node does not want the route.
     NotWanted,
-    /// The Node wants it with other addresses.
+    /// The Node wants the route with other addresses.
     OtherAddresses,
 }
 
-/// A route that a Node wants and the cloud does not have.
+/// A route that a Node wants and the cloud lacks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Creation {
-    /// The UID of the Node, from which clouds make the name of the route.
+    /// The UID of the Node, from which clouds derive the route's name.
     pub name_hint: String,
     /// The route.
     pub route: Route,
 }
 
-/// What a live read of the target says about a deletion.
+/// The decision about a deletion after a live read of the target Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LiveReadVerdict {
-    /// The route is to be deleted.
+    /// Delete the route.
     Delete,
-    /// The route stays: its Node wants it, or is not one of this controller's.
+    /// Keep the route: its Node wants it, or is not one of this controller's Nodes.
     Keep,
-    /// Nothing is known.
+    /// The live read failed.
     Unknown(Unknown),
 }
 
-/// Decides. `nodes` are those that this controller looks after; `networks` are those of `--cluster-cidr`. Where the cloud
-/// rewrites in place, a route to other addresses is only created: that replaces it. It is deleted only if another route of
-/// the Node leads there already. No route is created to a network that is `refused`, unless it replaces one.
+/// Decides what to do. `nodes` are this controller's Nodes; `networks` come from `--cluster-cidr`. If the cloud
+/// rewrites routes in place, a creation replaces a route to other addresses, which is deleted only if another route of
+/// the Node has the wanted addresses. A `refused` network gets no route, unless the creation replaces one.
 pub fn plan(
     nodes: &[&Node],
     routes: &[Route],
@@ -86,7 +86,7 @@ pub fn plan(
         };
         let target = by_name.get(route.target_node.as_str());
         let found = ground(route, network, target.copied());
-        // With one that leads there, an old one is not rewritten: half of the traffic would follow it.
+        // With a correct route, an old one is not rewritten: it would take half of the traffic.
         let has_twin = || {
             let led_there = by_target.get(route.target_node.as_str()).map(Vec::as_slice).unwrap_or_default();
             led_there.iter().any(|other| {
@@ -103,7 +103,7 @@ pub fn plan(
         let led_here = by_target.get(node::name(node)).map(Vec::as_slice).unwrap_or_default();
         for (text, network) in wanted_texts(node).filter_map(|text| Some((text, parse_network_sloppy(text)?))) {
             let group = changes.get(&network);
-            // One that is about to be replaced is not there.
+            // A route that is about to be replaced does not count.
             let stays =
                 |route: &Route| !group.is_some_and(|group| group.deletions.iter().any(|one| one.route == *route));
             let is_it = |route: &Route| {
@@ -120,7 +120,7 @@ pub fn plan(
     changes
 }
 
-/// A network of a Node that is refused.
+/// A refused network of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedNetwork {
     /// The name of the Node.
@@ -129,13 +129,13 @@ pub struct RefusedNetwork {
     pub uid: String,
     /// The network.
     pub network: IpNet,
-    /// Why.
+    /// Why it is refused.
     pub refusal: Refusal,
-    /// The cloud has a route to it, which stays.
+    /// The cloud has a route to the network, which stays.
     pub has_route: bool,
 }
 
-/// The networks of these Nodes that are refused.
+/// The refused networks of these Nodes.
 pub fn refused_networks(nodes: &[&Node], routes: &[Route], refused: &RefusedNetworks) -> Vec<RefusedNetwork> {
     let by_target = by_target(routes);
     let describe = |node: &Node, network: IpNet, refusal: &Refusal| {
@@ -153,7 +153,7 @@ pub fn refused_networks(nodes: &[&Node], routes: &[Route], refused: &RefusedNetw
 }
 
 impl RefusedNetwork {
-    /// Tells apart what is reported.
+    /// Identifies a report.
     pub fn key(&self) -> String {
         let kept = if self.has_route { " kept" } else { "" };
         format!("{} {}{kept}", self.network, self.node)
@@ -169,7 +169,7 @@ fn by_target(routes: &[Route]) -> BTreeMap<&str, Vec<&Route>> {
     by_target
 }
 
-/// Whether the route is to this network. Its addresses do not matter.
+/// Whether the route leads to this network, with any addresses.
 fn leads_to(route: &Route, network: IpNet) -> bool {
     !route.blackhole && parse_network_sloppy(&route.destination_cidr) == Some(network)
 }
@@ -190,7 +190,7 @@ fn wants(node: &Node, network: IpNet) -> bool {
     wanted(node).any(|wanted| wanted == Ok(network))
 }
 
-/// The network is written as the Node has it: the Go program compares the texts.
+/// The network is written as on the Node, because the Go program compares the texts.
 fn creation(node: &Node, network: &str) -> Creation {
     let route = Route {
         target_node: node::name(node).to_owned(),
@@ -205,20 +205,20 @@ fn addresses(node: &Node) -> &[NodeAddress] {
     node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default()
 }
 
-/// As many, and each of `wanted` is there: the order does not matter.
+/// Whether both have the same length, and `have` contains each of `wanted` in any order.
 fn is_same_set(have: &[NodeAddress], wanted: &[NodeAddress]) -> bool {
     have.len() == wanted.len() && wanted.iter().all(|address| have.contains(address))
 }
 
 impl RouteChanges {
-    /// Whether there is nothing to do.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.deletions.is_empty() && self.creations.is_empty()
     }
 }
 
 impl Creation {
-    /// Whether this Node wants exactly this route, with the addresses that it has.
+    /// Whether this Node wants exactly this route, with the Node's current addresses.
     pub fn is_wanted_by(&self, node: &Node) -> bool {
         wanted_texts(node).any(|network| creation(node, network) == *self)
     }
@@ -234,7 +234,7 @@ impl RouteDeletion {
         self.ground != Ground::NoTarget
     }
 
-    /// Decides with the target as the API server has it now. `None` where it [is not needed](Self::needs_live_node).
+    /// Decides with the live target Node; `None` if it [is not needed](Self::needs_live_node).
     pub fn verdict(&self, live: Option<&Presence<Node>>) -> LiveReadVerdict {
         match (self.ground, live) {
             (Ground::NoTarget, _) | (_, Some(Presence::Absent(_))) => LiveReadVerdict::Delete,
@@ -242,14 +242,14 @@ impl RouteDeletion {
             (Ground::NotWanted | Ground::OtherAddresses, Some(Presence::Exists(node))) if self.is_unwanted_by(node) => {
                 LiveReadVerdict::Delete
             }
-            // A Node that only the API server knows is outside of `--node-selector`.
+            // A Node that is not in the cache does not match `--node-selector`.
             (Ground::NodeMissing | Ground::NotWanted | Ground::OtherAddresses, Some(Presence::Exists(_)) | None) => {
                 LiveReadVerdict::Keep
             }
         }
     }
 
-    /// Whether its target does not want this route as it is.
+    /// Whether the target Node does not want this route in its current form.
     fn is_unwanted_by(&self, node: &Node) -> bool {
         let network = parse_network_sloppy(&self.route.destination_cidr);
         network.is_some_and(|network| ground(&self.route, network, Some(node)).is_some())

@@ -1,8 +1,8 @@
-//! Pure: which networks of pods get routes.
+//! Pure: which pod networks get routes.
 //!
-//! The client that registers a Node chooses its `spec.podCIDRs`: neither the API server nor its admission plugin NodeRestriction checks
-//! them. A route to a network that is not the cluster's, or that is another Node's, takes traffic away from others, so it is
-//! not created. The Go program creates it.
+//! The client that registers a Node chooses its `spec.podCIDRs`: neither the API server nor its admission plugin
+//! NodeRestriction checks them. A route to a network of another Node, or outside of the cluster's networks, takes
+//! traffic away from others, so it is not created. The Go program creates it.
 
 use std::collections::BTreeMap;
 
@@ -13,38 +13,38 @@ use super::reason;
 use crate::base::addresses::parse_network_sloppy;
 use crate::cloud::{Reason, node};
 
-/// The networks of the Node's pods; the text of those that are none.
+/// The Node's pod networks; the text of those that cannot be parsed.
 pub fn wanted(node: &Node) -> impl Iterator<Item = Result<IpNet, &str>> {
     wanted_texts(node).map(|text| parse_network_sloppy(text).ok_or(text))
 }
 
-/// The networks of the Node's pods as they are written.
+/// The Node's pod networks as text.
 pub fn wanted_texts(node: &Node) -> impl Iterator<Item = &str> {
     let networks = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default();
     networks.iter().map(String::as_str)
 }
 
-/// Whether the network is part of the cluster's. A larger one is not.
+/// Whether the network is part of a cluster network. A larger one is not.
 pub fn is_ours(network: &IpNet, networks: &[IpNet]) -> bool {
     networks.iter().any(|own| own.contains(network))
 }
 
-/// Which networks of pods routes are created for.
+/// Which pod networks get routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodNetworks {
-    /// Those within `--cluster-cidr`.
+    /// Networks within `--cluster-cidr`.
     #[default]
     ClusterCidr,
-    /// All, as in the Go program.
+    /// All networks, as in the Go program.
     Any,
 }
 
-/// Why no route to a network is created for a Node.
+/// Why a network of a Node gets no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The network is not within `--cluster-cidr`.
     Foreign,
-    /// The network overlaps one of an older Node.
+    /// The network overlaps a network of an older Node.
     InUse {
         /// The network of the older Node.
         network: IpNet,
@@ -53,12 +53,12 @@ pub enum Refusal {
     },
 }
 
-/// The networks that are refused, by the name of the Node that wants them.
+/// The refused networks, by the name of the Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedNetworks(BTreeMap<String, BTreeMap<IpNet, Refusal>>);
 
-/// Checks the networks of all Nodes; `networks` are those of `--cluster-cidr`. Of two Nodes whose networks overlap the older one
-/// has its route (`creationTimestamp`, which the API server sets, then the UID). A network that is refused does not block
+/// Checks the networks of all Nodes; `networks` come from `--cluster-cidr`. If networks of two Nodes overlap, the older
+/// Node gets its route (`creationTimestamp`, which the API server sets, then the UID). A refused network does not block
 /// others.
 pub fn refused<'a>(
     nodes: impl IntoIterator<Item = &'a Node>,
@@ -67,7 +67,7 @@ pub fn refused<'a>(
 ) -> RefusedNetworks {
     let age = |node: &&Node| {
         let created = node.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        // Without a time it is no older than anybody.
+        // A Node without a timestamp counts as the youngest.
         (created.is_none(), created, node.metadata.uid.clone())
     };
     let mut by_age: Vec<&Node> = nodes.into_iter().collect();
@@ -93,14 +93,14 @@ pub fn refused<'a>(
 }
 
 impl RefusedNetworks {
-    /// Why this Node gets no route to this network.
+    /// Why this network of the Node gets no route.
     pub fn of(&self, node: &Node, network: IpNet) -> Option<&Refusal> {
         self.0.get(node::name(node))?.get(&network)
     }
 }
 
 impl Refusal {
-    /// The word for it.
+    /// The reason for metrics and Events.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Foreign => reason::PodNetworkForeign,
@@ -108,7 +108,7 @@ impl Refusal {
         }
     }
 
-    /// What is wrong with `network` of the Node `node`, and what is expected.
+    /// The message: what is wrong with `network` of the Node `node`, and what is expected.
     pub fn message(&self, network: IpNet, node: &str) -> String {
         match self {
             Self::Foreign => format!(
@@ -123,7 +123,7 @@ impl Refusal {
     }
 }
 
-/// The networks that Nodes have routes to. No two of different Nodes overlap: then one contains the other.
+/// The networks that get routes. Networks of different Nodes never overlap.
 #[derive(Default)]
 struct GrantedNetworks<'a>(BTreeMap<IpNet, &'a str>);
 
@@ -132,9 +132,9 @@ impl<'a> GrantedNetworks<'a> {
         self.0.insert(network, node);
     }
 
-    /// A network of another Node than `node` that overlaps this one, and the name of that Node.
+    /// An overlapping network of a Node other than `node`, and that Node's name.
     fn overlapping(&self, network: IpNet, node: &str) -> Option<(IpNet, &'a str)> {
-        // Those that begin in it, and those that it is a part of. The order is by address, then by length.
+        // Networks that begin within this one, then those that contain it. The order is by address, then by length.
         let within = self.0.range(network..=IpNet::from(network.broadcast()));
         let around = std::iter::successors(network.supernet(), IpNet::supernet);
         let around = around.filter_map(|wider| self.0.get_key_value(&wider));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is not refused is the cluster's, and no two Nodes have a part of it in common.
+        /// Granted networks are the cluster's, and those of two Nodes never overlap.
         #[test]
         fn what_is_granted_is_within_the_cluster_and_overlaps_nothing(nodes in prop::collection::vec(any_node(), 0..7)) {
             let mut nodes = nodes;
@@ -292,7 +292,7 @@ mod tests {
                         prop_assert!(!others.into_iter().any(overlaps), "{name} {network}");
                     }
                 }
-                // Each overlap that is refused is one with a network that is granted.
+                // Each network refused for an overlap overlaps a granted one.
                 for (name, networks) in &refused.0 {
                     for (network, refusal) in networks {
                         if let Refusal::InUse { network: other, node } = refusal {

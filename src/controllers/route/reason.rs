@@ -1,12 +1,13 @@
-//! The reasons of the route controller, beside those that all controllers give.
+//! Reasons of the route controller, in addition to the shared ones.
 
 pub use crate::controllers::reason::*;
 
 use crate::cloud::reason::reasons;
 
 reasons! {
-    /// The network of a node's pods is not within `--cluster-cidr`.
+    /// A pod network of a Node is not within `--cluster-cidr`.
     PodNetworkForeign,
-    /// The network of a node's pods is that of an older node, or of a route to another node that is not to be deleted.
+    /// A pod network of a Node overlaps that of an older Node, or the destination of another Node's route that must
+    /// stay.
     PodNetworkInUse,
 }

@@ -1,4 +1,4 @@
-//! One term of leadership: what the controller knows, and the three things that its workers do.
+//! State of one leadership term of the route controller, and the work of its three kinds of keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,21 +29,20 @@ use crate::base::error_chain::chain;
 use crate::cloud::{LiveReads, Presence, Reason, node};
 use crate::controllers::driver::Next;
 use crate::controllers::reason_tracker::ReasonTracker;
-use crate::controllers::{FIELD_MANAGER, announce, reason_of};
+use crate::controllers::{FIELD_MANAGER, reason_of, record_event};
 use crate::kubernetes::call::{CALL_LIMIT, CallError, limited};
 use crate::kubernetes::events::{EventType, Recorder};
 
-/// How often a condition is written before a conflict puts the Node back into the queue.
+/// How often a condition write is tried before a conflict requeues the Node.
 const ATTEMPTS: u32 = 5;
 
 /// The shortest pause before such an attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A route that was not deleted, because it is not this controller's or the cache is behind, is checked again after this, or with
-/// the first pass after its Node has changed.
+/// When a kept route (not this controller's, or the cache is stale) is checked again, unless its Node changes before.
 const KEPT_ROUTE_PAUSE: Duration = Duration::from_secs(300);
 
-/// What one leader knows. It ends with the leadership.
+/// State of one leadership term.
 pub struct RouteReconciler {
     pub(super) cloud: Cloud,
     pub(super) api: Api<Node>,
@@ -51,7 +50,7 @@ pub struct RouteReconciler {
     pub(super) networks: Vec<IpNet>,
     pub(super) pod_networks: PodNetworks,
     pub(super) writes_condition: bool,
-    /// The destinations that cannot be changed, and why.
+    /// The reasons of destinations that cannot be changed.
     pub(super) reasons: Arc<ReasonTracker>,
     pub(super) metrics: RouteMetrics,
     pub(super) progress: Mutex<Progress>,
@@ -59,36 +58,36 @@ pub struct RouteReconciler {
     pub(super) changed: Notify,
 }
 
-/// What changes from one reconcile to the next.
+/// State that changes between reconciles.
 pub(super) struct Progress {
     schedule: Schedule,
     listing_failures: Failures,
     nodes: TrackedNodes,
     destinations: Destinations,
-    /// The keys in `reasons` of the networks that the last pass refused.
+    /// The keys in `reasons` of the networks refused by the last pass.
     refused: BTreeSet<String>,
-    /// The networks that are refused and had a route in the last listing, each with its Node.
+    /// Refused networks with a route in the last listing, each with its Node.
     kept: BTreeSet<(IpNet, String)>,
-    /// The Nodes whose condition could not be written, and why.
+    /// Nodes whose condition could not be written, and why.
     unwritten: BTreeMap<String, Reason>,
-    /// What is to be queued.
+    /// The keys to enqueue.
     due: BTreeSet<Key>,
 }
 
-/// What came of a reconcile.
+/// The result of a reconcile.
 #[derive(Debug)]
 pub enum RouteOutcome {
-    /// All routes were listed, or could not be.
+    /// All routes were listed, or the listing failed.
     Pass(Result<Pass, RouteFailure>),
-    /// The changes for one destination were made, or some of them.
+    /// The changes for one destination were applied, at least in part.
     Destination(IpNet, ApplyResult),
-    /// The condition of this Node is as it should be, or could not be written.
+    /// The condition of this Node is up to date, or could not be written.
     Condition(String, Result<(), CallError>),
-    /// The queue gave something else.
+    /// The key was not a valid one.
     Nothing,
 }
 
-/// One listing, and what follows from it.
+/// One listing, with its plan.
 #[derive(Debug)]
 pub struct Pass {
     nodes: Vec<Node>,
@@ -97,7 +96,7 @@ pub struct Pass {
     refused: Vec<RefusedNetwork>,
 }
 
-/// The monotonic clock, also in tests that hold it.
+/// The monotonic clock, which tests can pause.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -116,11 +115,11 @@ impl RouteReconciler {
         self.progress.lock()
     }
 
-    /// The Node of this name is new, has changed or is gone.
-    pub(super) fn note(&self, name: &str) {
+    /// Records that the Node of this name was added, changed or deleted.
+    pub(super) fn observe(&self, name: &str) {
         let version = self.cloud.nodes.get(name).map(|node| self.version(&node));
         let mut progress = self.lock();
-        if progress.nodes.note(name, version) {
+        if progress.nodes.update(name, version) {
             progress.schedule.change(now());
             self.changed.notify_one();
         }
@@ -130,17 +129,17 @@ impl RouteReconciler {
         if self.cloud.owns(node) { Version::of(node) } else { Version::of_other(node) }
     }
 
-    /// Any Node may have changed. There is a pass in any case, as at a resync of the Go program.
-    pub(super) fn note_all(&self) {
+    /// Records that any Node may have changed, and requests a pass, as a resync of the Go program does.
+    pub(super) fn observe_all(&self) {
         let all = self.cloud.nodes.list();
         let all = all.map(|node| (node::name(&node).to_owned(), self.version(&node))).collect();
         let mut progress = self.lock();
-        progress.nodes.note_all(all);
+        progress.nodes.replace_all(all);
         progress.schedule.all_known(now());
         self.changed.notify_one();
     }
 
-    /// The next key that is due, once it is.
+    /// Waits for the next due key.
     pub(super) async fn next_due(&self) -> Key {
         loop {
             let changed = self.changed.notified();
@@ -166,7 +165,7 @@ impl RouteReconciler {
         }
     }
 
-    /// Lists all routes and plans. The Nodes are read first: what joins while the listing is made is left to the next pass.
+    /// Lists all routes and plans. The Nodes are read first: those that join during the listing wait for the next pass.
     pub(super) async fn pass(&self) -> Result<Pass, RouteFailure> {
         {
             let mut progress = self.lock();
@@ -180,7 +179,7 @@ impl RouteReconciler {
         }
         let refused = refused(nodes.iter().chain(&others), &self.networks, self.pod_networks);
         let Listing { routes, rewrites, held } = self.cloud.list_routes().await?;
-        self.metrics.show_held(held);
+        self.metrics.show_blocked(held);
         let all: Vec<&Node> = nodes.iter().collect();
         let plan = plan(&all, &routes, &self.networks, &refused, rewrites);
         let refused = refused_networks(&all, &routes, &refused);
@@ -191,13 +190,12 @@ impl RouteReconciler {
         Ok(Pass { nodes, targets, plan, refused })
     }
 
-    /// Makes what is planned for one destination.
     pub(super) async fn reconcile_destination(&self, network: IpNet) -> ApplyResult {
         let changes = self.lock().destinations.begin(network);
         self.cloud.apply(changes).await
     }
 
-    /// Writes the condition of the Node if it is not as it should be.
+    /// Writes the condition of the Node if it is not up to date.
     pub(super) async fn reconcile_condition(&self, name: &str) -> Result<(), CallError> {
         let Some(cached) = self.cloud.nodes.get(name) else { return Ok(()) };
         let mut node = (*cached).clone();
@@ -213,7 +211,7 @@ impl RouteReconciler {
                 written => return written.map(drop),
             }
             sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            // The cache may be what caused the conflict.
+            // The conflict may come from an outdated cache.
             match self.cloud.live.node(name).await {
                 Presence::Exists(live) => node = live,
                 Presence::Absent(_) => return Ok(()),
@@ -223,7 +221,7 @@ impl RouteReconciler {
         }
     }
 
-    /// Nothing where the last pass does not say what the condition of this Node should be. Another pass is due then.
+    /// `None` if the last pass does not determine the Node's condition; then another pass is due.
     fn condition_patch(&self, node: &Node) -> Option<serde_json::Value> {
         if !self.writes_condition || !self.cloud.owns(node) || self.cloud.permit.check().is_err() {
             return None;
@@ -233,11 +231,10 @@ impl RouteReconciler {
         condition::patch(node, has_routes, Timestamp::now())
     }
 
-    /// Takes over what a pass planned.
     pub(super) fn conclude_pass(&self, mut pass: Pass) {
         self.metrics.syncs.inc();
         let mut progress = self.lock();
-        // One listing may miss a route that is kept: a second one decides.
+        // A single listing may be missing a kept route: a second one confirms that it is gone.
         let kept = std::mem::take(&mut progress.kept);
         for refused in &mut pass.refused {
             let place = (refused.network, refused.node.clone());
@@ -280,7 +277,7 @@ impl RouteReconciler {
         }
     }
 
-    /// The listing failed, and is repeated.
+    /// Handles a failed listing, which is repeated.
     pub(super) fn conclude_failed_pass(&self, failure: &RouteFailure) {
         self.metrics.syncs.inc();
         let mut progress = self.lock();
@@ -293,7 +290,6 @@ impl RouteReconciler {
         }
     }
 
-    /// Reports what came of the changes for one destination.
     pub(super) fn conclude_destination(&self, network: IpNet, applied: ApplyResult) -> Next {
         for route in &applied.deleted {
             tracing::info!(node = route.target_node, destination = %network, route = route.name, "route deleted");
@@ -330,7 +326,7 @@ impl RouteReconciler {
         pause.map_or(Next::Period, Next::After)
     }
 
-    /// Reports why the routes of a destination could not be changed, once for each change of the reason.
+    /// Reports why the routes of a destination cannot be changed, once per change of the reason.
     fn report(&self, network: IpNet, failure: Option<(RouteFailure, Option<Creation>)>) {
         let key = network.to_string();
         let Some((failure, creation)) = failure else {
@@ -345,10 +341,10 @@ impl RouteReconciler {
         };
         let metadata = ObjectMeta { name: Some(route.target_node), uid: Some(name_hint), ..ObjectMeta::default() };
         let node = Node { metadata, ..Node::default() };
-        announce(&self.recorder, &node, EventType::Warning, "FailedToCreateRoute", &message);
+        record_event(&self.recorder, &node, EventType::Warning, "FailedToCreateRoute", &message);
     }
 
-    /// Reports a network that gets no route, or has one that would not be created, once for each change.
+    /// Reports a network that gets no route, or has one that would not be created now, once per change.
     fn report_refused(&self, refused: &RefusedNetwork) {
         let RefusedNetwork { node, uid, network, refusal, has_route } = refused;
         let (reason, cause) = (refusal.reason(), refusal.message(*network, node));
@@ -362,7 +358,7 @@ impl RouteReconciler {
             false => ("FailedToCreateRoute", format!("no route to {network} is created: {cause}")),
         };
         tracing::warn!(node, destination = %network, %reason, "{message}");
-        announce(&self.recorder, &target, EventType::Warning, event, &message);
+        record_event(&self.recorder, &target, EventType::Warning, event, &message);
     }
 
     pub(super) fn conclude_condition(&self, name: &str, written: Result<(), CallError>) -> Next {
@@ -371,7 +367,7 @@ impl RouteReconciler {
                 self.lock().unwritten.remove(name);
                 Next::Period
             }
-            // The end of the term ends this worker.
+            // The end of the leadership term ends this worker.
             Err(error) if error.is_not_leader() => Next::Wait(None),
             Err(error) => {
                 let reason = reason_of(&error);
@@ -383,7 +379,6 @@ impl RouteReconciler {
         }
     }
 
-    /// The work on a key panicked.
     pub(super) fn conclude_panic(&self, key: Option<Key>, failure: RouteFailure) -> Next {
         self.metrics.panics.inc();
         tracing::error!("{}", failure.message);
@@ -402,16 +397,16 @@ impl RouteReconciler {
         Next::Period
     }
 
-    /// Clears the gauges at the end of the term.
+    /// Clears the gauges at the end of the leadership term.
     pub(super) fn forget(&self) {
         self.reasons.forget_all();
         self.metrics.show((0, 0));
-        self.metrics.show_held(0);
+        self.metrics.show_blocked(0);
     }
 }
 
 impl Progress {
-    /// Whether the Node has its routes; nothing where that is not known yet, or it has none and wants none.
+    /// Whether the Node has its routes; `None` if that is not known yet, or it has none and wants none.
     fn has_routes(&self, node: &Node) -> Option<bool> {
         match self.destinations.routing(node) {
             Routing::Ready => Some(true),

@@ -2,44 +2,43 @@
 
 use std::time::{Duration, Instant};
 
-/// Changes within this time after the first one are part of one pass.
+/// Changes within this time after the first one share a pass.
 const GATHERING: Duration = Duration::from_secs(1);
 
-/// The pause between the beginnings of two listings that changes demand: clouds limit how often routes are listed.
+/// Shortest interval between two listings triggered by changes: clouds limit the rate of listings.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
 
-/// A shorter period would leave no time for anything else.
+/// Lower limit of the period: a shorter one would starve all other work.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
-/// What makes a pass begin.
+/// What triggers a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// Changes of Nodes, and the end of the period since the last pass began.
+    /// Changes of Nodes, and the period since the beginning of the last pass.
     Watch {
-        /// 5 minutes, or `--route-reconciliation-period` if that is given.
+        /// `--route-reconciliation-period`; 5 minutes by default.
         period: Duration,
     },
-    /// The end of the period alone: the loop of the Go program, with
-    /// `CloudControllerManagerWatchBasedRoutesReconciliation=false`.
+    /// The period only: the loop of the Go program with `CloudControllerManagerWatchBasedRoutesReconciliation=false`.
     Loop {
-        /// `--route-reconciliation-period`, from the beginning of one pass to that of the next.
+        /// `--route-reconciliation-period`, between the beginnings of two passes.
         period: Duration,
     },
 }
 
-/// The schedule of one term of leadership.
+/// The schedule of one leadership term.
 #[derive(Debug)]
 pub(super) struct Schedule {
     trigger: Trigger,
-    /// When the Nodes were known for the first time. There is no pass before.
+    /// When the Nodes were first known. No pass begins earlier.
     started: Option<Instant>,
     /// When the last listing began.
     began: Option<Instant>,
-    /// When the first change came that no listing has seen.
+    /// Time of the first change that no listing has covered.
     changed: Option<Instant>,
-    /// A listing failed, and the next one is not to begin earlier.
+    /// Earliest time of the next listing after a failed one.
     not_before: Option<Instant>,
-    /// A pass is queued, and its listing has not begun.
+    /// A pass is queued, but its listing has not begun.
     is_queued: bool,
 }
 
@@ -48,24 +47,24 @@ impl Schedule {
         Self { trigger, started: None, began: None, changed: None, not_before: None, is_queued: false }
     }
 
-    /// All Nodes are known as of `at`, and any of them may have changed.
+    /// Records that all Nodes are known as of `at`, and that any of them may have changed.
     pub(super) fn all_known(&mut self, at: Instant) {
         self.started.get_or_insert(at);
         self.change(at);
     }
 
-    /// Something that routes depend on changed.
+    /// Records a change that routes depend on.
     pub(super) fn change(&mut self, at: Instant) {
         self.changed.get_or_insert(at);
     }
 
-    /// The listing failed; the next one begins after `pause` at the earliest.
+    /// Records a failed listing; the next one begins after `pause` at the earliest.
     pub(super) fn fail(&mut self, at: Instant, pause: Duration) {
         self.change(at);
         self.not_before = Some(at + pause);
     }
 
-    /// When to queue the next pass; nothing while one is queued, or before all Nodes are known.
+    /// When to enqueue the next pass; `None` while one is queued, or before all Nodes are known.
     pub(super) fn due(&self) -> Option<Instant> {
         let started = self.started.filter(|_| !self.is_queued)?;
         let after_listing = |pause| self.began.map(|began| began + pause);
@@ -80,12 +79,12 @@ impl Schedule {
         Some(due.max(self.not_before.unwrap_or(due)))
     }
 
-    /// The next pass is queued.
+    /// Records that the next pass is queued.
     pub(super) fn queue(&mut self) {
         self.is_queued = true;
     }
 
-    /// A listing begins, which sees all changes so far.
+    /// Begins a listing, which covers all changes so far.
     pub(super) fn begin(&mut self, at: Instant) {
         *self = Self { began: Some(at), changed: None, not_before: None, is_queued: false, ..*self };
     }
@@ -99,7 +98,7 @@ mod tests {
     const WATCH: Trigger = Trigger::Watch { period: Duration::from_secs(300) };
     const LOOP: Trigger = Trigger::Loop { period: Duration::from_secs(10) };
 
-    /// When passes begin, in seconds, if each begins as soon as it is due. Changes are in milliseconds.
+    /// The beginnings of the passes in seconds, if each begins as soon as it is due. Changes are in milliseconds.
     fn passes(trigger: Trigger, changes: &[u64], until: u64) -> Vec<u64> {
         let start = Instant::now();
         let mut schedule = Schedule::new(trigger);

@@ -1,4 +1,4 @@
-//! Pure: what matters of each Node for its routes, as a number to compare.
+//! Pure: digests of the Node properties that routes depend on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -9,17 +9,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::condition;
 use crate::cloud::node::{self, addresses};
 
-/// What routes depend on: the UID, the networks of the pods, and the addresses in their order.
+/// Digest of a Node's UID, pod networks and addresses in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version(u64);
 
 impl Version {
-    /// Of a Node that another controller looks after: its networks are not available to others.
+    /// For a Node of another controller: its networks are not available to others.
     pub(super) fn of_other(node: &Node) -> Self {
         Self(Self::networks_of(node).finish())
     }
 
-    /// Of a Node that this controller looks after.
+    /// For a Node of this controller.
     pub(super) fn of(node: &Node) -> Self {
         let mut hasher = Self::networks_of(node);
         true.hash(&mut hasher);
@@ -37,22 +37,22 @@ impl Version {
     }
 }
 
-/// All Nodes, and what the last pass planned for those that the controller looks after.
+/// All Nodes, and the state of this controller's Nodes in the last pass.
 #[derive(Debug, Default)]
 pub(super) struct TrackedNodes {
     current: BTreeMap<String, Version>,
-    /// Those of the last pass.
+    /// The Nodes of the last pass.
     planned: BTreeMap<String, Version>,
-    /// The names of those that came, changed or went since then.
+    /// The names of the Nodes added, changed or deleted since then.
     changed: BTreeSet<String>,
-    /// The Nodes without networks that a listed route leads to.
+    /// The Nodes without networks that are the target of a listed route.
     targets: BTreeSet<String>,
 }
 
 impl TrackedNodes {
-    /// Records the current version of this Node; `None` if there is no such Node. True if it changed.
+    /// Records the current version of this Node; `None` if it does not exist. Returns whether it changed.
     #[must_use]
-    pub(super) fn note(&mut self, name: &str, version: Option<Version>) -> bool {
+    pub(super) fn update(&mut self, name: &str, version: Option<Version>) -> bool {
         let before = match version {
             Some(version) => self.current.insert(name.to_owned(), version),
             None => self.current.remove(name),
@@ -65,15 +65,15 @@ impl TrackedNodes {
     }
 
     /// Records the current versions of all Nodes.
-    pub(super) fn note_all(&mut self, all: Vec<(String, Version)>) {
+    pub(super) fn replace_all(&mut self, all: Vec<(String, Version)>) {
         let before = std::mem::replace(&mut self.current, all.into_iter().collect());
         let is_as_before = |one: &&String| before.get(*one) == self.current.get(*one);
         let changed = before.keys().chain(self.current.keys()).filter(|one| !is_as_before(one)).cloned();
         self.changed.extend(changed);
     }
 
-    /// Records that a pass planned with these Nodes, and listed routes to `targets`, which have no networks. Gives the names of
-    /// the Nodes that the cache has shown to come, change or go since the last time.
+    /// Records a pass that planned with these Nodes and listed routes to `targets`, which have no networks. Returns the
+    /// names of the Nodes that the cache has shown to be added, changed or deleted since the previous pass.
     pub(super) fn plan(&mut self, nodes: &[Node], targets: BTreeSet<String>) -> BTreeSet<String> {
         self.planned.clear();
         self.planned.extend(nodes.iter().map(|node| (node::name(node).to_owned(), Version::of(node))));
@@ -81,18 +81,18 @@ impl TrackedNodes {
         std::mem::take(&mut self.changed)
     }
 
-    /// Whether the last pass planned with this Node as it is.
+    /// Whether the last pass planned with this Node's current state.
     pub(super) fn is_planned(&self, node: &Node) -> bool {
         self.planned.get(node::name(node)) == Some(&Version::of(node))
     }
 
-    /// Whether the last pass listed a route to this Node, which has no networks.
+    /// Whether the last pass listed a route to this Node, although it has no networks.
     pub(super) fn is_target(&self, node: &Node) -> bool {
         self.targets.contains(node::name(node))
     }
 }
 
-/// The Node without what a pass does not need: a pass holds all of them.
+/// The Node reduced to the fields that a pass needs, because a pass holds all Nodes.
 pub(super) fn reduced(node: &Node) -> Node {
     let metadata = ObjectMeta {
         name: node.metadata.name.clone(),
@@ -154,11 +154,11 @@ mod tests {
             ("another type of address", true, ("/status/addresses/0/type", json!("ExternalIP"))),
         ] {
             let mut nodes = TrackedNodes::default();
-            assert!(nodes.note("node-1", Some(Version::of(&node(|_| ())))), "it is new");
+            assert!(nodes.update("node-1", Some(Version::of(&node(|_| ())))), "it is new");
             let (way, value) = change;
             let changed = node(|node| *node.pointer_mut(way).unwrap() = value);
-            assert_eq!(nodes.note("node-1", Some(Version::of(&changed))), is_change, "{id}");
-            assert!(nodes.note("node-1", None) && !nodes.note("node-1", None), "it is gone once: {id}");
+            assert_eq!(nodes.update("node-1", Some(Version::of(&changed))), is_change, "{id}");
+            assert!(nodes.update("node-1", None) && !nodes.update("node-1", None), "it is gone once: {id}");
         }
     }
 
@@ -166,15 +166,15 @@ mod tests {
     fn a_pass_is_about_the_nodes_as_they_were_then() {
         let (before, after) = (node(|_| ()), node(|node| node["spec"]["podCIDRs"] = json!(["10.121.0.0/24"])));
         let mut nodes = TrackedNodes::default();
-        nodes.note_all(vec![("node-1".into(), Version::of(&before))]);
-        assert!(!nodes.note("node-1", Some(Version::of(&before))));
+        nodes.replace_all(vec![("node-1".into(), Version::of(&before))]);
+        assert!(!nodes.update("node-1", Some(Version::of(&before))));
         let targets = || BTreeSet::from(["node-1".into()]);
         assert_eq!(nodes.plan(&[reduced(&before)], targets()), targets(), "it is new");
         assert!(nodes.is_planned(&before) && !nodes.is_planned(&after) && nodes.is_target(&before));
-        nodes.note_all(vec![("node-1".into(), Version::of(&before))]);
+        nodes.replace_all(vec![("node-1".into(), Version::of(&before))]);
         assert_eq!(nodes.plan(&[reduced(&before)], targets()), BTreeSet::new());
-        assert!(nodes.note("node-2", Some(Version::of(&after))) && nodes.note("node-2", None));
-        nodes.note_all(Vec::new());
+        assert!(nodes.update("node-2", Some(Version::of(&after))) && nodes.update("node-2", None));
+        nodes.replace_all(Vec::new());
         assert_eq!(nodes.plan(&[], targets()), BTreeSet::from(["node-1".into(), "node-2".into()]));
     }
 

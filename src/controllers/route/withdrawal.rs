@@ -1,5 +1,5 @@
-//! While routes are off: removes the condition `NetworkUnavailable` of Nodes that wait for a route, because Kubernetes schedules
-//! no pods there. The Go program leaves it on the Node.
+//! While routes are off: removes the condition `NetworkUnavailable` from Nodes that wait for a route, because
+//! Kubernetes schedules no pods there. The Go program leaves it on the Node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -23,24 +23,24 @@ use crate::kubernetes::call::{CALL_LIMIT, limited};
 use crate::kubernetes::cluster::LiveApi;
 use crate::kubernetes::stores::{Change, Nodes};
 
-/// The pauses between two tries of what failed.
+/// Pauses between retries of failed removals.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
-/// How often the removal is tried before a conflict is a failure.
+/// How often a removal is tried before a conflict counts as a failure.
 const ATTEMPTS: u32 = 5;
 
 /// When routes are off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Off {
-    /// Always: `--configure-cloud-routes=false`.
+    /// `--configure-cloud-routes=false`: always.
     ByFlag,
-    /// While the configuration of the provider says so.
+    /// While the provider's configuration disables routes.
     ByConfiguration,
 }
 
-/// Removes the condition `True`, reason `NoRouteCreated`, from Nodes whose `managedFields` say that this program or the Go
-/// program wrote it, whenever routes are off and this process leads. Dropping the future ends the work. A Node of
-/// another provider is left alone.
+/// Removes the condition `True`, reason `NoRouteCreated`, from Nodes whose `managedFields` name this program or the Go
+/// program as its writer, whenever routes are off and this process leads. Leaves Nodes of other providers alone.
+/// Dropping the future ends the work.
 pub async fn withdraw_conditions(context: Context, nodes: Nodes, off: Off) -> Infallible {
     let configuration = Capability::routes_off(Arc::clone(&context.provider));
     let wait_until = async |is_off: bool| match off {
@@ -70,7 +70,7 @@ pub async fn withdraw_conditions(context: Context, nodes: Nodes, off: Off) -> In
     }
 }
 
-/// One term of leadership.
+/// State of one leadership term.
 struct Withdrawal<'a> {
     nodes: &'a Nodes,
     provider: &'a dyn CloudProvider,
@@ -78,7 +78,7 @@ struct Withdrawal<'a> {
     live: LiveApi,
     /// The UIDs of Nodes whose condition stays.
     kept: BTreeMap<String, Option<String>>,
-    /// The Nodes to try again.
+    /// The Nodes to retry.
     failed: BTreeSet<String>,
     failures: Failures,
     retry_at: Instant,
@@ -98,7 +98,7 @@ impl<'a> Withdrawal<'a> {
             let is_waiting = !self.failed.is_empty();
             let names = tokio::select! {
                 Some(change) = changes.next() => match change {
-                    // What failed waits for its pause.
+                    // Failed Nodes wait for their pause.
                     Change::Applied(name) | Change::Deleted(name) if self.failed.contains(&name) => continue,
                     Change::Applied(name) | Change::Deleted(name) => vec![name],
                     Change::All => {
@@ -122,7 +122,7 @@ impl<'a> Withdrawal<'a> {
         }
     }
 
-    /// Decides about one Node, by a live read if the cache has the condition.
+    /// Handles one Node, with a live read if the cached Node has the condition.
     async fn withdraw_from(&mut self, name: &str) {
         let Some(cached) = self.nodes.get(name).filter(|node| condition::is_left_behind(node)) else {
             self.kept.remove(name);
@@ -137,7 +137,7 @@ impl<'a> Withdrawal<'a> {
             Err(message) => {
                 match self.failures.is_none() {
                     true => tracing::warn!(node = name, "{message}"),
-                    // It was logged before the first pause.
+                    // Logged at the first failure.
                     false => tracing::debug!(node = name, "{message}"),
                 }
                 self.failed.insert(name.to_owned());
@@ -145,7 +145,7 @@ impl<'a> Withdrawal<'a> {
         }
     }
 
-    /// True if the condition was removed, false if it stays.
+    /// Returns whether the condition was removed; false if it stays.
     async fn withdraw(&self, name: &str) -> Result<bool, String> {
         let what = format!("remove the condition NetworkUnavailable of node {name}");
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };

@@ -1,4 +1,4 @@
-//! The API server as a sync needs it: one Service as it is now, and patches of its status.
+//! API server calls of a sync: reads one Service live, and patches its status.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Patch, PatchParams};
@@ -12,7 +12,7 @@ use crate::controllers::retry::Retry;
 use crate::kubernetes::call::{CALL_LIMIT, limited};
 use crate::kubernetes::cluster::LiveApi;
 
-/// Reads and writes with the permissions of one client.
+/// Reads and writes with one client's permissions.
 pub(super) struct ServiceApi {
     live: LiveApi,
     write: Client,
@@ -20,13 +20,13 @@ pub(super) struct ServiceApi {
     selector: Option<String>,
 }
 
-/// A Service as the API server has it.
+/// The result of a live read of a Service.
 pub(super) enum Live {
-    /// There is one, and it is one of those that this process looks after.
+    /// The Service exists, and this process manages it.
     Selected(Box<Service>),
-    /// There is one, with this UID, and another selection has to look after it.
+    /// The Service exists with this UID, but does not match the selector.
     NotSelected(Option<String>),
-    /// There is none of this name.
+    /// No Service has this name.
     Absent,
 }
 
@@ -35,7 +35,7 @@ impl ServiceApi {
         Self { live: LiveApi::new(write.clone()), write, selector }
     }
 
-    /// The Service of the name of `service`.
+    /// Reads the Service with the name of `service`.
     pub(super) async fn read(&self, service: &Service) -> Result<Live, Stop> {
         let (namespace, name) = names(service);
         match self.live.selected_service(namespace, name, self.selector.as_deref()).await {
@@ -48,8 +48,8 @@ impl ServiceApi {
         }
     }
 
-    /// Patches the status, and the finalizers with it, as in the Go program. None if the Service is gone. `what` begins the
-    /// text of an error.
+    /// Patches the status, and the finalizers with it, as in the Go program. Returns `None` if the Service is deleted.
+    /// `what` begins the error message.
     pub(super) async fn patch(&self, what: &str, service: &Service, patch: Value) -> Result<Option<Service>, Stop> {
         let (namespace, name) = names(service);
         let services = Api::<Service>::namespaced(self.write.clone(), namespace);

@@ -1,49 +1,49 @@
-//! Pure: which changes of a Node reach the load balancers at once.
+//! Pure: rate limit of the changes of one Node that reach the load balancers.
 //!
 //! A kubelet can change labels and addresses of its Node at any rate, and a guest its addresses. Each change lists and
-//! writes the pools of all Services. The first five of a minute are followed at once, later ones after a pause.
+//! writes the pools of all Services. The first five changes within a minute apply at once, later ones after a pause.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::base::backoff::{Backoff, Failures};
 
-/// Changes of one Node within [`WINDOW`] that are followed at once.
+/// Changes of one Node within [`WINDOW`] that apply at once.
 const CHANGES: usize = 5;
 
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// How long the next change waits. Twice as long each time, until the Node has been calm for [`CALM`].
+/// The pause. It doubles each time, until the Node had no changes for [`CALM`].
 const PAUSE: Backoff = Backoff::doubling(Duration::from_secs(30), Duration::from_secs(300));
 
 const CALM: Duration = Duration::from_secs(300);
 
-/// The Nodes that changed lately.
+/// The Nodes with recent changes.
 #[derive(Debug, Default)]
 pub(super) struct Damping(BTreeMap<String, Recent>);
 
 #[derive(Debug, Default)]
 struct Recent {
-    /// Those that were followed, at most [`CHANGES`].
+    /// Times of the changes that applied at once, at most [`CHANGES`].
     changes: VecDeque<Instant>,
-    /// When the last change came, followed or not.
+    /// Time of the last change, applied or not.
     last: Option<Instant>,
-    /// The end of the pause, while there is one.
+    /// The end of the current pause, if any.
     until: Option<Instant>,
     pauses: Failures,
 }
 
-/// What is to become of a change.
+/// The decision about a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DampingVerdict {
-    /// It is followed. If it is the last one before a pause, this is how the Node is seen during the pause.
+    /// It applies. After the last one before a pause, load balancers use this state of the Node during the pause.
     Follow {
-        /// Whether it is.
+        /// Whether it is the last one before a pause.
         is_last: bool,
     },
-    /// It waits.
+    /// It waits for the end of the pause.
     Wait {
-        /// Until then.
+        /// The end of the pause.
         until: Instant,
         /// Whether the pause begins with it.
         is_first: bool,
@@ -51,7 +51,7 @@ pub(super) enum DampingVerdict {
 }
 
 impl Damping {
-    /// The Node of this name has changed at `at`.
+    /// Records a change of this Node at `at`.
     pub(super) fn change(&mut self, name: &str, at: Instant) -> DampingVerdict {
         let recent = self.0.entry(name.to_owned()).or_default();
         recent.last = Some(at);
@@ -70,8 +70,8 @@ impl Damping {
         DampingVerdict::Follow { is_last: recent.changes.len() == CHANGES }
     }
 
-    /// Ends the pauses that are over at `at`, and gives the names of their Nodes. The next change of such a Node, if it comes within
-    /// a minute, waits again.
+    /// Ends the pauses that are over at `at`, and returns the names of their Nodes. A further change of such a Node
+    /// within a minute begins the next pause.
     pub(super) fn end_pauses(&mut self, at: Instant) -> Vec<String> {
         let mut ended = Vec::new();
         self.0.retain(|name, recent| {
@@ -85,22 +85,22 @@ impl Damping {
         ended
     }
 
-    /// The end of the first pause.
+    /// The earliest end of a pause.
     pub(super) fn next_end(&self) -> Option<Instant> {
         self.0.values().filter_map(|recent| recent.until).min()
     }
 
-    /// Whether changes of the Node wait.
+    /// Whether changes of the Node are waiting.
     pub(super) fn is_pausing(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|recent| recent.until.is_some())
     }
 
-    /// Whether the Node changed lately.
+    /// Whether the Node changed recently.
     pub(super) fn is_known(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// The Node is gone.
+    /// Removes a deleted Node.
     pub(super) fn forget(&mut self, name: &str) {
         self.0.remove(name);
     }
@@ -149,7 +149,7 @@ mod tests {
         };
         assert_eq!(exhaust(&mut damping, 0), DampingVerdict::Wait { until: at(30), is_first: true });
         assert_eq!(damping.end_pauses(at(30)), ["n"]);
-        // A minute later there is room again, and the pause is still the longer one.
+        // A minute later changes apply again, but the next pause is still the longer one.
         assert_eq!(exhaust(&mut damping, 90), DampingVerdict::Wait { until: at(150), is_first: true });
         assert_eq!(damping.end_pauses(at(150)), ["n"]);
         damping.end_pauses(at(90 + 300));

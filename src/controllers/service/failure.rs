@@ -37,7 +37,7 @@ pub enum ServiceAction {
 /// Why a sync ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// This process lost the leadership.
+    /// This process lost leadership.
     NotLeader,
     /// Too early: sync again after this time.
     Wait(Duration),
@@ -56,12 +56,12 @@ impl ServiceBlocked {
         Self { action, ..self }
     }
 
-    /// Of a call to the cloud. [`Error::NotLeader`] is no failure of a Service.
+    /// The failure of a call to the cloud. [`Error::NotLeader`] is no failure of a Service.
     pub(super) fn by_cloud(error: &Error) -> Self {
         Self { is_refusal: error.is_refusal(), ..Self::new(error.reason(), chain(error), Retry::of(error)) }
     }
 
-    /// The reason and the message of the Event, as in the Go program, with the reason of the failure at the end.
+    /// The Event's reason and message, as in the Go program, with the reason of the failure at the end.
     pub(super) fn event(&self) -> (&'static str, String) {
         let message = format!("{} ({})", self.message, self.reason);
         match self.action {

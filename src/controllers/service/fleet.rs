@@ -1,4 +1,4 @@
-//! All load balancers of a provider, also of one that has them only one by one, and how long it may take.
+//! The load balancer fleet of any provider, including those without bulk calls, and the time limits of its calls.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 
 use crate::cloud::{CloudProvider, Error, LeaderToken, LoadBalancer, LoadBalancerFleet};
 
-/// How long a call to the cloud about one Service may take.
+/// Time limit of a cloud call about one Service.
 pub(super) const CLOUD_LIMIT: Duration = Duration::from_secs(60);
-/// How long all calls of a round may take, for a provider without a fleet.
+/// Time limit of all calls of a round, for a provider without a fleet.
 const ALL_LIMIT: Duration = Duration::from_secs(240);
-/// For how many Services a provider without a fleet is called at the same time.
+/// Number of concurrent calls in a round, for a provider without a fleet.
 const UPDATES_AT_ONCE: usize = 8;
 
-/// The load balancers of `provider`; those without a fleet of their own get its defaults, and their Services are updated side
-/// by side.
+/// The load balancers of `provider`. A provider without a fleet gets the trait's defaults, with concurrent updates of
+/// its Services.
 pub fn fleet_of(provider: &dyn CloudProvider) -> Option<Arc<dyn LoadBalancerFleet>> {
     provider.load_balancer_fleet().or_else(|| Some(Arc::new(OneByOne(provider.load_balancer()?))))
 }
 
-/// A [`LoadBalancer`] with the defaults of a fleet.
+/// Adapts a [`LoadBalancer`] to a fleet with the trait's defaults.
 struct OneByOne(Arc<dyn LoadBalancer>);
 
 #[async_trait]
@@ -39,7 +39,7 @@ impl LoadBalancerFleet for OneByOne {
             within(CLOUD_LIMIT, self.0.update_load_balancer(permit, cluster_name, &service, nodes)).await
         };
         let updates = futures::stream::iter(services.to_vec()).map(update).buffered(UPDATES_AT_ONCE);
-        // What was done counts, also if not all is done in time.
+        // Results so far are kept when the time is up.
         updates.take_until(tokio::time::sleep(ALL_LIMIT)).collect().await
     }
 }
@@ -88,7 +88,7 @@ impl LoadBalancer for OneByOne {
     }
 }
 
-/// The answer of the cloud, or that there was none in time.
+/// The result of the call, or an error after `limit`.
 pub(super) async fn within<T>(limit: Duration, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(timed_out(limit)))
 }
@@ -105,7 +105,7 @@ mod tests {
     use futures::FutureExt as _;
     use serde_json::json;
 
-    /// Never answers for Services whose name begins with `slow`.
+    /// Hangs for Services whose name begins with `slow`.
     struct Cloud;
 
     #[async_trait]

@@ -1,22 +1,23 @@
-//! Pure: what of a Service its load balancer may depend on. In place of the list of fields of `needsUpdate` in
-//! `controllers/service/controller.go`: everything but what is known not to matter, so that a new field is noticed.
+//! Pure: the parts of a Service that its load balancer may depend on. Replaces the field list of `needsUpdate` in
+//! `controllers/service/controller.go`: includes everything except fields known not to matter, so that a new field is
+//! noticed.
 
 use crate::cloud::service::cache_filter::LAST_APPLIED;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use sha2::{Digest as _, Sha256};
 
-/// The value to compare: equal values need no new call to the cloud. A digest, because several are kept for each Service, which
-/// may be large.
+/// Digest for comparison: equal inputs need no new call to the cloud. Not the inputs themselves, because several are
+/// kept per Service, which may be large.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inputs([u8; 32]);
 
 impl Inputs {
-    /// Of `service`; of its annotations those that begin with one of `prefixes`.
+    /// The inputs of `service`, including the annotations that begin with one of `prefixes`.
     pub fn of(service: &Service, prefixes: &[&str]) -> Self {
-        // The cache drops the copy for `kubectl apply`, and a live read has it.
+        // The cache drops this annotation, but a live read returns it.
         let is_read = |key: &str| key != LAST_APPLIED && prefixes.iter().any(|prefix| key.starts_with(prefix));
         let annotations = service.metadata.annotations.iter().flatten().filter(|(key, _)| is_read(key));
-        // What follows from the last two is compared: node ports and families.
+        // The effects of the last two fields are compared: node ports and IP families.
         let spec = service.spec.clone().map(|spec| ServiceSpec {
             selector: None,
             internal_traffic_policy: None,

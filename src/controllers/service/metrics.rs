@@ -1,31 +1,30 @@
-//! The service controller's series. Those of `controllers/service/metrics.go` have the Go program's names and buckets.
+//! The service controller's metrics. Those of `controllers/service/metrics.go` have the Go program's names and buckets.
 
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, IntGaugeVec, Opts};
 
-/// The series. Clones share them.
+/// The metrics. Clones share them.
 #[derive(Clone)]
 pub(super) struct ServiceMetrics {
-    /// How often the cloud was told of the Nodes of a Service.
+    /// Number of node updates sent to the cloud, counted per Service.
     pub(super) node_updates: IntCounter,
-    /// How often that failed.
+    /// Number of those that failed.
     pub(super) node_update_errors: IntCounter,
-    /// How long a round took, in seconds.
+    /// Duration of a round, in seconds.
     pub(super) round_seconds: Histogram,
-    /// How long the cloud took for it, in seconds.
+    /// Duration of its cloud call, in seconds.
     pub(super) node_update_seconds: Histogram,
-    /// How many Services have a load balancer of this program.
+    /// Number of Services with a load balancer of this program.
     load_balancers: IntGauge,
-    /// How many Services each reason holds up.
+    /// Number of Services blocked by each reason.
     pub(super) held: IntGaugeVec,
     pub(super) panics: IntCounter,
 }
 
 impl ServiceMetrics {
-    /// All at zero, registered nowhere.
     pub(super) fn new() -> Self {
         let histogram = |name, help| {
-            // From one second on, doubled: as upstream.
+            // Doubling from one second on, as upstream.
             let buckets = (0..15).map(|power| f64::from(1_u32 << power)).collect();
             let options = HistogramOpts::new(name, help).subsystem("service_controller").buckets(buckets);
             Histogram::with_opts(options).expect("name and buckets are valid constants")
@@ -69,12 +68,11 @@ impl ServiceMetrics {
         }
     }
 
-    /// How many load balancers this term has ensured.
+    /// Sets the number of load balancers that this term has ensured.
     pub(super) fn show_ensured(&self, count: usize) {
         self.load_balancers.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// All of them.
     pub(super) fn series(&self) -> Vec<Box<dyn Collector>> {
         vec![
             Box::new(self.node_updates.clone()),

@@ -1,5 +1,5 @@
-//! What is said while the provider has no load balancers: the gauge, and an Event on each Service that waits for one in vain.
-//! No Service is written: what would have to be deleted cannot be seen.
+//! Reports while the provider has no load balancers: the gauge, and an Event on each Service that waits for one. Writes
+//! no Service, because load balancers to delete cannot be seen.
 
 mod waiting;
 
@@ -12,20 +12,20 @@ use tokio::time::Instant;
 use super::reason;
 use crate::cloud::CloudProvider;
 use crate::controllers::capability::Capability;
-use crate::controllers::{Context, announce};
+use crate::controllers::{Context, record_event};
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::leadership::Leadership;
 use crate::kubernetes::stores::Services;
 use crate::runtime::metrics::Registry;
 use waiting::Waiting;
 
-/// Pause between two checks of all Services.
+/// Interval of the check of all Services.
 const LOOK: Duration = Duration::from_secs(15);
 
 const MESSAGE: &str = "this program has no load balancers configured, or their configuration has an error that the log names, \
                        and does nothing for the Service; another program may be responsible for it";
 
-/// See the file's header.
+/// Reports missing load balancers; see the module documentation.
 pub struct NotConfigured {
     services: Services,
     provider: Arc<dyn CloudProvider>,
@@ -36,7 +36,7 @@ pub struct NotConfigured {
 }
 
 impl NotConfigured {
-    /// With the Services of the controller.
+    /// Creates it with the Services of the controller.
     pub fn new(context: &Context, services: Services) -> Self {
         let help = "1 while the cloud provider has load balancers.";
         let options = Opts::new("load_balancer_configured", help).namespace("vsphere_ccm");
@@ -50,23 +50,23 @@ impl NotConfigured {
         }
     }
 
-    /// Adds its series to `registry`, once. Fails if its name is taken.
+    /// Registers the gauge with `registry`, once. Fails if its name is taken.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.configured.clone()))
     }
 
-    /// Checks all Services every 15 s. Never ends.
+    /// Checks all Services every 15 s. Never returns.
     pub async fn run(self) {
         let mut waiting = Waiting::default();
         loop {
             let is_configured = self.provider.load_balancer().is_some();
             self.configured.set(i64::from(is_configured));
             if is_configured || !self.leadership.is_leader() || !self.services.is_ready() {
-                // The time that a Service has waited is unknown then.
+                // The waiting times are unknown then.
                 waiting.forget();
             } else {
-                for service in waiting.look(self.services.list(), Instant::now().into_std()) {
-                    announce(
+                for service in waiting.update(self.services.list(), Instant::now().into_std()) {
+                    record_event(
                         &self.recorder,
                         &*service,
                         EventType::Warning,

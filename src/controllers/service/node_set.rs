@@ -1,5 +1,5 @@
-//! Pure: which Nodes every load balancer sends traffic to: the stable set of `controllers/service/controller.go`
-//! (`stableNodeSetPredicates`), for both traffic policies. Whether a Node is ready is for the load balancer's health check.
+//! Pure: the target Nodes of every load balancer: the stable set of `controllers/service/controller.go`
+//! (`stableNodeSetPredicates`), for both traffic policies. Readiness is left to the load balancer's health check.
 
 use std::collections::BTreeMap;
 
@@ -9,38 +9,38 @@ use crate::base::go_flags::parse_bool;
 use crate::cloud::node::usable_addresses::Usable;
 use crate::cloud::{UsableAddresses, node};
 
-/// Keeps a Node out of load balancers.
+/// Label of a Node that load balancers must not use.
 pub const LABEL_EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// The cluster autoscaler is about to delete the Node.
+/// Taint of a Node that the cluster autoscaler is about to delete.
 pub const TAINT_TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Whether load balancers send traffic to `node`.
 pub fn is_target(node: &Node) -> bool {
-    // Like upstream: what is no boolean excludes, too.
+    // As upstream: a value that is no boolean also excludes the Node.
     let is_excluded = node::label(node, LABEL_EXCLUDE).is_some_and(|value| parse_bool(value) != Some(false));
     node.metadata.deletion_timestamp.is_none() && !is_excluded && !node::has_taint(node, TAINT_TO_BE_DELETED)
 }
 
-/// What load balancers depend on of the Nodes: names, provider IDs and addresses. When it changes, they are to be updated.
-/// Upstream compares no addresses, although load balancers forward to them.
+/// The Node properties that load balancers depend on: names, provider IDs and addresses. A change triggers an update.
+/// Upstream does not compare addresses, although load balancers forward to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSet(BTreeMap<String, String>);
 
 impl NodeSet {
-    /// Of those `nodes` that are targets, each with its addresses that count.
+    /// The set of those `nodes` that are targets, each with its usable addresses.
     pub fn of<'a>(nodes: impl IntoIterator<Item = (&'a Node, UsableAddresses)>) -> Self {
         let mut set = Self::default();
         nodes.into_iter().for_each(|(node, usable)| set.put(node::name(node), Some((node, usable))));
         set
     }
 
-    /// Whether the set is another one when the Node of this name is `node`, or there is none.
+    /// Whether the set changes if the Node of this name becomes `node`; `None` if it does not exist.
     pub fn differs_in(&self, name: &str, node: Option<(&Node, UsableAddresses)>) -> bool {
         self.0.get(name) != node.and_then(value).as_ref()
     }
 
-    /// Whether load balancers with the set `before` send traffic elsewhere. Whether an address is confirmed makes no difference:
-    /// a load balancer keeps what it has while nothing is known of the machine.
+    /// Whether load balancers forward elsewhere than with the set `before`. Whether an address is confirmed does not
+    /// matter: a load balancer keeps its addresses while the VM is unknown.
     pub fn leads_elsewhere(&self, before: &Self) -> bool {
         let known = |set: &Self| -> Vec<_> {
             set.0.iter().map(|(name, value)| (name.clone(), value.replace(UNCONFIRMED, "\n"))).collect()
@@ -48,7 +48,7 @@ impl NodeSet {
         self != before && known(self) != known(before)
     }
 
-    /// The Node of this name is `node`, or there is none.
+    /// Sets the Node of this name to `node`; `None` removes it.
     pub fn put(&mut self, name: &str, node: Option<(&Node, UsableAddresses)>) {
         match node.and_then(value) {
             Some(value) => drop(self.0.insert(name.to_owned(), value)),
@@ -62,10 +62,10 @@ impl NodeSet {
     }
 }
 
-/// Stands before an address that is not confirmed.
+/// Prefix of an unconfirmed address.
 const UNCONFIRMED: &str = "\n?";
 
-/// What counts of a Node beside its name; nothing if it is no target.
+/// The compared value of a Node; `None` if it is no target.
 fn value((node, usable): (&Node, UsableAddresses)) -> Option<String> {
     let mut value = node::provider_id(node).to_owned();
     for Usable { entry, is_confirmed, .. } in usable.of(node) {
@@ -80,7 +80,7 @@ mod tests {
     use crate::cloud::node::{Readiness, readiness};
     use serde_json::{Value, json};
 
-    /// All addresses of a Node count.
+    /// The Node with all its addresses.
     fn all(node: &Node) -> (&Node, UsableAddresses) {
         (node, UsableAddresses::All)
     }
@@ -121,7 +121,7 @@ mod tests {
 
     fn same(_: &mut Value) {}
 
-    /// Whether the load balancers are updated when n2 of n1, n2, n3 changes so.
+    /// Whether the load balancers are updated if n2 of n1, n2, n3 changes like this.
     fn updates(before: impl FnOnce(&mut Value), after: impl FnOnce(&mut Value)) -> bool {
         let others = [node("n1", same), node("n3", same)];
         let of = |n2: &Node| set_of(others.iter().chain([n2]));
@@ -168,8 +168,8 @@ mod tests {
         assert_eq!(set, NodeSet::default());
     }
 
-    /// In the Go program a filter of events decides; here the set itself does, so that the taint of the autoscaler and a
-    /// deletion count at once.
+    /// The Go program filters events; here the set itself decides, so that the autoscaler's taint and a deletion take
+    /// effect at once.
     // vectors: S-80–S-91
     #[test]
     fn changes_of_one_node_update_as_in_the_go_program_or_earlier() {
@@ -217,7 +217,7 @@ mod tests {
         ] {
             assert_eq!(found, expected, "{case}");
         }
-        // In the Go program S-84 and S-87 pass the filter, and then the sets are equal: no load balancer is updated, either.
+        // In the Go program S-84 and S-87 pass the filter, but the sets are equal: no load balancer is updated, either.
         let tainted = || taint(TAINT_TO_BE_DELETED);
         assert_eq!(both(&tainted(), &id("a")), both(&tainted(), &id("b")), "S-84");
         assert_eq!(both(&tainted(), &ready("False")), both(&tainted(), &same), "S-85");

@@ -1,5 +1,5 @@
-//! When a round of node updates begins: changes are gathered, so that one call serves many, and what failed is tried again.
-//! Syncs for which other Nodes are a reason follow a round, so that they are gathered, too.
+//! When a round of node updates begins: changes are batched, so that one call covers many, and failed updates are
+//! retried. Syncs triggered by changed Nodes follow a round, so that they are batched, too.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// A round begins so long after the first change.
+/// Delay of a round after the first change.
 const GATHER: Duration = Duration::from_millis(250);
-/// The least time between the beginnings of two rounds.
+/// Shortest interval between the beginnings of two rounds.
 const SPACING: Duration = Duration::from_secs(2);
 
-/// The rounds of one term.
+/// The rounds of one leadership term.
 #[derive(Default)]
 pub(super) struct NodeSyncSchedule {
     state: Mutex<RoundState>,
@@ -22,9 +22,9 @@ pub(super) struct NodeSyncSchedule {
 
 #[derive(Default)]
 struct RoundState {
-    /// When the first change came that no round has begun for.
+    /// Time of the first change that no round covers yet.
     first_change: Option<Instant>,
-    /// When what failed is tried again.
+    /// When failed updates are retried.
     again_at: Option<Instant>,
     /// When the last round began.
     last_round: Option<Instant>,
@@ -33,26 +33,26 @@ struct RoundState {
 }
 
 impl NodeSyncSchedule {
-    /// The Nodes may have changed.
+    /// Records that the Nodes may have changed.
     pub(super) fn nodes_changed(&self) {
         self.state.lock().first_change.get_or_insert_with(Instant::now);
         self.changed.notify_one();
     }
 
-    /// A round is needed at this time, if none is before.
+    /// Requests a round at this time, unless one begins earlier.
     pub(super) fn again_at(&self, at: Instant) {
         let mut state = self.state.lock();
         state.again_at = Some(state.again_at.map_or(at, |earlier| earlier.min(at)));
         self.changed.notify_one();
     }
 
-    /// These Services are to be synced now.
+    /// Requests a sync of these Services now.
     pub(super) fn sync_soon(&self, keys: Vec<String>) {
         self.state.lock().syncs.extend(keys);
         self.changed.notify_one();
     }
 
-    /// Completes when a round is to begin, or with the Service that is to be synced. Safe to cancel.
+    /// Completes with the Service to sync, or with `None` when a round is due. Cancel-safe.
     pub(super) async fn next(&self) -> Option<String> {
         loop {
             // Created before the state is read, so that no change is missed.
@@ -108,7 +108,7 @@ mod tests {
         rounds.nodes_changed();
         rounds.next().await;
         at(5_250);
-        // Twenty Nodes that leave within 5 s make at most four rounds.
+        // Twenty Nodes that are removed within 5 s cause at most four rounds.
         let mut count = 0;
         let mut leave = tokio::time::interval(Duration::from_millis(250));
         for _ in 0..20 {
@@ -123,7 +123,7 @@ mod tests {
         let cancelled = tokio::time::timeout(Duration::from_millis(10), rounds.next()).await;
         assert!(cancelled.is_err());
         rounds.next().await;
-        // What failed is tried again at its time, also while another wait has begun.
+        // A failed update is retried in time, even if another delay has begun.
         let began = Instant::now();
         let again = async {
             rounds.again_at(began + Duration::from_secs(60));

@@ -19,7 +19,7 @@ pub enum ServiceOutcome {
     Wait(Duration),
     /// A round of node updates.
     Round(Round),
-    /// This process lost the leadership.
+    /// This process lost leadership.
     NotLeader,
 }
 
@@ -27,7 +27,7 @@ pub enum ServiceOutcome {
 pub struct Round {
     /// One result for each Service of the round.
     pub(super) updates: Vec<Update>,
-    /// The Services whose last update failed and whose load balancers have the right Nodes now.
+    /// The Services whose last update failed and whose load balancers have the correct Nodes now.
     pub(super) recovered: Vec<String>,
     /// How long the whole round took.
     pub(super) took: Duration,
@@ -42,13 +42,13 @@ pub struct Update {
     pub(super) result: Result<WrittenNodes, ServiceBlocked>,
 }
 
-/// The Nodes that a load balancer has now.
+/// The Nodes that a load balancer has after an update.
 #[derive(Clone)]
 pub enum WrittenNodes {
-    /// Others than before.
+    /// They have changed.
     Changed,
-    /// None at all, or none for one family of addresses: the message.
+    /// None at all, or none for one IP family: the message.
     Empty(String),
-    /// Maybe the same: this term did not know those before.
+    /// Perhaps the same: this term did not know the previous Nodes.
     Unchanged,
 }

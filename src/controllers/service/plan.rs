@@ -1,8 +1,8 @@
-//! Pure: what was seen of a Service → what to do about its load balancer, and the patches of its Service.
+//! Pure: observation of a Service → what to do about its load balancer, and the patches of the Service.
 //!
 //! Mirrors `syncService`, `syncLoadBalancerIfNeeded`, `addFinalizer`, `removeFinalizer` and `patchStatus` of
-//! `controllers/service/controller.go`, and `LoadBalancerStatusEqual` of `service/helpers/helper.go`. Every patch carries UID
-//! and resourceVersion.
+//! `controllers/service/controller.go`, and `LoadBalancerStatusEqual` of `service/helpers/helper.go`. Every patch
+//! carries UID and resourceVersion.
 
 #[cfg(test)]
 mod tests;
@@ -16,71 +16,72 @@ use crate::cloud::service::{self, FINALIZER, cache_filter};
 use crate::cloud::{Handling, Reason};
 use crate::controllers::FIELD_MANAGER;
 
-/// The mode of an address whose traffic reaches the nodes as it is; what the API server sets where there is none.
+/// The `ipMode` of an address whose traffic reaches the Nodes unchanged; the API server's default.
 const VIP: &str = "VIP";
 
-/// All that a decision about a Service rests on.
+/// All inputs of a decision about a Service.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceObservation<'a> {
     /// The Service.
     pub service: &'a Service,
-    /// What the provider says about it.
+    /// Whether and how the provider handles the Service.
     pub handling: &'a Handling,
-    /// What its load balancer depends on now.
+    /// The current inputs of its load balancer.
     pub inputs: &'a Inputs,
-    /// What this term of leadership knows of it.
+    /// The term's record of the Service.
     pub record: &'a ServiceRecord,
 }
 
-/// What a term of leadership knows of a Service. It begins empty, so that the first sync of each Service calls the cloud.
+/// State of a Service within a leadership term. It begins empty, so that the first sync of each Service calls the
+/// cloud.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceRecord {
-    /// The inputs for which the load balancer was ensured last.
+    /// The inputs of the last ensure.
     pub ensured: Option<Inputs>,
-    /// What the cloud rejected.
+    /// The cloud's rejection of the Service, if any.
     pub rejection: Option<Rejection>,
 }
 
 /// The cloud rejected a Service as invalid. It is not called again for these inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// What the Service was.
+    /// The rejected inputs.
     pub inputs: Inputs,
-    /// The word for it.
+    /// The reason for metrics and Events.
     pub reason: Reason,
-    /// What is wrong.
+    /// The error, for users.
     pub message: String,
 }
 
-/// What to do.
+/// What to do about the load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServicePlan {
-    /// Nothing: there is no load balancer to make or delete, or it is as it should be.
+    /// Nothing: there is no load balancer to create or delete, or it is up to date.
     LeaveAlone,
-    /// Nothing before the Service changes.
+    /// Nothing until the Service changes.
     Hold {
-        /// The word for what is wrong.
+        /// The reason for metrics and Events.
         reason: Reason,
-        /// What is wrong.
+        /// The error, for users.
         message: String,
     },
-    /// Create the load balancer, or bring it up to date; then write its addresses.
+    /// Create or update the load balancer, then write its addresses.
     Ensure {
-        /// The finalizer is to be set first.
+        /// Set the finalizer first.
         adds_finalizer: bool,
     },
-    /// Delete the load balancer if the Service as the API server has it now still [needs cleanup](service::needs_cleanup);
-    /// then remove the finalizer and the addresses.
+    /// Delete the load balancer if the Service, read live, still [needs cleanup](service::needs_cleanup); then remove
+    /// the finalizer and the addresses.
     Delete,
 }
 
-/// Decides. A change of the Nodes is no reason to ensure: one call updates them for all Services.
+/// Decides what to do. Changed Nodes cause no ensure: one call updates them for all Services.
 pub fn plan(observed: &ServiceObservation<'_>) -> ServicePlan {
     let ServiceObservation { service, handling, inputs, record } = *observed;
     if service::needs_cleanup(service) {
         return ServicePlan::Delete;
     }
-    // The API server takes no finalizer for an object that is being deleted.
+    // The API server rejects a new finalizer on an object that is being deleted.
     if !service::wants_load_balancer(service) || service.metadata.deletion_timestamp.is_some() {
         return ServicePlan::LeaveAlone;
     }
@@ -109,16 +110,16 @@ pub fn plan(observed: &ServiceObservation<'_>) -> ServicePlan {
     }
 }
 
-/// Whether the finalizer may be removed after the cloud said that nothing is left. Another program built on the same library
-/// sets the same finalizer: it stays unless it is known to be ours.
+/// Whether the finalizer may be removed after the cloud reported that nothing is left. Programs built on the same
+/// library share the finalizer: it stays unless it is known to be ours.
 ///
-/// `service` is as the API server has it, with its `managedFields`; `had_objects` says that this provider had objects of it.
+/// `service` is read live, with `managedFields`; `had_objects` says whether this provider had objects of it.
 pub fn may_release(service: &Service, handling: &Handling, had_objects: bool) -> bool {
     let is_ours = service::wants_load_balancer(service) && *handling != Handling::Declined;
     is_ours || had_objects || finalizer_managers(service).any(|manager| manager == FIELD_MANAGER)
 }
 
-/// Who set the finalizer, as the API server records it.
+/// The field managers of the finalizer.
 fn finalizer_managers(service: &Service) -> impl Iterator<Item = &str> {
     let entry = format!("v:\"{FINALIZER}\"");
     service.metadata.managed_fields.iter().flatten().filter_map(move |fields| {
@@ -128,7 +129,7 @@ fn finalizer_managers(service: &Service) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The patch that sets the finalizer, beside those of others.
+/// The patch that adds the finalizer.
 pub fn finalizer_patch(service: &Service) -> Value {
     let mut metadata = preconditions(service);
     metadata.insert("finalizers".into(), json!([FINALIZER]));
@@ -140,13 +141,13 @@ pub fn finalizer_patch(service: &Service) -> Value {
     json!({"metadata": metadata})
 }
 
-/// The patch that writes the addresses of the load balancer; none if the Service has them.
+/// The patch that writes the addresses of the load balancer; `None` if the Service has them.
 pub fn status_patch(service: &Service, ingress: &[LoadBalancerIngress]) -> Option<Value> {
     let is_same = is_equal(service::ingress(service), ingress);
     (!is_same).then(|| json!({"metadata": preconditions(service), "status": status(ingress)}))
 }
 
-/// The patch that removes finalizer and addresses, in one; none if there is neither.
+/// The patch that removes both finalizer and addresses; `None` if there is neither.
 pub fn release_patch(service: &Service) -> Option<Value> {
     let (has_finalizer, has_ingress) = (service::has_finalizer(service), !service::ingress(service).is_empty());
     if !has_finalizer && !has_ingress {
@@ -185,7 +186,7 @@ fn finalizers(service: &Service) -> Vec<&str> {
     service.metadata.finalizers.iter().flatten().map(String::as_str).collect()
 }
 
-/// Whether both say the same: the order matters, and an address without a mode has the one that the API server sets.
+/// Whether both are equal: the order matters, and an address without `ipMode` has the API server's default.
 fn is_equal(have: &[LoadBalancerIngress], wanted: &[LoadBalancerIngress]) -> bool {
     let defaulted = |ingress: &LoadBalancerIngress| {
         let mut ingress = ingress.clone();

@@ -1,4 +1,4 @@
-//! The Services that the provider wants to be synced again, as changes of a cache that is always filled.
+//! The Services that the provider wants to be synced again, as a cache that is always filled.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::cloud::{CloudProvider, ServiceEvent};
 use crate::controllers::driver::Cache;
 use crate::kubernetes::stores::Change;
 
-/// The name in events.
+/// The cache's name in events.
 pub(super) const ANNOUNCEMENTS: &str = "load balancers";
 
-/// See the file's header.
+/// The cache; see the module documentation.
 pub(super) struct ProviderResyncs {
     provider: Arc<dyn CloudProvider>,
 }

@@ -1,16 +1,15 @@
-//! The reasons of this controller, beside those of all controllers: why a Service has no load balancer, or none that is up
-//! to date.
+//! Reasons why a Service has no load balancer, or an outdated one, in addition to the shared reasons.
 
 pub use crate::controllers::reason::*;
 
 use crate::cloud::reason::reasons;
 
 reasons! {
-    /// `--node-selector` matches no Node, so that the load balancer keeps those that it has.
+    /// `--node-selector` matches no Node, so the load balancer keeps its Nodes.
     NoSelectedNodes,
-    /// Another program may have set the finalizer, so that it stays.
+    /// Another program may have set the finalizer, so it stays.
     FinalizerNotOurs,
-    /// A Node changes so often that load balancers do not follow each change.
+    /// A Node changes too often for load balancers to follow each change.
     NodeFlapping,
     /// The provider has no load balancers.
     LoadBalancerNotConfigured,

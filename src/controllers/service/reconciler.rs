@@ -1,4 +1,4 @@
-//! One sync of one Service: reads, plans and applies.
+//! One sync of one Service: observes, plans and applies.
 
 mod node_update;
 
@@ -22,24 +22,25 @@ use super::{Settings, reason};
 use crate::base::error_chain::chain;
 use crate::cloud::service::cache_filter::{reduced, too_large, without_unread};
 use crate::cloud::{CloudProvider, Error, Handling, LeaderToken, LoadBalancerFleet, service};
-use crate::controllers::announce;
 use crate::controllers::reason_tracker::ReasonTracker;
+use crate::controllers::record_event;
 use crate::controllers::retry::Retry;
 use crate::kubernetes::events::{EventType, Recorder};
 use crate::kubernetes::stores::Services;
 
-/// The pause before a sync is repeated because a round of node updates includes the Service.
+/// Pause before a sync is repeated while a round of node updates holds the Service.
 const CLAIMED_PAUSE: Duration = Duration::from_secs(1);
 /// How often a sync is planned and applied before a conflict is a failure.
 const ATTEMPTS: u32 = 5;
-/// The most remarks of the provider that one sync announces; the next one goes on.
+/// Maximum number of provider remarks that one sync announces; the next sync continues.
 const MOST_REMARKS: usize = 16;
-/// The shortest pause before such an attempt; the longest is twice that.
+/// The shortest pause before another attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a finalizer that another program may own is kept before an Event reports it: that program may be at work.
+/// How long a finalizer that another program may own is kept before an Event reports it: that program may be about to
+/// remove it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The controller during one term of leadership.
+/// State of one leadership term.
 pub struct ServiceReconciler {
     pub(super) services: Services,
     pub(super) targets: Targets,
@@ -58,7 +59,7 @@ pub struct ServiceReconciler {
 type EnsureResult = Option<(Inputs, Option<Vec<LoadBalancerIngress>>)>;
 
 impl ServiceReconciler {
-    /// The provider's load balancers, once the caches are filled. The event about a filled cache brings all Services back.
+    /// The provider's load balancers, once the caches are filled. The event of a filled cache brings all Services back.
     pub(super) fn fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
         fleet_of(&*self.provider).filter(|_| self.targets.is_ready() && self.services.is_ready())
     }
@@ -81,9 +82,9 @@ impl ServiceReconciler {
         }
     }
 
-    /// Plans again after a conflict, with the Service as the API server has it: the cache may be what caused it. As long as
-    /// the cache has that version, later syncs begin with a live read. Where Services may not be listed for minutes, the load
-    /// balancer of a deleted Service would be created and deleted in turn otherwise.
+    /// Syncs a cached Service. After a conflict, plans again with a live read, because the cache may be outdated. While
+    /// the cache has that version, later syncs begin with a live read. Otherwise, while Services cannot be listed for
+    /// minutes, the load balancer of a deleted Service would be created and deleted in turn.
     async fn sync_present(&self, fleet: &dyn LoadBalancerFleet, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
         let (mut service, mut ensured) = (Arc::clone(&cached), None);
         self.records.begin_sync(key);
@@ -98,7 +99,7 @@ impl ServiceReconciler {
             }
             self.records.outdated(key, &cached);
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            // Otherwise the event of the cache follows.
+            // If the Service is deleted or no longer selected, the cache's event follows.
             let Live::Selected(live) = self.api.read(&service).await? else { return Ok(()) };
             service = Arc::new(reduced(*live));
         }
@@ -126,19 +127,19 @@ impl ServiceReconciler {
             }
             ServicePlan::Hold { reason, message } => Err(ServiceBlocked::new(reason, message, Retry::OnChange).into()),
             ServicePlan::Ensure { adds_finalizer } => {
-                let _claim = self.claim(key, Some(&inputs))?;
+                let _claim = self.lock(key, Some(&inputs))?;
                 self.ensure(fleet, key, service, EnsureRequest { adds_finalizer, inputs, start }, ensured).await
             }
             ServicePlan::Delete => {
-                let _claim = self.claim(key, Some(&inputs))?;
+                let _claim = self.lock(key, Some(&inputs))?;
                 *ensured = None;
                 self.delete(fleet, key, service, &start).await
             }
         }
     }
 
-    fn claim(&self, key: &str, inputs: Option<&Inputs>) -> Result<ServiceLock, Stop> {
-        self.records.claim(key, inputs, &self.targets.current()).map_err(Stop::Wait)?.ok_or(Stop::Wait(CLAIMED_PAUSE))
+    fn lock(&self, key: &str, inputs: Option<&Inputs>) -> Result<ServiceLock, Stop> {
+        self.records.lock(key, inputs, &self.targets.current()).map_err(Stop::Wait)?.ok_or(Stop::Wait(CLAIMED_PAUSE))
     }
 
     async fn ensure(
@@ -151,10 +152,10 @@ impl ServiceReconciler {
     ) -> Result<(), Stop> {
         let EnsureRequest { adds_finalizer, inputs, start } = ensure;
         let targets = self.targets.list();
-        if let Some(held) = self.withheld(targets.nodes.is_empty()) {
+        if let Some(held) = self.write_blocked(targets.nodes.is_empty()) {
             return Err(held.into());
         }
-        // Taking over a load balancer from an earlier term is no transition.
+        // Adopting the load balancer of an earlier term is not a change.
         let is_change = start.ensured.as_ref().is_some_and(|ensured| *ensured != inputs);
         let is_news = is_change || service::ingress(service).is_empty();
         let guarded = match adds_finalizer {
@@ -162,7 +163,7 @@ impl ServiceReconciler {
             false => Some(service.clone()),
         };
         let Some(guarded) = guarded else { return Ok(()) };
-        // It has grown meanwhile: the event of the cache follows.
+        // The Service has become too large meanwhile: the cache's event follows.
         if too_large(&guarded).is_some() {
             return Ok(());
         }
@@ -170,7 +171,7 @@ impl ServiceReconciler {
             Some((_, ingress)) => ingress,
             None => {
                 if is_news && self.records.begin_attempt_event(key) {
-                    self.announce(&guarded, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
+                    self.record_event(&guarded, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
                 }
                 self.records.begin_change(key, Some(&targets.set));
                 let call = fleet.ensure_load_balancer(&self.permit, self.cluster(), &guarded, &targets.nodes);
@@ -184,7 +185,7 @@ impl ServiceReconciler {
                 };
                 self.records.nodes_updated(key, &targets.set);
                 if let Some(message) = fleet.without_nodes(&guarded, &targets.nodes).filter(|_| is_news) {
-                    self.announce_no_nodes(&guarded, &message);
+                    self.record_no_nodes(&guarded, &message);
                 }
                 ingress
             }
@@ -193,25 +194,25 @@ impl ServiceReconciler {
         if let Some(patch) = ingress.as_ref().and_then(|ingress| plan::status_patch(&guarded, ingress))
             && self.api.patch("write the load balancer status of", &guarded, patch).await?.is_none()
         {
-            // The event of its deletion follows, and with it the deletion of the load balancer.
+            // The event of the deletion follows, and deletes the load balancer.
             self.records.vanished(key, guarded);
             return Ok(());
         }
         self.records.ensured(key, inputs);
-        self.announce_ensured(fleet, &guarded, is_news && ingress.is_some());
+        self.record_ensured(fleet, &guarded, is_news && ingress.is_some());
         Ok(())
     }
 
-    fn announce_ensured(&self, fleet: &dyn LoadBalancerFleet, service: &Service, is_news: bool) {
-        self.announce_remarks(fleet, service);
+    fn record_ensured(&self, fleet: &dyn LoadBalancerFleet, service: &Service, is_news: bool) {
+        self.record_remarks(fleet, service);
         if is_news {
-            self.announce(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
+            self.record_event(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
         }
     }
 
-    fn announce_remarks(&self, fleet: &dyn LoadBalancerFleet, service: &Service) {
+    fn record_remarks(&self, fleet: &dyn LoadBalancerFleet, service: &Service) {
         for (reason, message) in std::iter::from_fn(|| fleet.remark(service)).take(MOST_REMARKS) {
-            self.announce(service, EventType::Warning, reason.as_str(), &message);
+            self.record_event(service, EventType::Warning, reason.as_str(), &message);
         }
     }
 
@@ -223,7 +224,7 @@ impl ServiceReconciler {
         cached: &Service,
         start: &Start,
     ) -> Result<(), Stop> {
-        // A stale cache deletes nothing.
+        // A stale cache must not delete anything.
         let live = match self.api.read(cached).await? {
             Live::Selected(live) if live.metadata.uid == cached.metadata.uid && service::needs_cleanup(&live) => live,
             _ => return Ok(()),
@@ -234,14 +235,14 @@ impl ServiceReconciler {
             had_objects = within(CLOUD_LIMIT, fleet.get_load_balancer(self.cluster(), &live)).await?.is_some();
         }
         if had_objects {
-            // Recorded before the call: after a partial deletion the provider may find nothing.
+            // Recorded before the call: after a partial deletion the provider may find no objects.
             self.records.had_objects(key);
         }
         let is_ours = plan::may_release(&live, &handling, had_objects);
         let live = Box::new(without_unread(*live));
         let Some(live) = self.with_address(fleet, live).await? else { return Ok(()) };
         if is_ours && self.records.begin_attempt_event(key) {
-            self.announce(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+            self.record_event(&live, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
         self.records.begin_change(key, None);
         nothing_left(within(CLOUD_LIMIT, fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), &live)))
@@ -253,13 +254,13 @@ impl ServiceReconciler {
             self.api.patch("remove the finalizer of", &live, patch).await?;
         }
         self.records.forget(key);
-        self.announce_remarks(fleet, &live);
-        self.announce(&live, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
+        self.record_remarks(fleet, &live);
+        self.record_event(&live, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
         Ok(())
     }
 
-    /// Writes the address of a load balancer that the Service does not report, before any of it is deleted: after a crash it
-    /// may be all that shows what is left. None if the Service is gone.
+    /// Writes the load balancer's address to the Service, if missing, before any deletion: after a crash it may be the
+    /// only trace of what is left. Returns `None` if the Service is deleted.
     async fn with_address(
         &self,
         fleet: &dyn LoadBalancerFleet,
@@ -280,7 +281,7 @@ impl ServiceReconciler {
         }
     }
 
-    /// The finalizer is kept. An Event reports it once its owner has had time to remove it.
+    /// Keeps the finalizer. An Event reports that once its owner had time to remove it.
     fn not_ours(&self, key: &str) -> Stop {
         let lasting = self.records.not_ours_for(key);
         if lasting < PATIENCE {
@@ -294,14 +295,15 @@ impl ServiceReconciler {
         ServiceBlocked::new(reason::FinalizerNotOurs, message, Retry::OnChange).into()
     }
 
-    /// The cache has no such Service: it was deleted, left the selection, or needs no load balancer.
+    /// Handles a Service that left the cache: it was deleted, left the selection, or needs no load balancer.
     async fn sync_vanished(&self, fleet: &dyn LoadBalancerFleet, key: &str) -> Result<(), Stop> {
         let Some(service) = self.records.unguarded(key) else {
-            // It vanished with its finalizer, for example because etcd was restored: the provider's orphan cleanup decides.
+            // It vanished with its finalizer, for example after a restore of etcd: the provider's orphan cleanup
+            // decides.
             self.records.forget(key);
             return Ok(());
         };
-        let _claim = self.claim(key, None)?;
+        let _claim = self.lock(key, None)?;
         let is_gone = match self.api.read(&service).await? {
             Live::Selected(live) => live.metadata.uid != service.metadata.uid,
             Live::NotSelected(uid) => uid != service.metadata.uid,
@@ -316,10 +318,10 @@ impl ServiceReconciler {
         }
     }
 
-    /// A Service with another UID has the name. A live read confirms it, because the cache may be stale.
+    /// Handles a Service whose name has another UID now. A live read confirms that, because the cache may be stale.
     async fn sync_replaced(&self, fleet: &dyn LoadBalancerFleet, key: &str, service: &Service) -> Result<(), Stop> {
         if let Some(old) = self.records.unguarded(key) {
-            let _claim = self.claim(key, None)?;
+            let _claim = self.lock(key, None)?;
             match self.api.read(service).await? {
                 Live::Selected(live) if live.metadata.uid == service.metadata.uid => {
                     self.delete_afterwards(fleet, key, &old).await?;
@@ -334,7 +336,7 @@ impl ServiceReconciler {
     /// Deletes the load balancer of a Service that is confirmed deleted.
     async fn delete_afterwards(&self, fleet: &dyn LoadBalancerFleet, key: &str, gone: &Service) -> Result<(), Stop> {
         if self.records.begin_attempt_event(key) {
-            self.announce(gone, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+            self.record_event(gone, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
         let call = fleet.ensure_load_balancer_deleted(&self.permit, self.cluster(), gone);
         nothing_left(within(CLOUD_LIMIT, call)).await.map_err(|error| match error {
@@ -343,19 +345,19 @@ impl ServiceReconciler {
             error => ServiceBlocked::by_cloud(&error).with(ServiceAction::DeleteAfterwards).into(),
         })?;
         self.records.forget(key);
-        self.announce_remarks(fleet, gone);
-        self.announce(gone, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
+        self.record_remarks(fleet, gone);
+        self.record_event(gone, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
         Ok(())
     }
 
     /// With `--node-selector`, an empty list of Nodes is not sent: a mistyped selector would empty every load balancer.
-    pub(super) fn withheld(&self, is_empty: bool) -> Option<ServiceBlocked> {
+    pub(super) fn write_blocked(&self, is_empty: bool) -> Option<ServiceBlocked> {
         let message = "--node-selector matches no Node that load balancers may use; the load balancer stays as it is";
         let is_withheld = is_empty && self.settings.has_node_selector;
         is_withheld.then(|| ServiceBlocked::new(reason::NoSelectedNodes, message, Retry::OnChange))
     }
 
-    /// All Services, and those whose deletion may have been missed.
+    /// The keys of all Services, and of those whose deletion may have been missed.
     pub(super) fn all_keys(&self) -> Vec<String> {
         let mut keys = self.services.keys();
         let known = self.reasons.keys().into_iter().chain(self.records.keys());
@@ -367,7 +369,7 @@ impl ServiceReconciler {
 
     /// Reports why the Service is not up to date, or that it is.
     pub(super) fn show(&self, key: &str, service: Option<&Service>) {
-        let Some(held) = self.records.held(key) else { return self.reasons.clear(key) };
+        let Some(held) = self.records.blocked(key) else { return self.reasons.clear(key) };
         let (cached, unguarded) = (self.services.get(key), self.records.unguarded(key));
         // With two Services of one name, the Event belongs to the deleted one.
         let gone = unguarded.as_deref().filter(|_| held.action == ServiceAction::DeleteAfterwards);
@@ -382,7 +384,7 @@ impl ServiceReconciler {
         let (event, message) = held.event();
         tracing::warn!(service = key, reason = %held.reason, "{message}");
         if let Some(service) = service {
-            announce(&self.recorder, service, EventType::Warning, event, &message);
+            record_event(&self.recorder, service, EventType::Warning, event, &message);
         }
     }
 
@@ -390,16 +392,16 @@ impl ServiceReconciler {
         &self.settings.cluster_name
     }
 
-    pub(super) fn announce(&self, service: &Service, event_type: EventType, reason: &'static str, message: &str) {
-        announce(&self.recorder, service, event_type, reason, message);
+    pub(super) fn record_event(&self, service: &Service, event_type: EventType, reason: &'static str, message: &str) {
+        record_event(&self.recorder, service, event_type, reason, message);
     }
 
-    pub(super) fn announce_no_nodes(&self, service: &Service, message: &str) {
-        self.announce(service, EventType::Warning, "UnAvailableLoadBalancer", message);
+    pub(super) fn record_no_nodes(&self, service: &Service, message: &str) {
+        self.record_event(service, EventType::Warning, "UnAvailableLoadBalancer", message);
     }
 }
 
-/// What an ensure needs beside the Service.
+/// The inputs of an ensure, in addition to the Service.
 struct EnsureRequest {
     adds_finalizer: bool,
     inputs: Inputs,
@@ -413,7 +415,7 @@ fn rejection(error: &Error, inputs: Inputs) -> Option<Rejection> {
     }
 }
 
-/// `ImplementedElsewhere` is a success: this provider has nothing left.
+/// Treats `ImplementedElsewhere` as success: this provider has nothing left.
 async fn nothing_left(deleted: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     match deleted.await {
         Err(Error::ImplementedElsewhere) => Ok(()),

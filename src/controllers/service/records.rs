@@ -1,7 +1,8 @@
-//! What one term of leadership knows of each Service: the inputs of the last ensure, the Nodes behind the load balancer,
-//! failures with their backoff, and which call is in flight.
+//! State of each Service within one leadership term: the inputs of the last ensure, the Nodes behind the load balancer,
+//! failures with their backoff, and the call in flight.
 //!
-//! A sync and a round of node updates never call the cloud for the same Service at the same time: each holds its [`ServiceLock`].
+//! A sync and a round of node updates never call the cloud for the same Service concurrently: each holds its
+//! [`ServiceLock`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,31 +24,30 @@ use crate::controllers::retry::Retry;
 /// As in the Go program.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(300));
 
-/// The records of one term.
+/// The records of one leadership term.
 #[derive(Default)]
 pub(super) struct Records {
     by_key: Mutex<HashMap<String, Record>>,
-    /// Versions of Services that the cache had when a write conflicted. Outlives the record of the Service.
+    /// Cached resourceVersions of Services for which a write conflicted. Outlives the record of the Service.
     outdated: Mutex<HashMap<String, String>>,
 }
 
-/// One Service.
 #[derive(Default)]
 struct Record {
-    /// Differs from that of a later Service with the same name. `None` once the record was dropped during a call.
+    /// Identifies the Service among successors with the same name. `None` once the record was dropped during a call.
     uid: Option<String>,
     /// The inputs of the last successful ensure.
     ensured: Option<Inputs>,
-    /// The cloud may have something else than `ensured`: a call did not complete, or the provider announced the Service.
+    /// The cloud may differ from `ensured`: a call did not complete, or the provider announced the Service.
     is_stale: bool,
-    /// How often the provider announced the Service.
+    /// Number of the provider's announcements of the Service.
     announcements: u64,
-    /// `announcements` when the last sync began. A difference is an announcement during its call.
+    /// `announcements` at the beginning of the last sync. A difference shows an announcement during the sync.
     seen_announcements: u64,
     rejection: Option<Rejection>,
     /// The inputs of the ensure or delete in progress, which may be waiting for a retry.
     attempted: Option<Inputs>,
-    /// The Nodes that the ensure in progress, or the last one, was called with; nothing for a deletion.
+    /// The Nodes of the current or last ensure; `None` for a deletion.
     tried: Option<Arc<NodeSet>>,
     /// The failures of that attempt.
     failure: Option<SyncFailure>,
@@ -57,7 +57,7 @@ struct Record {
     had_objects: bool,
     /// When the finalizer was first kept because another program may own it.
     not_ours_since: Option<Instant>,
-    /// The Service as last observed, if it had no finalizer then. Deleting the load balancer of a vanished Service needs it.
+    /// The Service as last observed, if it had no finalizer then. Needed to delete the load balancer after it vanished.
     unguarded: Option<Arc<Service>>,
     /// At least one sync has completed. Before that, rounds leave the Service to its first sync.
     was_synced: bool,
@@ -77,9 +77,9 @@ enum Backends {
     /// No call of this term has set them.
     #[default]
     Unknown,
-    /// These, before a call whose result is unknown.
+    /// These, before a call with unknown result.
     Uncertain(Arc<NodeSet>),
-    /// These.
+    /// These Nodes.
     Known(Arc<NodeSet>),
 }
 
@@ -87,34 +87,34 @@ enum Backends {
 struct SyncFailure {
     failures: Failures,
     not_before: Option<Instant>,
-    /// The Nodes, if the cloud refused what was to be written with them: nothing keeps others from being tried.
+    /// The Nodes of the failed call, if the cloud refused it: a call with other Nodes need not wait.
     refused: Option<Arc<NodeSet>>,
 }
 
 impl SyncFailure {
-    /// Counts one more failure at `at`; the pause after it, if there is one.
+    /// Counts a failure at `at`. Returns the pause after it, if any.
     fn count(&mut self, retry: Retry, at: Instant) -> Option<Duration> {
         let pause = retry.pause(&mut self.failures, &BACKOFF);
         self.not_before = pause.map(|pause| at + pause);
         pause
     }
 
-    /// Whether the cloud may be called with these Nodes.
+    /// Whether the cloud may be called with these Nodes now.
     fn is_over(&self, set: &Arc<NodeSet>, at: Instant) -> bool {
         self.is_of_others(set) || self.not_before.is_none_or(|end| end <= at)
     }
 
-    /// Whether it is a refusal of other Nodes than these.
+    /// Whether the cloud refused a call with other Nodes than these.
     fn is_of_others(&self, set: &Arc<NodeSet>) -> bool {
         self.refused.as_ref().is_some_and(|refused| !Arc::ptr_eq(refused, set) && refused != set)
     }
 }
 
-/// The input of one sync from the record.
+/// The record's input to one sync.
 pub(super) struct Start {
-    /// The input of the plan.
+    /// The record's input to the plan.
     pub(super) record: ServiceRecord,
-    /// The inputs of the last successful ensure, even if they are stale.
+    /// The inputs of the last successful ensure, even if stale.
     pub(super) ensured: Option<Inputs>,
     /// The provider had objects of the Service before its deletion began.
     pub(super) had_objects: bool,
@@ -123,7 +123,6 @@ pub(super) struct Start {
 /// Permission to call the cloud for one Service. At most one exists per Service; dropping it releases the Service.
 pub(super) struct ServiceLock {
     records: Arc<Records>,
-    /// The Service's key.
     pub(super) key: String,
 }
 
@@ -132,7 +131,7 @@ impl Drop for ServiceLock {
         let mut by_key = self.records.by_key.lock();
         if let Some(record) = by_key.get_mut(&self.key) {
             record.is_claimed = false;
-            // `forget` was called during the call.
+            // `forget` was called during the cloud call.
             if record.uid.is_none() {
                 by_key.remove(&self.key);
             }
@@ -140,11 +139,11 @@ impl Drop for ServiceLock {
     }
 }
 
-/// The work of one round of node updates.
+/// The Services for one round of node updates.
 pub(super) struct Due {
-    /// The Services whose load balancers have other Nodes.
+    /// The Services whose load balancers need other Nodes.
     pub(super) claims: Vec<ServiceLock>,
-    /// The Services whose last update failed and whose load balancers have the right Nodes now.
+    /// The Services whose last update failed and whose load balancers have the correct Nodes now.
     pub(super) recovered: Vec<String>,
     /// The earliest end of a backoff.
     pub(super) next: Option<Instant>,
@@ -157,8 +156,8 @@ impl Records {
         by_key.get(key).is_some_and(|record| record.uid.is_some() && record.uid != service.metadata.uid)
     }
 
-    /// Begins a sync of the Service. What the provider announces from now on is not part of it, also not of an attempt after a
-    /// conflict, which uses the result of an earlier call.
+    /// Begins a sync of the Service. Later announcements are not part of it, not even of an attempt after a conflict,
+    /// which uses the result of an earlier call.
     pub(super) fn begin_sync(&self, key: &str) {
         self.change(key, |record| record.seen_announcements = record.announcements);
     }
@@ -181,12 +180,12 @@ impl Records {
         }
     }
 
-    /// Claims the Service for an ensure or delete with these inputs; without inputs, for the deletion of a vanished Service.
-    /// `None` while another call is in flight. `set` are the Nodes of now.
+    /// Claims the Service for an ensure or delete with these inputs; without inputs, for the deletion of a vanished
+    /// Service. `None` while another call is in flight. `set` are the current Nodes.
     ///
     /// # Errors
-    /// The rest of the backoff, if the last attempt had the same inputs and failed, unless the cloud refused other Nodes.
-    pub(super) fn claim(
+    /// The remaining backoff, if the last attempt had the same inputs and failed, unless the cloud refused other Nodes.
+    pub(super) fn lock(
         self: &Arc<Self>,
         key: &str,
         inputs: Option<&Inputs>,
@@ -209,14 +208,14 @@ impl Records {
         Ok(Some(ServiceLock { records: Arc::clone(self), key: key.to_owned() }))
     }
 
-    /// The API server has a newer version of this Service than the cache, as a write has shown.
+    /// Records that the cached version of this Service is outdated, as a write has shown.
     pub(super) fn outdated(&self, key: &str, cached: &Service) {
         if let Some(version) = cached.metadata.resource_version.clone() {
             self.outdated.lock().insert(key.to_owned(), version);
         }
     }
 
-    /// Whether the cache still has the version that a write showed to be outdated.
+    /// Whether a write has shown the cached version to be outdated.
     pub(super) fn is_outdated(&self, key: &str, cached: &Service) -> bool {
         let version = self.outdated.lock().get(key).cloned();
         version.is_some() && version == cached.metadata.resource_version
@@ -243,13 +242,13 @@ impl Records {
         self.by_key.lock().get(key)?.unguarded.clone()
     }
 
-    /// Call before a call to the cloud that carries Nodes.
+    /// Must be called before a cloud call that carries Nodes.
     pub(super) fn begin_node_update(&self, key: &str) {
         self.change(key, Record::begin_node_update);
     }
 
-    /// Call before an ensure with these Nodes, or a delete. Until it has succeeded and the status is written, the last ensure
-    /// proves nothing.
+    /// Must be called before an ensure with these Nodes, or a delete. Until the call succeeds and the status is
+    /// written, the last ensure proves nothing.
     pub(super) fn begin_change(&self, key: &str, set: Option<&Arc<NodeSet>>) {
         self.change(key, |record| {
             record.begin_node_update();
@@ -257,19 +256,19 @@ impl Records {
         });
     }
 
-    /// Whether to record the Event that the attempt begins: true once per attempt.
+    /// Whether to record the Event for the beginning of the attempt: true once per attempt.
     pub(super) fn begin_attempt_event(&self, key: &str) -> bool {
         let mut is_first = false;
         self.change(key, |record| is_first = !std::mem::replace(&mut record.is_announced, true));
         is_first
     }
 
-    /// The Service was deleted during the ensure, so that its load balancer has to be deleted, too.
+    /// Records that the Service was deleted during the ensure, so its load balancer must be deleted, too.
     pub(super) fn vanished(&self, key: &str, service: Service) {
         self.change(key, |record| record.unguarded = Some(Arc::new(for_deletion(&service))));
     }
 
-    /// The load balancer has these Nodes. True if this term knows that it had others before.
+    /// Records that the load balancer has these Nodes. Returns whether this term knows that it had others before.
     pub(super) fn nodes_updated(&self, key: &str, set: &Arc<NodeSet>) -> bool {
         let mut is_news = false;
         self.change(key, |record| {
@@ -282,10 +281,10 @@ impl Records {
         is_news
     }
 
-    /// An update to these Nodes failed. Returns the end of the backoff.
+    /// Records a failed update to these Nodes. Returns the end of the backoff.
     pub(super) fn node_update_failed(&self, key: &str, set: &Arc<NodeSet>, held: ServiceBlocked) -> Option<Instant> {
         let at = Instant::now();
-        // What is wrong with a Service is no reason to leave its Nodes as they are.
+        // An invalid Service must not block updates of its Nodes.
         let retry = if held.retry == Retry::OnChange { Retry::Backoff } else { held.retry };
         let mut not_before = None;
         self.change(key, |record| {
@@ -301,25 +300,24 @@ impl Records {
         not_before
     }
 
-    /// The Nodes are not updated on purpose.
-    pub(super) fn node_update_held(&self, key: &str, held: ServiceBlocked) {
+    /// Records that the Nodes are deliberately not updated.
+    pub(super) fn node_update_blocked(&self, key: &str, held: ServiceBlocked) {
         self.change(key, |record| {
             (record.node_failure, record.nodes_held) = (Some(SyncFailure::default()), Some(held));
         });
     }
 
-    /// The load balancer was ensured with these inputs, and the Service has its addresses.
+    /// Records that the load balancer was ensured with these inputs, and that the Service has its addresses.
     pub(super) fn ensured(&self, key: &str, inputs: Inputs) {
         self.change(key, |record| {
             record.ensured = Some(inputs);
-            record.is_stale = record.was_announced_since_start();
+            record.is_stale = record.was_resync_requested_since_start();
             (record.rejection, record.attempted, record.failure, record.is_announced) = (None, None, None, false);
         });
     }
 
-    /// The ensure failed.
     pub(super) fn ensure_failed(&self, key: &str, rejection: Option<Rejection>) {
-        self.change(key, |record| record.rejection = rejection.filter(|_| !record.was_announced_since_start()));
+        self.change(key, |record| record.rejection = rejection.filter(|_| !record.was_resync_requested_since_start()));
     }
 
     /// Records that the provider has objects of the Service, before they are deleted.
@@ -327,7 +325,7 @@ impl Records {
         self.change(key, |record| record.had_objects = true);
     }
 
-    /// For how long the finalizer has been kept because another program may own it.
+    /// How long the finalizer has been kept because another program may own it.
     pub(super) fn not_ours_for(&self, key: &str) -> Duration {
         let at = Instant::now();
         let mut lasting = Duration::ZERO;
@@ -337,8 +335,8 @@ impl Records {
         lasting
     }
 
-    /// The provider announced this Service, or with `None` all of them: they are ensured again.
-    pub(super) fn announced(&self, key: Option<&str>) {
+    /// Records the provider's announcement of this Service, or of all with `None`: they are ensured again.
+    pub(super) fn resync_requested(&self, key: Option<&str>) {
         let announce = |record: &mut Record| {
             record.announcements += 1;
             record.is_stale = true;
@@ -350,13 +348,13 @@ impl Records {
         }
     }
 
-    /// A sync has completed, without success if `held`. Returns the backoff, if a retry may help.
+    /// Records a completed sync, a failed one if `held`. Returns the backoff, if a retry may help.
     pub(super) fn synced(&self, key: &str, held: Option<&ServiceBlocked>) -> Option<Duration> {
         let at = Instant::now();
         let mut pause = None;
         self.change(key, |record| {
             (record.was_synced, record.held) = (true, held.cloned());
-            let is_announced_again = record.was_announced_since_start();
+            let is_announced_again = record.was_resync_requested_since_start();
             match held {
                 None => (record.attempted, record.failure, record.is_announced) = (None, None, false),
                 Some(held) => {
@@ -373,7 +371,7 @@ impl Records {
         pause.or_else(|| held.and_then(|held| SyncFailure::default().count(held.retry, at)))
     }
 
-    /// Whether a round has to update the load balancer to these Nodes now.
+    /// Whether a round must update the load balancer to these Nodes now.
     pub(super) fn is_due(&self, key: &str, set: &Arc<NodeSet>) -> bool {
         self.by_key.lock().get(key).is_some_and(|record| record.is_due(set, Instant::now()))
     }
@@ -385,8 +383,8 @@ impl Records {
         by_key.iter().filter(|(_, record)| is_it(record)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Why the Service is not up to date. A reason of the Service itself takes precedence over one of its Nodes.
-    pub(super) fn held(&self, key: &str) -> Option<ServiceBlocked> {
+    /// Why the Service is not up to date. The Service's own reason takes precedence over that of its Nodes.
+    pub(super) fn blocked(&self, key: &str) -> Option<ServiceBlocked> {
         let by_key = self.by_key.lock();
         let record = by_key.get(key)?;
         record.held.clone().or_else(|| record.nodes_held.clone())
@@ -397,7 +395,7 @@ impl Records {
         self.by_key.lock().get(key).is_some_and(|record| record.was_synced)
     }
 
-    /// Claims all Services whose load balancers have other Nodes than these.
+    /// Claims all Services whose load balancers need other Nodes than they have, given this set.
     pub(super) fn due(self: &Arc<Self>, set: &Arc<NodeSet>) -> Due {
         let at = Instant::now();
         let mut due = Due { claims: Vec::new(), recovered: Vec::new(), next: None };
@@ -418,17 +416,16 @@ impl Records {
         due
     }
 
-    /// Drops the record: this program has no load balancer of the Service.
+    /// Drops the record: this program has no load balancer for the Service.
     pub(super) fn forget(&self, key: &str) {
         let mut by_key = self.by_key.lock();
         match by_key.get_mut(key) {
-            // A call is in flight: dropping its claim removes the rest.
+            // A call is in flight: dropping its claim removes the record.
             Some(record) if record.is_claimed => *record = Record { is_claimed: true, ..Record::default() },
             _ => drop(by_key.remove(key)),
         }
     }
 
-    /// The keys of all records.
     pub(super) fn keys(&self) -> Vec<String> {
         self.by_key.lock().keys().cloned().collect()
     }
@@ -438,7 +435,7 @@ impl Records {
         self.by_key.lock().get(key).is_some_and(|record| record.ensured.is_some())
     }
 
-    /// How many load balancers this term has ensured.
+    /// Number of load balancers that this term has ensured.
     pub(super) fn count_ensured(&self) -> usize {
         self.by_key.lock().values().filter(|record| record.ensured.is_some()).count()
     }
@@ -465,14 +462,14 @@ impl Record {
         }
     }
 
-    /// Whether the cloud may have something else than the last ensure. A provider that fails to update the Nodes may have lost
-    /// the load balancer.
+    /// Whether the cloud may differ from the last ensure. A provider that fails to update the Nodes may have lost the
+    /// load balancer.
     fn is_stale(&self) -> bool {
         self.is_stale || self.node_failure.as_ref().is_some_and(|failure| !failure.failures.is_none())
     }
 
-    /// The provider announced the Service after the sync had begun: the announcement may be about a later state.
-    fn was_announced_since_start(&self) -> bool {
+    /// Whether the provider announced the Service after the sync began: the announcement may be about a later state.
+    fn was_resync_requested_since_start(&self) -> bool {
         self.announcements != self.seen_announcements
     }
 
@@ -513,7 +510,7 @@ mod tests {
     fn ensured(nodes: &Arc<NodeSet>) -> (Arc<Records>, Inputs) {
         let (records, inputs) = (Arc::<Records>::default(), Inputs::of(&service(), &[""]));
         records.start(KEY, &service());
-        drop(records.claim(KEY, Some(&inputs), &set("a")).unwrap());
+        drop(records.lock(KEY, Some(&inputs), &set("a")).unwrap());
         records.begin_change(KEY, Some(nodes));
         records.nodes_updated(KEY, nodes);
         records.ensured(KEY, inputs.clone());
@@ -529,8 +526,8 @@ mod tests {
         records.begin_sync(KEY);
         let start = records.start(KEY, &service());
         assert_eq!((start.record.ensured.as_ref(), start.ensured.as_ref()), (None, Some(&inputs)));
-        records.announced(None);
-        // The attempt after a conflict.
+        records.resync_requested(None);
+        // Another attempt, after a conflict.
         records.start(KEY, &service());
         records.ensured(KEY, inputs.clone());
         assert_eq!(records.start(KEY, &service()).record.ensured, None, "it was announced during the call");
@@ -543,43 +540,43 @@ mod tests {
         let fail = || {
             records.begin_sync(KEY);
             records.start(KEY, &service());
-            drop(records.claim(KEY, Some(&inputs), &set("a")).unwrap_or_else(|delay| panic!("{delay:?}")));
+            drop(records.lock(KEY, Some(&inputs), &set("a")).unwrap_or_else(|delay| panic!("{delay:?}")));
             records.synced(KEY, Some(&held(Retry::After(after))))
         };
         assert_eq!(fail(), Some(after));
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(records.claim(KEY, Some(&inputs), &set("a")).err(), Some(Duration::from_secs(40)));
+        assert_eq!(records.lock(KEY, Some(&inputs), &set("a")).err(), Some(Duration::from_secs(40)));
         tokio::time::advance(Duration::from_secs(40)).await;
         records.begin_sync(KEY);
         records.start(KEY, &service());
-        let claim = records.claim(KEY, Some(&inputs), &set("a")).unwrap();
-        assert!(claim.is_some() && records.claim(KEY, Some(&inputs), &set("a")).unwrap().is_none(), "one at a time");
-        // Announced while the call is under way, which then fails.
-        records.announced(Some(KEY));
+        let claim = records.lock(KEY, Some(&inputs), &set("a")).unwrap();
+        assert!(claim.is_some() && records.lock(KEY, Some(&inputs), &set("a")).unwrap().is_none(), "one at a time");
+        // Announced during the call, which then fails.
+        records.resync_requested(Some(KEY));
         drop(claim);
         assert_eq!(records.synced(KEY, Some(&held(Retry::After(after)))), Some(Duration::ZERO));
-        assert!(records.claim(KEY, Some(&inputs), &set("a")).unwrap().is_some());
+        assert!(records.lock(KEY, Some(&inputs), &set("a")).unwrap().is_some());
         fail();
-        assert!(records.claim(KEY, None, &set("a")).unwrap().is_some(), "another Service, so to say");
+        assert!(records.lock(KEY, None, &set("a")).unwrap().is_some(), "another Service, so to say");
     }
 
     #[test]
     fn of_two_things_in_the_way_that_of_the_service_is_shown() {
         let (records, _) = ensured(&set("a"));
-        assert_eq!(records.held(KEY), None);
+        assert_eq!(records.blocked(KEY), None);
         let of_nodes = held(Retry::Backoff).with(ServiceAction::UpdateNodes);
         records.node_update_failed(KEY, &set("b"), of_nodes.clone());
-        assert_eq!(records.held(KEY).as_ref(), Some(&of_nodes));
+        assert_eq!(records.blocked(KEY).as_ref(), Some(&of_nodes));
         records.synced(KEY, Some(&held(Retry::OnChange)));
-        assert_eq!(records.held(KEY), Some(held(Retry::OnChange)));
+        assert_eq!(records.blocked(KEY), Some(held(Retry::OnChange)));
         records.nodes_updated(KEY, &set("b"));
-        assert_eq!(records.held(KEY), Some(held(Retry::OnChange)), "a node update mends no Service");
+        assert_eq!(records.blocked(KEY), Some(held(Retry::OnChange)), "a node update mends no Service");
         records.node_update_failed(KEY, &set("b"), of_nodes.clone());
         records.synced(KEY, None);
-        assert_eq!(records.held(KEY), Some(of_nodes));
-        records.node_update_held(KEY, held(Retry::OnChange));
+        assert_eq!(records.blocked(KEY), Some(of_nodes));
+        records.node_update_blocked(KEY, held(Retry::OnChange));
         assert_eq!(records.due(&set("b")).recovered, [KEY], "the Nodes are those that the cloud has");
-        assert_eq!(records.held(KEY), None);
+        assert_eq!(records.blocked(KEY), None);
     }
 
     #[test]
@@ -609,7 +606,7 @@ mod tests {
             assert!(again.claims.is_empty() && again.next == Some(Instant::now() + Duration::from_secs(pause)));
             tokio::time::advance(Duration::from_secs(pause)).await;
         }
-        // The Nodes are as they were before: the cloud may have others by now.
+        // The Nodes are the previous ones again, but the cloud may have others by now.
         assert_eq!(records.due(&one).claims.len(), 1);
     }
 
@@ -631,12 +628,12 @@ mod tests {
             // The same for an ensure.
             let (records, _) = ensured(&one);
             records.begin_change(KEY, Some(&two));
-            assert!(records.claim(KEY, Some(&inputs), &two).unwrap().is_some());
+            assert!(records.lock(KEY, Some(&inputs), &two).unwrap().is_some());
             records.synced(KEY, Some(&held(Retry::After(Duration::from_secs(300)))));
-            assert!(records.claim(KEY, Some(&inputs), &two).is_err());
+            assert!(records.lock(KEY, Some(&inputs), &two).is_err());
             assert_eq!(records.refused_with_others(&two), Vec::<String>::new());
             assert_eq!(records.refused_with_others(&three).len(), usize::from(is_refusal));
-            assert_eq!(records.claim(KEY, Some(&inputs), &three).is_ok(), is_refusal);
+            assert_eq!(records.lock(KEY, Some(&inputs), &three).is_ok(), is_refusal);
         }
     }
 
@@ -647,9 +644,9 @@ mod tests {
         records.forget(KEY);
         assert!(!records.was_synced(KEY));
         records.start(KEY, &service());
-        assert!(records.claim(KEY, Some(&inputs), &set("a")).unwrap().is_none());
+        assert!(records.lock(KEY, Some(&inputs), &set("a")).unwrap().is_none());
         drop(due);
-        assert!(records.claim(KEY, Some(&inputs), &set("a")).unwrap().is_some());
+        assert!(records.lock(KEY, Some(&inputs), &set("a")).unwrap().is_some());
         records.forget(KEY);
         assert_eq!(records.keys(), Vec::<String>::new());
     }

@@ -1,5 +1,5 @@
-//! The Nodes behind every load balancer. The set for comparisons follows the events; the Nodes themselves are unpacked for a call
-//! to the cloud, and concurrent calls share them.
+//! The Nodes behind every load balancer. Events update the set used for comparison; the Nodes themselves are unpacked
+//! for a call to the cloud, and shared by concurrent calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use super::node_set::{NodeSet, is_target};
 use crate::cloud::{CloudProvider, UsableAddresses, node};
 use crate::kubernetes::stores::Nodes;
 
-/// The targets of one term.
+/// The targets of one leadership term.
 pub(super) struct Targets {
     store: Nodes,
     provider: Arc<dyn CloudProvider>,
@@ -23,24 +23,24 @@ pub(super) struct Targets {
 
 #[derive(Default)]
 struct TargetState {
-    /// As the events about Nodes say it; nothing before the first one, which is about all Nodes.
+    /// The set according to the events; `None` before the first one, which is about all Nodes.
     set: Option<Arc<NodeSet>>,
-    /// Of a call that runs, if any.
+    /// The list of the calls in flight, if any.
     list: Weak<TargetList>,
     damping: Damping,
-    /// How Nodes are seen whose next changes wait, or may soon.
+    /// The state that load balancers use of Nodes with paused changes, or whose next change may be paused.
     shown: BTreeMap<String, Arc<Node>>,
 }
 
 impl TargetState {
-    /// The Nodes whose changes wait, as load balancers see them.
+    /// The Nodes whose changes are paused, in the state that load balancers use.
     fn pausing(&self) -> BTreeMap<String, Arc<Node>> {
         let pausing = self.shown.iter().filter(|(name, _)| self.damping.is_pausing(name));
         pausing.map(|(name, node)| (name.clone(), Arc::clone(node))).collect()
     }
 }
 
-/// The Node as load balancers see it.
+/// The Node in the state that load balancers use.
 fn seen(node: Arc<Node>, pausing: &BTreeMap<String, Arc<Node>>) -> Arc<Node> {
     let shown = pausing.get(node::name(&node)).filter(|_| !is_gone(Some(&node)));
     shown.cloned().unwrap_or(node)
@@ -48,22 +48,22 @@ fn seen(node: Arc<Node>, pausing: &BTreeMap<String, Arc<Node>>) -> Arc<Node> {
 
 /// The targets with their Nodes.
 pub(super) struct TargetList {
-    /// What is compared of them.
+    /// The set used for comparison.
     pub(super) set: Arc<NodeSet>,
     /// The Nodes, by name.
     pub(super) nodes: Vec<Arc<Node>>,
 }
 
-/// What an event about Nodes changed.
+/// The effect of an event about Nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetChange {
-    /// Nothing that load balancers depend on.
+    /// No change that load balancers depend on.
     Nothing,
-    /// The set is another one.
+    /// The set has changed.
     Changed,
     /// The set was empty and has a Node now.
     NoLongerEmpty,
-    /// The Node changes too often, and is seen as before until this time.
+    /// The Node changes too often: load balancers keep using its previous state until this time.
     Waits {
         /// The end of the pause.
         until: Instant,
@@ -82,13 +82,11 @@ impl Targets {
         Self { store, provider, state: Mutex::default() }
     }
 
-    /// The Node with its addresses that count.
     fn with_usable<'n>(&self, node: &'n Node) -> (&'n Node, UsableAddresses) {
         let fleet = fleet_of(&*self.provider);
         (node, fleet.map_or_else(UsableAddresses::default, |fleet| fleet.usable_addresses(node)))
     }
 
-    /// Whether the Nodes are known.
     pub(super) fn is_ready(&self) -> bool {
         self.store.is_ready()
     }
@@ -122,13 +120,13 @@ impl Targets {
         if was_empty { TargetChange::NoLongerEmpty } else { TargetChange::Changed }
     }
 
-    /// Follows the Nodes whose pause is over. When the next pause ends.
+    /// Applies the changes of Nodes whose pause is over. Returns the end of the next pause.
     pub(super) fn end_pauses(&self) -> Option<Instant> {
         let mut state = self.state.lock();
         let TargetState { set, damping, shown, .. } = &mut *state;
         for name in damping.end_pauses(Instant::now().into_std()) {
             shown.remove(&name);
-            // How it is from now on is how it is seen in the next pause, which its next change begins.
+            // Its current state is used during the next pause, which its next change begins.
             if let Some(node) = self.store.get(&name) {
                 let usable = || Some(self.with_usable(&node));
                 if let Some(set) = set.as_mut().filter(|set| set.differs_in(&name, usable())) {
@@ -141,14 +139,13 @@ impl Targets {
         damping.next_end().map(Instant::from_std)
     }
 
-    /// The Node of this name.
     pub(super) fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.store.get(name)
     }
 
-    /// Any Node may have changed.
+    /// Rebuilds the set, because any Node may have changed.
     pub(super) fn observe_all(&self) {
-        // One Node at a time is unpacked.
+        // Unpacks one Node at a time.
         let mut set = NodeSet::default();
         let pausing = self.state.lock().pausing();
         for node in self.store.list() {

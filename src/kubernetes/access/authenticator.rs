@@ -1,4 +1,4 @@
-//! Who asks: one way of showing it after the other, in the Go program's order.
+//! Authenticates requests by client certificate or token, in the Go program's order.
 
 use async_trait::async_trait;
 use rustls::pki_types::UnixTime;
@@ -10,13 +10,13 @@ use super::token_reviews::TokenReviews;
 use crate::base::error_chain::chain;
 use crate::runtime::admin::access::{Authenticator, NotAuthenticated, RequestCredentials, User};
 
-/// The group of everybody who is known.
+/// The group of all authenticated users.
 const KNOWN: &str = "system:authenticated";
 
-/// The group of everybody who is not.
+/// The group of all unauthenticated users.
 const UNKNOWN: &str = "system:unauthenticated";
 
-/// An [`Authenticator`] that looks at all that a request shows.
+/// An [`Authenticator`] that tries all credentials of a request.
 pub struct DelegatedAuthenticator {
     trust: ClientTrust,
     tokens: TokenReviews,
@@ -24,14 +24,14 @@ pub struct DelegatedAuthenticator {
 }
 
 impl DelegatedAuthenticator {
-    /// Believes the client certificates of `trust`, and asks `tokens` whose bearer tokens are.
+    /// Accepts the client certificates that `trust` verifies, and bearer tokens by `tokens`.
     pub fn new(trust: ClientTrust, tokens: TokenReviews, metrics: Metrics) -> Self {
         Self { trust, tokens, metrics }
     }
 
-    /// A client certificate, then a token: the first that names a user. A certificate that is refused counts only when
-    /// no token names a user: it may be shown for another purpose. Identity headers of a proxy (`X-Remote-User` and the
-    /// like), which the Go program reads first, are ignored: no API server aggregates this port.
+    /// Tries the client certificate, then the token: the first that names a user. A rejected certificate is an error
+    /// only if no token names a user: it may be meant for another purpose. Identity headers of a proxy (`X-Remote-User`
+    /// and the like), which the Go program reads first, are ignored: no API server aggregates this port.
     async fn user(&self, shown: RequestCredentials<'_>) -> Result<Option<User>, NotAuthenticated> {
         let by_certificate = self.trust.user(shown.certificates, UnixTime::now());
         if let Err(refusal) = &by_certificate {
@@ -52,14 +52,14 @@ impl Authenticator for DelegatedAuthenticator {
     async fn authenticate(&self, shown: RequestCredentials<'_>) -> Result<Option<User>, NotAuthenticated> {
         let begin = Instant::now();
         let found = self.user(shown).await.map(|user| user.map(known));
-        // The Go program counts the anonymous user as one that is known.
+        // The Go program counts the anonymous user as an authenticated one.
         let name = found.as_ref().ok().map(|user| user.as_ref().map_or("", |user| &user.name));
         self.metrics.count_authentication(name, begin.elapsed());
         found
     }
 }
 
-/// Adds the group of those who are known, as `group.AuthenticatedGroupAdder` of `kubernetes/apiserver`.
+/// Adds the group of authenticated users, as `group.AuthenticatedGroupAdder` of `kubernetes/apiserver`.
 fn known(mut user: User) -> User {
     let is_told = user.groups.iter().any(|group| group == KNOWN || group == UNKNOWN);
     if !is_told && user.name != User::anonymous().name {

@@ -5,11 +5,10 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 
-/// Signs certificates of clients.
 pub(super) struct Authority {
-    /// Its own certificate.
+    /// Its own certificate, as PEM.
     pub(super) pem: String,
-    /// The same.
+    /// Its own certificate, as DER.
     pub(super) certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
 }
@@ -31,7 +30,7 @@ impl Authority {
         self.pair(parameters).0
     }
 
-    /// A certificate and its key.
+    /// Signs a new certificate. Returns it with its key.
     pub(super) fn pair(&self, parameters: &CertificateParams) -> (CertificateDer<'static>, KeyPair) {
         let key = KeyPair::generate().unwrap();
         (parameters.signed_by(&key, &self.issuer).unwrap().into(), key)
@@ -45,10 +44,10 @@ fn authority(name: &str) -> CertificateParams {
     parameters
 }
 
-/// The certificate of a client in these organisations, at most two; without a common name where that is empty.
+/// Parameters of a client certificate with these organisations, at most two; an empty `name` means no common name.
 pub(super) fn client(name: &str, organisations: &[&str]) -> CertificateParams {
     let mut parameters = named(name);
-    // A kind that is there is replaced, so the second one is named by its number.
+    // The library replaces an entry of the same kind, so the second organisation is given by its OID.
     let kinds = [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])];
     for (kind, organisation) in kinds.into_iter().zip(organisations) {
         parameters.distinguished_name.push(kind, *organisation);

@@ -1,4 +1,4 @@
-//! Client certificates: whether an authority vouches for one, and whom it names.
+//! Client certificates: verification by an authority, and the user that a certificate names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,33 +15,33 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::runtime::admin::access::User;
 
-/// Where Kubernetes puts a user's UID into a subject.
+/// The OID in which Kubernetes puts a user's UID into a subject.
 const UID: &str = "1.3.6.1.4.1.57683.2";
 
-/// Where Kubernetes notes by which credentials somebody is known.
+/// The extra key in which Kubernetes records the credential of a user.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// The authorities of a bundle.
+/// Verifies client certificates by the authorities of a bundle.
 type ClientVerifier = Arc<dyn ClientCertVerifier>;
 
-/// A text is no bundle of certificates.
+/// A text is not a valid certificate bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum BadBundle {
-    /// There is none in it.
+    /// It contains no certificate.
     #[error("there is no certificate in PEM form")]
     Empty,
-    /// The PEM form is broken. Without the library's error, which quotes the line.
+    /// The PEM form is broken. The library's error is left out, because it quotes the line.
     #[error("the PEM form is broken")]
     Pem,
-    /// One of them, with this number from 1 on, cannot be an authority's.
+    /// This certificate, counted from 1, cannot be an authority.
     #[error("the certificate with number {0} cannot be used")]
     Certificate(usize, #[source] rustls::Error),
-    /// Together they cannot be used.
+    /// The certificates cannot be used together.
     #[error("the certificates cannot be used")]
     Together(#[source] rustls::server::VerifierBuilderError),
 }
 
-/// A certificate does not say who shows it.
+/// A client certificate that does not identify a user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("no authority vouches for the client certificate")]
@@ -57,22 +57,22 @@ pub fn check_bundle(pem: &[u8]) -> Result<(), BadBundle> {
     authorities(pem).map(drop)
 }
 
-/// The authorities of the moment; none at first. Cheap to clone; all clones are one.
+/// The current authorities; none at first. Cheap to clone; clones share the state.
 #[derive(Clone, Default)]
 pub struct ClientTrust(Arc<Mutex<Option<ClientVerifier>>>);
 
 impl ClientTrust {
-    /// Believes client certificates of the authorities in this PEM bundle from now on, and of no others.
+    /// Accepts client certificates of the authorities in this PEM bundle from now on, and no others.
     ///
     /// # Errors
-    /// It is no bundle; all stays as it was.
+    /// It is no valid bundle; the previous authorities stay.
     pub fn believe_clients(&self, pem: &[u8]) -> Result<(), BadBundle> {
         let believed = authorities(pem)?;
         *self.0.lock() = Some(believed);
         Ok(())
     }
 
-    /// The user that a client's chain, leaf first, names; nobody when there is none, or there are no authorities.
+    /// The user that a client's chain, leaf first, names; `None` without a chain or without authorities.
     pub(super) fn user(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<Option<User>, Refusal> {
         let Some((leaf, others)) = chain.split_first() else { return Ok(None) };
         let authorities = self.0.lock().clone();
@@ -96,8 +96,8 @@ fn authorities(pem: &[u8]) -> Result<ClientVerifier, BadBundle> {
     verifier.build().map_err(BadBundle::Together)
 }
 
-/// The user a verified certificate is for: the common name, in the groups that are its organisations. Nobody without a
-/// common name. As `x509.CommonNameUserConversion` of `kubernetes/apiserver`.
+/// The user of a verified certificate: the common name, with the organisations as groups; `None` without a common name.
+/// As `x509.CommonNameUserConversion` of `kubernetes/apiserver`.
 fn user(leaf: &CertificateDer<'_>) -> Result<Option<User>, Refusal> {
     let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| Refusal::Unreadable)?;
     let subject = certificate.subject();

@@ -1,7 +1,7 @@
-//! Watches the one ConfigMap in which the API server publishes the CAs of client certificates, and believes the same.
+//! Watches the ConfigMap in which the API server publishes the CAs of client certificates, and trusts the same CAs.
 //!
-//! What was learned stays while the API server is away, when the ConfigMap is deleted and when its key is gone. The proxies
-//! that the API server publishes beside them are not read: no headers name a user here.
+//! The last CAs stay while the API server is unreachable, when the ConfigMap is deleted and when its key is missing.
+//! The proxy settings that the API server publishes there as well are not read: this port accepts no identity headers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::kubernetes::watch::{Failure, PAUSE_FORBIDDEN, WatchPolicy};
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// The key with the CAs of client certificates, PEM.
+/// The key of the CAs of client certificates, as PEM.
 const CLIENT_CA: &str = "client-ca-file";
 
-/// In messages.
+/// The ConfigMap's name in messages.
 const SHOWN: &str = "configmap kube-system/extension-apiserver-authentication";
 
 const POLICY: ObjectPolicy = ObjectPolicy {
@@ -34,20 +34,20 @@ const POLICY: ObjectPolicy = ObjectPolicy {
     worked: Duration::from_secs(30),
 };
 
-/// What came of looking at the ConfigMap.
+/// The result of reading the ConfigMap.
 #[derive(Debug, Clone)]
 pub enum LookupResult {
-    /// It was not looked at yet.
+    /// Not read yet.
     Pending,
-    /// It was read, or there is none.
+    /// The ConfigMap was read, or does not exist.
     Done,
-    /// This process may not read it.
+    /// This process is not permitted to read it.
     Forbidden(Arc<CallError>),
-    /// There was no answer, or none that says something.
+    /// There was no answer, or no usable one.
     Failed,
 }
 
-/// Keeps `trust` as the ConfigMap says, for ever; the work ends when it is dropped. And what came of the last look.
+/// Returns a future that keeps `trust` in step with the ConfigMap and never completes, and the result of the last read.
 pub fn follow_published(
     client: Client,
     trust: ClientTrust,
@@ -61,7 +61,7 @@ pub fn follow_published(
 struct Lookup {
     trust: ClientTrust,
     looks: watch::Sender<LookupResult>,
-    /// The bundle that was looked at last, good or bad.
+    /// The last bundle that was applied, valid or not.
     taken: Option<String>,
 }
 
@@ -83,8 +83,8 @@ impl Lookup {
         }
     }
 
-    /// Takes a new bundle over. What is wrong in it is told once, and what was known stays. A key that is missing or blank
-    /// says nothing.
+    /// Applies a new bundle. An invalid one is reported once, and the previous CAs stay. A missing or blank key changes
+    /// nothing.
     fn take(&mut self, found: ConfigMap) {
         let bundle = found.data.and_then(|mut data| data.remove(CLIENT_CA)).filter(|pem| !pem.trim().is_empty());
         let Some(pem) = bundle.filter(|pem| self.taken.as_ref() != Some(pem)) else { return };
@@ -107,7 +107,7 @@ impl Lookup {
     }
 
     fn failed(&self, failure: &Failure) {
-        // A watch that breaks is nothing to tell of unless the ConfigMap cannot be read afterwards.
+        // A broken watch is reported only if the ConfigMap cannot be read afterwards.
         let is_told =
             !matches!((&*self.looks.borrow(), failure), (LookupResult::Pending | LookupResult::Done, Failure::Call(_)));
         if is_told {

@@ -1,4 +1,5 @@
-//! The series about who asks at the secure port, under the names, labels and buckets of `kubernetes/apiserver`.
+//! Metrics of authentication and authorisation at the secure port, with the names, labels and buckets of
+//! `kubernetes/apiserver`.
 
 use std::time::Duration;
 
@@ -6,12 +7,12 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
 use crate::runtime::metrics::Registry;
 
-/// What every part of the delegation counts. Cheap to clone; all clones are one.
+/// The metrics of the delegation. Cheap to clone; clones share them.
 #[derive(Clone)]
 pub struct Metrics {
-    /// TokenReviews, by HTTP status, or `<error>` where there is none.
+    /// TokenReviews, by HTTP status, or `<error>` without an answer.
     pub(super) authentication: ReviewCounts,
-    /// SubjectAccessReviews, likewise.
+    /// SubjectAccessReviews, by HTTP status, or `<error>` without an answer.
     pub(super) authorization: ReviewCounts,
     users: IntCounterVec,
     authentications: ReviewCounts,
@@ -19,7 +20,7 @@ pub struct Metrics {
     pub(super) authorizations: ReviewCounts,
 }
 
-/// How many there were of each outcome, and how long they took.
+/// Number and duration of calls, by outcome.
 #[derive(Clone)]
 pub(super) struct ReviewCounts {
     total: IntCounterVec,
@@ -53,7 +54,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Adds the series. Two of one name are an error.
+    /// Registers the metrics. Fails if one of their names is taken.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.users.clone()))?;
         for counted in [&self.authentication, &self.authorization, &self.authentications, &self.authorizations] {
@@ -63,7 +64,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// Counts an attempt to find out who asks: the name of the user, which may be the anonymous one; none when that failed.
+    /// Counts an authentication attempt; `user` is the user's name, perhaps anonymous, or `None` if it failed.
     pub(super) fn count_authentication(&self, user: Option<&str>, took: Duration) {
         if let Some(name) = user {
             self.users.with_label_values(&[shown_name(name)]).inc();
@@ -82,7 +83,7 @@ impl ReviewCounts {
         }
     }
 
-    /// Questions to the API server.
+    /// Metrics of reviews sent to the API server.
     fn reviews(kind: &str) -> Self {
         let total = format!("apiserver_delegated_{kind}_request_total");
         let duration = format!("apiserver_delegated_{kind}_request_duration_seconds");
@@ -94,7 +95,7 @@ impl ReviewCounts {
         )
     }
 
-    /// Requests at the secure port.
+    /// Metrics of requests at the secure port.
     fn attempts(total: [&str; 2], duration: [&str; 2]) -> Self {
         Self::new("result", total, duration, prometheus::exponential_buckets(0.001, 2.0, 15).expect(VALID))
     }
@@ -105,7 +106,7 @@ impl ReviewCounts {
     }
 }
 
-/// So that there are few of them, as `compressUsername` in `pkg/endpoints/filters/metrics.go`.
+/// Limits the number of label values, as `compressUsername` in `pkg/endpoints/filters/metrics.go`.
 fn shown_name(name: &str) -> &str {
     match name {
         "admin" | "client" | "kube_proxy" | "kubelet" | "system:serviceaccount:kube-system:default" => name,

@@ -1,16 +1,16 @@
-//! Pure: the paths that are open to everybody, as `pkg/authorization/path` of `kubernetes/apiserver` reads them.
+//! Pure: paths that need no permission, as `pkg/authorization/path` of `kubernetes/apiserver` parses them.
 
-/// Paths that are open to everybody: patterns without the slash they begin with.
+/// Paths that need no permission: patterns without the leading slash.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenPaths(Vec<String>);
 
-/// A star stands where only the end of a path may have one.
+/// A pattern has a star before its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} has a * before its end; only the last character may be one")]
 pub struct BadPattern(pub String);
 
 impl OpenPaths {
-    /// Reads `/path` and `/beginning*`. The slash at the beginning may be missing.
+    /// Parses patterns such as `/path` and `/beginning*`. The leading slash is optional.
     ///
     /// # Errors
     /// The first pattern with a star before its end.
@@ -22,7 +22,7 @@ impl OpenPaths {
         }
     }
 
-    /// Whether everybody may ask for this path.
+    /// Whether the path needs no permission.
     pub fn contains(&self, path: &str) -> bool {
         let rest = without_slash(path);
         self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
@@ -32,7 +32,7 @@ impl OpenPaths {
     }
 }
 
-/// One slash only: `//foo` is another path than `/foo`.
+/// Removes one slash only: `//foo` is another path than `/foo`.
 fn without_slash(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path)
 }
@@ -41,14 +41,13 @@ fn without_slash(path: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// Name, patterns, what is open by them, and what is not.
+    /// Name, patterns, paths that match, and paths that do not.
     type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
 
     fn parsed(patterns: &[&str]) -> Result<OpenPaths, BadPattern> {
         OpenPaths::parse(&patterns.iter().map(|&pattern| pattern.to_owned()).collect::<Vec<_>>())
     }
 
-    /// O-80.
     // vectors: O-80
     #[test]
     fn o_80_a_star_is_the_last_character_or_none() {

@@ -1,4 +1,4 @@
-//! What somebody may, asked of the API server by SubjectAccessReview.
+//! Authorises requests by SubjectAccessReviews of the API server.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::kubernetes::call::CallError;
 use crate::runtime::admin::access::{Authorizer, User};
 use crate::runtime::tasks::BoxError;
 
-/// Whoever is in it may do everything, in every Kubernetes.
+/// The group whose members may do everything, in every cluster.
 const MASTERS: &str = "system:masters";
 
 const KIND: Kind = Kind {
@@ -25,7 +25,7 @@ const KIND: Kind = Kind {
     effect: "what is asked for at the secure port is refused, open paths and the group system:masters apart",
 };
 
-/// An [`Authorizer`] that asks the API server and believes its answer for a while. Failures are not remembered.
+/// An [`Authorizer`] that asks the API server and caches its answers. Failures are not cached.
 pub struct Permissions {
     open: OpenPaths,
     questions: ReviewClient<SubjectAccessReview, ReviewDecision>,
@@ -43,7 +43,7 @@ enum ReviewDecision {
 }
 
 impl Permissions {
-    /// Asks by `client`, which must not be guarded by leadership.
+    /// Sends reviews by `client`, which must not be guarded by leadership.
     pub fn new(client: Client, settings: &Authorization, metrics: Metrics) -> Self {
         Self {
             open: settings.always_allow.clone(),

@@ -1,5 +1,5 @@
-//! Questions to the API server: how many at once, for how long, how often again, how long an answer is believed, and what
-//! is told of their failures.
+//! Sends reviews to the API server, with concurrency limit, rate limit, time limit, retries and cache, and reports
+//! failures.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -20,25 +20,24 @@ use crate::base::error_chain::{chain, sources};
 use crate::kubernetes::call::{CallError, limited};
 use crate::kubernetes::client::{Bucket, Rate};
 
-/// How long one question may take, with all its attempts and the wait for its turn.
+/// Time limit of one review, including all attempts and the wait for a turn.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Questions of one kind on the wire at once; further ones wait.
+/// Concurrent reviews of one kind; further ones wait.
 const MOST_AT_ONCE: usize = 8;
 
-/// Questions of one kind in the long run, and after a pause; a tenth of the Go program's. A client of the port may send a
-/// new token with each request, and the API server puts them in one flow with the writes of the controllers. Answers are
-/// remembered.
+/// Rate limit of the reviews of one kind; a tenth of the Go program's. A client of the port may send a new token with
+/// each request, and the API server puts reviews in one flow with the writes of the controllers. Answers are cached.
 const RATE: Rate = Rate { qps: 20.0, burst: 40 };
 
-/// How often a question is asked, and the pauses in between; as the Go program's `DefaultAuthWebhookRetryBackoff`.
+/// Attempts per review, and the pauses in between; as the Go program's `DefaultAuthWebhookRetryBackoff`.
 const ATTEMPTS: u32 = 5;
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LIMIT).growing_by(1.5).lengthened_by(0.2);
 
-/// Answers remembered, of each kind.
+/// Maximum number of cached answers of each kind.
 pub(super) const REMEMBERED: usize = 1024;
 
-/// Asks one kind of question. Failures are not remembered.
+/// Sends one kind of review. Failures are not cached.
 pub(super) struct ReviewClient<K, A> {
     reviews: Api<K>,
     kind: Kind,
@@ -49,16 +48,16 @@ pub(super) struct ReviewClient<K, A> {
     trouble: Mutex<ReviewFailure>,
 }
 
-/// What is asked, in words.
+/// The kind of a review, for messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
-    /// The object.
+    /// The API kind.
     pub(super) name: &'static str,
-    /// What happens at the secure port while there are no answers.
+    /// What happens at the secure port without answers.
     pub(super) effect: &'static str,
 }
 
-/// Whether the last question failed, so that a failure is told when it begins and not at every scrape.
+/// Outcome of the last review, so that a failure is reported when it begins and not at every scrape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReviewFailure {
     None,
@@ -71,7 +70,7 @@ where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
     A: Clone,
 {
-    /// Asks by `client`, which must not be guarded by leadership and must not retry.
+    /// Sends reviews by `client`, which must not be guarded by leadership and must not retry.
     pub(super) fn new(client: Client, kind: Kind, requests: ReviewCounts) -> Self {
         Self {
             reviews: Api::all(client),
@@ -84,11 +83,11 @@ where
         }
     }
 
-    /// The answer about `subject`, remembered or new: `read` takes it out of the answered `review`, with the time for which
-    /// it is believed, if it is.
+    /// The answer about `subject`, cached or new: `read` extracts it from the answered `review`, with its cache
+    /// duration, or `None` if it must not be cached.
     ///
     /// # Errors
-    /// The API server refused to say, or did not answer within ten seconds.
+    /// The API server refused the review, or did not answer within ten seconds.
     pub(super) async fn answer(
         &self,
         subject: &[u8],
@@ -100,9 +99,9 @@ where
             return Ok(answer);
         }
         let asking = async {
-            // Fails only when it is closed, which nobody does.
+            // Fails only if the semaphore is closed, which never happens.
             let _turn = self.turns.acquire().await.ok();
-            // Another may have asked the same while this one waited.
+            // The same review may have been answered while this one waited.
             if let Some(answer) = self.answers.find(&asked) {
                 return Ok(answer);
             }
@@ -117,7 +116,7 @@ where
         outcome
     }
 
-    /// Asks, again where that may help.
+    /// Sends the review, and repeats it after transient errors.
     async fn ask(&self, review: &K) -> kube::Result<K> {
         for failures in 1..ATTEMPTS {
             match self.attempt(review).await {
@@ -135,7 +134,7 @@ where
         let begin = Instant::now();
         let outcome = self.reviews.create(&PostParams::default(), review).await;
         let code = match &outcome {
-            // What is made is answered with this status; the library shows none.
+            // A create call is answered with this status; the library does not expose it.
             Ok(_) => "201".to_owned(),
             Err(kube::Error::Api(status)) => status.code.to_string(),
             Err(_) => "<error>".to_owned(),
@@ -166,7 +165,7 @@ where
     }
 }
 
-/// Whether asking again may help, as `DefaultShouldRetry` in `pkg/util/webhook/webhook.go`.
+/// Whether a retry may help, as `DefaultShouldRetry` in `pkg/util/webhook/webhook.go`.
 fn is_transient(error: &kube::Error) -> bool {
     if let kube::Error::Api(status) = error {
         let asks_for_delay = status.details.as_ref().is_some_and(|details| details.retry_after_seconds > 0);
@@ -180,15 +179,14 @@ fn is_transient(error: &kube::Error) -> bool {
     })
 }
 
-/// Identifies a question by its digest, since it may be a token.
+/// The digest of a review's subject, which may be a token.
 type Question = [u8; 32];
 
-/// The digest of a question.
 fn question(text: &[u8]) -> Question {
     Sha256::digest(text).into()
 }
 
-/// Answers that are believed for a while, at most so many. What was asked is kept as a digest only.
+/// A bounded cache of answers that expire. Subjects are stored as digests only.
 struct ReviewCache<V> {
     most: usize,
     answers: Mutex<HashMap<Question, (V, Instant)>>,
@@ -199,16 +197,16 @@ impl<V: Clone> ReviewCache<V> {
         Self { most, answers: Mutex::default() }
     }
 
-    /// The answer, as long as it is believed.
+    /// The answer, unless it has expired.
     fn find(&self, question: &Question) -> Option<V> {
         let answers = self.answers.lock();
         answers.get(question).filter(|(_, until)| *until > Instant::now()).map(|(answer, _)| answer.clone())
     }
 
-    /// Believes an answer for so long. Where there is no room, the one that would be forgotten first goes.
+    /// Caches an answer for `believed`. If the cache is full, the entry that expires first is evicted.
     fn remember(&self, question: Question, answer: V, believed: Duration) {
         let now = Instant::now();
-        // A time so far ahead that the clock does not reach it is one that is never believed: rather asked again.
+        // An overflowing expiry is not cached: the next caller asks again.
         let Some(until) = now.checked_add(believed).filter(|until| *until > now) else { return };
         let mut answers = self.answers.lock();
         if answers.len() >= self.most {
@@ -240,7 +238,7 @@ mod tests {
             questions.ask(&TokenReview::default()).await.unwrap();
         }
         let (asked, taken) = (count.load(std::sync::atomic::Ordering::SeqCst), start.elapsed().as_millis());
-        // 40 at once, the others at 20 a second.
+        // 40 at once, the others at 20 per second.
         assert!(asked == 50 && (490..700).contains(&taken), "{asked} questions in {taken} ms");
     }
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! An API server for tests that answers by a script.
+//! A scripted API server for tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +9,10 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-/// What is answered to a review: its status, or a refusal with this code.
+/// The answer to a review: its status, or an error with this code.
 pub(super) type Answer = Result<Value, u16>;
 
-/// A client whose server answers each review by `script`, and how many there were.
+/// A client whose server answers each review by `script`, and the number of reviews.
 pub(super) fn server(script: impl Fn(&Value, usize) -> Answer + Send + Sync + 'static) -> (Client, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let (counter, script) = (count.clone(), Arc::new(script));
@@ -27,7 +27,7 @@ pub(super) fn server(script: impl Fn(&Value, usize) -> Answer + Send + Sync + 's
                     review["status"] = status;
                     (201, review)
                 }
-                // No server answers with this: the connection breaks.
+                // Breaks the connection instead: no server answers with this code.
                 Err(0) => return Err::<_, BoxError>(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
                 Err(code) => (code, json!({"kind": "Status", "status": "Failure", "message": "no", "code": code})),
             };
@@ -37,7 +37,7 @@ pub(super) fn server(script: impl Fn(&Value, usize) -> Answer + Send + Sync + 's
     (Client::new(service, "default"), count)
 }
 
-/// A client whose server never answers, and how many questions reached it.
+/// A client whose server never answers, and the number of requests that reached it.
 pub(super) fn silent_server() -> (Client, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counter = count.clone();

@@ -1,4 +1,4 @@
-//! Whose bearer token it is, asked of the API server by TokenReview.
+//! Authenticates bearer tokens by TokenReviews of the API server.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use super::review_client::{Kind, ReviewClient};
 use crate::kubernetes::call::CallError;
 use crate::runtime::admin::access::{NotAuthenticated, User};
 
-/// Bearer tokens are a few kilobytes.
+/// Maximum length of a bearer token, in bytes. Real ones are a few kilobytes.
 const LONGEST_TOKEN: usize = 32 * 1024;
 
 const KIND: Kind = Kind { name: "TokenReview", effect: "bearer tokens at the secure port are refused" };
 
-/// Asks the API server and believes its answer for a while. Failures are not remembered.
+/// Asks the API server and caches its answers. Failures are not cached.
 pub struct TokenReviews {
     questions: ReviewClient<TokenReview, Option<User>>,
     believed: Duration,
 }
 
 impl TokenReviews {
-    /// Asks by `client`, which must not be guarded by leadership, and believes an answer so long.
+    /// Sends reviews by `client`, which must not be guarded by leadership, and caches answers for `believed`.
     pub fn new(client: Client, believed: Duration, metrics: &Metrics) -> Self {
         Self { questions: ReviewClient::new(client, KIND, metrics.authentication.clone()), believed }
     }
 
-    /// The user whose token a request has; nothing without a token.
+    /// The user of the request's bearer token; `None` without a token.
     pub(super) async fn user_of_request(&self, headers: &HeaderMap) -> Result<Option<User>, NotAuthenticated> {
         let Some(token) = bearer_token(headers) else { return Ok(None) };
         if token.len() > LONGEST_TOKEN {
@@ -42,13 +42,13 @@ impl TokenReviews {
         }
     }
 
-    /// The user the token belongs to; nothing when it is not valid.
+    /// The user of the token; `None` if the token is invalid.
     pub async fn user_of(&self, token: &str) -> Result<Option<User>, CallError> {
         let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
         let read = |review: TokenReview| {
             let status = review.status.unwrap_or_default();
             let user = status.user.filter(|_| status.authenticated == Some(true)).and_then(user);
-            // With an error it is not sure that the token is wrong: part of the API server may not have been able to tell.
+            // An answer with an error may be wrong: a part of the API server may have been unable to check the token.
             let is_sure = user.is_some() || status.error.is_none_or(|error| error.is_empty());
             (user, is_sure.then_some(self.believed))
         };
@@ -56,15 +56,14 @@ impl TokenReviews {
     }
 }
 
-/// Nobody without a name.
 fn user(info: UserInfo) -> Option<User> {
     let name = info.username.filter(|name| !name.is_empty())?;
     let (groups, extra) = (info.groups.unwrap_or_default(), info.extra.unwrap_or_default());
     Some(User { name, uid: info.uid.unwrap_or_default(), groups, extra })
 }
 
-/// The token; nothing when there are no credentials of that kind. As `request/bearertoken` of `kubernetes/apiserver`,
-/// for which `Bearer` without a token shows nothing.
+/// The bearer token; `None` without credentials of that kind. As `request/bearertoken` of `kubernetes/apiserver`, which
+/// ignores `Bearer` without a token.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut parts = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().splitn(3, ' ');
     let is_bearer = parts.next()?.eq_ignore_ascii_case("bearer");

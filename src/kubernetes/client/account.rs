@@ -1,7 +1,7 @@
-//! A service account of its own for a controller (`--use-service-account-credentials`), and the token it writes with.
+//! A separate service account for a controller (`--use-service-account-credentials`), and its token.
 //!
-//! Mirrors `pkg/clientbuilder` of `k8s.io/controller-manager`. The token is in memory alone, and what cannot be had is not
-//! replaced by this process's own identity.
+//! Mirrors `pkg/clientbuilder` of `k8s.io/controller-manager`. The token is kept in memory only. Without a token,
+//! writes fail: this process's own identity is never used instead.
 
 #[cfg(test)]
 mod tests;
@@ -31,16 +31,15 @@ use crate::kubernetes::call::{CALL_LIMIT, CallError, NoToken, limited};
 use crate::kubernetes::leadership::Leadership;
 use crate::runtime::tasks;
 
-/// Where the accounts are.
 const NAMESPACE: &str = "kube-system";
 
-/// For how long a token is asked for, in seconds; the server may give another time.
+/// Requested lifetime of a token, in seconds; the server may choose another.
 const EXPIRATION_SECONDS: i64 = 3600;
 
-/// A shorter life is taken for clocks that differ.
+/// A shorter lifetime is attributed to clock skew, and replaced by this one.
 const SHORTEST_LIFE: Duration = Duration::from_secs(600);
 
-/// A token is renewed when this part of its life is over, less the slack.
+/// A token is renewed after this part of its lifetime, less the slack.
 const USED_PART: f64 = 0.8;
 const SLACK: Duration = Duration::from_secs(10);
 
@@ -48,10 +47,10 @@ const SLACK: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 4;
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LONG_PAUSE);
 
-/// The pause between two such rows, and the least time between two tokens when the server refuses the first.
+/// Pause between two rows of attempts, and shortest interval between two tokens if the server rejects the first.
 const LONG_PAUSE: Duration = Duration::from_secs(15);
 
-/// The identity. All clones are one.
+/// The identity. Clones share the token.
 #[derive(Debug, Clone)]
 pub struct Account {
     name: &'static str,
@@ -61,14 +60,14 @@ pub struct Account {
 
 #[derive(Debug, Clone)]
 enum TokenState {
-    /// Nothing was heard yet.
+    /// No result yet.
     Pending,
     Token(Arc<SecretString>),
     Failed(NoToken),
 }
 
 impl Account {
-    /// As the API server calls it.
+    /// The account's user name.
     pub(super) fn user(&self) -> String {
         format!("system:serviceaccount:{NAMESPACE}:{}", self.name)
     }
@@ -79,7 +78,7 @@ pub struct Keeper {
     name: &'static str,
     accounts: Api<ServiceAccount>,
     namespaces: Api<Namespace>,
-    /// The same with a client that writes only while this process leads: a standby makes no accounts.
+    /// The same by a client that writes only while this process leads: a standby creates no accounts.
     make_account: Api<ServiceAccount>,
     make_namespace: Api<Namespace>,
     leadership: Leadership,
@@ -87,7 +86,6 @@ pub struct Keeper {
     refused: Arc<Notify>,
 }
 
-/// See [`super::account()`].
 pub(super) fn new(name: &'static str, ask: Client, create: Client, leadership: Leadership) -> (Account, Keeper) {
     let (state, receiver) = watch::channel(TokenState::Pending);
     let refused = Arc::new(Notify::new());
@@ -104,13 +102,13 @@ pub(super) fn new(name: &'static str, ask: Client, create: Client, leadership: L
     (Account { name, state: receiver, refused }, keeper)
 }
 
-/// After how long a token of this life is renewed.
+/// When a token with this lifetime is renewed.
 fn renew_after(life: Duration) -> Duration {
     life.max(SHORTEST_LIFE).mul_f64(USED_PART).saturating_sub(SLACK)
 }
 
 impl Keeper {
-    /// Asks for a token and renews it, for ever. A failure keeps the token there is.
+    /// Fetches a token and renews it, forever. A failure keeps the current token.
     pub async fn run(self) -> Result<(), tasks::BoxError> {
         let mut is_told = false;
         loop {
@@ -121,7 +119,7 @@ impl Keeper {
                     self.state.send_replace(TokenState::Token(Arc::new(token)));
                     began + renew_after(life)
                 }
-                // The account is made once this process leads; a new leader's first write waits for that.
+                // The account is created once this process leads; a new leader's first write waits for that.
                 Err(error) if error.is_not_leader() => {
                     self.leadership.wait_until_leader().await;
                     continue;
@@ -146,7 +144,7 @@ impl Keeper {
         }
     }
 
-    /// Once, clearly: what is missing and what helps.
+    /// Reports once what is missing and how to fix it.
     fn tell(&self, error: &CallError) {
         let (name, why) = (self.name, chain(error));
         match error.is_forbidden() {
@@ -163,7 +161,7 @@ impl Keeper {
         let account = format!("{NAMESPACE}/{}", self.name);
         let failed = NoToken { account, why: chain(error), is_refused: error.is_refusal() };
         self.state.send_modify(|state| {
-            // A token that cannot be renewed may still be good.
+            // The current token may still be valid although its renewal failed.
             if !matches!(state, TokenState::Token(_)) {
                 *state = TokenState::Failed(failed);
             }
@@ -173,7 +171,7 @@ impl Keeper {
     async fn fetch_patiently(&self) -> Result<(SecretString, Duration), CallError> {
         for failures in 1..ATTEMPTS {
             match self.fetch().await {
-                // What is not allowed is not allowed half a second later.
+                // A retry half a second later does not grant a permission.
                 Err(error) if !error.is_forbidden() && !error.is_not_leader() => {
                     tracing::debug!("{}", chain(&error));
                     tokio::time::sleep(BACKOFF.pause(failures, 0.0)).await;
@@ -184,7 +182,7 @@ impl Keeper {
         self.fetch().await
     }
 
-    /// A token and how long it lives.
+    /// Fetches a token and its lifetime.
     async fn fetch(&self) -> Result<(SecretString, Duration), CallError> {
         self.ensure_account().await?;
         let what = format!("create a token of the service account {NAMESPACE}/{}", self.name);
@@ -192,12 +190,12 @@ impl Keeper {
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let parameters = PostParams::default();
         let call = self.accounts.create_token_request(self.name, &parameters, &request);
-        // Without an answer in it, what is sent is refused, and the token asked for anew.
+        // Without a status the token is empty: the server rejects it, and it is fetched again.
         let (token, life) = match limited(&what, CALL_LIMIT, call).await?.status {
             Some(status) => (status.token, status.expiration_timestamp.0.duration_since(Timestamp::now())),
             None => Default::default(),
         };
-        // A clock that is behind would take it for longer than what was asked for.
+        // A clock that is behind would compute a longer lifetime than requested.
         let most = Duration::from_secs(EXPIRATION_SECONDS.unsigned_abs());
         Ok((SecretString::from(token), Duration::try_from(life).unwrap_or_default().min(most)))
     }
@@ -214,7 +212,7 @@ impl Keeper {
         let create = format!("create service account {NAMESPACE}/{}", self.name);
         let parameters = PostParams::default();
         match limited(&create, CALL_LIMIT, self.make_account.create(&parameters, &account)).await {
-            // Another was faster.
+            // Another client has created it meanwhile.
             Err(error) if error.is_conflict() => {
                 limited(&what, CALL_LIMIT, self.accounts.get(self.name)).await.map(drop)
             }
@@ -222,7 +220,7 @@ impl Keeper {
         }
     }
 
-    /// As far as the rights go: if it is missing all the same, the account cannot be made, and that is told.
+    /// Creates a missing namespace, if permitted. If not, the account's creation fails, which is reported.
     async fn ensure_namespace(&self) {
         let found = limited("get the namespace", CALL_LIMIT, self.namespaces.get(NAMESPACE)).await;
         if found.is_err_and(|error| error.is_not_found()) {
@@ -237,16 +235,15 @@ impl Keeper {
     }
 }
 
-/// Gives each request the token of the moment.
+/// Adds the current token to each request.
 pub(super) fn layer<S>(account: Account) -> LayerFn<impl Fn(S) -> AuthorizationService<S>> {
     layer_fn(move |inner| AuthorizationService { inner, account: account.clone(), known: None })
 }
 
-/// See [`layer`].
 pub(super) struct AuthorizationService<S> {
     inner: S,
     account: Account,
-    /// Ends when something is known of the token.
+    /// Completes once there is a token or an error.
     known: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -261,7 +258,7 @@ where
     type Future = BoxFuture<'static, Result<Response<R>, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Nothing of this client can be sent without a token, so that one may wait for all. Each caller has its limit.
+        // This client can send nothing without a token, so it may wait here. Each caller has its own time limit.
         if matches!(*self.account.state.borrow(), TokenState::Pending) {
             let mut state = self.account.state.clone();
             let known = self.known.get_or_insert_with(|| {
@@ -299,7 +296,7 @@ where
         async move {
             let answer = answer.await?;
             if answer.status() == StatusCode::UNAUTHORIZED {
-                // The account was made anew, or the server has another key.
+                // The account was recreated, or the server's signing key has changed.
                 refused.notify_one();
             }
             Ok(answer)

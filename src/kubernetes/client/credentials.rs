@@ -1,5 +1,5 @@
-//! What a request to the API server proves its sender with: a token, a name and password, or what a program supplies. Blanks
-//! at the ends of a file are not part of its token, as in client-go, and what cannot be sent is an error.
+//! Credentials of requests to the API server: a token, a user name and password, or the output of a program. Blanks
+//! around a token in a file are removed, as in client-go; credentials that cannot be sent are an error.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::files::read_file;
 use super::identity;
 use super::proof::{CredentialsError, Proof, bearer, sensitive, token_header};
 
-/// How long a token of a file is used before the file is read again, as in client-go.
+/// How long a token from a file is used before the file is read again, as in client-go.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
-/// Where credentials come from. All clones are one.
+/// The source of credentials. Clones share the state.
 #[derive(Clone)]
 pub(super) enum Credentials {
     None,
@@ -31,8 +31,8 @@ pub(super) enum Credentials {
 }
 
 impl Credentials {
-    /// Those of this user. As in client-go, a file with a token takes precedence over a token, which is used until the file
-    /// can be read.
+    /// The credentials of this user. As in client-go, a token file takes precedence over an inline token, which is used
+    /// until the file can be read.
     pub(super) fn of(user: &AuthInfo) -> Result<Self, CredentialsError> {
         let token = user.token.as_ref().map(|token| token.expose_secret()).filter(|token| !token.is_empty());
         if let Some(path) = user.token_file.as_ref().filter(|path| !path.is_empty()) {
@@ -50,13 +50,12 @@ impl Credentials {
             return bearer(token).map(Self::Fixed);
         }
         match &user.exec {
-            // As in client-go, which runs no program for a user with a certificate.
+            // As in client-go, which runs no program for a user with a client certificate.
             Some(exec) if !identity::is_configured(user) => Exec::shared(exec).map(Self::Exec),
             _ => Ok(Self::None),
         }
     }
 
-    /// What the next request has to bring.
     pub(super) async fn proof(&self) -> Result<Arc<Proof>, CredentialsError> {
         let header = match self {
             Self::None => None,
@@ -67,7 +66,7 @@ impl Credentials {
         Ok(Arc::new(Proof { header, identity: None }))
     }
 
-    /// The API server did not accept this (401).
+    /// Records that the API server rejected these credentials (401).
     pub(super) fn refused(&self, proof: &Arc<Proof>) {
         if let Self::Exec(exec) = self {
             exec.refused(proof);
@@ -75,7 +74,7 @@ impl Credentials {
     }
 }
 
-/// The token of a provider. client-go supports this one alone.
+/// The token of an auth provider. Only `oidc` is supported, as in client-go.
 pub(super) fn token_of(provider: &AuthProviderConfig) -> Result<&str, String> {
     let name = provider.name.as_str();
     match (name, provider.config.get("id-token").map(|token| token.trim())) {
@@ -95,16 +94,16 @@ fn basic(name: &str, password: &str) -> Result<HeaderValue, CredentialsError> {
     header.map(sensitive).map_err(|_| CredentialsError("username and password cannot be sent".to_owned()))
 }
 
-/// A file with a token, such as that of a pod, which the kubelet exchanges.
+/// A token file, such as that of a pod, which the kubelet rotates.
 pub(super) struct TokenFile {
     path: PathBuf,
     header: HeaderValue,
-    /// `None` until it could be read.
+    /// `None` until the file could be read.
     read_at: Option<SystemTime>,
 }
 
 impl TokenFile {
-    /// `token` is used until the file can be read.
+    /// Reads the file. `token` is used until it can be read.
     fn read(path: PathBuf, token: Option<&str>) -> Result<Self, CredentialsError> {
         match (header_of(&path), token) {
             (Ok(header), _) => Ok(Self { path, header, read_at: Some(SystemTime::now()) }),
@@ -117,9 +116,9 @@ impl TokenFile {
         }
     }
 
-    /// The header with the token. A file that cannot be used later changes nothing: it may be half written.
+    /// The header with the token. Errors of later reads keep the old token: the file may be half written.
     fn header(&mut self) -> HeaderValue {
-        // A clock that was set back is no reason to wait longer.
+        // If the clock was set back, the file is read at once.
         if self.read_at.is_some_and(|at| at.elapsed().is_ok_and(|age| age < READ_AGAIN)) {
             return self.header.clone();
         }

@@ -1,4 +1,4 @@
-//! Why a request to the API server failed: names the server, also to a call whose time limit ends.
+//! Errors of requests to the API server: adds the server's name, also for calls that time out.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tower::{BoxError, ServiceExt as _};
 use super::transport::Transport;
 use crate::kubernetes::call;
 
-/// There is no answer of this API server, or its answer broke off.
+/// The API server did not answer, or its answer broke off.
 #[derive(Debug, thiserror::Error)]
 #[error("API server {server}")]
 struct ServerError {
@@ -19,7 +19,6 @@ struct ServerError {
     source: BoxError,
 }
 
-/// Names the API server in each error.
 pub(super) fn layer(server: &http::Uri) -> LayerFn<impl Fn(Transport) -> Transport + use<>> {
     let server: Arc<str> = server.to_string().trim_end_matches('/').into();
     layer_fn(move |inner: Transport| {
@@ -38,7 +37,7 @@ pub(super) fn layer(server: &http::Uri) -> LayerFn<impl Fn(Transport) -> Transpo
     })
 }
 
-/// The error without the library's words around it, which say nothing.
+/// The error without the library's wrapping, which adds no information.
 fn without_wrapping(error: BoxError) -> BoxError {
     match error.downcast::<kube::Error>().map(|error| *error) {
         Ok(kube::Error::Service(source)) => source,

@@ -1,5 +1,5 @@
-//! The program of a kubeconfig that supplies credentials (`exec`), as client-go runs it: when the first request needs them,
-//! again before they expire, and again when the API server does not accept them. Its output is in no message.
+//! Credentials from a program of the kubeconfig (`exec`). As in client-go, it runs for the first request, again before
+//! the credentials expire, and again when the API server rejects them. Its output never appears in messages.
 
 use std::process::Stdio;
 use std::sync::{Arc, Weak};
@@ -20,43 +20,40 @@ use super::proof::{CredentialsError, Proof, bearer};
 use crate::base::yaml::{self, Aliases, Node, Value};
 use crate::runtime::tasks::detach;
 
-/// How long the program may run.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// So long before they expire credentials are replaced.
+/// Credentials are renewed this long before they expire.
 const MARGIN: SignedDuration = SignedDuration::from_secs(60);
 
-/// The least time between two runs, whatever the program or the API server says.
+/// Shortest interval between two runs.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What the program may print at most, in bytes.
+/// Maximum output of the program, in bytes.
 const MAX_OUTPUT: u64 = 1 << 20;
 
-/// The programs of all clients of this process.
+/// The programs of all clients in this process.
 static PROGRAMS: Mutex<Vec<Weak<Exec>>> = Mutex::new(Vec::new());
 
-/// The program, and what it supplied last.
+/// A program, and the result of its last run.
 pub(super) struct Exec {
     config: ExecConfig,
-    /// Identifies it among the programs of the process: the whole configuration.
+    /// Identifies the program within the process: the whole configuration.
     key: serde_json::Value,
     last: Mutex<Option<Run>>,
     /// Held while the program runs.
     turn: tokio::sync::Mutex<()>,
 }
 
-/// What the runs came to.
 #[derive(Clone)]
 struct Run {
-    /// When the last one ended.
     at: Instant,
     outcome: Result<Arc<Proof>, CredentialsError>,
     expires: Option<Timestamp>,
-    /// Whether the API server did not accept what it supplied.
+    /// Whether the API server rejected its credentials.
     is_refused: bool,
 }
 
-/// What is wrong with this part of a kubeconfig.
+/// The error in this part of a kubeconfig, if any.
 pub(super) fn problem(config: &ExecConfig) -> Option<&'static str> {
     if config.command.as_ref().is_none_or(|command| command.is_empty()) {
         return Some("exec: the command is missing");
@@ -71,7 +68,7 @@ pub(super) fn problem(config: &ExecConfig) -> Option<&'static str> {
 }
 
 impl Exec {
-    /// The program of `config`. Clients with the same one share it and what it supplies, as in client-go.
+    /// The program of `config`. Clients with the same configuration share it and its credentials, as in client-go.
     pub(super) fn shared(config: &ExecConfig) -> Result<Arc<Self>, CredentialsError> {
         if let Some(why) = problem(config) {
             return Err(CredentialsError(why.to_owned()));
@@ -89,8 +86,8 @@ impl Exec {
         Ok(program)
     }
 
-    /// What the program supplies. It runs in a task of its own: a caller that gives up does not end it, and one whose
-    /// credentials are still good does not wait for it.
+    /// The program's credentials. It runs in its own task: a caller that gives up does not end it, and a caller whose
+    /// credentials are still valid does not wait for it.
     pub(super) async fn proof(self: &Arc<Self>) -> Result<Arc<Proof>, CredentialsError> {
         let last = self.last.lock().clone();
         let renewal = match last {
@@ -106,20 +103,20 @@ impl Exec {
         renewal.await.unwrap_or_else(|_| Err(failed("the program was not run".to_owned())))
     }
 
-    /// Runs the program, unless another caller did so meanwhile.
+    /// Runs the program, unless another caller has done so meanwhile.
     async fn renew(self: Arc<Self>) -> Result<Arc<Proof>, CredentialsError> {
         let _turn = self.turn.lock().await;
         if let Some(run) = self.last.lock().as_ref().filter(|run| !run.is_due()) {
             return run.outcome.clone();
         }
         let supplied = self.run().await;
-        // The API server may have refused these meanwhile.
+        // Read again: the API server may have rejected the credentials meanwhile.
         let before = self.last.lock().clone();
         let run = match (supplied, before) {
             (Ok((proof, expires)), _) => {
                 Run { at: Instant::now(), outcome: Ok(Arc::new(proof)), expires, is_refused: false }
             }
-            // What is known is good until it expires.
+            // The previous credentials are used until they expire.
             (Err(_), Some(before)) if before.is_good() => Run { at: Instant::now(), ..before },
             (Err(error), _) => Run { at: Instant::now(), outcome: Err(error), expires: None, is_refused: false },
         };
@@ -128,7 +125,7 @@ impl Exec {
         outcome
     }
 
-    /// The API server did not accept this. The answer to a request may come after the program has run again.
+    /// Records that the API server rejected these credentials. The answer to a request may come after another run.
     pub(super) fn refused(&self, proof: &Arc<Proof>) {
         let mut last = self.last.lock();
         let is_of = |run: &&mut Run| run.outcome.as_ref().is_ok_and(|supplied| Arc::ptr_eq(supplied, proof));
@@ -147,7 +144,7 @@ impl Exec {
             }
         }
         command.env("KUBERNETES_EXEC_INFO", info(config)?);
-        // Never interactive: this process has no terminal. Its messages may have what it was given.
+        // Never interactive: this process has no terminal. Error output may contain the program's input.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let started = command.process_group(0).spawn();
         let mut child = started.map_err(|error| failed(format!("the program cannot be started: {error}")))?;
@@ -155,7 +152,7 @@ impl Exec {
         let mut stdout = Zeroizing::new(Vec::new());
         let ended = async {
             if let Some(pipe) = child.stdout.take() {
-                // One byte more than is accepted; what prints more is not waited for.
+                // One byte more than allowed, to detect longer output without waiting for its end.
                 pipe.take(MAX_OUTPUT + 1).read_to_end(&mut stdout).await?;
             }
             if stdout.len() as u64 > MAX_OUTPUT { Ok(None) } else { child.wait().await.map(Some) }
@@ -175,20 +172,19 @@ impl Exec {
 }
 
 impl Run {
-    /// Whether the program is to run again.
     fn is_due(&self) -> bool {
         let is_expiring = self.expires.is_some_and(|expires| Timestamp::now() + MARGIN >= expires);
         self.at.elapsed() >= PAUSE && (is_expiring || !self.is_good())
     }
 
-    /// Whether the API server may still accept what this run supplied.
+    /// Whether the API server may still accept the credentials of this run.
     fn is_good(&self) -> bool {
         let has_expired = self.expires.is_some_and(|expires| Timestamp::now() >= expires);
         self.outcome.is_ok() && !has_expired && !self.is_refused
     }
 }
 
-/// The process group of a program that has not ended. Dropping it kills the program and what that has started.
+/// The process group of a running program. Dropping it kills the program and its children.
 struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
@@ -200,7 +196,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // Fails where all of them have ended.
+            // Fails if all of them have exited.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -210,7 +206,6 @@ fn failed(why: String) -> CredentialsError {
     CredentialsError(format!("exec: {why}"))
 }
 
-/// What the program learns of its caller.
 fn info(config: &ExecConfig) -> Result<String, CredentialsError> {
     let mut spec = json!({ "interactive": false });
     if config.provide_cluster_info {
@@ -305,7 +300,7 @@ mod tests {
 
     const TOKEN: &str = "echo '{\"status\": {\"token\": \"t\"}}'";
 
-    /// The one who waits gives up long before the program ends, and the next one gets what it supplied.
+    /// The first caller gives up long before the program ends, and the next one gets its credentials.
     #[tokio::test]
     async fn a_caller_that_gives_up_does_not_end_the_program() {
         let folder = tempfile::tempdir().unwrap();
@@ -331,7 +326,7 @@ mod tests {
     async fn credentials_are_used_until_they_expire_while_the_program_fails() {
         let exec = exec("exit 1");
         let good = Run { at: Instant::now(), outcome: Ok(Arc::default()), expires: from_now(30), is_refused: false };
-        // As after the pause.
+        // As if the interval between runs had passed.
         let due = Run { at: Instant::now().checked_sub(PAUSE).unwrap(), ..good };
         *exec.last.lock() = Some(due.clone());
         assert!(exec.proof().await.is_ok());
@@ -340,7 +335,7 @@ mod tests {
         assert!(exec.proof().await.is_err_and(|error| error.0.contains("exit status: 1")));
     }
 
-    /// What the program has started ends with it.
+    /// The children of the program are killed with it.
     #[tokio::test]
     async fn a_program_that_prints_without_an_end_is_killed_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
@@ -350,7 +345,7 @@ mod tests {
         assert_eq!(error.0, "exec: the program printed more than 1048576 bytes");
         let child = std::fs::read_to_string(&child).unwrap();
         support::eventually("the child has ended", Duration::from_secs(30), async || {
-            // A zombie has ended, too.
+            // A zombie has exited, too.
             match std::fs::read_to_string(format!("/proc/{}/stat", child.trim())) {
                 Ok(about) if !about.contains(") Z ") => Err(about),
                 _ => Ok(()),

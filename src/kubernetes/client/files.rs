@@ -1,4 +1,4 @@
-//! Reads the files of a kubeconfig and those that it names.
+//! Reads a kubeconfig and the files that it names.
 
 use std::fs::File;
 use std::io;
@@ -8,10 +8,9 @@ use zeroize::Zeroizing;
 
 use crate::base::limited_read::{MAX_FILE, read_limited};
 
-/// Reads a file; its buffer is wiped when it is dropped.
+/// Reads a file into a buffer that is wiped on drop.
 pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Zeroizing<Vec<u8>>>;
 
-/// Reads a file of the file system.
 pub(super) fn read_file(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     let file = File::open(path)?;
     let expected = file.metadata().map_or(0, |about| usize::try_from(about.len()).unwrap_or(MAX_FILE));

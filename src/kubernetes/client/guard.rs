@@ -1,5 +1,5 @@
-//! Checks leadership directly before a write is sent, behind the client's buffer. Also the layer type that this check and
-//! the limits share.
+//! Checks leadership immediately before a write is sent, behind the client's buffer. Also contains the layer type
+//! shared by this check and the limits.
 
 use futures::future::BoxFuture;
 use futures::future::FutureExt;
@@ -15,7 +15,6 @@ pub(super) type ResponseFuture<R> = BoxFuture<'static, Result<Response<R>, BoxEr
 /// Passes reads through and hands each write to the function, which may delay or reject it.
 pub(super) struct WriteLayer<F>(pub(super) F);
 
-/// See [`WriteLayer`].
 pub(super) struct Writes<S, F> {
     inner: S,
     on_write: F,
@@ -63,7 +62,7 @@ pub(super) fn layer<R: 'static>(
         let over = leadership.wait_until_lost();
         let leadership = leadership.clone();
         async move {
-            // The request is sent when this future is first polled, which may be long after it was made.
+            // The request is sent at this future's first poll, which may be long after its creation.
             leadership.check()?;
             tokio::select! {
                 biased;

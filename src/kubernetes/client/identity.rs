@@ -1,5 +1,5 @@
-//! The client certificate of a kubeconfig and its private key, in every form that client-go takes and this TLS library can
-//! use. An error says which of the two is wrong, and how to convert it; it holds no text of the files.
+//! The client certificate of a kubeconfig and its private key, in every form that both client-go and this TLS library
+//! accept. An error says which of the two is wrong and how to convert it; it contains no text of the files.
 
 use std::io;
 use std::path::Path;
@@ -20,20 +20,20 @@ use super::files::ReadFile;
 use crate::base::pem::{self, Block};
 use crate::base::x509;
 
-/// What is wrong with a client certificate or its key.
+/// An error in a client certificate or its key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {why}")]
 pub(super) struct IdentityProblem {
-    /// The key of the kubeconfig that names or holds it.
+    /// The kubeconfig key that names or holds it.
     pub(super) key: &'static str,
     why: String,
 }
 
-/// One of the two: where it stands, and what it holds.
+/// A certificate or key: its source and content.
 struct Source<'a> {
-    /// The key of the kubeconfig, that of the data if there is one.
+    /// The kubeconfig key; that of the inline data, if present.
     key: &'static str,
-    /// The file, or a placeholder in commands.
+    /// The file name for commands, or a placeholder.
     file: &'a str,
     text: Zeroizing<Vec<u8>>,
 }
@@ -44,8 +44,8 @@ impl Source<'_> {
     }
 }
 
-/// The client certificate of this user, if it has one. As in client-go, data takes precedence over a file, and a key
-/// without a certificate is not used.
+/// The client certificate of this user, if any. As in client-go, inline data takes precedence over a file, and a key
+/// without a certificate is ignored.
 pub(super) fn of(user: &AuthInfo, read: ReadFile<'_>) -> Result<Option<CertifiedKey>, IdentityProblem> {
     let certificate = source(
         ["client-certificate-data", "client-certificate"],
@@ -62,7 +62,6 @@ pub(super) fn of(user: &AuthInfo, read: ReadFile<'_>) -> Result<Option<Certified
     }
 }
 
-/// Whether this user names a client certificate.
 pub(super) fn is_configured(user: &AuthInfo) -> bool {
     [&user.client_certificate_data, &user.client_certificate].into_iter().flatten().any(|text| !text.is_empty())
 }
@@ -85,24 +84,23 @@ fn source<'a>(
     }
 }
 
-/// Says why a file cannot be read.
 pub(super) fn unreadable(error: &io::Error) -> String {
     format!("the file cannot be read: {error}")
 }
 
-/// Line breaks and blanks count for nothing: `base64` breaks its output into lines.
+/// Decodes base64. Ignores blanks and line breaks, which `base64` inserts.
 pub(super) fn decode_base64(data: &str) -> Option<Zeroizing<Vec<u8>>> {
     let joined = Zeroizing::new(data.split_ascii_whitespace().collect::<String>());
     STANDARD.decode(&*joined).ok().map(Zeroizing::new)
 }
 
-/// A client certificate that a program of `exec` supplied, as PEM.
+/// A client certificate from an `exec` program, as PEM.
 pub(super) fn of_program(certificate: &str, key: &str) -> Result<CertifiedKey, IdentityProblem> {
     let source = |key, text: &str| Source { key, file: "FILE", text: Zeroizing::new(text.as_bytes().to_vec()) };
     certified(&source("clientCertificateData", certificate), &source("clientKeyData", key))
 }
 
-/// As `tls.X509KeyPair` of Go: all certificates of the one, and the first private key of the other.
+/// As `tls.X509KeyPair` of Go: all certificates of the first, and the first private key of the second.
 fn certified(certificate: &Source<'_>, key: &Source<'_>) -> Result<CertifiedKey, IdentityProblem> {
     let blocks = pem::blocks(&certificate.text);
     let listed = blocks.iter().filter(|block| block.label == "CERTIFICATE");
@@ -128,7 +126,7 @@ fn certified(certificate: &Source<'_>, key: &Source<'_>) -> Result<CertifiedKey,
     }
 }
 
-/// The first private key, whatever its label says of its form.
+/// The first private key, whatever form its label says.
 fn private_key(key: &Source<'_>) -> Result<PrivateKeyDer<'static>, IdentityProblem> {
     let Some(block) = pem::blocks(&key.text).into_iter().find(|block| block.label.ends_with("PRIVATE KEY")) else {
         let why = "there is no private key in PEM form";
@@ -147,7 +145,7 @@ fn no_certificate(source: &Source<'_>, blocks: &[Block]) -> IdentityProblem {
     source.problem(missing_certificate(&source.text, blocks, source.file))
 }
 
-/// Says that there is no certificate, and how to convert what there is.
+/// The message for a missing certificate, with the command to convert the present form.
 pub(super) fn missing_certificate(text: &[u8], blocks: &[Block], file: &str) -> String {
     let why = "there is no certificate in PEM form";
     let other = blocks.iter().find(|block| block.label.ends_with(" CERTIFICATE"));
@@ -162,12 +160,12 @@ pub(super) fn missing_certificate(text: &[u8], blocks: &[Block], file: &str) -> 
     }
 }
 
-/// Whether it begins like a certificate or a key that is not PEM.
+/// Whether the content begins like a DER certificate or key.
 fn is_der(text: &[u8]) -> bool {
     text.first() == Some(&0x30)
 }
 
-/// Why the TLS library refuses a key, as far as its certificate tells.
+/// Why the TLS library rejects a key, as far as its certificate shows.
 fn unsupported(key: &Source<'_>, certificate: &CertificateDer<'_>) -> String {
     let parsed = X509Certificate::from_der(certificate).ok();
     let kind = parsed.and_then(|(_, parsed)| match parsed.public_key().parsed().ok()? {
@@ -188,7 +186,7 @@ fn unsupported(key: &Source<'_>, certificate: &CertificateDer<'_>) -> String {
     }
 }
 
-/// For the configuration of the TLS library.
+/// The certificate in the form that the TLS library needs.
 pub(super) fn resolver(identity: &Arc<CertifiedKey>) -> Arc<rustls::sign::SingleCertAndKey> {
     Arc::new(rustls::sign::SingleCertAndKey::from(Arc::clone(identity)))
 }

@@ -1,5 +1,5 @@
-//! Reads a kubeconfig and the files that it names. An error names the line and the key, and holds no text of the files, which
-//! may be a token or a private key: the errors of the library quote what they cannot read.
+//! Reads a kubeconfig and the files that it names. Errors name line and key, and contain no text of the files, which
+//! may be a token or a private key: the library's errors quote the text that they cannot parse.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,14 @@ use super::{credentials, exec, identity, proof, proxy, transport, verifier};
 use crate::base::pem;
 use crate::base::yaml::{self, Aliases, Node, Value, YamlError};
 
-/// Placeholder: keeps the library from using the proxy of the environment; the configuration gets the proxy of the file.
+/// Placeholder that keeps the library from using the environment's proxy; the configuration gets the kubeconfig's
+/// proxy.
 const NO_PROXY: &str = "http://none.invalid";
 
-/// What is wrong with a kubeconfig. Holds no text of it, nor of the files that it names.
+/// An error in a kubeconfig. Contains no text of it or of the files that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubeconfigProblem {
-    /// The line, from 1, where it is known.
+    /// The line, counted from 1, if known.
     pub line: Option<usize>,
     /// What is wrong, and what is expected.
     pub why: String,
@@ -44,16 +45,15 @@ impl fmt::Display for KubeconfigProblem {
     }
 }
 
-/// Checks the content of the kubeconfig at `path` and the files that it names, as far as that is possible without a
-/// network. Runs no program that the file names.
+/// Checks the kubeconfig `content` of `path` and the files that it names, as far as possible without network. Runs no
+/// program that the file names.
 ///
 /// # Errors
-/// What is wrong.
+/// All problems found.
 pub fn check_kubeconfig(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<(), Vec<KubeconfigProblem>> {
     parse(path, content, read).map(drop)
 }
 
-/// Reads the kubeconfig at `path`.
 pub(super) fn read(path: &Path) -> Result<Config, Vec<KubeconfigProblem>> {
     let unreadable = |error| vec![KubeconfigProblem::new(None, format!("the file cannot be read: {error}"))];
     let content = read_file(path).map_err(unreadable)?;
@@ -76,11 +76,11 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
     });
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut named_proxy = None;
-    // As the library does, which takes the first one of a name.
+    // The library also takes the first cluster of a name.
     if let Some(named) = kubeconfig.clusters.iter_mut().find(|named| named.name == cluster)
         && let Some(values) = &mut named.cluster
     {
-        // Without one of its own, the library takes the proxy of the environment.
+        // Without a value, the library uses the environment's proxy.
         named_proxy = values.proxy_url.replace(NO_PROXY.to_owned()).filter(|text| !text.is_empty());
         checks.check_cluster(&cluster, values, proxy.as_ref(), folder);
     }
@@ -96,7 +96,7 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
     let mut config = config_of(kubeconfig).map_err(unusable)?;
     config.proxy_url = proxy;
     if let Some(cluster) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
-        // The library gives the program the placeholder.
+        // The library would pass the placeholder to the program.
         cluster.proxy_url = named_proxy;
     }
     if config.root_cert.is_none() && verifier::client_config(&config, None).is_err() {
@@ -106,7 +106,7 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
     Ok(config)
 }
 
-/// UTF-8, or UTF-16 with its byte order mark, as the library reads a file.
+/// Decodes UTF-8, or UTF-16 with a byte order mark, as the library does.
 fn decode(content: &[u8]) -> Result<Zeroizing<String>, &'static str> {
     let utf16 = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
         let pairs = rest.as_chunks::<2>().0;
@@ -123,7 +123,7 @@ fn decode(content: &[u8]) -> Result<Zeroizing<String>, &'static str> {
     text.map(Zeroizing::new)
 }
 
-/// The problem of a text that the library does not read. Its own error quotes lines of the text.
+/// The problem of a text that the library cannot parse. Its own error quotes lines of the text.
 fn not_a_kubeconfig(text: &str, error: &KubeconfigError) -> KubeconfigProblem {
     match yaml::parse_document(text, Aliases::Copied).map(drop).and_then(|()| yaml::check_syntax(text)) {
         Err(YamlError::TooLarge(line)) => KubeconfigProblem::new(Some(line), "too many values, or nested too deeply"),
@@ -142,13 +142,13 @@ fn not_a_kubeconfig(text: &str, error: &KubeconfigError) -> KubeconfigProblem {
     }
 }
 
-/// The library's configuration of a kubeconfig whose files are read already; it waits for nothing.
+/// The library's configuration of a kubeconfig whose files are already read, so the future completes at once.
 fn config_of(kubeconfig: Kubeconfig) -> Result<Config, KubeconfigError> {
     let options = KubeConfigOptions::default();
     Config::from_custom_kubeconfig(kubeconfig, &options).now_or_never().unwrap_or(Err(KubeconfigError::FindPath))
 }
 
-/// A list of a kubeconfig, and the key below which its items have their values.
+/// A list in a kubeconfig, and the key that holds the values of its items.
 struct Items {
     list: &'static str,
     values: &'static str,
@@ -158,16 +158,15 @@ const CLUSTERS: Items = Items { list: "clusters", values: "cluster" };
 const CONTEXTS: Items = Items { list: "contexts", values: "context" };
 const USERS: Items = Items { list: "users", values: "user" };
 
-/// The checks of one kubeconfig.
 struct Checks<'a> {
-    /// For the lines.
+    /// The parsed file, for line numbers.
     tree: Option<Node>,
     read: ReadFile<'a>,
     problems: Vec<KubeconfigProblem>,
 }
 
 impl Checks<'_> {
-    /// The names of the cluster and of the user of the current context.
+    /// The names of the current context's cluster and user.
     fn chosen(&mut self, kubeconfig: &Kubeconfig) -> Option<(String, Option<String>)> {
         let Some(current) = kubeconfig.current_context.as_ref().filter(|name| !name.is_empty()) else {
             self.problems.push(KubeconfigProblem::new(None, "current-context is not set"));
@@ -207,7 +206,7 @@ impl Checks<'_> {
         self.problems.push(KubeconfigProblem::new(line, why));
     }
 
-    /// Checks the authorities and the name of the server, and leaves only certificates that can be read.
+    /// Checks the authorities and the server name, and keeps only certificates that can be parsed.
     fn check_cluster(&mut self, cluster: &str, values: &mut Cluster, proxy: Option<&http::Uri>, folder: &Path) {
         values.tls_server_name.take_if(|name| name.is_empty());
         if let Some(Err(why)) = values.tls_server_name.as_deref().map(transport::server_name) {
@@ -233,7 +232,7 @@ impl Checks<'_> {
         let server = values.server.as_deref().unwrap_or_default();
         let is_tls = server.starts_with("https:") || proxy.is_some_and(proxy::is_tls);
         let is_verified = is_tls && values.insecure_skip_tls_verify != Some(true);
-        // An empty file means the system's authorities, as in client-go.
+        // An empty file selects the system's authorities, as in client-go.
         if listed.is_empty() && is_verified && !text.trim_ascii().is_empty() {
             let why = identity::missing_certificate(&text, &pem::blocks(&text), &shown);
             return self.problem(&CLUSTERS, cluster, key, &format!("{key}: {why}"));
@@ -245,9 +244,9 @@ impl Checks<'_> {
         }
     }
 
-    /// Checks the credentials, without running a program. Relative paths become absolute.
+    /// Checks the credentials, without running a program. Makes relative paths absolute.
     fn check_user(&mut self, user: &str, values: &mut AuthInfo, folder: &Path) {
-        // As if they were not there: the file counts, and is read again.
+        // Empty data is ignored: the file applies, and is read again.
         values.client_certificate_data.take_if(|data| data.is_empty());
         values.client_key_data.take_if(|data| data.expose_secret().is_empty());
         absolute(&mut values.client_certificate, folder);
@@ -262,7 +261,7 @@ impl Checks<'_> {
         });
         match (in_file, token.map(proof::bearer)) {
             (Some(Err(why)), None) => self.problem(&USERS, user, "tokenFile", &format!("tokenFile: {why}")),
-            // It is used until the file can be read.
+            // The inline token is used until the file can be read.
             (None | Some(Err(_)), Some(Err(error))) => self.problem(&USERS, user, "token", &format!("token: {error}")),
             _ => {}
         }
@@ -285,7 +284,7 @@ impl Checks<'_> {
         self.problems.push(KubeconfigProblem::new(self.line(items, name, key), why));
     }
 
-    /// The line of a key among the values of the item of this name.
+    /// The line of a key among the values of the named item.
     fn line(&self, items: &Items, name: &str, key: &str) -> Option<usize> {
         let (_, Node { value: Value::List(listed), .. }) = self.tree.as_ref()?.entry(items.list)? else { return None };
         let is_named = |item: &&Node| match item.entry("name") {
@@ -297,7 +296,7 @@ impl Checks<'_> {
     }
 }
 
-/// Makes a path relative to the folder of the kubeconfig absolute; an empty one is none, as in client-go.
+/// Makes a path absolute, based on the folder of the kubeconfig; an empty one is none, as in client-go.
 fn absolute(path: &mut Option<String>, folder: &Path) -> Option<PathBuf> {
     *path = path.take().filter(|path| !path.is_empty()).map(|path| match folder.join(&path).to_str() {
         Some(joined) => joined.to_owned(),

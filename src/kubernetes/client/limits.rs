@@ -1,4 +1,4 @@
-//! How many writes may be on the wire at once, and how fast they may follow each other when a rate is given.
+//! Concurrency limit of writes, and their rate limit if one is set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use tokio::time::Instant;
 use super::guard::{ResponseFuture, WriteLayer};
 use super::metrics;
 
-/// A rate as the flags `--kube-api-qps` and `--kube-api-burst` give it.
+/// A rate limit, from the flags `--kube-api-qps` and `--kube-api-burst`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// Writes a second in the long run; zero or less means without limit, as in client-go.
+    /// Writes per second on average; zero or less means unlimited, as in client-go.
     pub qps: f32,
-    /// Writes that may follow each other at once after a pause; at least one.
+    /// Writes that may follow each other at once after idle time; at least one.
     pub burst: u32,
 }
 
-/// Holds writes back, so that at most `in_flight` are on the wire, and they follow each other at `rate`. The waiting is
-/// shown in the series of the API server at `host`.
+/// Delays writes, so that at most `in_flight` are in flight and they keep to `rate`. The delay is shown in the metrics
+/// of the API server at `host`.
 pub(super) fn layer<R: 'static>(
     in_flight: usize,
     rate: Option<Rate>,
@@ -45,9 +45,9 @@ pub(super) fn layer<R: 'static>(
     })
 }
 
-/// A token bucket: who comes first is served first, since waiting happens inside a fair lock.
+/// A token bucket, first come, first served: callers wait inside a fair lock.
 pub(in crate::kubernetes) struct Bucket {
-    /// How long one token takes to grow.
+    /// Time to gain one token.
     interval: Duration,
     burst: f64,
     level: Mutex<Level>,
@@ -65,7 +65,7 @@ impl Bucket {
         Self { interval, burst, level: Mutex::new(Level { tokens: burst, at: Instant::now() }) }
     }
 
-    /// Waits for a token and takes it. A caller that gives up while waiting takes none.
+    /// Waits for a token and takes it. A cancelled caller takes none.
     pub(in crate::kubernetes) async fn take(&self) {
         let mut level = self.level.lock().await;
         loop {
@@ -77,7 +77,7 @@ impl Bucket {
                 level.tokens -= 1.0;
                 return;
             }
-            // The lock is held on purpose: those behind wait their turn in order.
+            // Holds the lock on purpose: later callers wait in order.
             tokio::time::sleep(self.interval.mul_f64(1.0 - level.tokens)).await;
         }
     }

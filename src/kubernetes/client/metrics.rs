@@ -1,4 +1,4 @@
-//! The series of the client, under client-go's names: calls to the API server, by how they ended and how long they took.
+//! Metrics of API server calls, with client-go's names: outcomes and durations.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,20 +21,20 @@ use super::identity;
 use crate::base::pem;
 use crate::runtime::metrics::Registry;
 
-/// Seconds, as in client-go.
+/// Buckets in seconds, as in client-go.
 const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// Bytes, as in client-go.
+/// Buckets in bytes, as in client-go.
 const BYTES: [f64; 11] =
     [64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
 
-/// In place of a status when there was no answer, as in client-go.
+/// The status label without an answer, as in client-go.
 const NO_ANSWER: &str = "<error>";
 
-/// One for the process, like the Go program's: clients are made in several places, and all of them are counted.
+/// One per process, as in the Go program: clients are created in several places, and all are counted.
 static SERIES: LazyLock<Series> = LazyLock::new(Series::new);
 
-/// When the client certificates expire. Without a certificate there is no series.
+/// The expiry of client certificates. Without a certificate there is no time series.
 static EXPIRY: LazyLock<GaugeVec> = LazyLock::new(|| {
     let options = Opts::new(
         "vsphere_ccm_apiserver_client_certificate_expiry_timestamp_seconds",
@@ -43,7 +43,7 @@ static EXPIRY: LazyLock<GaugeVec> = LazyLock::new(|| {
     GaugeVec::new(options, &[]).expect("the name is a valid constant")
 });
 
-/// The expiry times, by server and certificate file.
+/// Expiry times, by server and certificate file.
 static KNOWN: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
 
 struct Series {
@@ -84,7 +84,7 @@ impl Series {
     }
 }
 
-/// Adds the series of all clients of the process to `registry`. Fails if one of these names is taken.
+/// Registers the metrics of all clients of the process. Fails if one of their names is taken.
 pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
     registry.register(Box::new(EXPIRY.clone()))?;
     let Series { requests, duration, request_size, response_size, limiter } = &*SERIES;
@@ -95,7 +95,7 @@ pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
     Ok(())
 }
 
-/// Shows the client certificate of `config`, if it has one that can be read.
+/// Shows the expiry of `config`'s client certificate, if it has a readable one.
 pub(super) fn show_expiry(config: &Config) {
     let user = &config.auth_info;
     let file = user.client_certificate.as_deref().unwrap_or_default();
@@ -110,27 +110,27 @@ pub(super) fn show_expiry(config: &Config) {
     EXPIRY.with_label_values::<&str>(&[]).set(first);
 }
 
-/// What is shown for the certificate in this file.
+/// The value shown for the certificate in this file.
 #[cfg(test)]
 pub(super) fn shown_for(file: &str) -> Option<f64> {
     let known = KNOWN.lock();
     known.iter().find(|(key, _)| key.ends_with(file)).map(|(_, seconds)| *seconds)
 }
 
-/// The end of the first certificate, in seconds since 1970.
+/// The expiry of the first certificate, in seconds since 1970.
 fn not_after(pem: &[u8]) -> Option<f64> {
     let certificate = pem::blocks(pem).into_iter().find(|block| block.label == "CERTIFICATE")?;
     let (_, parsed) = x509_parser::parse_x509_certificate(&certificate.content).ok()?;
-    // Seconds since 1970 are far below what a float holds exactly.
+    // Exact: seconds since 1970 are far below the limit of a float.
     Some(parsed.validity().not_after.timestamp() as f64)
 }
 
-/// A write waited since `began` and is sent now.
+/// Records the delay of a write that is sent now.
 pub(super) fn waited(method: &Method, host: &str, began: Instant) {
     SERIES.limiter.with_label_values(&[verb(method), host]).observe(began.elapsed().as_secs_f64());
 }
 
-/// The methods there are; nothing that a caller makes up becomes a label.
+/// The known methods only, so that a caller's method never becomes a label value.
 fn verb(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -142,20 +142,19 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-/// Whether the answer is a stream that ends when it likes.
+/// Whether the response is a stream of open-ended duration.
 pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
 }
 
-/// Counts what passes. Next to the wire, so that what is not sent is not counted. `host` is the API server's, with its
-/// port, as its URL names it.
+/// Counts requests and responses. Placed next to the wire, so that unsent requests are not counted. `host` is the API
+/// server's host and port, as in its URL.
 pub(super) fn layer<S>(host: &str) -> LayerFn<impl Fn(S) -> MetricsService<S> + use<S>> {
     let host: Arc<str> = host.into();
     layer_fn(move |inner| MetricsService { inner, host: Arc::clone(&host) })
 }
 
-/// See [`layer`].
 pub(super) struct MetricsService<S> {
     inner: S,
     host: Arc<str>,
@@ -183,10 +182,10 @@ where
         let size = request.body().size_hint().exact().filter(|size| *size > 0);
         let answer = self.inner.call(request);
         async move {
-            // From the first poll on, which is when it is sent.
+            // The first poll sends the request.
             let mut call = Call { verb, host, is_watch, began: Instant::now(), is_answered: false };
             if let Some(size) = size {
-                // Far below what a float holds exactly.
+                // Exact: far below the limit of a float.
                 call.observe(&SERIES.request_size, size as f64);
             }
             let answer = answer.await?;
@@ -197,7 +196,7 @@ where
     }
 }
 
-/// A request that was sent. Dropping it ends it.
+/// A sent request. Dropping it records its end.
 struct Call {
     verb: &'static str,
     host: Arc<str>,
@@ -220,7 +219,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.is_answered {
-            // Refused, cut off, or given up by the one who asked.
+            // Refused, broken off, or cancelled by the caller.
             self.answered(NO_ANSWER);
         }
         if !self.is_watch {
@@ -229,7 +228,7 @@ impl Drop for Call {
     }
 }
 
-/// The body of an answer, whose bytes are counted.
+/// A response body whose bytes are counted.
 pub(super) struct CountedBody<B> {
     body: B,
     size: usize,
@@ -257,7 +256,7 @@ impl<B: Body + Unpin> Body for CountedBody<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        // Only what was read to its end is counted.
+        // Only a body that was read to its end is counted.
         self.call.is_none() && self.body.is_end_stream()
     }
 
@@ -284,7 +283,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A server of this name that answers after a second: 409 to creations, nothing to deletions.
+    /// A server of this name that answers after a second: 409 to creations, a broken connection for deletions.
     fn client(host: &str, leadership: Leadership) -> kube::Client {
         let service = tower::service_fn(|request: Request<KubeBody>| async move {
             tokio::time::sleep(SECOND).await;
@@ -307,7 +306,7 @@ mod tests {
             .build()
     }
 
-    /// The lines about this server, without its label.
+    /// The metrics of this server, without its label.
     fn lines(host: &str) -> Vec<String> {
         let metrics = Metrics::new().unwrap();
         register(metrics.registry()).unwrap();
@@ -377,7 +376,7 @@ mod tests {
             let mut config = Config::new(format!("https://{year}.example").parse().unwrap());
             if year == 2040 {
                 let path = folder.path().join("tls.crt");
-                // What the reader skips is skipped here, too.
+                // A block that the reader skips is skipped here, too.
                 let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
                 std::fs::write(&path, format!("{broken}{}", pem.replace("\nM", "\n M"))).unwrap();
                 config.auth_info.client_certificate = Some(path.display().to_string());

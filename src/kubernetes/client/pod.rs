@@ -1,7 +1,7 @@
-//! The configuration of a pod: the server that its environment names, and the files of its service account.
+//! The in-cluster configuration: the server from the environment, and the files of the pod's service account.
 //!
-//! Mirrors `InClusterConfig` of client-go (`rest/config.go`): without the token there is no configuration; authorities that
-//! cannot be read are logged, and those of the system count; the file `namespace` is not read.
+//! Mirrors `InClusterConfig` of client-go (`rest/config.go`): without the token there is no configuration; if the
+//! authorities cannot be read, that is logged and the system's apply; the file `namespace` is not read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,34 +11,34 @@ use kube::Config;
 use super::files::read_file;
 use super::{identity, verifier};
 
-/// Where the kubelet puts the files of the service account.
+/// The folder of the service account's files, which the kubelet mounts.
 pub(super) const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
-/// Why there is no configuration.
+/// Why there is no in-cluster configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum PodError {
-    /// This is no pod.
+    /// This process does not run in a pod.
     #[error("the variables {HOST} and {PORT} are not set")]
     NoServer,
-    /// The variables of the server are wrong.
+    /// The server variables are invalid.
     #[error("the variables {HOST} and {PORT} are not a host and a port")]
     Server(#[source] http::uri::InvalidUri),
-    /// The port is none.
+    /// The port variable is invalid.
     #[error("the variable {PORT} is not a port from 1 to 65535")]
     Port,
-    /// There is no token at this path.
+    /// The token cannot be read from this path.
     #[error("cannot read the token {}", .0.display())]
     Token(PathBuf, #[source] io::Error),
 }
 
-/// The configuration of this pod, whose variables are these and whose service account is in `folder`.
+/// The configuration of the pod with these variables and the service account files in `folder`.
 pub(super) fn config(variable: impl Fn(&str) -> Option<String>, folder: &Path) -> Result<Config, PodError> {
     let variable = |name| variable(name).filter(|value| !value.is_empty()).ok_or(PodError::NoServer);
     let (host, port) = (variable(HOST)?, variable(PORT)?);
-    // A URL can have any number there, and the client would use another port.
+    // A URL accepts any number here, and the client would use another port.
     let port: std::num::NonZeroU16 = port.parse().map_err(|_| PodError::Port)?;
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let mut config = Config::new(format!("https://{host}:{port}").parse().map_err(PodError::Server)?);

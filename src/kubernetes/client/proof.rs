@@ -1,4 +1,4 @@
-//! What goes with a request to the API server, and what of it can be sent at all.
+//! Credentials of one request to the API server, in the form in which they are sent.
 
 use std::sync::Arc;
 
@@ -6,21 +6,20 @@ use http::HeaderValue;
 use rustls::sign::CertifiedKey;
 use zeroize::Zeroizing;
 
-/// The credentials for the API server cannot be used. Holds no text of a file, and no output of a program.
+/// The credentials for the API server cannot be used. Contains no text of a file, and no output of a program.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct CredentialsError(pub(super) String);
 
-/// What goes with one request.
+/// The credentials of one request.
 #[derive(Clone, Default)]
 pub(super) struct Proof {
-    /// The value of the header `Authorization`.
+    /// The value of the `Authorization` header.
     pub(super) header: Option<HeaderValue>,
-    /// The client certificate that a program supplied.
+    /// The client certificate from an `exec` program.
     pub(super) identity: Option<Arc<CertifiedKey>>,
 }
 
-/// The header with a token.
 pub(super) fn bearer(token: &str) -> Result<HeaderValue, CredentialsError> {
     let token = token.trim();
     let text = Zeroizing::new(format!("Bearer {token}"));
@@ -33,13 +32,13 @@ pub(super) fn bearer(token: &str) -> Result<HeaderValue, CredentialsError> {
     }
 }
 
-/// The header with the token that a file holds.
+/// The `Authorization` header for the token in a file.
 pub(super) fn token_header(content: &[u8]) -> Result<HeaderValue, CredentialsError> {
     let text = std::str::from_utf8(content).map_err(|_| CredentialsError("the file is not text".to_owned()))?;
     bearer(text.trim_start_matches('\u{feff}'))
 }
 
-/// No log shows it.
+/// Marks the header as sensitive, so that logs do not show it.
 pub(super) fn sensitive(mut header: HeaderValue) -> HeaderValue {
     header.set_sensitive(true);
     header

@@ -1,7 +1,6 @@
-//! A client that reaches the API server through the proxy of its kubeconfig (`proxy-url`), as client-go does: only when the
-//! file names one, whatever the environment says.
+//! Connects to the API server through the proxy of the kubeconfig (`proxy-url`); ignores the environment.
 //!
-//! The library parses `NO_PROXY` when its own support for proxies is on, and fails on lists that others accept.
+//! The library's own proxy support parses `NO_PROXY` when enabled, and fails on lists that others accept.
 
 use std::io;
 use std::pin::Pin;
@@ -21,10 +20,10 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt};
 use url::Url;
 
-/// The proxy of the cluster of the current context, checked.
+/// The proxy of the current context's cluster, checked.
 ///
 /// # Errors
-/// What is wrong with the URL. Never the URL itself: it may hold a password.
+/// What is wrong with the URL, without the URL itself: it may contain a password.
 pub(super) fn of(kubeconfig: &Kubeconfig) -> Result<Option<Uri>, &'static str> {
     let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == kubeconfig.current_context.as_ref());
     let name = context.and_then(|named| named.context.as_ref()).map(|context| &context.cluster);
@@ -44,12 +43,11 @@ pub(super) fn of(kubeconfig: &Kubeconfig) -> Result<Option<Uri>, &'static str> {
     Ok(Some(uri))
 }
 
-/// Whether the proxy is reached by TLS.
 pub(super) fn is_tls(proxy: &Uri) -> bool {
     proxy.scheme_str() == Some("https")
 }
 
-/// Connections through `proxy`; `tls` is for a proxy that is reached by HTTPS.
+/// Connections through `proxy`; `tls` applies to an HTTPS proxy.
 pub(super) fn connector(
     proxy: &Uri,
     connector: HttpConnector,
@@ -82,7 +80,8 @@ pub(super) fn connector(
     })
 }
 
-/// Connects directly or through a proxy of any kind. One type for all, since the client is compiled for each connector.
+/// Connects directly or through any kind of proxy. A single type, because the client is compiled once per connector
+/// type.
 pub(super) type BoxConnector = BoxCloneSyncService<Uri, BoxStream, BoxError>;
 
 pub(super) fn boxed<C>(connector: C) -> BoxConnector
@@ -95,10 +94,8 @@ where
     BoxCloneSyncService::new(connector.map_response(|stream| BoxStream(Box::pin(stream))).map_err(Into::into))
 }
 
-/// A connection.
 pub(super) struct BoxStream(Pin<Box<dyn ProxiedStream>>);
 
-/// What a connection can do.
 trait ProxiedStream: Connection + Read + Write + Send {}
 
 impl<S: Connection + Read + Write + Send> ProxiedStream for S {}
@@ -129,7 +126,7 @@ impl Write for BoxStream {
     }
 }
 
-/// Where the proxy is, without its credentials, and these.
+/// The proxy's address without credentials, and the credentials.
 struct Destination {
     uri: Uri,
     user: Option<String>,
@@ -137,10 +134,10 @@ struct Destination {
 }
 
 impl Destination {
-    /// None where `proxy` is no URL of a host.
+    /// `None` if `proxy` is not a URL with a host.
     fn of(proxy: &Uri) -> Option<Self> {
         let url = Url::parse(&proxy.to_string()).ok()?;
-        // Of the schemes that are used, the library knows no port of this one.
+        // SOCKS is the only supported scheme whose default port the library does not know.
         let port = url.port_or_known_default().unwrap_or(1080);
         let uri = Uri::builder()
             .scheme(proxy.scheme()?.clone())

@@ -1,8 +1,8 @@
-//! Reads the client certificate and key that a kubeconfig names again when the files change, as client-go
-//! (`transport/cert_rotation.go`): the client is built anew, so that no connection with the old certificate is used again.
-//! Requests that are under way end on the old one.
+//! Reloads the kubeconfig's client certificate and key when their files change, as client-go
+//! (`transport/cert_rotation.go`): the client is rebuilt, so that no connection with the old certificate is reused.
+//! Requests in flight complete on the old one.
 //!
-//! A token in a file needs no new connection: `credentials` reads the file again once a minute, as client-go does.
+//! A token file needs no new connection: `credentials` reads it again once a minute, as client-go does.
 
 use std::path::PathBuf;
 use std::task::{Context, Poll};
@@ -22,25 +22,25 @@ use zeroize::Zeroizing;
 use super::{metrics, transport};
 use crate::base::error_chain::chain;
 
-/// The pause between two checks of the files; a request begins each.
+/// Interval of the check of the files, which requests trigger.
 const CHECK_PERIOD: Duration = Duration::from_secs(5);
 
-/// Shows whether a file has changed, and nothing of what it holds, which is secret.
+/// Digests detect changed files without keeping their secret content.
 type Digests = Vec<Option<[u8; 32]>>;
 
-/// A client whose certificate is in files.
+/// A client whose certificate comes from files.
 pub(super) struct Rotating {
     config: Config,
     files: Vec<PathBuf>,
     digests: Digests,
-    /// Digests of the files whose refusal was logged last.
+    /// Digests of the files whose failure was logged last.
     refused: Option<Digests>,
     client: Client,
     last_check: Instant,
 }
 
 impl Rotating {
-    /// A client on `config`; none where it has no client certificate in files.
+    /// A client for `config`; `None` without a client certificate in files.
     pub(super) fn new(config: &Config) -> Option<Result<Self, BoxError>> {
         let files = files_of(&config.auth_info);
         if files.is_empty() {
@@ -69,7 +69,7 @@ impl Rotating {
                 metrics::show_expiry(&self.config);
                 tracing::info!(server = %self.config.cluster_url, "the client certificate for the API server has changed");
             }
-            // Logged once for each content, but retried: the cause may be elsewhere, such as an unreadable token file.
+            // Logged once per content, but retried: the cause may be elsewhere, such as an unreadable token file.
             Err(error) if self.refused.as_ref() != Some(&digests) => {
                 let why = chain(error.as_ref());
                 tracing::warn!(
@@ -82,7 +82,7 @@ impl Rotating {
     }
 }
 
-/// Inline data takes precedence, and does not change.
+/// The files to watch. Inline data takes precedence, and does not change.
 fn files_of(user: &AuthInfo) -> Vec<PathBuf> {
     let AuthInfo { client_certificate_data, client_key_data, .. } = user;
     let files =
@@ -101,7 +101,7 @@ impl Service<Request<Body>> for Rotating {
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The client waits for its own turn.
+        // The inner client has its own readiness.
         Poll::Ready(Ok(()))
     }
 
@@ -126,7 +126,7 @@ mod tests {
         };
     }
 
-    /// The reason may have gone while the files are still the same.
+    /// The cause may disappear while the files stay the same.
     #[tokio::test(start_paused = true)]
     async fn a_changed_certificate_that_could_not_be_used_is_tried_again() {
         let folder = tempfile::tempdir().unwrap();

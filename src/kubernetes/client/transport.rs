@@ -1,8 +1,8 @@
-//! What sends requests: connections, credentials and retries, as the library stacks them.
+//! The transport of requests: connections, credentials and retries, in the library's layers.
 //!
-//! Watches share one HTTP/2 connection where the API server speaks it. Such a connection is pinged while nothing arrives, so
-//! that one that a load balancer has forgotten ends within [`SILENCE`]. Every other call has a time limit, and the HTTP/1.1
-//! connection of a call that is given up is closed with it; on a shared one the next call would wait in vain, too.
+//! Watches share one HTTP/2 connection if the API server supports it. An idle connection is pinged, so that one that a
+//! load balancer has dropped ends within [`SILENCE`]. Every other call has a time limit, and cancelling it closes its
+//! HTTP/1.1 connection; on a shared connection the next call would hang, too.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -35,27 +35,28 @@ use super::proof::CredentialsError;
 use super::proxy::{self, BoxConnector};
 use super::{identity, metrics, verifier};
 
-/// A ping is sent when nothing has arrived for so long (client-go: 30 s).
+/// A ping is sent after this much idle time (client-go: 30 s).
 const PING_AFTER: Duration = Duration::from_secs(20);
 
-/// A connection ends when its ping is not answered within this time (client-go: 15 s).
+/// A connection ends if its ping is not answered within this time (client-go: 15 s).
 const PONG_WITHIN: Duration = Duration::from_secs(10);
 
-/// After what time at most a connection that is silent has ended: below the 45 s of client-go.
+/// Longest life of a dead connection: below the 45 s of client-go.
 pub(super) const SILENCE: Duration = PING_AFTER.saturating_add(PONG_WITHIN);
 
-/// The pause between two of the kernel's questions whether the other side is still there, for what has no pings.
+/// Interval of the kernel's TCP keepalive probes, for connections without pings.
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
 
-/// What sends requests.
+/// Sends requests.
 pub(super) type Transport = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
 type Wire = legacy::Client<TimeoutConnector<HttpsConnector<BoxConnector>>, Body>;
 
-/// A client with the credentials that `config` names now.
+/// A builder of clients with the current credentials of `config`.
 pub(super) fn builder(config: Config) -> Result<ClientBuilder<Transport>, BoxError> {
-    // Before the credentials, which log a token file that cannot be read: a changed certificate is tried again and again.
+    // Before the credentials, which log an unreadable token file: this runs again for each retry of a changed
+    // certificate.
     let own = identity::of(&config.auth_info, &read_file).map_err(|problem| CredentialsError(problem.to_string()))?;
     let credentials = Credentials::of(&config.auth_info)?;
     let server = Server {
@@ -74,17 +75,16 @@ pub(super) fn builder(config: Config) -> Result<ClientBuilder<Transport>, BoxErr
     Ok(ClientBuilder::new(BoxService::new(service), config.default_namespace))
 }
 
-/// The name in the server's certificate, where it is not that of the URL.
+/// The name in the server's certificate, if it differs from the URL's.
 pub(super) fn server_name(text: &str) -> Result<ServerName<'static>, &'static str> {
     ServerName::try_from(text.to_owned()).map_err(|_| "tls-server-name: expected a host name or an IP address")
 }
 
-/// The connections of one client certificate.
+/// The connections with one client certificate.
 #[derive(Clone)]
 struct Wires {
-    /// The certificate that a program supplied, if any.
+    /// The client certificate from an `exec` program, if any.
     supplied: Option<Arc<CertifiedKey>>,
-    /// For watches.
     watches: Wire,
     calls: Wire,
 }
@@ -120,7 +120,7 @@ impl Wires {
             connector.set_reset_reader_on_write(config.reset_reader_on_write);
             let mut client = legacy::Client::builder(TokioExecutor::new());
             client.timer(TokioTimer::new()).http2_keep_alive_interval(PING_AFTER);
-            // Also while no watch is open: the next one would be sent into a dead connection.
+            // Also without an open watch: the next one would be sent into a dead connection.
             client.http2_keep_alive_timeout(PONG_WITHIN).http2_keep_alive_while_idle(true);
             Ok(client.build(connector))
         };
@@ -133,7 +133,7 @@ fn speaks_http2(is_for_watches: bool, disabled: Option<&OsStr>) -> bool {
     is_for_watches && disabled.is_none_or(OsStr::is_empty)
 }
 
-/// Sends requests with their credentials. All clones are one.
+/// Sends requests with their credentials. Clones share the state.
 #[derive(Clone)]
 struct Server {
     config: Arc<Config>,
@@ -143,7 +143,7 @@ struct Server {
 
 impl Server {
     /// The connections for this certificate of a program, or for none. Connections with an earlier one end with their
-    /// requests. A program does not run beside a certificate of the kubeconfig.
+    /// requests. A program never supplies a certificate if the kubeconfig has one.
     fn wires(&self, supplied: Option<&Arc<CertifiedKey>>) -> Result<Wires, BoxError> {
         let mut wires = self.wires.lock();
         if wires.supplied.as_ref().map(Arc::as_ptr) != supplied.map(Arc::as_ptr) {

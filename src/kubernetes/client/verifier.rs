@@ -1,6 +1,6 @@
-//! Judges the API server's certificate by the authorities of the kubeconfig or of the pod, as Go's `crypto/x509` does where
-//! the TLS library alone is stricter: certificates of a bundle that cannot be used are skipped, and a server certificate that
-//! is itself in the bundle is trusted while its dates, its names and its purpose fit.
+//! Verifies the API server's certificate by the authorities of the kubeconfig or the pod. Follows Go's `crypto/x509`
+//! where the TLS library is stricter: unusable certificates of a bundle are skipped, and a server certificate that is
+//! itself in the bundle is trusted while its dates, names and purpose are valid.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,10 +25,10 @@ use super::{identity, proxy};
 use crate::base::pem;
 use crate::base::x509::{self, Validity};
 
-/// The configuration of the TLS library for the API server of `config`.
+/// The TLS configuration for the API server of `config`.
 ///
 /// # Errors
-/// When the operating system has no authorities, and no others are configured.
+/// The operating system has no authorities, and no others are configured.
 pub(super) fn client_config(
     config: &Config,
     identity: Option<&Arc<rustls::sign::CertifiedKey>>,
@@ -44,26 +44,27 @@ pub(super) fn client_config(
         None => builder.with_no_client_auth(),
     };
     // As in client-go. The verifier does not see a resumed session, which would outlive a change of the authorities and
-    // the dates of the certificate.
+    // the validity of the certificate.
     tls.resumption = Resumption::disabled();
     Ok(tls)
 }
 
-/// The certificates of a bundle that can be read.
+/// The parseable certificates of a bundle.
 pub(super) fn read_bundle(text: &[u8]) -> Vec<Vec<u8>> {
     let blocks = pem::blocks(text).into_iter().filter(|block| block.label == "CERTIFICATE");
     let is_certificate = |der: &Vec<u8>| X509Certificate::from_der(der).is_ok();
     blocks.map(|block| block.content.to_vec()).filter(is_certificate).collect()
 }
 
-/// Who may vouch for the server, and for a proxy that is reached by TLS.
+/// The trusted authorities for the API server, and for an HTTPS proxy.
 #[derive(Debug)]
 enum Authorities {
-    /// Everything is accepted (`insecure-skip-tls-verify`), or there is no TLS.
+    /// All certificates are accepted (`insecure-skip-tls-verify`), or there is no TLS.
     Unchecked,
-    /// Those of the kubeconfig, or of the operating system.
+    /// The authorities of the kubeconfig, or of the operating system.
     Fixed(ServerTrust),
-    /// Those of a pod, which the kubelet exchanges: read for each connection. What cannot be read changes nothing.
+    /// The authorities of a pod, which the kubelet rotates: read for each connection. If they cannot be read, the old
+    /// ones stay.
     InFile(PathBuf, Mutex<ServerTrust>),
 }
 
@@ -94,11 +95,11 @@ impl ServerTrust {
     }
 }
 
-/// Certificates, any of which may be the server's own.
+/// A bundle of certificates, any of which may be the server's own.
 #[derive(Debug)]
 struct Bundle {
     listed: Arc<[CertificateDer<'static>]>,
-    /// `None` when none of them can be an authority.
+    /// `None` if none of them can be an authority.
     chain: Option<Arc<WebPkiServerVerifier>>,
 }
 
@@ -108,7 +109,7 @@ impl Bundle {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(listed.iter().filter(|listed| x509::may_issue(listed)).cloned());
         let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-        // It fails where there is no authority.
+        // Building fails without an authority.
         Self { listed, chain: builder.build().ok() }
     }
 
@@ -143,7 +144,7 @@ impl Authorities {
             (Some(listed), None) => Self::Fixed(listed),
             (None, Some(path)) => {
                 let system = ServerTrust::system(provider);
-                // Without either, no connection succeeds until the file can be read.
+                // Without system authorities, no connection succeeds until the file can be read.
                 let trust = system.unwrap_or_else(|_| ServerTrust::Listed(Bundle::new(&[], provider)));
                 Self::InFile(path.clone(), Mutex::new(trust))
             }
@@ -151,7 +152,7 @@ impl Authorities {
         })
     }
 
-    /// What holds them, in messages.
+    /// The source of the authorities, for messages.
     fn shown(&self) -> &'static str {
         match self {
             Self::Unchecked | Self::Fixed(ServerTrust::Listed(_)) => "certificate-authority of the kubeconfig",
@@ -238,7 +239,7 @@ impl ServerCertVerifier for Verifier {
 }
 
 impl Verifier {
-    /// The error with what helps against it, where the library's is a word.
+    /// The error with advice, where the library's text is a single word.
     fn explained(&self, error: TlsError, leaf: &CertificateDer<'_>) -> TlsError {
         let TlsError::InvalidCertificate(failure) = &error else { return error };
         let why = match failure {
@@ -263,7 +264,7 @@ impl Verifier {
     }
 }
 
-/// Why the certificate of the API server is not accepted.
+/// Why the certificate of the API server is rejected.
 struct RejectedCertificate(String);
 
 impl fmt::Display for RejectedCertificate {
@@ -272,7 +273,7 @@ impl fmt::Display for RejectedCertificate {
     }
 }
 
-/// As text: the TLS library prints this error with `Debug`.
+/// Plain text, because the TLS library prints this error with `Debug`.
 impl fmt::Debug for RejectedCertificate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
@@ -281,14 +282,14 @@ impl fmt::Debug for RejectedCertificate {
 
 impl std::error::Error for RejectedCertificate {}
 
-/// What a stranger wrote into a certificate must not break a log line.
+/// The issuer, escaped: the text of an untrusted certificate must not break a log line.
 fn issuer(leaf: &CertificateDer<'_>) -> String {
     let parsed = X509Certificate::from_der(leaf).ok();
     let name = parsed.map(|(_, parsed)| parsed.issuer().to_string()).unwrap_or_default();
     format!("{:?}", name.chars().filter(|char| !char.is_control()).take(200).collect::<String>())
 }
 
-/// What an authority would have vouched for: the dates, the names, and that it is the certificate of a server.
+/// The checks that a chain would include: dates, names, and server usage.
 fn own_checks(leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), TlsError> {
     match x509::validity(leaf, now.as_secs()) {
         None => return Err(CertificateError::BadEncoding.into()),

@@ -1,5 +1,5 @@
-//! Which Events are written, repeated or dropped. Mirrors `EventCorrelator` of client-go's
-//! `tools/record/events_cache.go`. Decides only: local time is handed in, as what passed since recording began.
+//! Decides which Events are written, repeated or dropped. Mirrors `EventCorrelator` of client-go's
+//! `tools/record/events_cache.go`. No I/O: callers pass the local time, as the time since recording began.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use sha2::{Digest as _, Sha256};
 use super::EventType;
 use crate::base::names::is_dns_name;
 
-/// Begins the message of an Event that stands for several.
+/// Message prefix of an Event that combines several.
 pub(super) const COMBINED: &str = "(combined from similar events): ";
 
-/// Objects, groups and messages remembered, each.
+/// Maximum number of remembered objects, groups and messages, each.
 const REMEMBERED: usize = 4096;
 
-/// Events about one object at once, and how long one more takes to be allowed.
+/// Burst of Events about one object, and the time until one more is allowed.
 const BURST: f64 = 25.0;
 const REFILL: Duration = Duration::from_secs(300);
 
-/// Different messages of one group before they are combined, and the pause that makes the group start anew.
+/// Different messages of one group before they are combined, and the idle time after which the group starts over.
 const MOST_MESSAGES: usize = 10;
 const GROUP_PAUSE: Duration = Duration::from_secs(600);
 
-/// What was recorded.
+/// A recorded Event, before correlation.
 #[derive(Debug, Clone)]
 pub(super) struct Fact {
     pub(super) component: Arc<str>,
@@ -37,7 +37,7 @@ pub(super) struct Fact {
     pub(super) at: Timestamp,
 }
 
-/// What to write about it: a new Event, or a higher count of an earlier one.
+/// The write for a recorded Event: a new Event, or a higher count of an earlier one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct EventWrite {
     pub(super) name: String,
@@ -46,7 +46,7 @@ pub(super) struct EventWrite {
     pub(super) first: Timestamp,
 }
 
-/// What was written before, as far as it matters.
+/// The recent history of Events.
 #[derive(Debug)]
 pub(super) struct Correlator {
     allowances: Lru<Allowance>,
@@ -68,7 +68,6 @@ struct EventGroup {
 
 #[derive(Debug)]
 struct WrittenEvent {
-    /// The Event's name follows from it.
     first: Timestamp,
     count: i32,
 }
@@ -80,7 +79,7 @@ impl Default for Correlator {
 }
 
 impl Correlator {
-    /// What to write for `fact`, recorded at the local time `at`; nothing when there were too many of its kind.
+    /// The write for `fact`, recorded at the local time `at`; `None` if its source exceeds the rate limit.
     pub(super) fn take(&mut self, fact: &Fact, at: Duration) -> Option<EventWrite> {
         let subject = subject(fact);
         if !self.is_allowed(Digest::of(&subject), at) {
@@ -124,7 +123,7 @@ impl Correlator {
         if group.messages.len() < MOST_MESSAGES {
             return false;
         }
-        // Keeps the set from growing, as upstream does.
+        // Limits the size of the set, as upstream does.
         group.messages.remove(0);
         true
     }
@@ -146,7 +145,7 @@ fn subject(fact: &Fact) -> String {
     .join("\0")
 }
 
-/// `<object>.<hex nanoseconds of the first time>`, as upstream names them; a digest instead of an object's name that is no
+/// `<object>.<hex nanoseconds of the first time>`, as upstream names Events; with a digest if the object's name is no
 /// DNS name.
 fn name(fact: &Fact, first: Timestamp) -> String {
     let object = fact.object.name.as_deref().unwrap_or_default();
@@ -170,12 +169,12 @@ impl Digest {
     }
 }
 
-/// At most `limit` values by key; what was used longest ago is forgotten. When it is full, a new key costs a look at all
-/// of them: an index by age would take more memory than most values.
+/// At most `limit` values by key; evicts the least recently used. An eviction scans all values, because an index by age
+/// would take more memory than most values.
 #[derive(Debug)]
 struct Lru<V> {
     limit: usize,
-    /// With the number of the last use. No hash table, as half of one with 4,096 entries is empty.
+    /// Each with the number of its last use. No hash table, because one with 4,096 entries is half empty.
     values: BTreeMap<Digest, (u64, V)>,
     uses: u64,
 }
@@ -185,7 +184,7 @@ impl<V> Lru<V> {
         Self { limit, values: BTreeMap::new(), uses: 0 }
     }
 
-    /// The value of `key`, made when there is none, and most recently used from here on.
+    /// The value of `key`, created if missing, and marked as most recently used.
     fn get_or_insert_with(&mut self, key: Digest, make: impl FnOnce() -> V) -> &mut V {
         self.uses += 1;
         if self.values.len() >= self.limit && !self.values.contains_key(&key) {

@@ -1,39 +1,39 @@
-//! The Lease a candidate competes for, and its times.
+//! The Lease that a candidate competes for, and its durations.
 
 use std::time::Duration;
 
-/// The random part of the pause between two attempts to acquire, in retry periods; client-go's `JitterFactor`.
+/// Random part of the pause between attempts to acquire, in retry periods; client-go's `JitterFactor`.
 pub(super) const ACQUIRE_JITTER: f64 = 1.2;
 
-/// The Lease and its times.
+/// The Lease and its durations.
 #[derive(Debug, Clone)]
 pub struct LeaseConfig {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// Who this candidate is; see [`identity`].
+    /// Identity of this candidate; see [`identity`].
     pub identity: String,
-    /// How long others wait without seeing a renewal. Whole seconds are written.
+    /// How long others wait without seeing a renewal. Written in whole seconds.
     pub lease_duration: Duration,
     /// How long the holder tries to renew before it stops leading.
     pub renew_deadline: Duration,
-    /// The pause between two attempts.
+    /// Pause between two attempts.
     pub retry_period: Duration,
 }
 
-/// The times of a Lease do not fit together.
+/// The durations of a Lease contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidLease(&'static str);
 
-/// `<hostname>_<uuid>`, a new one at each start, as in the Go program.
+/// Returns `<hostname>_<uuid>`, with a new UUID at each start, as in the Go program.
 pub fn identity(hostname: &str) -> String {
     format!("{hostname}_{}", uuid::Uuid::new_v4())
 }
 
 impl LeaseConfig {
-    /// Whether the times fit together; the conditions of client-go.
+    /// Checks the durations, with the conditions of client-go.
     pub fn validate(&self) -> Result<(), InvalidLease> {
         let complaint = if self.retry_period.is_zero() {
             // It would flood the API server.
@@ -45,7 +45,7 @@ impl LeaseConfig {
             // Others would take over while the holder still leads.
             "the lease duration must be longer than the renew deadline"
         } else if self.lease_duration < Duration::from_secs(1) {
-            // A Lease counts in seconds.
+            // A Lease stores whole seconds.
             "the lease duration must be at least one second"
         } else {
             return Ok(());

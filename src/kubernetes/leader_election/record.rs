@@ -1,6 +1,6 @@
-//! What a candidate decides when it looks at the Lease. Mirrors `tryAcquireOrRenew` of client-go's
-//! `tools/leaderelection/leaderelection.go`. Pure: clocks and records are handed in, local times as what passed on the
-//! monotonic clock since the process began to compete.
+//! A candidate's decision about the Lease. Mirrors `tryAcquireOrRenew` of client-go's
+//! `tools/leaderelection/leaderelection.go`. Pure: callers pass clocks and records, local times as monotonic time since
+//! the process began to compete.
 
 use std::time::Duration;
 
@@ -8,38 +8,38 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// The record as last seen, and when it was last seen to change, on the local clock. Remote clocks are not trusted.
+/// The record as last seen, and when it was seen to change, by the local clock. Remote clocks are not trusted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     /// The Lease's `spec`.
     pub spec: LeaseSpec,
-    /// When it took this value, as far as this process knows.
+    /// When it was first seen with this value.
     pub seen: Duration,
-    /// From when on another process may take the Lease while nobody holds it, or create it while it is missing: when
-    /// whoever was seen to hold it last has stopped.
+    /// From when on another process may acquire a Lease without holder, or create a missing one: when the last holder
+    /// that was seen has stopped.
     pub free_from: Duration,
-    /// When the Lease was looked at last.
+    /// When the Lease was last read.
     pub looked: Duration,
 }
 
 /// What to do about an existing Lease.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LeaseDecision {
-    /// Another holds it, or may still believe to hold it, until then at least.
+    /// Another process holds it, or may still believe so, at least until `until`.
     HeldBy {
-        /// Who; empty when somebody has emptied the record.
+        /// The holder; empty if the record has none.
         holder: String,
-        /// The end of the lease duration of the observed record, counted from when it was seen to change.
+        /// The end of the lease duration of the observed record, counted from when its change was seen.
         until: Duration,
     },
-    /// Write this record: it was ours already.
+    /// Write this record: this process already holds the Lease.
     Renew(LeaseSpec),
-    /// Write this record: nobody holds the Lease.
+    /// Write this record: no process holds the Lease.
     TakeOver(LeaseSpec),
 }
 
-/// What was seen before, brought up to date with `spec` read at `at`. A Lease that is missing has an empty one.
-/// `lease_duration` is that of this process.
+/// Updates the previous observation with `spec`, read at `at`; a missing Lease has an empty spec. `lease_duration` is
+/// that of this process.
 pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration, lease_duration: Duration) -> Observation {
     if let Some(previous) = &previous
         && previous.spec == *spec
@@ -51,11 +51,11 @@ pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration, le
     } else if spec.lease_duration_seconds == Some(RELEASED_SECONDS) {
         Duration::ZERO
     } else {
-        // Deleted or emptied by hand: its holder learns of it at its next renewal. Who has not looked for long cannot know
-        // who held it last.
+        // Deleted or cleared by hand: its holder notices at its next renewal. A process that has not read the Lease
+        // recently cannot know the last holder.
         let recent = previous.filter(|previous| at.saturating_sub(previous.looked) <= lease_duration / 3);
         match recent {
-            // It may have been renewed after that look.
+            // The Lease may have been renewed after that read.
             Some(previous) if holder(&previous.spec).is_some() => {
                 previous.free_from.max(previous.looked + lease_duration)
             }
@@ -66,30 +66,30 @@ pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration, le
     Observation { spec: spec.clone(), seen: at, free_from, looked: at }
 }
 
-/// The duration in a record that was given up, as client-go writes it.
+/// The duration in a released record, as client-go writes it.
 const RELEASED_SECONDS: i32 = 1;
 
-/// Who holds the Lease by this record; nobody when empty.
+/// The holder in this record; `None` if it is empty.
 pub fn holder(spec: &LeaseSpec) -> Option<&str> {
     spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
-/// Who competes.
+/// A candidate.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
-    /// Its name in the record.
+    /// Its identity in the record.
     pub identity: &'a str,
     /// The duration it writes.
     pub lease_duration: Duration,
-    /// Whether it leads: then a record without a holder was cleared while this process led.
+    /// Whether it leads: then a record without holder was cleared during its leadership.
     pub is_leader: bool,
 }
 
-/// What a candidate may do, given what was observed.
+/// The decision of a candidate for an observation.
 pub fn decide(candidate: Candidate<'_>, observed: &Observation, at: Duration, wall_clock: Timestamp) -> LeaseDecision {
     let Candidate { identity, lease_duration, is_leader } = candidate;
     let holder = holder(&observed.spec);
-    // The duration in the record counts, not ours.
+    // The duration in the record applies, not this process's.
     let until = match holder {
         Some(holder) if holder == identity => None,
         Some(_) => Some(observed.seen + seconds(observed.spec.lease_duration_seconds)),
@@ -113,7 +113,7 @@ pub fn first_record(identity: &str, lease_duration: Duration, wall_clock: Timest
     LeaseSpec { lease_transitions: Some(0), ..record(identity, lease_duration, wall_clock) }
 }
 
-/// The record that gives the Lease up: no holder, one second, so that others need not wait.
+/// The record that releases the Lease: no holder, one second, so that others need not wait.
 pub fn released_record(held: &LeaseSpec, wall_clock: Timestamp) -> LeaseSpec {
     LeaseSpec {
         lease_transitions: held.lease_transitions,
@@ -122,7 +122,7 @@ pub fn released_record(held: &LeaseSpec, wall_clock: Timestamp) -> LeaseSpec {
 }
 
 fn record(identity: &str, lease_duration: Duration, wall_clock: Timestamp) -> LeaseSpec {
-    // Whole seconds are written; rounded up, others wait longer than the renew deadline in any case.
+    // Whole seconds are written, rounded up, so that others wait longer than the renew deadline in any case.
     let seconds = lease_duration.as_secs() + u64::from(lease_duration.subsec_nanos() > 0);
     LeaseSpec {
         holder_identity: Some(identity.to_owned()),
@@ -154,7 +154,8 @@ mod tests {
         }
     }
 
-    /// Vectors E-02 to E-07; each: the record, how many seconds ago it was seen, whether it may be had, transitions.
+    /// Vectors E-02 to E-07; each: the record, how many seconds ago it was seen, whether it can be acquired,
+    /// transitions.
     #[test]
     fn a_part_of_a_second_is_written_as_a_whole_one() {
         for (milliseconds, seconds) in [(15_000, 15), (10_900, 11), (1_001, 2)] {
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(others, LeaseDecision::HeldBy { holder: String::new(), until: LASTS * 2 });
     }
 
-    /// And what is written when the Lease is given up.
+    /// Also checks the released record.
     // vectors: E-01
     #[test]
     fn e_01_the_first_record_counts_no_transition_and_a_released_one_has_no_holder() {
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(released.holder_identity.as_deref(), Some(""));
         assert_eq!((released.lease_duration_seconds, released.lease_transitions), (Some(1), Some(4)));
     }
-    /// Word for word what client-go writes, with the microseconds it wants to read.
+    /// Exactly what client-go writes, with the microseconds that it requires.
     #[test]
     fn the_record_is_written_as_candidates_in_go_read_it() {
         let spec = first_record("host_1", Duration::from_secs(15), Timestamp::from_second(1_700_000_000).unwrap());

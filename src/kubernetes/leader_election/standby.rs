@@ -1,5 +1,5 @@
-//! A standby's watch on the one Lease: a leader that gives it up is followed at once, and one that dies is followed as
-//! soon as the Lease has stood still for its duration.
+//! A standby's watch of the Lease: it acquires a released Lease at once, and that of a crashed leader as soon as it was
+//! not renewed for its duration.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use super::record;
 use crate::base::error_chain::chain;
 use crate::kubernetes::watch::{Event, EventStream, PAUSE_FORBIDDEN, WatchPolicy, WatchTarget};
 
-/// One that lasts longer than the server should keep it open is cut off, and the connection did not say so.
+/// A watch that outlasts its announced end is considered dead, although the connection shows no error.
 const POLICY: WatchPolicy =
     WatchPolicy { seconds: 60..61, call_limit: Duration::from_secs(10), is_extended_by_events: false };
 
-/// The least time between two attempts to open the watch.
+/// Shortest interval between two attempts to open the watch.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What a standby hears of the Lease.
+/// A change of the Lease.
 pub(super) enum LeaseObservation {
-    /// It was given up or deleted.
+    /// The Lease was released or deleted.
     GivenUp,
-    /// It was written by its holder.
+    /// Its holder has written it.
     Written(Box<Lease>),
 }
 
-/// Hears of the Lease as it is written. Opens its watch when first asked and keeps it between questions.
+/// Watches the Lease for changes. Opens its watch at the first call, and keeps it between calls.
 pub(super) struct ReleaseWatch {
     target: WatchTarget,
     events: Option<EventStream<Lease>>,
@@ -42,13 +42,13 @@ impl ReleaseWatch {
         Self { target, events: None, next_start: Instant::now() }
     }
 
-    /// Closes the watch until the next question.
+    /// Closes the watch until the next call.
     pub(super) fn close(&mut self) {
         self.events = None;
     }
 
     /// Completes when the Lease was written or deleted after `version`, the resourceVersion last read. Never completes
-    /// without a version. Safe to cancel.
+    /// without a version. Cancel-safe.
     pub(super) async fn next(&mut self, version: Option<String>) -> LeaseObservation {
         let Some(version) = version else { return std::future::pending().await };
         loop {
@@ -75,7 +75,7 @@ impl ReleaseWatch {
         self.next_start = Instant::now() + PAUSE;
         match self.target.open(version, false).await {
             Ok(events) => self.events = Some(events),
-            // The elector's own polling does until then.
+            // The elector's own polling takes over until then.
             Err(error) if error.is_forbidden() => {
                 tracing::info!("the lease cannot be watched (forbidden), so it is polled");
                 self.next_start = Instant::now() + PAUSE_FORBIDDEN;
@@ -115,7 +115,7 @@ mod tests {
         })
     }
 
-    /// A server with this one Lease, which takes every write.
+    /// A server with this Lease, which accepts every write.
     fn client(lease: &Arc<Mutex<Value>>) -> kube::Client {
         let lease = lease.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -133,8 +133,8 @@ mod tests {
         kube::Client::new(service, "default")
     }
 
-    /// Competes for the Lease, which is written so after `delay`, until it leads; how long that took. Polling alone would
-    /// see the write up to 2.2 retry periods later.
+    /// Competes for the Lease, which is changed to `written` after `delay`; returns the time until leadership. Polling
+    /// alone would notice the change up to 2.2 retry periods later.
     async fn acquired_after(delay: Duration, written: Value) -> Duration {
         let stored = Arc::new(Mutex::new(lease(1)));
         let config = LeaseConfig {
@@ -176,7 +176,7 @@ mod tests {
         assert!((Duration::from_millis(500)..Duration::from_millis(600)).contains(&taken), "{taken:?}");
     }
 
-    /// Nobody says that it is cut, and each question is broken off by the next attempt to acquire.
+    /// The dead connection shows no error, and the next attempt to acquire cancels each call.
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_cut_is_given_up_although_nobody_waits_for_long() {
         let api = Api::namespaced(client(&Arc::new(Mutex::new(lease(1)))), "b");

@@ -1,4 +1,4 @@
-//! The store of all replicas: Leases beside that of the leader election, which hold the record in an annotation.
+//! The shared store: Leases in the leader election's namespace, with the record in an annotation.
 
 use std::collections::BTreeSet;
 
@@ -17,30 +17,28 @@ use super::{LedgerStore, Reading, StoreError, StoredText};
 use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CallError, limited};
 
-/// The annotation that holds a record.
 const ANNOTATION: &str = "vsphere-ccm.dev/logins";
-/// The label that finds all these Leases, for example to delete them.
+/// The label of all these Leases, for example to delete them.
 const LABEL: (&str, &str) = ("vsphere-ccm.dev/lease", "logins");
-/// The Leases that a command names. An Event's message has 1,024 bytes; where there are more, the command deletes those of
-/// all accounts.
+/// Maximum number of Leases named in a command, because an Event's message has at most 1,024 bytes. For more, the
+/// command deletes those of all accounts.
 const MOST_NAMED: usize = 4;
-/// How long one call may take.
 const CALL_LIMIT: Duration = Duration::from_secs(4);
 
-/// Leases of one namespace.
+/// A store in the Leases of one namespace.
 pub struct LeaseStore {
     api: Api<Lease>,
 }
 
 impl LeaseStore {
-    /// Leases of this namespace. `client` must neither retry by itself nor ask whether this process leads: standbys log
-    /// in, too.
+    /// Uses the Leases of this namespace. `client` must neither retry by itself nor check leadership: standbys log in,
+    /// too.
     pub fn new(client: Client, namespace: &str) -> Self {
         Self { api: Api::namespaced(client, namespace) }
     }
 
-    /// The Lease, if there is one, and the `Date` of the answer, also of one that says that there is none. As
-    /// [`Api::get_opt`], which does not show the headers.
+    /// The Lease, if it exists, and the answer's `Date`, also of a 404. Like [`Api::get_opt`], which does not expose
+    /// headers.
     async fn fetch(&self, name: &str) -> kube::Result<(Option<Lease>, Option<i64>)> {
         let request = Request::new(self.api.resource_url());
         let request = request.get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
@@ -59,7 +57,7 @@ impl LeaseStore {
     }
 }
 
-/// The time of an answer, in seconds since 1970.
+/// The `Date` of an answer, in seconds since 1970.
 fn date(headers: &HeaderMap) -> Option<i64> {
     let text = headers.get(DATE)?.to_str().ok()?;
     rfc2822::parse(text).ok().map(|time| time.timestamp().as_second())
@@ -90,7 +88,8 @@ impl LedgerStore for LeaseStore {
             labels: Some([(LABEL.0.to_owned(), LABEL.1.to_owned())].into()),
             ..ObjectMeta::default()
         };
-        // Nobody holds it: the spec stays empty. What others put beside the record is not kept, it is our object.
+        // Without a holder, the spec stays empty. Other clients' annotations are not kept: the object belongs to this
+        // program.
         let lease = Lease { metadata, spec: Some(LeaseSpec::default()) };
         let parameters = PostParams::default();
         let written = match version {
@@ -107,7 +106,7 @@ fn delete_command(namespace: &str, names: &BTreeSet<String>) -> String {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let what = match names.as_slice() {
         [name] => (*name).to_owned(),
-        // At a server where the account never failed it has no Lease.
+        // An account that never failed at a server has no Lease for it.
         several if several.len() <= MOST_NAMED => format!("--ignore-not-found {}", several.join(" ")),
         _ => format!("-l {}={}", LABEL.0, LABEL.1),
     };
@@ -115,7 +114,7 @@ fn delete_command(namespace: &str, names: &BTreeSet<String>) -> String {
 }
 
 fn sorted(error: &CallError) -> StoreError {
-    // Deleted between read and write: read again.
+    // If the Lease was deleted between read and write, the caller reads again.
     if error.is_conflict() || error.is_not_found() {
         StoreError::Conflict
     } else {

@@ -1,4 +1,4 @@
-//! What one process knows of logins by itself: its own attempts, and when it saw which entry of a record.
+//! Login state of one process: its own attempts, and when it first saw the entries of a record.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -9,61 +9,59 @@ use super::record::{Entry, KEPT_FOR, LoginState, Record};
 use super::{Clock, SharedReading};
 use crate::cloud::login_ledger::{Outcome, SecretVersion};
 
-/// The state of one process. Never locked over an await.
+/// The state of one process. Never locked across an await.
 #[derive(Default)]
 pub(super) struct Local {
-    /// The servers that there are: the scope of their policy, and `host:port`.
+    /// The known servers: the scope of their policy, and `host:port`.
     pub(super) servers: BTreeSet<(&'static str, String)>,
-    /// By name of the record: this process's own attempts, for when the store is out of reach.
+    /// This process's own attempts by record name, for when the store is out of reach.
     pub(super) own: HashMap<String, Record>,
-    /// Ids of those of them that the store was never told of, which it is told at the next write.
+    /// Ids of own attempts that are not in the store yet; they are added with the next write.
     pub(super) alone: BTreeSet<String>,
-    /// Outcomes that the store does not hold yet: name of the record, id, and outcome.
+    /// Outcomes that are not in the store yet: record name, id, and outcome.
     pub(super) pending: Vec<(String, String, Outcome)>,
-    /// The scopes of the policies for which the store did not answer when it was asked last.
+    /// Scopes of the policies whose last store call failed.
     pub(super) out_of_reach: BTreeSet<&'static str>,
-    /// By name of the record: what was read for the review of paused logins.
+    /// Records that were read for the review of paused logins, by record name.
     pub(super) readings: HashMap<String, SharedReading>,
-    /// How many writes of this process the store has taken.
+    /// Number of successful writes of this process to the store.
     pub(super) writes: u64,
     seen: HashMap<RecordKey, RecordView>,
 }
 
-/// The name of a record, and whether it is of what the process did by itself or of what the store holds.
+/// The name of a record, and whether it is the process's own record or the store's.
 type RecordKey = (String, bool);
 
-/// What was seen in one record.
 #[derive(Default)]
 struct RecordView {
-    /// When it was read last; nothing before the first time.
+    /// When it was last read; `None` before the first read.
     last_read: Option<Instant>,
-    /// When each entry took its state, at the latest.
+    /// When each entry entered its state, at the latest.
     since: BTreeMap<(String, LoginState), Instant>,
-    /// Claims of a process that ran in this pod before.
+    /// Claims of an earlier process in this pod.
     lost: BTreeSet<String>,
 }
 
-/// An entry, as this process sees it.
+/// An entry as observed by this process.
 pub(super) struct ObservedEntry<'a> {
     pub(super) entry: &'a Entry,
-    /// How long ago it took its state, at least.
+    /// Time in its state, at least.
     pub(super) age: Duration,
-    /// A claim whose process has ended.
+    /// Whether it is a claim of a process that has ended.
     pub(super) is_lost: bool,
 }
 
-/// How an attempt of this process ended.
+/// The outcome of an attempt of this process.
 #[derive(Clone, Copy)]
 pub(super) struct Settlement<'a> {
-    /// That of the claim.
     pub(super) id: &'a str,
     pub(super) outcome: Outcome,
-    /// The Secret the pair was from, if it was from one.
+    /// The Secret version of the credentials, if they are from a Secret.
     pub(super) version: Option<&'a SecretVersion>,
 }
 
 impl<'a> Settlement<'a> {
-    /// Nothing happened that counts.
+    /// An outcome that does not count.
     pub(super) fn harmless(id: &'a str) -> Self {
         Self { id, outcome: Outcome::Harmless, version: None }
     }
@@ -71,14 +69,14 @@ impl<'a> Settlement<'a> {
 
 /// One process in one pod.
 pub(super) struct Process {
-    /// The pod's host name.
     pub(super) pod: String,
-    /// Tells it from those that ran in the pod before.
+    /// Distinguishes it from earlier processes in the pod.
     pub(super) start: String,
 }
 
 impl Process {
-    /// Whether a claim is of a process that ran in this pod before, if it was there when this one first read the record.
+    /// Whether a claim belongs to an earlier process in this pod, if it was in the record when this process first read
+    /// it.
     fn replaced(&self, entry: &Entry) -> bool {
         let is_other = entry.start.is_some() && entry.start.as_ref() != Some(&self.start);
         entry.state == LoginState::Claimed && entry.pod.as_ref() == Some(&self.pod) && is_other
@@ -86,16 +84,16 @@ impl Process {
 }
 
 impl Local {
-    /// How many records it remembers: of its own, and all that it has seen.
+    /// Number of remembered records: own ones, and observed ones.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> (usize, usize) {
         (self.own.len(), self.seen.len())
     }
 
-    /// An entry of this process took this state just now.
+    /// Records that an entry of this process enters this state now.
     fn saw(&mut self, name: &str, id: &str, state: LoginState) {
         for is_own in [true, false] {
-            // In a record that was never read, what stands there already is still to be judged by its own times.
+            // The existing entries of a record that was never read still have to be dated by their own times.
             if is_own || self.seen.contains_key(&(name.to_owned(), false)) {
                 let seen = self.seen.entry((name.to_owned(), is_own)).or_default();
                 seen.since.insert((id.to_owned(), state), Instant::now());
@@ -103,13 +101,13 @@ impl Local {
         }
     }
 
-    /// Writes an own attempt down, and that it was made just now.
+    /// Records an own attempt that is made now.
     pub(super) fn note(&mut self, name: &str, entry: Entry) {
         self.saw(name, &entry.id, entry.state);
         self.own.entry(name.to_owned()).or_default().put(entry);
     }
 
-    /// An attempt of this process ended so.
+    /// Records the outcome of an own attempt.
     pub(super) fn settle(&mut self, name: &str, settlement: Settlement<'_>, at: i64) {
         let Settlement { id, outcome, version } = settlement;
         if let Some(record) = self.own.get_mut(name) {
@@ -120,7 +118,7 @@ impl Local {
         }
         let Self { own, alone, seen, .. } = self;
         own.retain(|_, record| !record.entries.is_empty());
-        // Older observations do not count. Accounts come and go while a process runs for months.
+        // Drops old observations: accounts come and go while a process runs for months.
         let is_recent = |seen: &RecordView| seen.last_read.is_none_or(|last_read| last_read.elapsed() < KEPT_FOR);
         seen.retain(|(name, is_own), seen| if *is_own { own.contains_key(name) } else { is_recent(seen) });
         alone.retain(|id| own.values().any(|record| record.holds(id)));
@@ -129,14 +127,14 @@ impl Local {
         }
     }
 
-    /// The ids of this process's own rejections that the store was told of.
+    /// The ids of this process's own rejections that are in the store.
     pub(super) fn rejections(&self, name: &str) -> Vec<String> {
         let own = self.own.get(name).into_iter().flat_map(|record| &record.entries);
         let rejected = own.filter(|entry| entry.state == LoginState::Rejected && !self.alone.contains(&entry.id));
         rejected.map(|entry| entry.id.clone()).collect()
     }
 
-    /// The own entry of this id, dated by this clock.
+    /// The own entry with this id, dated by this clock.
     pub(super) fn own_entry(&self, name: &str, id: &str, clock: Clock) -> Option<Entry> {
         let entry = self.own.get(name)?.entries.iter().find(|entry| entry.id == id)?.clone();
         let since = self.seen.get(&(name.to_owned(), true)).and_then(|seen| {
@@ -146,8 +144,8 @@ impl Local {
         Some(Entry { at: since.map_or(entry.at, |seconds| clock.now.saturating_sub(seconds)), ..entry })
     }
 
-    /// How old the entries of a record are, at least, and which are lost. What appears between two readings is no older than
-    /// the first of them; of anything the date is believed but for the clock's margin.
+    /// The minimum ages of the entries of a record, and which are lost. An entry that appears between two reads is no
+    /// older than the first of them; otherwise its date is trusted except for the clock's margin.
     pub(super) fn observe<'a>(
         &mut self,
         name: &str,

@@ -1,8 +1,8 @@
-//! Pure: what is remembered of the logins of one account at one server, and whether one more may be made.
+//! Pure: the login record of one account at one server, and whether another login is allowed.
 //!
-//! A server locks an account after some rejections in a time, so at most the budget of the attempt's policy counts in any
-//! window, one more only with credentials that were accepted before, or if none was rejected; then the backoff grows. Ages
-//! are handed in: how they are known is the ledger's.
+//! A server locks an account after a number of rejections within a time. So any window has at most the budget of the
+//! attempt's policy; one more with credentials that were accepted before, or if none was rejected; then the backoff
+//! grows. Callers pass the ages, which the ledger determines.
 
 use std::time::Duration;
 
@@ -11,42 +11,43 @@ use serde::{Deserialize, Serialize};
 use crate::base::backoff::Backoff;
 use crate::cloud::login_ledger::{Attempt, LoginPolicy, LoginRefusal, Outcome, SecretVersion};
 
-/// How long a claim may be under way. An older one that was not settled has lost its answer.
+/// Time limit of a claim in flight. An older unsettled claim has lost its answer.
 pub const UNDER_WAY: Duration = Duration::from_secs(75);
-/// For how long a login of another replica is awaited whose pair nobody has seen accepted yet: if it is wrong, one
-/// rejection tells it.
+/// How long to wait for another replica's login with credentials that are not known to be accepted: if they are wrong,
+/// one rejection shows it.
 pub const CAUTION: Duration = Duration::from_secs(10);
-/// How soon to ask again when only claims under way are in the way, which are given back when the login is accepted.
+/// Retry interval while only claims in flight are in the way, which are released when the login is accepted.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// After this an entry is forgotten.
+/// Age at which an entry is dropped.
 pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
-/// For how long a pair that one replica was accepted with is proven for the others. Long against the 30 s after which
-/// those that wait look again; short, because a pair without a version may be exchanged for another one.
+/// How long credentials accepted for one replica count as proven for the others. Long against the 30 s after which
+/// waiting logins are reviewed; short, because credentials without a version may be replaced.
 pub const PROVEN_FOR: Duration = Duration::from_secs(10 * 60);
-/// Entries of one record; the youngest stay. The longest window of a product, 15 minutes, has room for 20 attempts by the
-/// policy with the most attempts (four in 200 s), so that no rejection is displaced while it counts at another product.
+/// Maximum number of entries of one record; the youngest stay. The longest window of a product, 15 minutes, has room
+/// for 20 attempts by the policy with the most attempts (four in 200 s), so no rejection is evicted while it counts for
+/// another product.
 pub const MOST_ENTRIES: usize = 24;
-/// As many entries a version of this program before the second product keeps: a record that has them may have lost others.
+/// The maximum in versions of this program before the second product: a record with that many entries may have lost
+/// others.
 const MOST_BEFORE: usize = 16;
-/// The longest pause.
+/// The longest backoff.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
 
 const OTHERS_UNDER_WAY: &str = "other logins of the account are under way";
 
-/// How far an attempt has come.
+/// The state of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LoginState {
-    /// Claimed and not settled: under way, or its answer was lost with its process.
+    /// Claimed and not settled: in flight, or its answer was lost with its process.
     Claimed,
-    /// The server refused the pair.
+    /// The server rejected the credentials.
     Rejected,
-    /// Nobody knows whether the server refused the pair.
+    /// It is unknown whether the server rejected the credentials.
     Unanswered,
 }
 
 impl LoginState {
-    /// That of an attempt with this outcome, if it counts.
     pub(super) fn after(outcome: Outcome) -> Option<Self> {
         match outcome {
             Outcome::Accepted | Outcome::Harmless => None,
@@ -56,32 +57,32 @@ impl LoginState {
     }
 }
 
-/// One attempt that counts.
+/// An attempt that counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// Names it among the attempts of all replicas.
+    /// Unique id across all replicas.
     pub id: String,
-    /// Seconds since 1970, by the clock of the API server where it tells the time.
+    /// Seconds since 1970, by the API server's clock if known.
     pub at: i64,
-    /// How far it has come.
+    /// Its state.
     pub state: LoginState,
-    /// The pair was accepted earlier in the same process.
+    /// Whether the same process had logged in with these credentials before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub known: bool,
-    /// The Secret the pair was from, if it was from one.
+    /// The Secret version of the credentials, if they are from a Secret.
     #[serde(flatten)]
     pub version: Option<SecretVersion>,
-    /// The pod that has claimed it, by its host name, as long as it is a claim.
+    /// The host name of the pod with the claim, while it is a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// Tells the process that has claimed it from those that ran in the pod before.
+    /// Distinguishes the claiming process from earlier ones in the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
 }
 
 impl Entry {
-    /// A claim.
+    /// Creates a claim.
     pub fn claim(id: String, at: i64, attempt: &Attempt) -> Self {
         let (known, version) = (attempt.is_known, attempt.version.clone());
         Self { id, at, state: LoginState::Claimed, known, version, pod: None, start: None }
@@ -92,30 +93,30 @@ impl Entry {
     }
 }
 
-/// What one Lease holds.
+/// The content of one Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The attempts, in the order in which they were made.
     pub entries: Vec<Entry>,
-    /// The pair that was accepted last, unless it was rejected since.
+    /// The credentials accepted last, unless they were rejected since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<AcceptedLogin>,
 }
 
-/// A pair that the server has accepted: it is proven for all replicas.
+/// Accepted credentials: proven for all replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptedLogin {
-    /// When, as in an entry.
+    /// When, dated like an entry.
     pub at: i64,
-    /// The Secret the pair was from, if it was from one.
+    /// The Secret version of the credentials, if they are from a Secret.
     #[serde(flatten)]
     pub version: Option<SecretVersion>,
 }
 
 impl Record {
-    /// Reads what [`Record::to_text`] wrote. What cannot be read holds nothing: emptying the record by hand is the way
-    /// to let an account go at once.
+    /// Parses the text of [`Record::to_text`]. Unreadable text is an empty record: clearing the record by hand unlocks
+    /// an account at once.
     pub fn from_text(text: &str) -> Self {
         let mut record: Self = serde_json::from_str(text).unwrap_or_default();
         record.bound();
@@ -127,25 +128,25 @@ impl Record {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Adds a claim, or replaces the entry of its id.
+    /// Adds a claim, or replaces the entry with its id.
     pub fn put(&mut self, entry: Entry) {
         self.take(&entry.id);
         self.entries.push(entry);
         self.bound();
     }
 
-    /// Whether there is an entry of this id.
+    /// Whether there is an entry with this id.
     pub fn holds(&self, id: &str) -> bool {
         self.entries.iter().any(|entry| entry.id == id)
     }
 
-    /// Takes an entry out.
+    /// Removes and returns an entry.
     pub fn take(&mut self, id: &str) -> Option<Entry> {
         let at = self.entries.iter().position(|entry| entry.id == id)?;
         Some(self.entries.remove(at))
     }
 
-    /// Puts the outcome of an attempt in; whether there is a claim of it.
+    /// Applies the outcome of an attempt; returns whether its claim existed.
     pub fn apply(&mut self, id: &str, outcome: Outcome, at: i64) -> bool {
         let Some(entry) = self.take(id) else { return false };
         if let Some(state) = LoginState::after(outcome) {
@@ -153,15 +154,15 @@ impl Record {
             if state == LoginState::Rejected && self.accepted.as_ref().is_some_and(is_its) {
                 self.accepted = None;
             }
-            // The server counts from when it refused.
+            // The server counts from the time of the rejection.
             self.put(Entry { state, at, pod: None, start: None, ..entry });
         }
         true
     }
 
-    /// The server accepted a pair of this version. What it did not answer before was no rejection of that pair, and its
-    /// own count starts over: such attempts are forgotten, and claims that are `lost`. Without a version those of all
-    /// pairs are. Rejections stay. For some time the pair counts as proven.
+    /// Records that the server accepted credentials of this version. Earlier unanswered attempts were no rejections of
+    /// them, and the server's count starts over: drops such attempts, and claims that are `lost`; without a version,
+    /// those of all credentials. Rejections stay. For some time the credentials count as proven.
     pub fn clear_unanswered(&mut self, version: Option<&SecretVersion>, at: i64, lost: impl Fn(&Entry) -> bool) {
         self.accepted = Some(AcceptedLogin { at, version: version.cloned() });
         self.entries.retain(|entry| {
@@ -175,8 +176,8 @@ impl Record {
         });
     }
 
-    /// Whether a pair of this version was accepted a short time before `moment`, and not rejected since. A date that is
-    /// later than `moment` by more than `margin`, the tolerance for clocks, does not count: it would not expire.
+    /// Whether credentials of this version were accepted shortly before `moment`, and not rejected since. A date later
+    /// than `moment` by more than the clock tolerance `margin` does not count: it would not expire.
     pub fn is_accepted(&self, version: Option<&SecretVersion>, moment: i64, margin: Duration) -> bool {
         self.accepted.as_ref().is_some_and(|accepted| {
             let is_same = accepted.version.as_ref() == version;
@@ -189,9 +190,9 @@ impl Record {
         })
     }
 
-    /// Whether these attempts stood here, and somebody has deleted them.
+    /// Whether these attempts were in the record, and were deleted by hand.
     pub fn has_lost(&self, ids: &[String]) -> bool {
-        // A full record forgets by itself.
+        // A full record drops entries by itself.
         !ids.is_empty() && self.entries.len() < MOST_BEFORE && !ids.iter().any(|id| self.holds(id))
     }
 
@@ -201,7 +202,7 @@ impl Record {
     }
 }
 
-/// Where an attempt was made, as seen from the server that is to be logged in to.
+/// Where an attempt was made, relative to the server of the login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// At the same server.
@@ -212,14 +213,14 @@ pub enum Endpoint {
     OtherProduct,
 }
 
-/// An entry, as one replica sees it.
+/// An entry as seen by one replica.
 #[derive(Clone, Copy, Debug)]
 pub struct Aged<'a> {
     /// The entry.
     pub entry: &'a Entry,
-    /// How long ago it took its state, at least. What was not looked at for hours seems young.
+    /// Time in its state, at least. After hours without a read it seems young.
     pub age: Duration,
-    /// The same as far as the clock of the replica that wrote it can be believed.
+    /// Time in its state, trusting the clock of the replica that wrote it.
     pub likely_age: Duration,
     /// Where it was made.
     pub endpoint: Endpoint,
@@ -232,8 +233,8 @@ impl Aged<'_> {
         self.entry.state == LoginState::Claimed && self.age < UNDER_WAY && !self.is_lost
     }
 
-    /// Rejections count wherever they were made, those at another product for no longer than the window. A lost answer says
-    /// something of its own server only; a login under way may still be rejected.
+    /// Rejections count wherever they were made; those at another product only within the window. A lost answer
+    /// concerns its own server only; a login in flight may still be rejected.
     fn counts(&self, window: Duration) -> bool {
         match self.endpoint {
             Endpoint::This => true,
@@ -249,22 +250,22 @@ impl Aged<'_> {
     }
 }
 
-/// What is known of the logins of an account.
+/// The evidence about the logins of an account.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     /// The attempts.
     pub entries: &'a [Aged<'a>],
-    /// Whether they are those of all replicas. Otherwise this process knows only its own, and as many of other replicas
-    /// may count at the server as well.
+    /// Whether they include those of all replicas. Otherwise they are only this process's own, and the server may count
+    /// as many of other replicas.
     pub is_shared: bool,
-    /// Whether the pair was accepted from another replica, after whatever was rejected of it.
+    /// Whether another replica has logged in with the credentials since their last rejection.
     pub is_accepted: bool,
 }
 
-/// Whether `attempt` may be made. `random` is in 0..1 and makes a pause up to a quarter longer.
+/// Whether `attempt` is allowed. `random` in 0..1 lengthens a pause by up to a quarter.
 ///
 /// # Errors
-/// It has to wait: for other logins under way, whose outcome decides, or because logins have failed.
+/// It has to wait: for other logins in flight, whose outcome decides, or because logins have failed.
 pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Result<(), LoginRefusal> {
     let longer = |refused: LoginRefusal| LoginRefusal { pause: refused.pause.mul_f64(1.0 + random / 4.0), ..refused };
     decide_without_jitter(evidence, attempt).map_err(longer)
@@ -277,13 +278,13 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
     if !evidence.is_shared {
         return decide_alone(&counted, attempt);
     }
-    // For how long there is doubt whether a pair that was accepted still would be.
+    // How long it stays doubtful that accepted credentials would still be accepted.
     let doubt = counted
         .iter()
         .filter(|aged| casts_doubt(aged, attempt) && !(evidence.is_accepted && aged.entry.version == attempt.version))
         .map(|aged| policy.window.saturating_sub(aged.likely_age))
         .max();
-    // Without a version it may be another pair that was accepted: then it keeps to the budget.
+    // Without a version, other credentials may have been accepted: then the budget applies.
     let is_proven = attempt.is_known || evidence.is_accepted && attempt.version.is_some();
     if is_proven && doubt.is_none() {
         return of_known(&counted, policy);
@@ -297,7 +298,7 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
     let in_window: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.age < policy.window).collect();
     let (budget, what) = match in_window.iter().any(|aged| aged.entry.state == LoginState::Rejected) {
         true => (policy.budget, "rejected or not answered"),
-        // As many may turn out to have been rejected.
+        // All of them may turn out to have been rejected.
         false => (most(policy), "not answered"),
     };
     let last = in_window.get(budget.saturating_sub(1));
@@ -306,15 +307,15 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
     }
     let why = || too_often(what, budget, &counted, policy);
     let used_up = last.map(|last| (policy.window.saturating_sub(last.age), why()));
-    // Without doubt it does not wait, so it waits no longer than there is doubt.
+    // Without doubt it need not wait, so it waits no longer than the doubt lasts.
     let most = doubt.filter(|_| is_proven).unwrap_or(Duration::MAX);
     let slow_down = slow_down(&counted, attempt).filter(|_| !evidence.is_accepted);
     waits_longest(used_up, slow_down.map(|(pause, why)| (pause.min(most), why)))
 }
 
-/// The same for a process that knows its own attempts only, `counted` and sorted by age: its own budget in any window, and
-/// logins one after the other, so that with a budget of three, and of one alone, three replicas make no more together. A
-/// pair that was accepted does not wait long for another login that is under way, which is most likely accepted as well.
+/// The same for a process that knows only its own attempts, `counted` and sorted by age: its own budget in any window,
+/// and one login at a time, so that with a budget of three, and of one alone, three replicas together make no more.
+/// Accepted credentials do not wait long for another login in flight, which is most likely accepted as well.
 fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt) -> Result<(), LoginRefusal> {
     let LoginPolicy { window, budget_alone, .. } = attempt.policy;
     let longest = if attempt.is_known { CAUTION } else { UNDER_WAY };
@@ -329,10 +330,10 @@ fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt) -> Result<(), LoginRef
     waits_longest(failed, slow_down(counted, attempt).filter(|_| !attempt.is_known))
 }
 
-/// Whether a pair that was accepted may be tried: so many at a time that the account is not locked if it is accepted no
-/// longer. One that is accepted gives its place back at once. `counted` are the attempts that count. Their age by their
-/// writers' clocks is believed here, since a pair that is right must not wait for hours that this process did not look;
-/// where clocks are minutes apart, more may fail.
+/// Whether accepted credentials may be tried: only so many concurrently that the account is not locked if they are no
+/// longer accepted. An accepted login releases its slot at once. `counted` are the attempts that count. Their age by
+/// their writers' clocks is trusted here, because correct credentials must not wait for hours without a read; where
+/// clocks differ by minutes, more may fail.
 fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy) -> Result<(), LoginRefusal> {
     let mut recent: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.likely_age < policy.window).collect();
     recent.sort_by_key(|aged| aged.likely_age);
@@ -345,24 +346,24 @@ fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy) -> Result<(), LoginRefus
     waits_longest(Some((policy.window.saturating_sub(last.likely_age), why)), None)
 }
 
-/// Whether an entry says that a pair which was accepted is so no longer: such a pair was refused a moment ago.
+/// Whether an entry makes accepted credentials doubtful: they were rejected a moment ago.
 fn casts_doubt(aged: &Aged<'_>, attempt: &Attempt) -> bool {
     let is_about_pair = match (&attempt.version, &aged.entry.version) {
         (Some(version), Some(rejected)) => version == rejected,
-        // It may be another pair.
+        // These may be other credentials.
         _ => aged.entry.known,
     };
     aged.entry.state == LoginState::Rejected && aged.likely_age < attempt.policy.window && is_about_pair
 }
 
-/// The attempts that may count in the window where pairs are tried that were accepted before, or none of them is known to be
+/// The number of attempts allowed in the window for credentials that were accepted before, or while none is known to be
 /// rejected.
 fn most(policy: LoginPolicy) -> usize {
     policy.budget.saturating_add(1)
 }
 
-/// How long the pause since the last attempt has to be, beyond the budget; `counted` is sorted by age. Of another product
-/// only the window and the budget apply: one Secret may hold other credentials for it.
+/// The required pause since the last attempt, beyond the budget; `counted` is sorted by age. For another product only
+/// window and budget apply: one Secret may contain other credentials for it.
 fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<RequiredWait> {
     let policy = attempt.policy;
     let of_product = || counted.iter().filter(|aged| !aged.is_of_other_product());
@@ -377,14 +378,14 @@ fn slow_down(counted: &[&Aged<'_>], attempt: &Attempt) -> Option<RequiredWait> {
     let settled: Vec<&&Aged<'_>> = of_product().filter(|aged| !aged.is_under_way()).collect();
     let was_rejected = settled.iter().any(|aged| aged.entry.state == LoginState::Rejected);
     let surplus = settled.len().checked_sub(if was_rejected { policy.budget } else { most(policy) })?;
-    // Nothing was rejected, or the pair may be another one than what was.
+    // Either nothing was rejected, or these may be other credentials than the rejected ones.
     let has_hope = attempt.is_new || !was_rejected;
     let backoff = Backoff::doubling(policy.window / 2, if has_hope { policy.window * 3 / 2 } else { LONGEST });
     let pause = pause_after(backoff, surplus).checked_sub(settled.first()?.age)?;
     Some((pause, "logins were rejected or not answered again and again".to_owned()))
 }
 
-/// Why a budget is used up.
+/// The message for a used-up budget.
 fn too_often(what: &str, times: usize, counted: &[&Aged<'_>], policy: LoginPolicy) -> String {
     let seconds = policy.window.as_secs();
     let often = match times {
@@ -409,12 +410,12 @@ fn waits_longest(first: Option<RequiredWait>, second: Option<RequiredWait>) -> R
     }
 }
 
-/// The wait for other logins under way.
+/// The wait for other logins in flight.
 fn queued(why: &str) -> Result<(), LoginRefusal> {
     Err(LoginRefusal { pause: LOOK_AGAIN, why: why.to_owned(), is_lockout: false })
 }
 
-/// The pause after a failure with so many before it. Jitter is added to the decision as a whole.
+/// The pause after a failure that follows `earlier` failures. Jitter is added to the decision as a whole.
 fn pause_after(backoff: Backoff, earlier: usize) -> Duration {
     backoff.pause(u32::try_from(earlier).unwrap_or(u32::MAX).saturating_add(1), 0.0)
 }

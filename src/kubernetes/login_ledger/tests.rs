@@ -43,7 +43,7 @@ fn attempt(is_known: bool) -> Attempt {
 /// One login that ends so; nothing when it has to wait.
 async fn one(ledger: &Ledger, attempt: &Attempt, outcome: Outcome) -> Result<(), LoginRefusal> {
     let claim = ledger.claim(attempt).await?;
-    ledger.settle(claim, outcome).await;
+    ledger.record_outcome(claim, outcome).await;
     Ok(())
 }
 
@@ -102,7 +102,7 @@ async fn three_processes_without_the_store_never_make_five_rejected_logins_in_th
                     rejected.push(Instant::now());
                     let pause = claim.pause_if_rejected;
                     assert_eq!(pause, WINDOW);
-                    replica.settle(claim, Outcome::Rejected).await;
+                    replica.record_outcome(claim, Outcome::Rejected).await;
                     pause
                 }
                 Err(refused) => refused.pause,
@@ -140,7 +140,7 @@ async fn a_pair_that_was_accepted_does_not_wait_for_rejections_that_are_over() {
     for _ in 0..3 {
         let claims = [other.claim(&attempt(true)).await, ledger.claim(&attempt(true)).await];
         for (claim, ledger) in claims.into_iter().zip([&other, &ledger]) {
-            ledger.settle(claim.unwrap(), Outcome::Rejected).await;
+            ledger.record_outcome(claim.unwrap(), Outcome::Rejected).await;
         }
         tokio::time::sleep(WINDOW + Duration::from_secs(61)).await;
     }
@@ -233,7 +233,7 @@ async fn a_claim_of_a_killed_process_is_lost_for_its_successor_and_under_way_for
     let of_pod = |pod: &str| self::ledger(&store, began, 0).in_pod(pod);
     let (killed, same_pod) = (of_pod("a"), of_pod("a"));
     let kept = same_pod.claim(&attempt(false)).await.unwrap();
-    same_pod.settle(kept, Outcome::Harmless).await;
+    same_pod.record_outcome(kept, Outcome::Harmless).await;
     let claim = killed.claim(&attempt(false)).await.unwrap();
     assert!(store.texts().into_values().any(|text| text.contains(r#""pod":"a","start":""#)), "{:?}", store.texts());
     // Whoever looked before the claim was made was there before it.
@@ -243,12 +243,12 @@ async fn a_claim_of_a_killed_process_is_lost_for_its_successor_and_under_way_for
         let claimed = ledger.claim(&attempt(false)).await;
         assert_eq!(claimed.is_ok(), may, "{who}: {claimed:?}");
         if let Ok(claim) = claimed {
-            ledger.settle(claim, Outcome::Accepted).await;
+            ledger.record_outcome(claim, Outcome::Accepted).await;
         }
     }
     assert!(store.texts().into_values().all(|text| text.starts_with("{\"entries\":[]")), "the lost one is forgotten");
     // It was not dead after all, and is rejected.
-    killed.settle(claim, Outcome::Rejected).await;
+    killed.record_outcome(claim, Outcome::Rejected).await;
     let text = store.texts().into_values().collect::<String>();
     assert!(text.contains("rejected") && !text.contains("pod"), "{text}");
 }
@@ -268,7 +268,7 @@ async fn an_accepted_login_that_was_claimed_alone_clears_the_lost_answers_in_the
         store.fail(Some("no answer within 1 s"));
         let claim = running.claim(&of(true)).await.unwrap();
         store.fail(None);
-        running.settle(claim, Outcome::Accepted).await;
+        running.record_outcome(claim, Outcome::Accepted).await;
         let started = self::ledger(&store, began, 0);
         assert_eq!(one(&started, &of(false), Outcome::Accepted).await, Ok(()), "{version:?}");
     }
@@ -290,12 +290,12 @@ async fn the_command_that_ends_a_pause_deletes_the_rejections_of_the_account_at_
     }
     let elsewhere = at("vc-b.test:443");
     assert!(ledger.claim(&elsewhere).await.unwrap_err().is_lockout);
-    assert!(!ledger.may_retry(&elsewhere, false).await);
+    assert!(!ledger.can_retry(&elsewhere, false).await);
     let command = ledger.reset_command(POLICY, &elsewhere.server, &elsewhere.user).unwrap();
     let named: Vec<String> = store.texts().into_keys().filter(|name| command.contains(name.as_str())).collect();
     store.clear(&named);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert!(ledger.may_retry(&elsewhere, false).await, "{command}");
+    assert!(ledger.can_retry(&elsewhere, false).await, "{command}");
 }
 
 /// That of NSX.
@@ -324,7 +324,7 @@ async fn rejections_of_one_name_are_added_up_over_both_products_each_with_its_ow
         let refused = other.claim(&made).await.unwrap_err();
         let most = seconds * 5 / 4 + 38;
         assert!(refused.is_lockout && (seconds..=most).contains(&refused.pause.as_secs()), "{name}: {refused:?}");
-        assert!(!one.may_retry(&made, false).await, "{name}");
+        assert!(!one.can_retry(&made, false).await, "{name}");
     }
     tokio::time::sleep(Duration::from_secs(240)).await;
     assert!(other.claim(&at_nsx()).await.unwrap_err().is_lockout, "15 min are not over");
@@ -368,7 +368,7 @@ async fn the_command_that_ends_a_pause_names_the_leases_of_both_products() {
     }
     store.clear(&names);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert!(ledger.may_retry(&at_nsx(), false).await);
+    assert!(ledger.can_retry(&at_nsx(), false).await);
 }
 
 /// Attempts with a wrong password for an hour, as sessions make them: again when the pause is over. Each process is
@@ -390,7 +390,7 @@ async fn an_hour_with_a_wrong_password(processes: u64, make: impl Fn() -> Ledger
                 Ok(claim) => {
                     attempts.push(began.elapsed());
                     let pause = claim.pause_if_rejected;
-                    ledger.settle(claim, Outcome::Rejected).await;
+                    ledger.record_outcome(claim, Outcome::Rejected).await;
                     pause
                 }
                 Err(refused) => refused.pause,
@@ -499,7 +499,7 @@ async fn a_review_of_many_paused_logins_reads_each_record_once() {
     }
     let review = async || {
         let before = reads.load(std::sync::atomic::Ordering::Relaxed);
-        let reviews = servers.iter().map(async |server| ledger.may_retry(&at(server), false).await);
+        let reviews = servers.iter().map(async |server| ledger.can_retry(&at(server), false).await);
         let answers = futures::future::join_all(reviews).await;
         (answers.into_iter().filter(|may| *may).count(), reads.load(std::sync::atomic::Ordering::Relaxed) - before)
     };
@@ -513,9 +513,9 @@ async fn a_review_of_many_paused_logins_reads_each_record_once() {
 async fn a_review_does_not_take_a_rejection_for_deleted_that_is_younger_than_its_reading() {
     let (store, began) = (MemoryStore::default(), Instant::now());
     let ledger = self::ledger(&store, began, 0);
-    assert!(!ledger.may_retry(&attempt(false), true).await);
+    assert!(!ledger.can_retry(&attempt(false), true).await);
     assert_eq!(one(&ledger, &attempt(false), Outcome::Rejected).await, Ok(()));
-    assert!(!ledger.may_retry(&attempt(false), true).await);
+    assert!(!ledger.can_retry(&attempt(false), true).await);
 }
 
 /// User names change, for example those of generated accounts, while the process runs for months.

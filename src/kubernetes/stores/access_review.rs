@@ -1,5 +1,5 @@
-//! Asks the API server whether this account may list and watch objects, before it is tried: where the permission is optional, a
-//! refused list is no fault, and is not to count as one.
+//! Asks the API server whether this account may list and watch a kind before trying it: where the permission is
+//! optional, a refused list is no error and must not count as one.
 
 use std::time::Duration;
 
@@ -12,11 +12,10 @@ use kube::{Api, Client, Resource};
 use crate::base::error_chain::chain;
 use crate::kubernetes::call::{CallError, limited};
 
-/// For one question.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Whether the API server says that this account lacks one of the verbs `list` and `watch` for all objects of the kind. Where it
-/// does not answer, or could not find out, nothing is denied: a list tells.
+/// Whether this account lacks the verb `list` or `watch` for all objects of the kind. False if the API server does not
+/// answer, or cannot tell: then the list shows it.
 pub(super) async fn is_denied<K: Resource<DynamicType = ()>>(client: &Client) -> bool {
     for verb in ["list", "watch"] {
         match ask::<K>(client, verb).await {

@@ -1,4 +1,4 @@
-//! The rounds that fill a store: a streaming list, or pages where the server refuses those, then a watch.
+//! The rounds that fill a store: a streaming list, or a paged list if the server rejects streaming, then a watch.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,22 +19,22 @@ use crate::kubernetes::watch::{
     Event, EventStream, Failure, PAUSE_FORBIDDEN, RoundEnd, Rounds, WatchPolicy, WatchTarget,
 };
 
-/// `call_limit` holds for one page, too.
+/// `call_limit` also applies to each page.
 const POLICY: WatchPolicy =
     WatchPolicy { seconds: 60..120, call_limit: Duration::from_secs(30), is_extended_by_events: true };
 
-/// A round that lasted this long has worked, even if it failed then.
+/// A round that lasted this long counts as successful, even if it failed then.
 pub(super) const WORKED: Duration = Duration::from_secs(10);
 
-/// How long after something could not be read all is listed again: soon for the object that it may have been about, and
-/// seldom enough where it can never be read.
+/// When to relist after an item could not be decoded: soon for the affected object, and rarely enough if it can never
+/// be decoded.
 const RELIST: Duration = Duration::from_secs(60);
 
-/// The pause after a list that the API server forbids, or would forbid. Short at first: an API server that has just started forbids everything
-/// until it has read its roles. Long later: the permission is missing.
+/// Pause after a forbidden list. Short at first: an API server that has just started forbids everything until it has
+/// loaded its roles. Long later: the permission is missing.
 const FORBIDDEN: Backoff = Backoff::doubling(Duration::from_secs(2), PAUSE_FORBIDDEN);
 
-/// The annotation of the bookmark that ends the list inside a watch.
+/// The annotation of the bookmark that ends a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Keeps one [`Store`] filled.
@@ -42,32 +42,31 @@ pub(super) struct ListWatch<K> {
     target: WatchTarget,
     store: Store<K>,
     is_streaming: bool,
-    /// Where the next watch continues; nothing means from a new list.
+    /// Where the next watch continues; `None` begins with a new list.
     version: Option<String>,
-    /// Something could not be read, so that what is known may lack an object: when to list all again.
+    /// When to relist, because an item could not be decoded and the cache may lack an object.
     relist: Option<Instant>,
-    /// A streaming list could not be read whole: the next lists go in pages, until one is whole.
+    /// A streaming list was incomplete: the next lists are paged, until one is complete.
     is_in_pages: bool,
-    /// The log has been told that lists are not whole.
+    /// Incomplete lists were logged.
     is_told: bool,
-    /// Refusals in a row.
+    /// Consecutive refusals.
     refusals: Failures,
 }
 
-/// A page of a list.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "K: CachedObject"))]
 struct Page<K> {
     #[serde(default)]
     metadata: ListMeta,
-    /// Of an empty list it may be null. An answer without it is no list.
+    /// May be null for an empty list. An answer without it is no list.
     #[serde(deserialize_with = "Option::deserialize")]
     items: Option<Vec<Item<K>>>,
 }
 
 impl<K: CachedObject> Rounds for ListWatch<K> {
     async fn round(&mut self) -> Result<RoundEnd, Failure> {
-        // An authorizer may allow the list with this selector alone: the list tells.
+        // An authorizer may permit the list with this selector only, which the list itself shows.
         if let Some(needed_by) = K::NEEDED_BY
             && self.target.parameters.label_selector.is_none()
             && self.version.is_none()
@@ -117,7 +116,7 @@ impl<K: CachedObject> ListWatch<K> {
         }
     }
 
-    /// The permission may be granted later.
+    /// Handles a missing permission, which may be granted later.
     async fn forbidden(&mut self, error: &str, needed_by: &str) -> RoundEnd {
         let again_in = self.refusals.next_pause(&FORBIDDEN, 0.0);
         if !self.store.set_refused(true) {
@@ -128,17 +127,17 @@ impl<K: CachedObject> ListWatch<K> {
                 "{what}. Objects in the cache may be stale. {error}"
             );
         }
-        // What happens meanwhile is not heard of.
+        // Changes during the pause are missed.
         self.version = None;
         tokio::time::sleep(again_in).await;
         RoundEnd::Done
     }
 
-    /// One watch, with a list before it when there is nothing to continue from.
+    /// One watch, after a list if there is no version to continue from.
     async fn list_and_watch(&mut self) -> Result<(), Failure> {
         let mut is_list = self.version.is_none();
         if self.relist.is_some_and(|due| due <= Instant::now()) {
-            // Should it fail, the watch goes on first.
+            // If the relist fails, the watch continues first.
             self.relist = Some(Instant::now() + RELIST);
             is_list = true;
         }
@@ -220,7 +219,7 @@ impl<K: CachedObject> ListWatch<K> {
         }
     }
 
-    /// Applies events until the server ends the watch, or all is to be listed again.
+    /// Applies events until the server ends the watch, or a relist is due.
     async fn follow(&mut self, events: &mut EventStream<ListedObject<K>>) -> Result<(), Failure> {
         loop {
             let next = match self.relist {
@@ -274,7 +273,7 @@ impl<K: CachedObject> ListWatch<K> {
         }
     }
 
-    /// Takes over a list of which so many items could not be read: one without any is whole.
+    /// Applies a list with this number of unreadable items; one without any is complete.
     fn filled(&mut self, mut fresh: BTreeMap<String, PackedObject<K>>, unreadable: usize, version: String) {
         tracing::debug!(kind = self.target.shown, count = fresh.len(), unreadable, "the cache is filled");
         if unreadable == 0 {
@@ -290,7 +289,7 @@ impl<K: CachedObject> ListWatch<K> {
                 );
             }
             self.relist = Some(Instant::now() + RELIST);
-            // What could not be read may be any of these.
+            // Each of these may be an unreadable item.
             for key in self.store.keys() {
                 if let Some(known) = self.store.packed(&key) {
                     fresh.entry(key).or_insert(known);
@@ -298,7 +297,7 @@ impl<K: CachedObject> ListWatch<K> {
             }
         }
         self.store.replace_all(fresh);
-        // After a list that is not whole what happened before it is heard, too: somebody may be gone whom it kept.
+        // After an incomplete list, older events must be received, too: one may delete an object that the list kept.
         if unreadable == 0 || self.version.is_none() {
             self.version = Some(version);
         }
@@ -309,7 +308,7 @@ impl<K: CachedObject> ListWatch<K> {
     }
 }
 
-/// An event that is not what it should be; kube takes any JSON object for a Status without a code.
+/// Whether an event could not be decoded; kube parses any JSON object as a Status without a code.
 fn is_unreadable(error: &kube::Error) -> bool {
     match error {
         kube::Error::SerdeError(_) => true,

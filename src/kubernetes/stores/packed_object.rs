@@ -1,6 +1,5 @@
-//! An object as the cache keeps it: its JSON, without what nobody here reads. A Node with 50 images is 15 KB on the wire,
-//! 5 KB in memory without the images, and 1 KB or so packed. It is unpacked for its readers, once for those that follow
-//! the same event.
+//! A cached object: its JSON, without fields that no reader uses. A Node with 50 images is 15 KB on the wire, 5 KB in
+//! memory without the images, and about 1 KB packed. Readers get it unpacked, once for all readers of the same event.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -13,37 +12,38 @@ use serde_json::Value;
 
 use crate::cloud::{node, service};
 
-/// The most bytes of JSON that are kept of an object. Whoever writes a Node decides how large it is: the API server accepts
-/// 1.5 MiB, which control characters make six times as long in JSON. Of a Service [`CachedObject::prune`] keeps no more.
+/// Maximum size of a cached object, in bytes of JSON. A client that writes a Node determines its size: the API server
+/// accepts 1.5 MiB, which control characters make six times as long in JSON. [`CachedObject::prune`] keeps Services
+/// below it.
 const MOST: usize = 128 << 10;
 
-/// What can be kept in a [`Store`](super::Store). What of it is kept, its readers declare.
+/// A kind that a [`Store`](super::Store) can cache. Its readers declare the fields to keep.
 pub trait CachedObject: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static {
-    /// The fields that are read over on the wire, as ways from the root.
+    /// Paths of fields that are skipped while decoding.
     const UNREAD: &'static [&'static [&'static str]];
 
-    /// How many of them a page of a list may have: the answer is in memory as a whole.
+    /// Maximum number of objects in a page of a list, which is in memory as a whole.
     const PAGE: u32;
 
-    /// Who needs the permission to list the objects, if this program runs without it, too. The log says it once.
+    /// Who needs the permission to list this kind, if this program also runs without it. Logged once.
     const NEEDED_BY: Option<&'static str>;
 
-    /// Whether a reader needs the object. Others are not kept.
+    /// Whether any reader needs the object. Others are not cached.
     fn is_needed(object: &Value) -> bool;
 
-    /// Whether an annotation of this key is read over on the wire.
+    /// Whether the annotation with this key is kept while decoding.
     fn keeps_annotation(key: &str) -> bool;
 
-    /// Drops what else nobody reads.
+    /// Drops further fields that no reader uses.
     fn prune(object: &mut Value);
 
-    /// Whether it counts in [`Store::count_marked`](super::Store::count_marked).
+    /// Whether the object counts in [`Store::count_marked`](super::Store::count_marked).
     fn is_marked(&self) -> bool;
 }
 
 impl CachedObject for Node {
     const UNREAD: &'static [&'static [&'static str]] = node::cache_filter::UNREAD;
-    /// Larger pages fragment the heap for good.
+    /// Larger pages fragment the heap permanently.
     const PAGE: u32 = 50;
     const NEEDED_BY: Option<&'static str> = None;
 
@@ -59,7 +59,7 @@ impl CachedObject for Node {
         node::cache_filter::prune(node);
     }
 
-    /// It waits to be initialised.
+    /// Whether the Node waits for initialisation.
     fn is_marked(&self) -> bool {
         node::is_uninitialized(self)
     }
@@ -67,7 +67,7 @@ impl CachedObject for Node {
 
 impl CachedObject for Service {
     const UNREAD: &'static [&'static [&'static str]] = service::cache_filter::UNREAD;
-    /// Each may have 256 KiB of annotations, which control characters make six times as long in JSON.
+    /// Each Service may have 256 KiB of annotations, which control characters make six times as long in JSON.
     const PAGE: u32 = 10;
     const NEEDED_BY: Option<&'static str> = Some(
         "only clusters with load balancers need it, and manifests/components/services (Helm: rbac.services) grants it",
@@ -90,7 +90,7 @@ impl CachedObject for Service {
     }
 }
 
-/// See the file's header. Cheap to clone.
+/// A cached object; see the module documentation. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct PackedObject<K> {
     pub(super) json: Arc<str>,
@@ -99,7 +99,7 @@ pub(super) struct PackedObject<K> {
 }
 
 impl<K: CachedObject> PackedObject<K> {
-    /// Packs what can be unpacked again, and is not too large.
+    /// Packs an object if it can be unpacked again and is not too large.
     pub(super) fn of(object: &Value) -> Result<Self, serde_json::Error> {
         let json = pass(|| serde_json::to_string(object))?;
         if json.len() > MOST {
@@ -108,18 +108,18 @@ impl<K: CachedObject> PackedObject<K> {
             return Err(serde_json::Error::custom(format!("{size} {what}; expected at most {MOST}")));
         }
         let json: Arc<str> = json.into();
-        // From text, as the client reads answers: each other source would be a copy of the type's code in the binary.
+        // Decoded from text, as the client decodes answers: each other source would add a copy of the type's decoder to
+        // the binary.
         let is_marked = pass(|| serde_json::from_str::<K>(&json))?.is_marked();
         Ok(Self { json, is_marked, kind: PhantomData })
     }
 
-    /// The object.
     pub(super) fn unpacked(&self) -> Arc<K> {
         Arc::new(pass(|| serde_json::from_str(&self.json)).expect("it was read once when it was packed"))
     }
 }
 
-/// Walks once over the whole JSON of an object. Every walk of the cache goes through here, so that a test can count them.
+/// One walk over the whole JSON of an object. All walks of the cache use it, so that a test can count them.
 fn pass<T>(walk: impl FnOnce() -> T) -> T {
     #[cfg(test)]
     PASSES.set(PASSES.get() + 1);
@@ -128,11 +128,11 @@ fn pass<T>(walk: impl FnOnce() -> T) -> T {
 
 #[cfg(test)]
 thread_local! {
-    /// The passes of this thread.
+    /// Number of walks in this thread.
     pub(super) static PASSES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// An object of an answer.
+/// An object in an API server answer.
 #[derive(Clone)]
 pub(super) struct ListedObject<K> {
     /// Its name, or `namespace/name`.
@@ -142,14 +142,14 @@ pub(super) struct ListedObject<K> {
     pub(super) object: CacheAction<K>,
 }
 
-/// What the cache is to do with an object.
+/// The cache's action for an object.
 #[derive(Clone)]
 pub(super) enum CacheAction<K> {
     /// Keep it.
     Needed(PackedObject<K>),
-    /// Not keep it, also if it was kept before.
+    /// Remove it.
     Unneeded,
-    /// Keep what was known of it: it exists, and is none of its kind or too large.
+    /// Keep the previous version: the object exists, but has another shape or is too large.
     Unreadable(Arc<serde_json::Error>),
 }
 
@@ -160,7 +160,7 @@ impl<'de, K: CachedObject> Deserialize<'de> for ListedObject<K> {
     }
 }
 
-/// An item of a list; nothing where it has no name. It does not make the rest of its page unreadable.
+/// An item of a list; `None` if it has no name. A broken item does not make its page unreadable.
 pub(super) struct Item<K>(pub(super) Option<ListedObject<K>>);
 
 impl<'de, K: CachedObject> Deserialize<'de> for Item<K> {
@@ -191,14 +191,14 @@ impl<K: CachedObject> ListedObject<K> {
     }
 }
 
-/// Reads any JSON, without what is at the end of the ways `unread`, and at the end of the way `filtered` without the members that
-/// its function does not keep: they never get into memory.
+/// Decodes any JSON, except for the fields at the paths `unread`, and the members at the path `filtered` that its
+/// function does not keep: these never get into memory.
 struct Tree {
     unread: Vec<&'static [&'static str]>,
     filtered: Option<FilteredPath>,
 }
 
-/// A way, and which members are kept at its end.
+/// A path, and which members are kept at its end.
 type FilteredPath = (&'static [&'static str], fn(&str) -> bool);
 
 impl<'de> DeserializeSeed<'de> for Tree {
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!((seen.key.as_str(), seen.version.as_deref()), ("a", Some("7")));
         let CacheAction::Needed(packed) = seen.object else { panic!("every Node is needed") };
         assert_eq!(serde_json::from_str::<Value>(&packed.json).unwrap(), kept);
-        // As if it had come whole.
+        // As if it had arrived complete.
         kept["status"]["nodeInfo"] =
             json!(k8s_openapi::api::core::v1::NodeSystemInfo { system_uuid: "s".into(), ..Default::default() });
         assert_eq!(*packed.unpacked(), serde_json::from_value(kept.clone()).unwrap());
@@ -358,7 +358,7 @@ mod tests {
         let seen: ListedObject<Service> = serde_json::from_value(whole.clone()).unwrap();
         let CacheAction::Needed(packed) = seen.object else { panic!("it has a load balancer") };
         assert_eq!(serde_json::from_str::<Value>(&packed.json).unwrap(), kept);
-        // One that cannot be read is no reason to warn if it is not needed.
+        // An undecodable object that is not needed causes no warning.
         (whole["spec"], whole["status"]) = (json!({"type": "ClusterIP", "ports": 7}), json!({}));
         let seen: ListedObject<Service> = serde_json::from_value(whole).unwrap();
         assert!(seen.key == "n/a" && matches!(seen.object, CacheAction::Unneeded));

@@ -1,7 +1,7 @@
-//! Follows one object by name. No other object of its kind comes into memory, and a Role that names the one is enough.
+//! Follows one object by name. Loads no other object of its kind, and needs only a Role for the named one.
 //!
-//! `get` shows whether it exists, then a watch on its name shows changes. Where the watch is forbidden, `get` is
-//! repeated; where `get` is forbidden, the policy says whether a watch alone is tried.
+//! A `get` shows whether the object exists, then a watch on its name shows changes. If the watch is forbidden, `get` is
+//! repeated; if `get` is forbidden, the policy says whether to try a watch alone.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -15,40 +15,40 @@ use tokio::time::Instant;
 use super::{Event, Failure, PAUSE_FORBIDDEN, RoundEnd, Rounds, WatchPolicy, WatchTarget, repeat};
 use crate::kubernetes::call::{CALL_LIMIT, CallError, get_opt};
 
-/// How an object is followed.
+/// How to follow an object.
 #[derive(Debug)]
 pub struct ObjectPolicy {
     pub watch: WatchPolicy,
-    /// How often the object is read where it may not be watched.
+    /// Interval of reads if the object cannot be watched.
     pub poll: Duration,
-    /// Whether a watch is tried where `get` is forbidden.
+    /// Whether to try a watch if `get` is forbidden.
     pub watches_without_get: bool,
-    /// The pause where the object may not be read.
+    /// Pause if the object cannot be read.
     pub forbidden: Duration,
-    /// A round that lasted this long has worked, even if it failed then.
+    /// A round that lasted this long counts as successful, even if it failed then.
     pub worked: Duration,
 }
 
-/// What is learned of an object. Without `Debug`: the object may be a Secret.
+/// An update about an object. Without `Debug`: the object may be a Secret.
 pub enum News<K> {
-    /// The object as it is now; nothing if it does not exist.
+    /// The current object; `None` if it does not exist.
     Read(Option<K>),
-    /// The same from a watch after a `get`. It may begin with what a cache knows, and be older than what was read.
+    /// The same from a watch after a `get`. The first one may come from a cache, and be older than the read.
     Watched(Option<K>),
-    /// The object may not be watched, so it is polled.
+    /// The watch is forbidden, so the object is polled.
     Polled,
-    /// The object may not be read.
+    /// Reading the object is forbidden.
     Forbidden(CallError),
-    /// A round failed and is repeated.
+    /// A round failed and will be repeated.
     Failed(Failure),
 }
 
-/// What can be followed.
+/// A kind that can be followed.
 pub trait WatchedObject: Clone + DeserializeOwned + Debug + Send + Sync + 'static {}
 
 impl<K: Clone + DeserializeOwned + Debug + Send + Sync + 'static> WatchedObject for K {}
 
-/// Follows the object `name` forever, and hands each piece of news to `learn`.
+/// Follows the object `name` forever, and passes each update to `learn`.
 pub async fn follow<K, L>(api: Api<K>, name: String, policy: &'static ObjectPolicy, learn: L) -> Infallible
 where
     K: WatchedObject + Resource<DynamicType = ()>,
@@ -69,7 +69,7 @@ struct Object<K, L> {
     policy: &'static ObjectPolicy,
     learn: L,
     next_watch: Instant,
-    /// Whether there was other news than failures.
+    /// Whether there was an update other than a failure.
     is_known: bool,
 }
 
@@ -106,8 +106,8 @@ impl<K: WatchedObject, L: FnMut(News<K>) + Send> Rounds for Object<K, L> {
 }
 
 impl<K: WatchedObject, L: FnMut(News<K>) + Send> Object<K, L> {
-    /// The version is left out: the server begins with what there is, so nothing is missed since the read, and no old
-    /// version can be too old.
+    /// Without a version, the server begins with the current state: nothing is missed since the read, and no version
+    /// can be too old.
     async fn watch(&mut self, news: fn(Option<K>) -> News<K>) -> Result<(), Failure> {
         let mut events = self.target.open("", false).await?;
         while let Some(event) = events.next().await? {
@@ -117,7 +117,7 @@ impl<K: WatchedObject, L: FnMut(News<K>) + Send> Object<K, L> {
                 Event::Bookmark(_) => {}
             }
         }
-        // With `watch` alone there is no other way to learn that the object does not exist.
+        // With `watch` alone, nothing else shows that the object does not exist.
         if !self.is_known {
             self.tell(News::Read(None));
         }

@@ -1,6 +1,6 @@
-//! `vsphere.conf`: the one validated configuration type, whatever dialect the file is written in.
+//! `vsphere.conf`: one validated configuration type for both dialects of the file.
 //!
-//! Parsing takes text, not a path, and reports every mistake in one go. Mirrors `pkg/common/config` and
+//! Parsing takes text, not a path, and reports all errors together. Mirrors `pkg/common/config` and
 //! `pkg/cloudprovider/vsphere/config`.
 
 pub(in crate::providers::vsphere) mod address_rules;
@@ -45,51 +45,50 @@ pub use sources::DEFAULT_DIRECTORY;
 use fields::{Dialect, RawFile, dialect_of};
 use problems::{Findings, ProblemReport};
 
-/// A configuration, and what is odd about its file without being a mistake: keys and sections that nobody reads,
-/// settings without effect. To be logged once.
+/// A configuration and its warnings: unknown keys and sections, settings without effect. The caller logs them once.
 #[derive(Clone, Debug)]
 pub struct ParsedConfig {
     /// The configuration.
     pub config: Config,
-    /// The oddities, in the order of the lines.
+    /// The warnings, in line order.
     pub warnings: Vec<ConfigProblem>,
-    /// The mistakes of the parts that are turned off by them, in the order of the lines.
+    /// The errors of parts that are turned off by them, in line order.
     pub refused: Vec<(PartName, ConfigProblem)>,
-    /// Where other files are named.
+    /// The locations of file names.
     pub files: FilePlaces,
 }
 
-/// Reads the text of a `vsphere.conf` in either dialect, by itself: without environment variables and directories.
-/// `file` is its name, for messages.
+/// Parses a `vsphere.conf` in either dialect, without environment variables and directories. `file` is its name, for
+/// messages.
 ///
 /// # Errors
-/// All mistakes in one go, none of which repeats a value of the file.
+/// All errors together. None repeats a value of the file.
 pub fn parse(text: &str, file: &str) -> Result<ParsedConfig, ConfigErrors> {
     parse_within(text, file, &Environment::default(), &FileChecks::default())
 }
 
-/// What the reader of a configuration has to know of other files.
+/// Checks of other files that parsing depends on.
 #[derive(Clone, Copy)]
 pub struct FileChecks<'a> {
     /// Whether a path is a directory.
     pub is_directory: &'a dyn Fn(&Path) -> bool,
-    /// Why the certificate of this vCenter cannot be judged, for example because a CA file is missing; empty where it can.
-    /// Called for the vCenters that variables define beside those of the file.
+    /// Why the trust settings of this vCenter are unusable, for example because a CA file is missing; empty if they are
+    /// usable. Called for vCenters that variables define in addition to those of the file.
     pub trust_errors: &'a dyn Fn(&VcenterConfig) -> Vec<String>,
 }
 
-/// There are no directories, and all CA files can be used.
+/// No directory exists, and all CA files are usable.
 impl Default for FileChecks<'_> {
     fn default() -> Self {
         Self { is_directory: &|_| false, trust_errors: &|_| Vec::new() }
     }
 }
 
-/// As [`parse`], with what else decides: the environment variables, and other files.
+/// Like [`parse`], with the environment variables and checks of other files.
 ///
 /// # Errors
-/// All mistakes in one go, none of which repeats a value of the file or of a variable. Where all of them are mistakes of
-/// parts, they are no error: see [`ParsedConfig::refused`].
+/// All errors together. None repeats a value of the file or of a variable. If only optional parts have errors, parsing
+/// succeeds: see [`ParsedConfig::refused`].
 pub fn parse_within(
     text: &str,
     file: &str,
@@ -105,7 +104,7 @@ pub fn parse_within(
         let line = text.split('\0').next().map(|before| before.matches('\n').count() + 1);
         report.mistake(line, "expected text: there is a NUL character");
     }
-    // Editors of Windows write this mark.
+    // Windows editors write this mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Some((line, expected)) = traps::of_other_texts(text) {
         report.mistake(Some(line), expected);
@@ -119,35 +118,35 @@ pub fn parse_within(
     if !sizes::are_lists_short(&raw, &mut report) {
         raw = RawFile::new(dialect);
     }
-    traps::tell_placeholders(&raw, &mut report);
+    traps::warn_of_placeholders(&raw, &mut report);
     let environment = environment::read(environment, &raw, &mut report);
     let config = validation::merge(&raw, &environment, checks, &mut report);
     let Findings { warnings, refused, files } = report.finish()?;
     Ok(ParsedConfig { config, warnings, refused, files })
 }
 
-/// What `vsphere.conf` says, checked and with all defaults filled in.
+/// The content of `vsphere.conf`, validated and with all defaults.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The vCenters in the order of the file; at least one. The one of `Global` comes last.
     pub vcenters: Vec<VcenterConfig>,
-    /// The variables of the vCenters that are turned off because of mistakes in them. They may have machines that no other
-    /// vCenter has, so that no machine is proved to be gone.
+    /// The variables of vCenters that are turned off because of errors. These may have VMs that no other vCenter has,
+    /// so no VM can be proved to be gone.
     pub refused_vcenters: Vec<String>,
-    /// Where zone and region come from. Off unless both categories are named.
+    /// The tag categories of zone and region. Off unless both are named.
     pub labels: Option<ZoneCategories>,
-    /// Which addresses nodes get; for all vCenters.
+    /// The rules for Node addresses; for all vCenters.
     pub addresses: AddressRules,
     /// The connection to NSX.
     pub nsx: OptionalSection<NsxConfig>,
-    /// The load balancers. Not in use without the connection to NSX.
+    /// The load balancers. Unused without the connection to NSX.
     pub load_balancers: OptionalSection<LoadBalancerConfig>,
-    /// The routes. Not in use without the connection to NSX.
+    /// The routes. Unused without the connection to NSX.
     pub routes: OptionalSection<RouteConfig>,
 }
 
 impl Config {
-    /// Whether a part is in the file and wrong.
+    /// Whether a part is in the file and invalid.
     pub fn is_refused(&self, part: PartName) -> bool {
         match part {
             PartName::Nsx => self.nsx.is_refused(),
@@ -157,8 +156,8 @@ impl Config {
         }
     }
 
-    /// Turns off what needs the connection to NSX where that is not in use: the parts that were in use, with what is
-    /// expected.
+    /// Turns off parts that need the connection to NSX if that is off. Returns the parts turned off, with the
+    /// expectation for the message.
     pub fn refuse_without_nsx(&mut self) -> Vec<(PartName, &'static str)> {
         let mut refused = Vec::new();
         if self.nsx.used().is_some() {
@@ -176,36 +175,36 @@ impl Config {
     }
 }
 
-/// One vCenter.
+/// One vCenter entry.
 #[derive(Clone, Debug)]
 pub struct VcenterConfig {
     /// The name of the entry: the section name or map key; unique. The Go program calls it the tenant.
     pub key: String,
-    /// How messages name the entry.
+    /// The spelling of the entry in messages.
     pub spelling: Spelling,
-    /// Host name or IP address, without scheme, port and path; also the key of its credentials inside Secrets.
+    /// Host name or IP address, without scheme, port and path; also the key of the credentials inside Secrets.
     pub server: String,
     /// The TCP port.
     pub port: u16,
     /// Whether the server's certificate is not verified.
     pub insecure: bool,
-    /// PEM files that replace the system's roots; none means the system's roots. Whether they exist is not checked here.
+    /// PEM files that replace the system's roots; empty means the system's roots. Their existence is not checked here.
     pub ca_files: Vec<PathBuf>,
     /// Accepted thumbprints of the server's certificate: SHA-1 (20 bytes) or SHA-256 (32 bytes), upper-case hex,
     /// separated by colons.
     pub thumbprints: Vec<String>,
-    /// Names, inventory paths or ids of the datacenters to search; none means all.
+    /// Names, inventory paths or ids of the datacenters to search; empty means all.
     pub datacenters: Vec<String>,
-    /// The families of addresses a node gets, in order; at least one, none twice.
+    /// The address families of Nodes, in order; at least one, without duplicates.
     pub ip_families: Vec<IpFamily>,
     /// The credentials to try first.
     pub credentials: Credentials,
-    /// The credentials to try when the first are rejected: the Secret or directory behind an inline pair.
+    /// The credentials to try if the first are rejected: the Secret or directory behind inline credentials.
     pub fallback_credentials: Option<Credentials>,
 }
 
 impl VcenterConfig {
-    /// What the entry says about its credentials.
+    /// The entry's credentials, with its server.
     pub fn entry_credentials(&self) -> EntryCredentials<'_> {
         let (credentials, fallback) = (&self.credentials, self.fallback_credentials.as_ref());
         EntryCredentials { server: &self.server, credentials, fallback }

@@ -1,4 +1,14 @@
-//! Logging in to vCenter and NSX: which credentials there are, which one is tried next, and when.
+//! Logging in to vCenter and NSX without locking the account. Both lock an account after about five rejected logins.
+//!
+//! `app` reads the sources of credentials (the cloud config, Secrets, directories) and publishes one `Offers` watch for
+//! each vCenter entry and NSX Manager: see `credentials`. The sessions (`vcenter::session`, `nsx::session`) follow that
+//! watch and are the only code that logs in.
+//!
+//! Two limits apply to each login. `schedule`, local to this process, picks the credential to try next and backs off
+//! after a rejection (`retry`). The login throttle (`cloud::login_ledger`), shared by all replicas, then grants the
+//! attempt or makes it wait, by the `policy` of the product. The session reports the outcome to both.
+//!
+//! A new credential is tried while the session in use stays, so that a wrong one interrupts nothing.
 
 pub mod credentials;
 pub mod policy;

@@ -1,4 +1,16 @@
-//! The connection to NSX that routes and load balancers share: when to log in, and what its failures mean for them.
+//! NSX: one connection, shared by the routes of the pod network (`routes`) and by the load balancers of Services
+//! (`load_balancer`).
+//!
+//! Data flow: `services` applies the configuration. It builds one client of the Policy API with one `session`, and the
+//! routes and load balancers on top. These list their NSX objects, compare them with Nodes and Services, and write the
+//! difference. NSX is the only store: caches are rebuilt by lists after a restart. `failure` maps each failed call to
+//! the error that the controllers handle.
+//!
+//! The session exists only while a controller that needs NSX leads (`AnyLeader`), and each write carries the leader's
+//! permit, so a standby changes nothing and risks no lockout of the account.
+//!
+//! NSX is shared with other clusters and programs. Tags (`tags`, `ownership`) decide which objects this program may
+//! change: one that is not provably this cluster's is foreign or ambiguous, and never changed.
 
 mod any_leader;
 pub mod cluster_uid;
@@ -23,10 +35,10 @@ pub use any_leader::AnyLeader;
 pub(in crate::providers::vsphere) use failure::failed;
 pub use session::{LoginSource, NsxSession, NsxSessionStatus, Token};
 
-/// Which addresses in the status of a Node traffic may be sent to.
+/// Returns the addresses in the status of a Node that may receive traffic.
 pub type UsableAddressesOf = Arc<dyn Fn(&Node) -> UsableAddresses + Send + Sync>;
 
-/// The permit of a call of a controller, as requests carry it.
+/// Turns a controller's leader token into the permit of its NSX requests.
 pub(in crate::providers::vsphere) fn permit(permit: &LeaderToken) -> Arc<dyn Permit> {
     Arc::new(OfCall(permit.clone()))
 }

@@ -1,4 +1,4 @@
-//! Who may ask for what: what a request shows to those who decide, and what they answer.
+//! Interfaces of authentication and authorization.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use rustls::pki_types::CertificateDer;
 
 use crate::runtime::tasks::BoxError;
 
-/// Somebody who asks, in the words of Kubernetes' `user.Info`.
+/// An authenticated user, in the words of Kubernetes' `user.Info`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct User {
     /// The name; never empty.
     pub name: String,
-    /// Tells users of one name apart; may be empty.
+    /// Distinguishes users of the same name; may be empty.
     pub uid: String,
-    /// The groups it is in.
+    /// The groups of the user.
     pub groups: Vec<String>,
-    /// What else is known of it.
+    /// Further attributes.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// Whoever shows nothing.
+    /// The user of requests without credentials.
     pub fn anonymous() -> Self {
         let groups = vec!["system:unauthenticated".to_owned()];
         Self { name: "system:anonymous".to_owned(), groups, ..Self::default() }
     }
 }
 
-/// What a request shows of who asks.
+/// The credentials of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestCredentials<'a> {
     /// The request's headers.
@@ -38,29 +38,28 @@ pub struct RequestCredentials<'a> {
     pub certificates: &'a [CertificateDer<'static>],
 }
 
-/// Who asks is not known.
+/// The request cannot be authenticated.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAuthenticated {
-    /// What was shown is not valid.
+    /// The credentials are not valid.
     #[error("the credentials are not valid")]
     Invalid,
-    /// It could not be found out.
+    /// The credentials could not be checked.
     #[error("the credentials cannot be checked")]
     Unknown(#[source] BoxError),
 }
 
-/// Says who asks.
+/// Authenticates requests.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
-    /// The user; nothing when nothing of its kind is shown.
+    /// The user; `None` if the request has no credentials of a kind that this authenticator knows.
     async fn authenticate(&self, shown: RequestCredentials<'_>) -> Result<Option<User>, NotAuthenticated>;
 }
 
-/// Says who may do what.
+/// Authorizes requests.
 #[async_trait]
 pub trait Authorizer: Send + Sync {
-    /// Whether everybody may ask for this path, whoever it is. Asked before anything else, so that probes depend on
-    /// nobody.
+    /// Whether the path is open to all users. Asked before anything else, so that probes depend on no other server.
     fn is_open(&self, path: &str) -> bool;
 
     /// Whether `user` may do `verb` (an HTTP method in lower case) on `path`.

@@ -1,5 +1,5 @@
-//! What one connection is doing, by the clock: how long it may wait, and how long whoever is on the other side may take
-//! to read an answer.
+//! Time limits of one connection: how long it may wait for its client, and how long the client may take to read an
+//! answer.
 
 use std::future::Future;
 use std::io;
@@ -14,19 +14,19 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::connections::{Phase, Place};
 
-/// How long after the handshake the first request has to be there, with its whole header.
+/// Time limit for the first request with its whole header, after the handshake.
 const FIRST_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long the header of a further request may take, as in the Go program.
+/// Time limit for the header of a further request, as in the Go program.
 const HEADER_LIMIT: Duration = Duration::from_secs(32);
 
-/// How long a connection may idle between two requests, as in the Go program.
+/// Longest idle time between two requests, as in the Go program.
 const IDLE_LIMIT: Duration = Duration::from_secs(90);
 
-/// How long an answer may wait for being read.
+/// Longest time for which the client may not read an answer.
 const WRITE_LIMIT: Duration = Duration::from_secs(15);
 
-/// What a connection is doing. Cheap to clone; all clones are one.
+/// Activity of a connection. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub(super) struct Activity {
     shared: Arc<ConnectionActivity>,
@@ -45,24 +45,23 @@ struct StreamState {
     heard_since: Option<Instant>,
 }
 
-/// A request under way, until it is dropped.
+/// A request in progress, until it is dropped.
 pub(super) struct UnderWay(Activity);
 
 impl Activity {
-    /// A connection whose handshake is done. `is_http1` when what is heard between two requests is the header of the
-    /// next one.
+    /// The activity of a connection after its handshake. With `is_http1`, bytes between requests are the next header.
     pub(super) fn new(place: Place, is_http1: bool) -> Self {
         place.reached(Phase::Unused);
         let state = StreamState { under_way: 0, is_used: false, quiet_since: Instant::now(), heard_since: None };
         Self { shared: Arc::new(ConnectionActivity { place, counts_headers: is_http1, state: Mutex::new(state) }) }
     }
 
-    /// Completes when the connection has to make room.
+    /// Completes when the connection must make room for another one.
     pub(super) async fn closed(&self) {
         self.shared.place.closed.cancelled().await;
     }
 
-    /// Notes a request.
+    /// Records the start of a request.
     pub(super) fn begin(&self) -> UnderWay {
         let mut state = self.shared.state.lock();
         (state.under_way, state.is_used, state.heard_since) = (state.under_way + 1, true, None);
@@ -71,13 +70,13 @@ impl Activity {
         UnderWay(self.clone())
     }
 
-    /// Completes when it has waited for too long for its other side.
+    /// Completes when the client has exceeded a time limit.
     pub(super) async fn waited_too_long(&self) {
         loop {
             match self.deadline() {
                 Some(deadline) if deadline <= Instant::now() => return,
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
-                // The request under way has its own limits.
+                // The request in progress has its own limits.
                 None => sleep(FIRST_LIMIT).await,
             }
         }
@@ -116,7 +115,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// A stream that notes what is heard, and fails when an answer is not read.
+/// A stream that records when bytes arrive, and fails if the client does not read an answer.
 pub(super) struct MonitoredStream<S> {
     inner: S,
     activity: Activity,
@@ -128,7 +127,7 @@ impl<S> MonitoredStream<S> {
         Self { inner, activity, unread: None }
     }
 
-    /// The outcome of an attempt to write, or the failure when nothing could be written for too long.
+    /// The outcome of an attempt to write, or an error if nothing could be written for too long.
     fn limited<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.unread = None;
@@ -220,7 +219,7 @@ mod tests {
         let under_way = busy.begin();
         assert!(tokio::time::timeout(IDLE_LIMIT * 2, busy.waited_too_long()).await.is_err());
         drop(under_way);
-        // It is looked at every ten seconds while something is under way.
+        // Checked every ten seconds while a request is in progress.
         assert!((90..=100).contains(&waited(&busy).await));
     }
 

@@ -1,4 +1,4 @@
-//! Answers of the secure port. Limits how many large answers all connections together hold in memory.
+//! Answers of the secure port. Limits the number of large answers in memory, over all connections.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use http::{Response, StatusCode};
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Answers at once that are larger than [`SMALL`].
+/// Most answers larger than [`SMALL`] at once.
 pub(super) const MOST_KEPT: usize = 1024;
 
-/// An answer of that many bytes costs no more than the request that it is for. It is always given: a probe says little,
-/// and must not fail because others read nothing.
+/// An answer of up to this many bytes costs no more than its request. It is always sent: answers of probes are small,
+/// and must not fail because other clients do not read theirs.
 const SMALL: usize = 256;
 
 pub(super) type Answer = Response<Bytes>;
@@ -31,7 +31,7 @@ pub(super) fn typed(mut answer: Answer, content_type: &'static str) -> Answer {
     answer
 }
 
-/// The bytes of an answer, with their place among those that are kept.
+/// The bytes of an answer, with their slot.
 struct BufferedAnswer {
     bytes: Bytes,
     _place: OwnedSemaphorePermit,
@@ -43,7 +43,7 @@ impl AsRef<[u8]> for BufferedAnswer {
     }
 }
 
-/// Reserves a place for the answer until its bytes are freed; without a free place, answers 503.
+/// Reserves a slot for the answer until its bytes are freed; without a free slot, answers 503.
 pub(super) fn kept(answer: Answer, places: &Arc<Semaphore>) -> Answer {
     if answer.body().len() <= SMALL {
         return answer;
@@ -54,7 +54,7 @@ pub(super) fn kept(answer: Answer, places: &Arc<Semaphore>) -> Answer {
     }
 }
 
-/// The same headers without the body, as the answer to `HEAD`.
+/// Keeps the headers and removes the body, for the answer to `HEAD`.
 pub(super) fn without_body(mut answer: Answer) -> Answer {
     let size = answer.body().len();
     answer.headers_mut().insert(CONTENT_LENGTH, size.into());

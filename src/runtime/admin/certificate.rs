@@ -1,4 +1,4 @@
-//! The server's certificates: made by itself, or given; several, for several names; exchanged while they are served.
+//! The server's certificates: self-made or from files, several for several names, replaced without a restart.
 
 mod origin;
 mod pair;
@@ -23,13 +23,13 @@ pub use origin::{SERVED_CERTIFICATE, SERVED_KEY};
 pub use pair::KeyKind;
 use pair::Pair;
 
-/// Pause between two looks at the files. The kubelet needs up to a minute to bring a changed Secret.
+/// Poll interval of the files. The kubelet needs up to a minute to update a mounted Secret.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// The server cannot have its certificate.
+/// The server has no usable certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// Making one for these names failed.
+    /// Creating a certificate for these names failed.
     #[error("cannot make a certificate for {0}")]
     Make(String, #[source] rcgen::Error),
     /// A file cannot be read.
@@ -38,11 +38,10 @@ pub enum CertificateError {
     /// A file, or its folder, cannot be written.
     #[error("cannot write {}", .0.display())]
     Write(PathBuf, #[source] std::io::Error),
-    /// A folder has the first file of a pair and not the second.
+    /// A folder has the first file of a pair, but not the second.
     #[error("{} is there, and its counterpart {} is not", .0.display(), .1.display())]
     Half(PathBuf, PathBuf),
-    /// The given files are no certificate chain or no key, which of them is said. Without the library's error, which quotes
-    /// the line.
+    /// The named file (certificate chain or key) is not PEM. Omits the library's error, which quotes the line.
     #[error("the {0} is not in PEM form")]
     Pem(&'static str),
     /// The certificate and the key do not belong together, or cannot be used.
@@ -53,21 +52,21 @@ pub enum CertificateError {
     Pair(PairFiles, #[source] Box<CertificateError>),
 }
 
-/// The certificates that are served at the moment.
+/// The certificates in use.
 #[derive(Debug)]
 pub struct Certificates {
     served: RwLock<Arc<ServedCertificates>>,
 }
 
-/// Which certificate answers which name.
+/// Maps names to certificates.
 #[derive(Debug)]
 struct ServedCertificates {
     default: Arc<CertifiedKey>,
-    /// Lower case, a `*` label at the beginning allowed.
+    /// Keys are lower case; the first label may be `*`.
     by_name: HashMap<String, Arc<CertifiedKey>>,
 }
 
-/// Where the certificates are from, and what was seen there last. [`Keeper::run`] is its task.
+/// The sources of the certificates, and their last state. [`Keeper::run`] is its task.
 pub struct Keeper {
     certificates: Arc<Certificates>,
     default: Origin,
@@ -75,8 +74,8 @@ pub struct Keeper {
 }
 
 impl Certificates {
-    /// Reads or makes all certificates. `names` are those of a certificate that is made, beside those of loopback.
-    /// Waits for the file system.
+    /// Reads or creates all certificates. A created one is for `names` and for those of loopback. Blocks on the file
+    /// system.
     pub fn load(
         source: &CertificateSource,
         by_name: &[NamedPair],
@@ -97,7 +96,7 @@ impl Certificates {
         Ok((Arc::clone(&certificates), Keeper { certificates, default, by_name }))
     }
 
-    /// The kind of key that answers whoever asks for no name.
+    /// The kind of key of the default certificate.
     pub fn key_kind(&self) -> KeyKind {
         KeyKind::of(&self.served().default)
     }
@@ -114,8 +113,8 @@ impl ResolvesServerCert for Certificates {
 }
 
 impl ServedCertificates {
-    /// As Go's `crypto/tls`: the name, then with a star for its first label; without a name the address that was asked
-    /// (`dynamiccertificates`).
+    /// Like Go's `crypto/tls`: the name, then the name with `*` as first label; without a name, the local address of
+    /// the connection (`dynamiccertificates`).
     fn choose(&self, name: Option<&str>, address: Option<IpAddr>) -> Arc<CertifiedKey> {
         let found = match name {
             None => address.and_then(|address| self.by_name.get(&address.to_string())),
@@ -128,7 +127,7 @@ impl ServedCertificates {
     }
 }
 
-/// Earlier pairs go first, and names that were given before those that certificates have.
+/// Earlier pairs take precedence, and configured names over the names in certificates.
 fn served(default: &Origin, by_name: &[(Vec<String>, Origin)]) -> ServedCertificates {
     let given = by_name.iter().flat_map(|(names, origin)| names.iter().map(move |name| (name, &origin.pair)));
     let unnamed = by_name.iter().filter(|(names, _)| names.is_empty());
@@ -141,26 +140,26 @@ fn served(default: &Origin, by_name: &[(Vec<String>, Origin)]) -> ServedCertific
 }
 
 impl Keeper {
-    /// Looks at the files every 3 s, by content, and at the end of what was made here. A pair that cannot be used leaves
-    /// the one before in place, and is told once.
+    /// Polls the contents of the files every 3 s, and renews self-made certificates before they expire. An unusable
+    /// pair leaves the previous one in place and is logged once.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), BoxError> {
         loop {
             if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
                 return Ok(());
             }
             self = off_thread(move || {
-                self.look(SystemTime::now());
+                self.reload(SystemTime::now());
                 self
             })
             .await?;
         }
     }
 
-    /// One look at everything.
-    fn look(&mut self, now: SystemTime) {
-        let mut is_new = self.default.look(now);
+    /// Polls all sources once.
+    fn reload(&mut self, now: SystemTime) {
+        let mut is_new = self.default.reload(now);
         for (_, origin) in &mut self.by_name {
-            is_new |= origin.look(now);
+            is_new |= origin.reload(now);
         }
         if is_new {
             let served = Arc::new(served(&self.default, &self.by_name));
@@ -169,7 +168,7 @@ impl Keeper {
     }
 }
 
-/// TLS with the certificate chain (leaf first) and its private key, both in PEM form; never read again.
+/// TLS with the certificate chain (leaf first) and its private key, both PEM; never read again.
 pub fn given_certificate(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, CertificateError> {
     let default = Pair::parse(chain, key)?.key;
     let certificates =

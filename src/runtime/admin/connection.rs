@@ -1,4 +1,4 @@
-//! One connection, from its first byte to its end.
+//! One connection, from accept to close.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,41 +16,40 @@ use super::activity::{Activity, MonitoredStream};
 use super::connections::{Phase, Place};
 use super::{Peer, Server, routes, tls};
 
-/// How long a TLS handshake may take, from the acceptance of the connection on.
+/// Time limit of a TLS handshake, counted from accept.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often an HTTP/2 connection is asked whether it is alive.
+/// Interval of keep-alive pings on HTTP/2 connections.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long one connection may live; clients connect anew.
+/// Longest life of a connection; clients reconnect.
 const LIFE_LIMIT: Duration = Duration::from_secs(900);
 
-/// How long the answers under way may take once a connection is told to end.
+/// Grace period for requests in progress once a connection is being closed.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
 /// The largest header of a request, in bytes.
 pub(super) const LARGEST_HEADER: usize = 32 * 1024;
 
-/// The largest header of an HTTP/2 request: there may be many of them on one connection.
+/// The largest header of an HTTP/2 request. Smaller, since one connection may have many requests.
 const LARGEST_HTTP2_HEADER: u32 = 16 * 1024;
 
-/// What a client may send of bodies before somebody reads it, per HTTP/2 connection and per request. No less is legal
-/// for the connection.
+/// Flow control windows for unread bodies, per HTTP/2 connection and per request. The first is the smallest legal one.
 const WINDOWS: (u32, u32) = (65_535, 8 * 1024);
 
-/// What waits to be sent, per HTTP/2 request, and per connection in TLS; in bytes.
+/// Bytes that wait to be sent, per HTTP/2 request, and per connection in TLS.
 const SEND_BUFFER: usize = 32 * 1024;
 
-/// Requests that an HTTP/2 client took back before they were looked at; from then on the connection is ended.
+/// Requests that an HTTP/2 client cancelled before they were handled; at this number the connection is closed.
 const MOST_RESETS: usize = 20;
 
-/// Requests of an HTTP/2 client that were wrong.
+/// The same for invalid requests of an HTTP/2 client.
 const MOST_WRONG: usize = 50;
 
-/// How long what is under way may take once the connection of somebody who is known is to end, while the server goes on.
+/// Grace period for requests in progress of a connection that is closed because of its age.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);
 
-/// Serves one connection until it ends, is too slow or has to make room.
+/// Serves one connection until it ends, is too slow or must make room for another one.
 pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAddr, place: Place) {
     let handshake = tokio::time::timeout(HANDSHAKE_LIMIT, secured(&server, tcp, &place));
     let stream = tokio::select! {
@@ -64,7 +63,7 @@ pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAd
         Err(_) => return tracing::debug!(peer = %address, "a TLS handshake took too long"),
     };
     let session = stream.get_ref().1;
-    // By the agreed protocol and not by the first bytes: waiting for those would have no time limit.
+    // Uses the negotiated protocol, not the first bytes: waiting for those would have no time limit.
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
     let activity = Activity::new(place, !is_http2);
@@ -73,7 +72,7 @@ pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAd
 }
 
 async fn secured(server: &Server, tcp: TcpStream, place: &Place) -> std::io::Result<TlsStream<TcpStream>> {
-    // Until something is heard, a connection costs its socket and no more.
+    // Until the first bytes arrive, a connection costs its socket and no more.
     tcp.readable().await?;
     place.reached(Phase::Handshake);
     let local = tcp.local_addr()?.ip();
@@ -82,7 +81,7 @@ async fn secured(server: &Server, tcp: TcpStream, place: &Place) -> std::io::Res
     tls::at_address(local, accept).await
 }
 
-/// HTTP on a stream that is set up.
+/// Serves HTTP on an established stream.
 async fn spoken(server: &Arc<Server>, stream: MonitoredStream<TlsStream<TcpStream>>, is_http2: bool, peer: Arc<Peer>) {
     let builder = builder(is_http2, server.streams);
     let (serving, asked) = (Arc::clone(server), Arc::clone(&peer));
@@ -91,7 +90,7 @@ async fn spoken(server: &Arc<Server>, stream: MonitoredStream<TlsStream<TcpStrea
     tokio::pin!(connection);
     let told_to_end = async {
         tokio::select! {
-            // Nobody who is known: they could have many answers kept by reading none.
+            // The client is not authenticated: it could make the server buffer many answers by reading none.
             () = peer.enough.cancelled() => GRACE,
             () = tokio::time::sleep(LIFE_LIMIT) => LAST_ANSWERS,
             () = peer.activity.waited_too_long() => GRACE,
@@ -118,7 +117,7 @@ async fn spoken(server: &Arc<Server>, stream: MonitoredStream<TlsStream<TcpStrea
 fn builder(is_http2: bool, streams: u32) -> Builder<TokioExecutor> {
     let builder = Builder::new(TokioExecutor::new());
     let mut builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
-    // The time that a header takes is counted in `activity`, apart from the time between two requests.
+    // `activity` limits the time for a header, separately from the idle time between two requests.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(LARGEST_HEADER);
     builder
         .http2()

@@ -1,7 +1,7 @@
-//! The connections at the moment, and which one has to make room when there are too many.
+//! The open connections, and which one is closed when there are too many.
 //!
-//! Nobody may keep the probes out: a new connection is always taken, and if that is one too many, one of whoever has
-//! the most is closed, and of those one that has shown the least.
+//! No client can keep the probes out: a new connection is always accepted. If that exceeds the limit, one connection of
+//! the peer with the most is closed, the least advanced first.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,26 +13,25 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A connection that is younger than this is closed only when there are no older ones of the same peer: it must have
-/// the time to ask.
+/// A younger connection is closed only if its peer has no older ones: it needs time to send a request.
 const YOUNG: Duration = Duration::from_millis(500);
 
-/// How far a connection has come, least first.
+/// How far a connection has advanced, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// Nothing was heard.
+    /// No bytes have arrived.
     Silent,
-    /// TLS is being set up.
+    /// The TLS handshake is in progress.
     Handshake,
-    /// There was no request yet.
+    /// No request has arrived.
     Unused,
-    /// There was a request, and it was answered.
+    /// All requests are answered.
     Idle,
-    /// A request is under way.
+    /// A request is in progress.
     Busy,
 }
 
-/// The connections at the moment. Cheap to clone; all clones are one.
+/// The open connections. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub(super) struct Connections {
     entries: Arc<Mutex<HashMap<u64, ConnectionEntry>>>,
@@ -47,15 +46,15 @@ struct ConnectionEntry {
     closed: CancellationToken,
 }
 
-/// One connection's place. It is free again when this is dropped.
+/// The slot of one connection; dropping it frees the slot.
 pub(super) struct Place {
     connections: Connections,
     id: u64,
-    /// Cancelled when the connection has to make room.
+    /// Cancelled when the connection must make room for another one.
     pub(super) closed: CancellationToken,
 }
 
-/// Who is on the other side: an address, or what one customer has of IPv6.
+/// The client of a connection: its IPv4 address, or its IPv6 /64, which one customer has.
 fn peer(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
@@ -64,12 +63,12 @@ fn peer(address: IpAddr) -> IpAddr {
 }
 
 impl Connections {
-    /// At most so many at once.
+    /// At most `most` connections at once.
     pub(super) fn new(most: usize) -> Self {
         Self { entries: Arc::default(), most, next: Arc::default() }
     }
 
-    /// A place for a new connection; another one may be closed for it.
+    /// Returns the slot of a new connection; another one may be closed for it.
     pub(super) fn admit(&self, address: IpAddr) -> Place {
         let (peer, now) = (peer(address), Instant::now());
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -87,8 +86,8 @@ impl Connections {
     }
 }
 
-/// Of the peer with the most connections, the one that asks included: first those that had their time, of those the one
-/// that came least far, of those the oldest.
+/// Selects from the peer with the most connections, including the new one: connections older than `YOUNG` first, then
+/// the least advanced, then the oldest.
 fn victim(entries: &HashMap<u64, ConnectionEntry>, newcomer: IpAddr, now: Instant) -> Option<u64> {
     let mut counts = HashMap::from([(newcomer, 1_usize)]);
     for entry in entries.values() {
@@ -102,7 +101,7 @@ fn victim(entries: &HashMap<u64, ConnectionEntry>, newcomer: IpAddr, now: Instan
 }
 
 impl Place {
-    /// Notes how far the connection has come.
+    /// Records how far the connection has advanced.
     pub(super) fn reached(&self, phase: Phase) {
         if let Some(entry) = self.connections.entries.lock().get_mut(&self.id)
             && entry.phase != phase

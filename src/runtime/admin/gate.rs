@@ -1,4 +1,4 @@
-//! Who may ask, as the Go program's chain of handlers decides it: open paths, then who it is, then what they may.
+//! Access control in the order of the Go program's handler chain: open paths, authentication, authorization.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,17 +15,17 @@ use crate::base::error_chain::chain;
 /// Time limit for authentication and authorization of a request together.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Most requests that wait for TokenReview or SubjectAccessReview, of all addresses together.
+/// Most requests that wait for TokenReview or SubjectAccessReview, for all addresses together.
 const MOST: usize = 128;
 
-/// Of one address: a client with many requests must not keep the others out.
+/// The same for one address: a client with many requests must not keep the others out.
 const MOST_OF_ONE: usize = 32;
 
-/// A request may not go on.
+/// A rejected request.
 pub(super) struct Refusal {
-    /// Who asked, as far as that is known.
+    /// The user, if known.
     pub(super) user: Option<User>,
-    /// What they are told.
+    /// The answer to the client.
     pub(super) answer: Answer,
 }
 
@@ -35,7 +35,7 @@ impl Refusal {
     }
 }
 
-/// Who asks; nobody on a path that is open to everybody, where that is not found out.
+/// Returns the user; `None` on an open path, where requests are not authenticated.
 pub(super) async fn admitted(server: &Server, peer: &Peer, parts: &request::Parts) -> Result<Option<User>, Refusal> {
     if server.admin.authorizer.is_open(parts.uri.path()) {
         return Ok(None);
@@ -57,7 +57,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
     let user = match server.admin.authenticator.authenticate(shown).await {
         Ok(user) => user.unwrap_or_else(User::anonymous),
         Err(error) => {
-            // Whoever cannot be asked is told of there, once.
+            // At debug level only: the authenticator itself logs once when its server cannot be asked.
             tracing::debug!("{}", chain(&error));
             return Err(Refusal::of_nobody(StatusCode::UNAUTHORIZED, "Unauthorized"));
         }
@@ -77,18 +77,18 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
     Err(Refusal { user: Some(user), answer })
 }
 
-/// How many requests of each address wait for a review. Addresses without any are forgotten.
+/// Requests of each address that wait for a review. Addresses without any have no entry.
 #[derive(Default)]
 pub(super) struct ReviewLimiter(Mutex<HashMap<IpAddr, usize>>);
 
-/// One under way, until it is dropped.
+/// One waiting request, until it is dropped.
 struct Turn<'a> {
     asked: &'a ReviewLimiter,
     address: IpAddr,
 }
 
 impl ReviewLimiter {
-    /// One more of this address, if there may be.
+    /// Adds a request of this address, unless a limit is reached.
     fn turn(&self, address: IpAddr) -> Option<Turn<'_>> {
         let address = address.to_canonical();
         let mut of = self.0.lock();

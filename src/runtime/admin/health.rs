@@ -9,18 +9,18 @@ use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 
 use crate::runtime::metrics::Metrics;
 
-/// Names that a request excludes and no check has, as far as they are shown in the answer; and letters of each.
+/// Unknown names in a request's exclusions that the answer repeats; and characters of each.
 const MOST_UNKNOWN: (usize, usize) = (16, 64);
 
-/// What a check found.
+/// Outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// All is well.
+    /// Healthy.
     Ok,
-    /// Worth showing, and no reason to fail: a vCenter that is away must not block a rollout.
+    /// Worth showing, but no reason to fail: an unreachable vCenter must not block a rollout.
     Note(Cow<'static, str>),
-    /// The probe fails. The reason is logged, and shown by the path of the single check only, since probes are open to
-    /// everybody.
+    /// The probe fails. Logs have the reason; of the paths only that of the single check shows it, since probes are
+    /// open to all users.
     Failed(String),
 }
 
@@ -28,10 +28,10 @@ pub enum Health {
 ///
 /// | added with | `/healthz` | `/livez` | `/readyz` | for |
 /// |---|---|---|---|---|
-/// | [`Checks::add_health`] | yes | no | no | what the Go program has in `/healthz`: the election, the controllers |
-/// | [`Checks::add_readiness`], [`Checks::add_readiness_group`] | no | no | yes | what the process needs before it is of use |
+/// | [`Checks::add_health`] | yes | no | no | the election and the controllers, as in the Go program |
+/// | [`Checks::add_readiness`], [`Checks::add_readiness_group`] | no | no | yes | what the process needs to work |
 ///
-/// A probe without any check of its own, as `/livez` is, has the check `ping`, which passes.
+/// A probe without checks of its own, such as `/livez`, has the check `ping`, which passes.
 #[derive(Clone, Default)]
 pub struct Checks {
     named: Arc<RwLock<Vec<NamedCheck>>>,
@@ -40,7 +40,7 @@ pub struct Checks {
     pub(super) slis: Slis,
 }
 
-/// Checks whose number changes, with what they found.
+/// Checks whose number changes, with their outcomes.
 type Group = Arc<dyn Fn() -> Vec<(String, Health)> + Send + Sync>;
 
 /// The function of a check.
@@ -53,7 +53,7 @@ struct NamedCheck {
     check: Check,
 }
 
-/// Which probe asks.
+/// The kind of probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Probe {
     /// `/healthz`: the process, the election and the controllers.
@@ -65,19 +65,19 @@ pub(super) enum Probe {
 }
 
 impl Checks {
-    /// Adds a check to `/healthz` alone, as the Go program has one of the election and one of each controller that was
-    /// started. Manifests may use that probe for restarts: it is to fail only where a restart helps. It must not block.
+    /// Adds a check to `/healthz` alone, as the Go program does for the election and for each started controller.
+    /// Manifests may restart on this probe, so it must fail only where a restart helps. It must not block.
     pub fn add_health(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
         self.add(name.into(), Probe::Health, Arc::new(check));
     }
 
-    /// Adds a check of what the process needs before it is of use. It must not block.
+    /// Adds a check of what the process needs before it can work. It must not block.
     pub fn add_readiness(&self, name: impl Into<String>, check: impl Fn() -> Health + Send + Sync + 'static) {
         self.add(name.into(), Probe::Ready, Arc::new(check));
     }
 
-    /// Adds checks like those of [`Checks::add_readiness`] that come and go: what is there at the moment is asked for
-    /// at each probe.
+    /// Adds checks like those of [`Checks::add_readiness`] that come and go: each probe calls the function for the
+    /// current checks.
     pub fn add_readiness_group(&self, checks: impl Fn() -> Vec<(String, Health)> + Send + Sync + 'static) {
         self.groups.write().push(Arc::new(checks));
     }
@@ -96,7 +96,7 @@ impl Checks {
             let line = if excluded.contains(name) {
                 format!("[+]{name} excluded: ok\n")
             } else {
-                match self.look(probe, named) {
+                match self.check(probe, named) {
                     Health::Ok => format!("[+]{name} ok\n"),
                     Health::Note(note) => format!("[+]{name} {note}\n"),
                     Health::Failed(_) => {
@@ -112,7 +112,7 @@ impl Checks {
         if !unknown.is_empty() {
             unknown.sort();
             unknown.dedup();
-            // Anybody may write anything there, so that an answer is not to become much larger than its request.
+            // Any client may write anything there, so the answer must not become much larger than its request.
             let shown = |name: &String| format!("{:?}", name.chars().take(MOST_UNKNOWN.1).collect::<String>());
             let unknown: Vec<_> = unknown.into_iter().take(MOST_UNKNOWN.0).map(shown).collect();
             let line = format!("warn: some health checks cannot be excluded: no matches for {}\n", unknown.join(","));
@@ -126,18 +126,18 @@ impl Checks {
         }
     }
 
-    /// Whether the check of this name passes, and its text; nothing when the probe has none of that name.
+    /// Whether the check of this name passes, and its text; `None` if the probe has no such check.
     pub(super) fn single(&self, probe: Probe, name: &str) -> Option<(bool, String)> {
         let checks = self.of(probe);
         let named = checks.iter().find(|named| named.name == name)?;
-        Some(match self.look(probe, named) {
+        Some(match self.check(probe, named) {
             Health::Ok => (true, "ok".to_owned()),
             Health::Note(note) => (true, note.into_owned()),
             Health::Failed(reason) => (false, format!("internal server error: {reason}\n")),
         })
     }
 
-    /// The checks of a probe as they are now, so that they run without a lock: probes do not wait for each other.
+    /// Copies the checks of a probe, so that they run without a lock: probes do not wait for each other.
     fn of(&self, probe: Probe) -> Vec<NamedCheck> {
         let mut checks = self.named.read().clone();
         if probe == Probe::Ready {
@@ -156,8 +156,8 @@ impl Checks {
         checks
     }
 
-    /// Runs a check. What it found is counted; a failure is logged when it is new, since anybody may ask at any rate.
-    fn look(&self, probe: Probe, named: &NamedCheck) -> Health {
+    /// Runs a check and counts its outcome. Logs only new failures, since any client may ask at any rate.
+    fn check(&self, probe: Probe, named: &NamedCheck) -> Health {
         let NamedCheck { name, check, .. } = named;
         let health = check();
         let key = (probe, name.clone());
@@ -193,8 +193,8 @@ impl Probe {
     }
 }
 
-/// What the probes found, as the series of `/metrics/slis` (component-base's `metrics/prometheus/slis`). Cheap to clone;
-/// all clones are one.
+/// Outcomes of the probes, as the series of `/metrics/slis` (component-base's `metrics/prometheus/slis`). Cheap to
+/// clone; all clones are one.
 #[derive(Clone)]
 pub(super) struct Slis {
     registry: Registry,
@@ -219,13 +219,13 @@ impl Default for Slis {
 }
 
 impl Slis {
-    /// Notes what a check found when `probe` asked it.
+    /// Counts the outcome of a check for `probe`.
     fn observe(&self, check: &str, probe: &str, passes: bool) {
         self.last.with_label_values(&[check, probe]).set(if passes { 1.0 } else { 0.0 });
         self.all.with_label_values(&[check, probe, if passes { "success" } else { "error" }]).inc();
     }
 
-    /// Forgets everything.
+    /// Removes all values.
     pub(super) fn reset(&self) {
         self.last.reset();
         self.all.reset();

@@ -1,4 +1,4 @@
-//! Which path answers what.
+//! Maps paths to answers.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -23,14 +23,14 @@ use crate::runtime::metrics;
 /// The longest body that is read, in bytes.
 const LARGEST_BODY: usize = 1024;
 
-/// How long a body may take.
+/// Time limit for receiving a body.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
 
-/// As apiserver's `routes.DebugFlags` writes it.
+/// Written as by apiserver's `routes.DebugFlags`.
 const INDEX: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n\
                      <table>\n\n<tr>v<br>\n\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
 
-/// Answers one request. Never fails, and a panic is an answer, too.
+/// Answers one request. Never fails; a panic is answered too.
 pub(super) async fn answer(
     server: Arc<Server>,
     peer: Arc<Peer>,
@@ -41,7 +41,7 @@ pub(super) async fn answer(
     let (parts, body) = request.into_parts();
     let handled = AssertUnwindSafe(handled(&server, &peer, &parts, body)).catch_unwind().await;
     let (user, answer) = handled.unwrap_or_else(|_| {
-        // What it said is in the log already, by the hook for panics.
+        // The hook for panics has logged the message already.
         tracing::error!(path = parts.uri.path(), "a request panicked");
         (None, text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused a panic. Look in the logs for details."))
     });
@@ -50,21 +50,21 @@ pub(super) async fn answer(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
     if parts.method == Method::HEAD {
-        // HTTP/1 would leave it out by itself, HTTP/2 would send it.
+        // HTTP/1 would omit the body by itself, HTTP/2 would send it.
         answer = without_body(answer);
     }
     let is_known = user.as_ref().is_some_and(|user| *user != User::anonymous());
-    // As Go's gate UnauthenticatedHTTP2DOSMitigation: many requests on one connection are for those we know. And finding
-    // out that a certificate is worth nothing takes time, so whoever shows one has to shake hands for each attempt.
+    // As Go's gate UnauthenticatedHTTP2DOSMitigation: many requests on one connection are for authenticated clients.
+    // And rejecting a certificate takes time, so a client with an invalid one needs a handshake for each attempt.
     if parts.version == Version::HTTP_2 && !is_known {
         peer.enough.cancel();
     } else if answer.status() == StatusCode::UNAUTHORIZED {
-        // In HTTP/1 the answer has to say so: a client that is not told would ask again on a connection that is closing.
+        // In HTTP/1 the answer has to say so, or the client would send its next request on a closing connection.
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     tracing::debug!(
         verb = %parts.method,
-        // Without the query: it is not ours to know what somebody writes there.
+        // Omits the query, which may hold private data of the client.
         path = parts.uri.path(),
         status = answer.status().as_u16(),
         latency = ?start.elapsed(),
@@ -152,7 +152,7 @@ fn exposed(series: Result<String, prometheus::Error>) -> Answer {
     }
 }
 
-/// Answers a path that begins with `/debug`: how loud the log is, as in the Go program. There is no pprof.
+/// Answers paths below `/debug`: the verbosity of the log, as in the Go program. There is no pprof.
 async fn debug(verbosity: &Verbosity, method: &Method, path: &str, user: &str, body: Incoming) -> Answer {
     match path {
         "/debug/flags/v" if *method == Method::PUT => set_verbosity(verbosity, user, body).await,

@@ -1,39 +1,39 @@
-//! How the secure port serves, as it was told to.
+//! The settings of the secure port.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// How the secure port serves.
+/// The settings of the secure port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Where it listens.
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// The certificate for whoever asks for no name that another has.
+    /// The default certificate, for names without their own.
     pub certificate: CertificateSource,
     /// Further certificates, by name.
     pub by_name: Vec<NamedPair>,
-    /// What TLS may be like.
+    /// Restrictions of TLS.
     pub tls: TlsRules,
     /// Whether HTTP/2 is offered.
     pub http2: bool,
-    /// Requests of one HTTP/2 connection at the same time.
+    /// Most concurrent requests of one HTTP/2 connection.
     pub streams: u32,
-    /// `SO_REUSEADDR` was asked for; it is always set.
+    /// `SO_REUSEADDR` was requested; it is always set.
     pub shares_address: bool,
     /// Whether the pages that change the process are served (`/debug/flags/v`).
     pub debug: bool,
-    /// What was asked for and is not to be had, to be told once.
+    /// Requested features that do not exist here, to be logged once.
     pub remarks: Vec<String>,
 }
 
-/// Where the certificate is from.
+/// The source of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
     /// Files, read again when they change.
     Files(PairFiles),
-    /// A folder: a pair that is there is used, else one is made and written there.
+    /// A folder: its pair is used if it exists, otherwise one is created and written there.
     Folder(PathBuf),
-    /// Made at the start and renewed before it ends; never written.
+    /// Created at the start and renewed before it expires; never written.
     Memory,
 }
 
@@ -46,22 +46,22 @@ pub struct PairFiles {
     pub key: PathBuf,
 }
 
-/// A pair for some names.
+/// A pair with its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedPair {
     /// Its files.
     pub files: PairFiles,
-    /// The names it is for, a `*` label at the beginning allowed; empty means those in the certificate.
+    /// Its names, with `*` allowed as first label; empty means the names in the certificate.
     pub names: Vec<String>,
 }
 
-/// What TLS may be like.
+/// Restrictions of TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TlsRules {
     /// TLS 1.3 only.
     pub only_13: bool,
-    /// The cipher suites that are offered; empty is all that there are.
+    /// The cipher suites that are offered; empty is all supported ones.
     pub cipher_suites: Vec<rustls::CipherSuite>,
-    /// The key exchange groups that are offered; empty is all that there are.
+    /// The key exchange groups that are offered; empty is all supported ones.
     pub groups: Vec<rustls::NamedGroup>,
 }

@@ -1,4 +1,4 @@
-//! TLS as the secure port speaks it: which versions, suites and groups, and what is asked of clients.
+//! TLS of the secure port: versions, suites, groups and client certificates.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -13,35 +13,35 @@ use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureSc
 
 use super::settings::TlsRules;
 
-/// The largest certificate chain a client may show, in bytes: it is kept as long as the connection lives.
+/// Largest certificate chain of a client, in bytes: it is kept as long as the connection lives.
 const LARGEST_CHAIN: usize = 16 * 1024;
 
-/// The most certificates between a client's own and the authority that is believed. Looking for a way through many of them
-/// takes long, and whoever is not known yet may send any.
+/// Most certificates between a client's own and a trusted CA. Finding a path through many of them takes long, and an
+/// unauthenticated client may send any.
 const MOST_INTERMEDIATES: usize = 3;
 
 tokio::task_local! {
-    /// The address that the connection of this task came to.
+    /// The local address of this task's connection.
     static LOCAL_ADDRESS: IpAddr;
 }
 
-/// Runs a handshake that came to this address of ours: who asks for no name may get a certificate by it.
+/// Runs a handshake on this local address: a client without a server name may get a certificate by address.
 pub(super) async fn at_address<T>(address: IpAddr, handshake: impl Future<Output = T>) -> T {
     LOCAL_ADDRESS.scope(address.to_canonical(), handshake).await
 }
 
-/// The address that the handshake under way came to.
+/// The local address of the handshake in progress.
 pub(super) fn local_address() -> Option<IpAddr> {
     LOCAL_ADDRESS.try_with(|address| *address).ok()
 }
 
 /// The configuration of all connections.
 ///
-/// Sessions are not resumed: what a client's certificate is worth is then asked of every connection, and nothing of
-/// clients that are gone is kept.
+/// Sessions are not resumed: thus each connection checks its client certificate, and no state of closed connections is
+/// kept.
 ///
 /// # Errors
-/// The rules leave nothing to speak.
+/// The rules leave no usable version or suite.
 pub fn server_config(
     rules: &TlsRules,
     http2: bool,
@@ -63,7 +63,7 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-/// As in Go the suites of TLS 1.3 cannot be chosen.
+/// As in Go, the suites of TLS 1.3 cannot be selected.
 fn provider(rules: &TlsRules) -> CryptoProvider {
     let mut provider = ring::default_provider();
     if !rules.cipher_suites.is_empty() {
@@ -75,8 +75,8 @@ fn provider(rules: &TlsRules) -> CryptoProvider {
     provider
 }
 
-/// Asks for a client's certificate and takes any, or none. Who it belongs to and whether that is to be believed is
-/// decided by whoever authenticates; that its holder has the key is proved here.
+/// Requests a client certificate and accepts any, or none. TLS proves only that the client has the key; the
+/// authenticator decides who it is and whether its certificate is trusted.
 #[derive(Debug)]
 struct AnyHolder {
     provider: Arc<CryptoProvider>,

@@ -1,4 +1,4 @@
-//! Turns what the code says into lines.
+//! Formats tracing events as lines.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -19,7 +19,7 @@ use super::line::{self, Record, Said, Value};
 use super::output::{LineQueue, Stream};
 use crate::base::error_chain::chain;
 
-/// Decides once for each place in the code whether it is heard.
+/// Decides once for each callsite whether it is logged.
 impl<S: Subscriber> Layer<S> for Levels {
     fn register_callsite(&self, place: &'static Metadata<'static>) -> Interest {
         if self.pass(place) { Interest::always() } else { Interest::never() }
@@ -34,16 +34,16 @@ impl<S: Subscriber> Layer<S> for Levels {
     }
 }
 
-/// The form of lines, and which goes where.
+/// The format of lines, and their stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Form {
     pub format: Format,
-    /// Whether what is no error goes to standard output.
+    /// Whether lines that are no errors go to standard output.
     pub split: bool,
 }
 
 impl Form {
-    /// A message of this moment as a line.
+    /// Formats a message as a line with the current time.
     pub fn line(self, level: Level, place: (&str, u32), task: Option<&str>, said: &Said) -> String {
         let record = Record { time: Timestamp::now(), level, place, task, said };
         match self.format {
@@ -59,7 +59,7 @@ impl Form {
     }
 }
 
-/// Writes what passes.
+/// Writes the messages that pass.
 pub struct Lines {
     pub form: Form,
     pub queue: LineQueue,
@@ -107,7 +107,7 @@ struct Gather<'a>(&'a mut Said);
 impl Gather<'_> {
     fn take(&mut self, field: &Field, value: Value) {
         match value {
-            // The macros give the message first; a second one is a value that has this name.
+            // The macros give the message first; a second field of this name is a value.
             Value::Text(text) if field.name() == "message" && self.0.message.is_empty() => self.0.message = text,
             value => self.0.values.push((field.name(), value)),
         }

@@ -1,4 +1,4 @@
-//! Pure: which messages pass, by verbosity, by file, and by what their author may say.
+//! Pure: which messages pass, by verbosity, by file, and by target.
 
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -13,9 +13,9 @@ const TRACE: u32 = 6;
 /// A pattern of `--vmodule` and its verbosity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
-    /// A file's name without folder and `.rs`, or with a `/` in it, its path below `src/`; see `glob::matches`.
+    /// A file name without folder and `.rs`; if it has a `/`, a path below `src/`. See `glob::matches`.
     pub pattern: String,
-    /// What passes in such a file, if that is more than elsewhere.
+    /// Verbosity of such files, if it is higher than elsewhere.
     pub verbosity: u32,
 }
 
@@ -28,7 +28,7 @@ impl Module {
     }
 }
 
-/// How loud the log is.
+/// The levels that pass.
 #[derive(Debug, Clone)]
 pub struct Levels {
     verbosity: u32,
@@ -37,18 +37,18 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// Everything passes at `verbosity`, and of the files that a module's pattern matches also at its.
+    /// Everything passes at `verbosity`; files that match the pattern of a module also at the module's verbosity.
     pub fn new(verbosity: u32, modules: Vec<Module>) -> Self {
         Self { verbosity, modules, others: libraries(verbosity) }
     }
 
-    /// Another verbosity; the modules stay.
+    /// Sets the verbosity; the modules stay.
     pub fn set(&mut self, verbosity: u32) {
         self.verbosity = verbosity;
         self.others = libraries(verbosity);
     }
 
-    /// Whether the messages of a place in the code pass.
+    /// Whether the messages of a callsite pass.
     pub fn pass(&self, place: &Metadata<'_>) -> bool {
         self.passes(place.target(), *place.level(), place.file().unwrap_or_default())
     }
@@ -58,12 +58,12 @@ impl Levels {
             return self.others.would_enable(target, &level);
         }
         let needed = verbosity_of(level);
-        // As in klog the first pattern that matches counts, and never silences.
+        // As in klog, the first pattern that matches decides, and never lowers the verbosity.
         needed <= self.verbosity
             || self.modules.iter().find(|module| module.is_about(file)).is_some_and(|found| needed <= found.verbosity)
     }
 
-    /// The most detailed level of which anything passes; what is below costs nothing then.
+    /// The most detailed level of which anything passes; more detailed callsites then cost nothing.
     pub fn most(&self) -> LevelFilter {
         let modules = self.modules.iter().map(|module| module.verbosity);
         let own = match modules.fold(self.verbosity, u32::max) {
@@ -84,7 +84,7 @@ pub fn verbosity_of(level: Level) -> u32 {
     }
 }
 
-/// Whether this program says it, and not a library: `--vmodule` opens nothing of theirs, of which some is not for logs.
+/// Whether this program logs it, not a library: `--vmodule` never enables libraries, whose messages may have secrets.
 pub fn is_ours(target: &str) -> bool {
     let krate = target.split("::").next().unwrap_or_default();
     matches!(krate, "ccm" | "vsphere_cloud_controller_manager")
@@ -102,7 +102,7 @@ fn of_libraries(verbosity: u32) -> LevelFilter {
 fn libraries(verbosity: u32) -> Targets {
     Targets::new()
         .with_default(of_libraries(verbosity))
-        // It writes whole response bodies at WARN when they do not decode, Secrets among them.
+        // It logs whole response bodies that do not decode at WARN, including those of Secrets.
         .with_target("kube_client::client", LevelFilter::ERROR)
         .with_target("h2", LevelFilter::WARN)
         .with_target("hyper", LevelFilter::WARN)
@@ -156,7 +156,7 @@ mod tests {
             // The first that matches.
             (&[("n*", 4), ("node", 6)], "ccm::controllers", NODE, Level::TRACE, false),
             (&[("x", 4), ("node", 6)], "ccm::controllers", NODE, Level::TRACE, true),
-            // What libraries say is never opened by a file's name: bodies with Secrets are among it.
+            // A file's name never enables messages of libraries: they may contain bodies with Secrets.
             (&[("*", 9), ("mod", 9)], "kube_client::client", "/x/kube-client-5/src/client/mod.rs", Level::WARN, false),
             (&[("*", 9)], "hyper::proto", "/x/hyper/src/proto.rs", Level::TRACE, false),
         ];

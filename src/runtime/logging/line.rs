@@ -1,6 +1,6 @@
 //! Pure: a message as one line, in klog's text form or as one JSON object with klog's keys.
 //!
-//! A line is one line, whatever is in the message and its values: a line break in a value cannot forge another message.
+//! A message is always exactly one line: a line break in a value cannot forge another message.
 
 use std::fmt::Write;
 
@@ -16,16 +16,16 @@ const ERROR: &str = "err";
 #[derive(Debug)]
 pub struct Record<'a> {
     pub time: Timestamp,
-    /// What it asks of its reader, and klog's verbosity.
+    /// The severity, and klog's verbosity.
     pub level: Level,
-    /// Where in the code: the path of the file, and the line in it.
+    /// The callsite: the path of the file, and the line number.
     pub place: (&'a str, u32),
-    /// The task that says it.
+    /// The task that logs it.
     pub task: Option<&'a str>,
     pub said: &'a Said,
 }
 
-/// What is said.
+/// The content of a message.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Said {
     pub message: String,
@@ -43,7 +43,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// A number. JSON has no form for one that is not finite.
+    /// A number; in quotes if it is not finite, which JSON cannot express.
     pub fn float(number: f64) -> Self {
         if number.is_finite() { Value::Bare(number.to_string()) } else { Value::Text(number.to_string()) }
     }
@@ -100,7 +100,7 @@ fn pair(line: &mut String, key: &str, value: &Value) {
     }
 }
 
-/// As Go's `strconv.Quote`: what does not print, line breaks among it, is escaped.
+/// Quotes like Go's `strconv.Quote`: escapes line breaks and other characters that do not print.
 fn quote(line: &mut String, text: &str) {
     line.push('"');
     for char in text.chars() {
@@ -115,7 +115,7 @@ fn quote(line: &mut String, text: &str) {
             '\t' => line.push_str("\\t"),
             '\x0b' => line.push_str("\\v"),
             ' '..='~' => line.push(char),
-            // A quote and a backslash, the only others that this escapes, are dealt with above.
+            // Quotes and backslashes, the only others that this escapes, are handled above.
             prints if !prints.is_ascii() && prints.escape_debug().len() == 1 => line.push(prints),
             // Writing to a `String` cannot fail.
             '\0'..='\x7f' => _ = write!(line, "\\x{:02x}", u32::from(char)),
@@ -129,7 +129,7 @@ fn quote(line: &mut String, text: &str) {
 /// One JSON object: `ts` in milliseconds since 1970, `logger`, `caller`, `msg`, `v`, the values, `err`. An error has no
 /// `v`; a warning is a message of verbosity 0, since klog has no key for it.
 pub fn json(record: &Record<'_>) -> String {
-    // A double has 53 bits: microseconds of a time of our days are exact enough in it, as in the Go program.
+    // A double has 53 bits: exact enough for microseconds of present times, as in the Go program.
     #[allow(clippy::cast_precision_loss, reason = "see above")]
     let milliseconds = record.time.as_nanosecond() as f64 / 1e6;
     let (path, number) = record.place;
@@ -143,7 +143,7 @@ pub fn json(record: &Record<'_>) -> String {
         member(&mut line, "v", &Value::Bare(verbosity_of(record.level).to_string()));
     }
     for (key, value) in record.said.others() {
-        // A key twice is an object that readers read differently.
+        // Readers treat an object with duplicate keys differently.
         let is_taken = matches!(*key, "ts" | "logger" | "caller" | "msg" | "v");
         if is_taken { member(&mut line, &format!("{key}_"), value) } else { member(&mut line, key, value) }
     }
@@ -154,7 +154,7 @@ pub fn json(record: &Record<'_>) -> String {
     line
 }
 
-/// The file and the folder it is in.
+/// The file with its folder.
 fn with_folder(path: &str) -> &str {
     let cut = path.rmatch_indices('/').nth(1);
     cut.and_then(|(at, _)| path.get(at + 1..)).unwrap_or(path)

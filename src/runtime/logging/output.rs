@@ -1,7 +1,7 @@
-//! Where lines go: a bounded queue, emptied by a thread of its own.
+//! Writes lines: a bounded queue, emptied by its own thread.
 //!
-//! Whoever says something never waits for the one who reads. klog writes while it holds a lock, so that a full pipe
-//! stops the whole process; here lines are dropped while the queue is full, and counted.
+//! A task that logs never waits for the reader of the log. klog writes while it holds a lock, so that a full pipe stops
+//! the whole process; here lines are dropped and counted while the queue is full.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use crate::runtime::tasks;
 
-/// Bytes of lines that wait to be written. A line that does not fit is dropped.
+/// Most bytes of waiting lines. A line that does not fit is dropped.
 const MOST_WAITING: usize = 1 << 20;
-/// What a waiting line takes beside its text, roughly.
+/// Approximate memory of a waiting line in addition to its text.
 const OVERHEAD: usize = 64;
-/// How long the end of the process waits for the last lines.
+/// How long the process waits for the last lines at its end.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// A stream of the process.
@@ -30,7 +30,7 @@ enum OutputTask {
     Flush(SyncSender<()>),
 }
 
-/// Takes lines. Cheap to clone; all clones are one.
+/// The queue of lines. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct LineQueue {
     work: Sender<OutputTask>,
@@ -43,7 +43,7 @@ struct OutputState {
     dropped: AtomicU64,
 }
 
-/// Waits for the lines that are on their way when it is dropped, for a second at most.
+/// When dropped, waits for the queued lines, for a second at most.
 #[must_use = "the last lines are lost when it is not held until the end"]
 pub struct FlushGuard(LineQueue);
 
@@ -51,14 +51,14 @@ impl Drop for FlushGuard {
     fn drop(&mut self) {
         let (done, is_done) = sync_channel(1);
         if self.0.work.send(OutputTask::Flush(done)).is_ok() {
-            // A reader who does not read has had its second.
+            // A slow reader has had its second.
             let _ = is_done.recv_timeout(LAST_LINES);
         }
     }
 }
 
 impl LineQueue {
-    /// Starts the thread. `lost` words the line that says how many lines were dropped.
+    /// Starts the thread. `lost` formats the line with the number of dropped lines.
     pub fn start(
         write: impl FnMut(Stream, &str) + Send + 'static,
         lost: impl Fn(u64) -> String + Send + 'static,
@@ -70,7 +70,7 @@ impl LineQueue {
         Ok((queue.clone(), FlushGuard(queue)))
     }
 
-    /// Takes a line, with its line break, unless too much waits already.
+    /// Queues a line, with its line break, unless the queue is full.
     pub fn push(&self, stream: Stream, line: String) {
         let size = line.len() + OVERHEAD;
         let is_room = |waiting: usize| waiting.checked_add(size).filter(|waiting| *waiting <= MOST_WAITING);
@@ -93,7 +93,7 @@ fn write_all(
                 write(stream, &line);
                 state.waiting.fetch_sub(line.len() + OVERHEAD, Ordering::Relaxed);
             }
-            // Whoever asked has perhaps stopped waiting.
+            // The caller may have stopped waiting.
             OutputTask::Flush(done) => drop(done.try_send(())),
         }
         match state.dropped.swap(0, Ordering::Relaxed) {
@@ -103,7 +103,7 @@ fn write_all(
     }
 }
 
-/// Writes to the process's own streams, a line at a time. With a stream closed there is nobody left to tell.
+/// Writes to the process's own streams, a line at a time. Ignores errors: a closed stream has no reader.
 pub fn to_process(stream: Stream, line: &str) {
     let _ = match stream {
         Stream::Output => std::io::stdout().lock().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()),
@@ -124,7 +124,7 @@ mod tests {
         let written = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&written);
         let write = move |stream, line: &str| {
-            // Nobody reads until the test says so, and from the end of `permit` on everything is read.
+            // Blocks until the test drops `permit`; from then on every line is written.
             let _ = wait.recv();
             seen.lock().unwrap().push((stream, line.to_owned()));
         };

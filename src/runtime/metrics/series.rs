@@ -1,4 +1,4 @@
-//! The registry of the unit tests: it lists what `docs/metrics.md` has to name.
+//! The registry of the unit tests, which lists the series that `docs/metrics.md` must document.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::proto::MetricType;
 
-/// A registry that also knows the series of which nothing was counted yet: the text does not show those.
+/// A registry that also knows the series without a value, which the text format does not show.
 #[derive(Clone, Default)]
 pub struct Registry {
     registry: prometheus::Registry,
     series: Arc<Mutex<BTreeMap<String, Series>>>,
 }
 
-/// What a series is, whether or not it has a value yet.
+/// The description of a series, with or without a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
     /// Its full name.
@@ -24,7 +24,7 @@ pub struct Series {
     pub kind: &'static str,
     /// The names of its labels, sorted.
     pub labels: Vec<String>,
-    /// What it says.
+    /// Its help text.
     pub help: String,
 }
 
@@ -32,7 +32,7 @@ impl Registry {
     /// Adds a collector.
     ///
     /// # Errors
-    /// When another one has a name of its series with the same constant labels.
+    /// Another collector has a series with the same name and constant labels.
     pub fn register(&self, collector: Box<dyn Collector>) -> Result<(), prometheus::Error> {
         let described = described(&*collector);
         self.registry.register(collector)?;
@@ -47,7 +47,7 @@ impl Registry {
     }
 }
 
-/// What is only read is read from the library's registry.
+/// Read access to the library's registry.
 impl Deref for Registry {
     type Target = prometheus::Registry;
 

@@ -1,16 +1,16 @@
-//! Pure: the text format of series, with bounds of buckets spelt as the Go program spells them.
+//! Pure: the text format of series, with bucket bounds spelled as in the Go program.
 //!
-//! The bound is a label: where it is spelt otherwise (`0.00000001` for `1e-08`), queries over both programs tell two
-//! buckets where there is one.
+//! The bound is a label: with another spelling (`0.00000001` for `1e-08`), queries over both programs see two buckets
+//! instead of one.
 
 use std::fmt::{self, Write};
 
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 
-/// Everything, in the order given.
+/// All series, in the order given.
 ///
 /// # Errors
-/// A family of a type that nobody here makes: a summary, or one without type.
+/// A family of a type that is not used here: a summary, or one without type.
 pub(super) fn encode(families: &[MetricFamily]) -> Result<String, prometheus::Error> {
     let mut text = String::new();
     for family in families {
@@ -76,7 +76,7 @@ fn write_sample(
     }
 }
 
-/// A text of the exposition: backslashes and ends of lines are escaped, in labels quotes too.
+/// Escapes a text of the exposition: backslashes and line breaks, in labels also quotes.
 struct EscapedText<'a> {
     text: &'a str,
     quotes: bool,
@@ -93,7 +93,7 @@ impl fmt::Display for EscapedText<'_> {
     }
 }
 
-/// A finite number as Go's shortest `%g`: with an exponent below a ten-thousandth and from a million on.
+/// A finite number as Go's shortest `%g`: with an exponent below 0.0001 and from a million on.
 fn go_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };

@@ -1,4 +1,4 @@
-//! The series of a work queue, under client-go's names. What changes with time alone is computed when somebody asks.
+//! The series of a work queue, under client-go's names. Values that depend on the current time are computed per scrape.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts};
 use tokio::time::Instant;
 
-/// Seconds, from ten nanoseconds to ten seconds, as in client-go: its sums of rounding errors are part of the labels.
+/// Seconds, from ten nanoseconds to ten seconds, as in client-go, whose rounding errors are part of the labels.
 const BUCKETS: [f64; 10] =
     [1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 9.999_999_999_999_999e-5, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
 
-/// The series of one queue by its name. They outlive the queue: each term has a new one. Clones share them.
+/// The series of one queue by its name. They outlive the queue, since each term has a new one. Clones share them.
 #[derive(Clone)]
 pub struct QueueMetrics {
     depth: IntGauge,
-    /// Counts what becomes ready.
+    /// Counts keys that become ready.
     pub(super) adds: IntCounter,
     /// Counts the failures.
     pub(super) retries: IntCounter,
-    /// How long a key waited that is handed out, in seconds.
+    /// How long keys waited until they were handed out, in seconds.
     pub(super) waited: Histogram,
-    /// How long a key was worked on, in seconds.
+    /// How long keys were processed, in seconds.
     pub(super) worked: Histogram,
     unfinished: Gauge,
     longest: Gauge,
@@ -34,19 +34,19 @@ pub struct QueueMetrics {
 /// Returns the content of a queue at a time.
 type ReadContent = Box<dyn Fn(Instant) -> Option<Content> + Send>;
 
-/// What is in a queue.
+/// The content of a queue.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
-    /// Keys that are to be handed out.
+    /// Keys that are ready.
     pub(super) waiting: usize,
-    /// For how long those that are worked on have been, together.
+    /// The sum of the times for which keys have been processed so far.
     pub(super) unfinished: Duration,
     /// The longest of these times.
     pub(super) longest: Duration,
 }
 
 impl QueueMetrics {
-    /// All at zero, registered nowhere. `name` is the label's value: one for each queue of the process.
+    /// All at zero and unregistered. `name` is the value of the label: one for each queue of the process.
     pub fn new(name: &'static str) -> Self {
         let options =
             |series: &str, help: &str| Opts::new(series, help).subsystem("workqueue").const_label("name", name);
@@ -81,7 +81,7 @@ impl QueueMetrics {
         }
     }
 
-    /// Shows this queue from now on instead of an earlier one.
+    /// Shows this queue from now on, instead of an earlier one.
     pub(super) fn show(&self, look: impl Fn(Instant) -> Option<Content> + Send + 'static) {
         *self.content.lock() = Box::new(look);
     }
@@ -186,7 +186,7 @@ mod tests {
             ("unfinished_work_seconds", "0"),
             ("longest_running_processor_seconds", "0"),
         ]);
-        // What became due is shown though no worker was there to notice.
+        // Shows keys that became due, although no worker has noticed.
         tokio::time::advance(Duration::from_secs(100)).await;
         shown.says(&[("depth", "4"), ("adds_total", "6")]);
     }

@@ -196,7 +196,7 @@ impl Routes for Cloud {
         self.rewrites.load(Ordering::SeqCst)
     }
 
-    fn held_routes(&self) -> usize {
+    fn ambiguous_routes(&self) -> usize {
         self.held.load(Ordering::SeqCst)
     }
 }

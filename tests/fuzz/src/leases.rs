@@ -58,7 +58,7 @@ pub fn logins(bytes: &[u8]) {
         let (server, user) = (server.to_owned(), "ccm".to_owned());
         let attempt = Attempt { policy, server, user, version: None, is_known, is_new: !is_known };
         match run(ledger.claim(&attempt)) {
-            Ok(claim) => run(ledger.settle(claim, Outcome::Rejected)),
+            Ok(claim) => run(ledger.record_outcome(claim, Outcome::Rejected)),
             Err(refused) => {
                 assert!(refused.pause <= LONGEST_PAUSE, "{refused}");
                 assert!(refused.to_string().len() < 1024, "{refused}");

@@ -69,7 +69,7 @@ pub fn value(bytes: &[u8]) {
     assert!(decoded.len() <= text.len(), "{decoded}");
     let label = build_instance_type(4, 8192, &text);
     assert!(label.len() < 128, "an instance type of {} bytes", label.len());
-    if pem::looks_like(&text) == pem::PemKind::Complete {
+    if pem::kind_of(&text) == pem::PemKind::Complete {
         assert!(text.contains("-----BEGIN"), "{text}");
     }
 }

@@ -153,7 +153,7 @@ fn judge(mut object: Object) {
     let cluster =
         Cluster { name: "kubernetes", uid: Some("u"), is_node: &|uid| nodes.contains(uid), addresses: &addresses };
     if let Some(listed) = ListedRoute::read(&object) {
-        let ownership = ownership::judge(&object, &listed, &cluster);
+        let ownership = ownership::ownership_of(&object, &listed, &cluster);
         let is_named = object.tag(CLUSTER_NAME) == Some("kubernetes");
         assert!(is_named || ownership == Ownership::Foreign, "{ownership:?} without our name");
     }

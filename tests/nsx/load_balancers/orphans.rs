@@ -36,7 +36,7 @@ pub(super) async fn reading(world: &World) {
     world.balancers.read_again();
     advance(Duration::from_secs(10)).await;
     support::eventually("everything is read", crate::world::SOON, async || {
-        let last = world.balancers.last_reading();
+        let last = world.balancers.last_list();
         if last.is_some_and(|begun| begun > asked) { Ok(()) } else { Err(format!("{last:?}")) }
     })
     .await;

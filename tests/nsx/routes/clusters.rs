@@ -174,7 +174,7 @@ async fn routes_of_the_go_program_are_kept_and_nothing_is_written() {
             assert!(world.plan().await.is_empty());
         }
         assert_eq!(world.operations(), ["LIST static-routes", "LIST static-routes"]);
-        assert_eq!((world.fake.history().len(), world.routes.held_routes()), (seen, 0));
+        assert_eq!((world.fake.history().len(), world.routes.ambiguous_routes()), (seen, 0));
     }
 }
 
@@ -276,7 +276,7 @@ async fn a_node_outside_of_the_selector_keeps_its_route() {
     assert_eq!(deletions.len(), 1, "{plan:?}");
     assert_eq!((deletions[0].route.name.as_str(), deletions[0].ground), (of_other, Ground::NodeMissing));
     assert_eq!(deletions[0].verdict(Some(&Presence::Exists((*outside).clone()))), LiveReadVerdict::Keep);
-    assert_eq!(world.routes.held_routes(), 1, "of the other Node nothing is known");
+    assert_eq!(world.routes.ambiguous_routes(), 1, "of the other Node nothing is known");
 }
 
 #[tokio::test]
@@ -288,7 +288,7 @@ async fn a_held_route_is_counted_reported_once_and_never_changed() {
     world.create().await.unwrap();
     for _ in 0..3 {
         assert_eq!(world.list().await.len(), 1);
-        assert_eq!(world.routes.held_routes(), 1);
+        assert_eq!(world.routes.ambiguous_routes(), 1);
     }
     assert_eq!(log.lines(&held).len(), 1, "{:?}", log.lines(""));
     let seen = world.fake.history().len();
@@ -302,12 +302,12 @@ async fn a_held_route_is_counted_reported_once_and_never_changed() {
     assert_eq!(world.fake.history().len(), seen);
     // Its Node appears: it is ours from then on, also after the Node has gone.
     world.cluster.put(node("node2", UID_2, &["100.96.1.0/24"], &[("InternalIP", "172.50.0.138")]));
-    assert_eq!((world.list().await.len(), world.routes.held_routes()), (2, 0));
+    assert_eq!((world.list().await.len(), world.routes.ambiguous_routes()), (2, 0));
     world.cluster.remove("node2");
-    assert_eq!((world.list().await.len(), world.routes.held_routes()), (2, 0));
+    assert_eq!((world.list().await.len(), world.routes.ambiguous_routes()), (2, 0));
     // Another process has not seen the Node.
     world.restart(Adoption::AsIs);
-    assert_eq!((world.list().await.len(), world.routes.held_routes()), (1, 1));
+    assert_eq!((world.list().await.len(), world.routes.ambiguous_routes()), (1, 1));
 }
 
 #[tokio::test]
@@ -410,7 +410,7 @@ async fn a_route_that_nothing_shows_the_node_of_is_held() {
     world.restart(Adoption::AsIs);
     let seen = world.fake.history().len();
     world.pass().await;
-    assert_eq!((world.routes.held_routes(), world.fake.history().len()), (1, seen));
+    assert_eq!((world.routes.ambiguous_routes(), world.fake.history().len()), (1, seen));
 }
 
 /// other names, other scopes and other routers.
@@ -427,7 +427,7 @@ async fn r_02_only_a_tag_of_scope_and_name_makes_a_route_ours() {
         world.fake.put_by_hand("admin", &world.path(&format!("{UID_1}_100.98.{number}.0_24")), route);
     }
     let seen = world.fake.history().len();
-    assert!(world.list().await.is_empty() && world.routes.held_routes() == 0);
+    assert!(world.list().await.is_empty() && world.routes.ambiguous_routes() == 0);
     for object in world.objects() {
         let (id, network) = (object["id"].as_str().unwrap(), object["network"].as_str().unwrap());
         assert_eq!(word(&world.delete(&route_of("node1", id, network)).await.unwrap_err()), "RouteNotOurs");

@@ -71,7 +71,7 @@ async fn a_route_is_not_a_clusters_by_an_address_that_its_node_has_not() {
     world.cluster.put(node("node1", UID_1, &[NETWORK], &forged));
     let theirs = world.path("0000_100.96.0.0_24");
     world.fake.put_by_hand("other", &theirs, of_go("node1", NETWORK, "172.50.0.99"));
-    let held = |world: &World| ccm::cloud::Routes::held_routes(&world.routes);
+    let held = |world: &World| ccm::cloud::Routes::ambiguous_routes(&world.routes);
     world.cluster.set_usable("node1", only(&["172.50.0.13"]));
     assert_eq!((world.list().await.len(), held(&world)), (0, 1));
     // Before it is known, nothing is reported, and no second route is made.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ccm::clients::nsx::{Object, ObjectTag};
-use ccm::providers::vsphere::nsx::routes::ownership::{Cluster, Ownership, judge};
+use ccm::providers::vsphere::nsx::routes::ownership::{Cluster, Ownership, ownership_of};
 use ccm::providers::vsphere::nsx::routes::static_route::{ListedRoute, StaticRoute, id, name_hint, next_hop};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::NodeAddress;
@@ -171,7 +171,7 @@ proptest! {
             let of_node = |_: &str| Vec::new();
             let cluster = Cluster { name: NAME, uid: Some("uid"), is_node: &|_| false, addresses: &of_node };
             let is_named = any.tag("vsphere.k8s.io/cluster-name") == Some(NAME);
-            prop_assert_eq!(judge(&any, &listed, &cluster) == Ownership::Foreign, !is_named || any.tag("cluster-uid").is_some_and(|uid| uid != "uid"));
+            prop_assert_eq!(ownership_of(&any, &listed, &cluster) == Ownership::Foreign, !is_named || any.tag("cluster-uid").is_some_and(|uid| uid != "uid"));
         }
     }
 
@@ -247,7 +247,7 @@ fn the_first_row_that_fits_decides_whose_a_route_is() {
         for (own, expected) in [(Some("uid"), expected), (None, without_uid)] {
             let cluster =
                 Cluster { name: NAME, uid: own, is_node: &|uid| node_uids.contains(uid), addresses: &of_node };
-            assert_eq!(judge(&route, &listed, &cluster), expected, "{what}, own UID {own:?}");
+            assert_eq!(ownership_of(&route, &listed, &cluster), expected, "{what}, own UID {own:?}");
         }
     }
 }

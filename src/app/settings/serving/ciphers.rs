@@ -1,4 +1,4 @@
-//! Pure: cipher suites, groups and versions of TLS in the words of the Go program, and what there is of them here.
+//! Pure: cipher suites, groups and versions of TLS as the Go program names them, and which of them are supported here.
 
 use rustls::crypto::ring::{ALL_CIPHER_SUITES, ALL_KX_GROUPS};
 use rustls::{CipherSuite, NamedGroup};
@@ -23,21 +23,21 @@ const MISSING_SUITES: &[&str] = &[
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-/// Groups that Go knows by number and rustls does not have here: P-521 and the hybrids with ML-KEM.
+/// Groups that Go knows by number and rustls lacks here: P-521 and the hybrids with ML-KEM.
 const MISSING_GROUPS: &[u16] = &[25, 4587, 4588, 4589];
 
-/// What a name or a number of a list stands for.
+/// Support of a suite or group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CipherSupport<T> {
-    /// There is one of it here.
+    /// Supported here.
     Here(T),
-    /// Always on, and never chosen: a suite of TLS 1.3.
+    /// Always on, and cannot be selected: a suite of TLS 1.3.
     Always,
-    /// The Go program has it.
+    /// Only the Go program has it.
     Missing,
 }
 
-/// The suite of an IANA name, or of the older names of those with CHACHA20, as component-base's `cli/flag` has them.
+/// Finds a suite by its IANA name, or by the older names of those with CHACHA20, as in component-base's `cli/flag`.
 pub(super) fn suite(name: &str) -> Option<CipherSupport<CipherSuite>> {
     let name = match name {
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -54,7 +54,7 @@ pub(super) fn suite(name: &str) -> Option<CipherSupport<CipherSuite>> {
     }
 }
 
-/// The group of a number.
+/// Finds a group by number.
 pub(super) fn group(number: u16) -> Option<CipherSupport<NamedGroup>> {
     let found = ALL_KX_GROUPS.iter().map(|group| group.name()).find(|group| u16::from(*group) == number);
     match found {
@@ -63,7 +63,7 @@ pub(super) fn group(number: u16) -> Option<CipherSupport<NamedGroup>> {
     }
 }
 
-/// Names that are accepted, for a message.
+/// The accepted names, for a message.
 pub(super) fn suites_here() -> String {
     let older = ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_none());
     older.filter_map(|suite| suite.suite().as_str()).collect::<Vec<_>>().join(", ")

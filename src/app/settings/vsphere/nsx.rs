@@ -11,8 +11,8 @@ const CA_FILE: &str = "ca-file";
 const CERTIFICATE: &str = "client-auth-cert-file";
 const KEY: &str = "client-auth-key-file";
 
-/// How to verify NSX, and how to prove who we are. That the files can be used is checked here, so that an error is reported
-/// when they are read: with the key of the section NSXT, as INI files spell it, where it is the cause.
+/// The TLS settings of NSX with the client certificate. Tries whether the files can be used, so that errors are
+/// reported when they are read: with the key of section NSXT that causes the error, if any, as INI files spell it.
 pub(super) fn nsx_tls(
     nsx: &NsxConfig,
     files: &dyn FileSystem,
@@ -41,7 +41,7 @@ pub(super) fn nsx_tls(
     });
     let tls = TlsSettings { trust, insecure: nsx.insecure, identity, ..TlsSettings::default() };
     if mistakes.is_empty() {
-        // The service that exchanges a VMC token is verified whatever the flag says.
+        // The service that exchanges a VMC token is always verified.
         let insecure = nsx.insecure && !matches!(nsx.login, NsxLogin::VmcToken { .. });
         let verified = TlsSettings { insecure, ..tls.clone() };
         let client = http::Client::new(http::Settings::new(&nsx.host, nsx.port, verified, ""));

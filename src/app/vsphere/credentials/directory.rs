@@ -1,4 +1,4 @@
-//! Reads a directory of credentials again and again. One file is one key, as in a Secret that is mounted.
+//! Polls a directory of credentials. One file is one key, as in a mounted Secret.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -10,51 +10,51 @@ use secrecy::zeroize::Zeroize;
 use secrecy::{ExposeSecret, SecretSlice};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// The pause between two looks. The kubelet takes a minute to bring a changed Secret into a pod, so a few seconds more
-/// are not felt, and a look at a handful of files costs nothing.
+/// Poll interval. The kubelet takes a minute to update a mounted Secret, so a few more seconds do not matter, and
+/// polling a handful of files costs nothing.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How long files that somebody writes one by one have to stay the same before they count. A user name of one version
+/// How long files that are written one by one must stay unchanged before they are used. The user name of one version
 /// with the password of another would be a rejected login.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// A look that takes longer than this is told. The next one is then waited for, however long it takes, so that looks that
-/// hang do not pile up.
+/// Time limit of a poll until it is reported. The poll is then awaited, however long it takes, so that hanging polls
+/// do not pile up.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
 
-/// The most entries that are looked at.
+/// Most entries of the directory that are read.
 const MOST_ENTRIES: usize = 1000;
 
 /// The most bytes of a file, and of all files together: no Secret is larger.
 const MOST_BYTES: u64 = 1024 * 1024;
 
-/// How the kubelet names what it swaps when a mounted Secret changes, and whatever else is not a key.
+/// Prefix of the names that the kubelet swaps when a mounted Secret changes, and of other entries that are no keys.
 const HIDDEN: &str = "..";
 
-/// What a look found.
+/// Outcome of a poll.
 #[derive(PartialEq)]
 pub enum DirectoryReading {
-    /// The files, all from one moment.
+    /// The files, all of the same version.
     Files(DirectoryFiles),
-    /// There is no such directory, or this process may not look into it. Says which.
+    /// The directory does not exist, or this process may not read it; the text says which.
     Absent(String),
-    /// It was not possible to tell. Says why.
+    /// The directory could not be read; the text says why.
     Failing(String),
 }
 
 /// The files of a directory. Deliberately without `Debug`.
 #[derive(Default)]
 pub struct DirectoryFiles {
-    /// By name; nothing where the file cannot be read.
+    /// By name; `None` if the file cannot be read.
     contents: BTreeMap<String, Option<SecretSlice<u8>>>,
-    /// What is wrong with single files. Names paths.
+    /// Problems of single files, with their paths.
     pub problems: Vec<String>,
-    /// Where the link points that swaps all files at once, if there is one.
+    /// The target of the link that swaps all files at once, if there is one.
     link: Option<PathBuf>,
 }
 
 impl DirectoryFiles {
-    /// Names and contents; no content where the file cannot be read.
+    /// Names and contents; `None` if the file cannot be read.
     pub fn entries(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
         self.contents.iter().map(|(name, content)| (name.as_str(), content.as_ref().map(ExposeSecret::expose_secret)))
     }
@@ -66,22 +66,22 @@ impl PartialEq for DirectoryFiles {
     }
 }
 
-/// Looks at one directory again and again.
+/// Polls one directory.
 pub struct DirectoryWatcher {
     path: PathBuf,
     told: Option<DirectoryReading>,
-    /// What was seen last and is not sure to be complete.
+    /// The last files seen, if they may be incomplete.
     unsettled: Option<DirectoryFiles>,
     next_look: Instant,
 }
 
 impl DirectoryWatcher {
-    /// Nothing is looked at yet.
+    /// The first poll is due at once.
     pub fn new(path: PathBuf) -> Self {
         Self { path, told: None, unsettled: None, next_look: Instant::now() }
     }
 
-    /// Completes when there is something else to see than before.
+    /// Completes when the outcome has changed.
     pub async fn next(&mut self) -> &DirectoryReading {
         let path = self.path.clone();
         let news = loop {
@@ -114,13 +114,13 @@ impl DirectoryWatcher {
         self.told.insert(news)
     }
 
-    /// Whether the files are all from one moment: swapped by a link, seen twice, or there before this process was.
+    /// Whether all files are of the same version: swapped by a link, seen twice, or seen by the first poll.
     fn is_settled(&self, files: &DirectoryFiles) -> bool {
         files.link.is_some() || self.told.is_none() || self.unsettled.as_ref() == Some(files)
     }
 }
 
-/// One look at everything. Repeated at once when the files were swapped meanwhile.
+/// Reads the whole directory. Repeats at once if the files were swapped meanwhile.
 async fn look(path: &Path) -> DirectoryReading {
     const ATTEMPTS: usize = 3;
     let link = path.join("..data");
@@ -186,9 +186,9 @@ async fn read(path: &Path) -> std::io::Result<DirectoryFiles> {
     Ok(files)
 }
 
-/// The content of a file; nothing for a directory.
+/// The content of a file; `None` for a directory.
 async fn content(path: &Path, left: u64) -> Result<Option<SecretSlice<u8>>, String> {
-    // Follows links, as those in a mounted Secret.
+    // Follows links, as in a mounted Secret.
     let metadata = tokio::fs::metadata(path).await.map_err(|error| error.to_string())?;
     if metadata.is_dir() {
         return Ok(None);

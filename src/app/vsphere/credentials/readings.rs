@@ -1,4 +1,4 @@
-//! What the sources of credentials say, read in the layouts in which they are used.
+//! Parses the sources of credentials in each layout in use.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use crate::providers::vsphere::login::credentials::Origin;
 use crate::providers::vsphere::login::credentials::layout::{KeyLayout, SessionManagers, StoredKeys, is_basic_auth};
 use crate::providers::vsphere::login::credentials::source::{Reading, SecretPlace, SourceLocation};
 
-/// What the work on one source hands over.
+/// A message about one source.
 pub(super) enum Observation {
-    /// A Secret has changed. Its newest state is that of its watch.
+    /// A Secret has changed. Its watch has the newest state.
     Secret,
-    /// A directory says this.
+    /// A directory has this content.
     Directory(Reading),
 }
 
-/// Tells each change of a Secret, for ever.
+/// Sends a message for each change of a Secret, forever.
 pub(super) async fn forward_changes(
     place: SourceLocation,
     mut state: watch::Receiver<SecretState>,
@@ -35,7 +35,7 @@ pub(super) async fn forward_changes(
     }
 }
 
-/// Follows a directory for ever and hands its readings over.
+/// Polls a directory forever and sends its content.
 pub(super) async fn follow_directory(
     path: PathBuf,
     managers: Arc<SessionManagers>,
@@ -54,11 +54,11 @@ async fn hand_over(
     observation: Observation,
     observations: &mpsc::Sender<(SourceLocation, Observation)>,
 ) {
-    // The receiver lives in the same task: where it is gone, so is this.
+    // The receiver lives in the same task: without it, this task ends too.
     let _ = observations.send((place.clone(), observation)).await;
 }
 
-/// What a Secret says in each of the layouts in which it is used; nothing before the first look.
+/// Parses a Secret in each layout in use; empty before the Secret was read.
 pub(super) fn of_secret(
     secret: &SecretPlace,
     state: &SecretState,
@@ -83,7 +83,7 @@ pub(super) fn of_secret(
     layouts.iter().filter_map(|layout| Some((*layout, read(*layout)?))).collect()
 }
 
-/// The keys for vCenters. Those for NSX are not reported as unknown where NSX uses the same Secret.
+/// The keys for vCenters. If NSX uses the same Secret, its keys are not reported as unknown.
 fn of_vcenters<'a>(
     entries: impl Iterator<Item = (&'a str, &'a [u8])>,
     is_shared: bool,
@@ -107,7 +107,7 @@ fn of_directory(path: &Path, seen: &DirectoryReading, managers: &SessionManagers
 
 #[cfg(test)]
 mod tests {
-    //! Which keys are unknown.
+    //! Reports of unknown keys.
 
     use super::super::AccountToken;
     use super::*;

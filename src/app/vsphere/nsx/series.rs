@@ -1,4 +1,4 @@
-//! The series about NSX: calls, logins, refusals because of load, and whether it answers.
+//! The series about NSX: calls, logins, throttling, and whether it answers.
 
 use crate::app::vsphere::metrics::{Calls, NSX};
 use crate::clients::http::CallObserver;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Operations that are logins.
 const LOGINS: [&str; 3] = ["session.create", "login.basic", "token.exchange"];
 
-/// Outcomes of calls that the network or something else than NSX answered.
+/// Outcomes of calls that NSX itself did not answer.
 const UNANSWERED: [&str; 9] =
     ["Resolve", "Connect", "Proxy", "Tls", "Timeout", "Status", "TooLarge", "Broken", "Unavailable"];
 
@@ -29,14 +29,14 @@ pub(super) struct NsxSeries {
     up: Up,
 }
 
-/// Whether the last call was answered, and what is known of load balancers. Only while this process uses NSX: without
-/// calls nothing is known.
+/// Whether the last call was answered, and the state of load balancers. Present only while this process uses NSX, since
+/// nothing is known without calls.
 #[derive(Clone)]
 struct Up {
     gauge: GaugeVec,
-    /// Objects of load balancers.
+    /// Objects of load balancers in NSX.
     objects: GaugeVec,
-    /// Services that are gone and have load balancers.
+    /// Deleted Services that still have load balancers.
     orphans: GaugeVec,
     /// By server.
     answered: Arc<Mutex<BTreeMap<String, bool>>>,
@@ -47,7 +47,7 @@ impl NsxSeries {
     /// Adds the series.
     ///
     /// # Errors
-    /// When another one has its name.
+    /// Another collector has one of their names.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let logins =
             Opts::new("vsphere_ccm_nsx_logins_total", "Logins, by how they ended: accepted, rejected, failed.");
@@ -76,7 +76,7 @@ impl NsxSeries {
         Ok(Self { calls: Calls::register(registry, &NSX)?, logins, throttled, up })
     }
 
-    /// Where the state of the connection is from.
+    /// Sets the source of the connection's state.
     pub fn show(&self, report: impl Fn() -> Option<NsxReport> + Send + Sync + 'static) {
         *self.up.report.lock() = Some(Box::new(report));
     }
@@ -96,7 +96,7 @@ impl CallObserver for NsxSeries {
         if outcome == "Busy" {
             self.throttled.with_label_values(&[endpoint]).inc();
         }
-        // A write that was given up says nothing.
+        // A cancelled write says nothing about NSX.
         if !["NotPermitted", "PermitEnded", "Configuration"].contains(&outcome) {
             self.up.answered.lock().insert(endpoint.to_owned(), !UNANSWERED.contains(&outcome));
         }

@@ -1,10 +1,10 @@
-//! Pure: what differs between two cloud configs, in words for the log. Values stay out of it: some are secrets.
+//! Pure: describes the differences of two cloud configs for the log. Omits values, since some are secrets.
 
 use crate::app::settings::vsphere::CloudConfig;
 use crate::base::addresses::host_and_port;
 use crate::providers::vsphere::config::{OptionalSection, VcenterConfig};
 
-/// One phrase for each difference; none when both mean the same.
+/// One phrase for each difference; none if both mean the same.
 pub(super) fn differences(before: &CloudConfig, after: &CloudConfig) -> Vec<String> {
     let find = |all: &CloudConfig, key: &str| all.config.vcenters.iter().find(|vcenter| vcenter.key == key).cloned();
     let mut found = Vec::new();
@@ -49,13 +49,13 @@ fn nsx(before: &CloudConfig, after: &CloudConfig) -> Option<String> {
     (!changed.is_empty()).then(|| format!("the connection to NSX changed: {}", changed.join(", ")))
 }
 
-/// How a part differs.
+/// The kind of difference of a part.
 fn part<T: PartialEq>(name: &str, before: &OptionalSection<T>, after: &OptionalSection<T>) -> Option<String> {
     let how = match (before, after) {
         _ if before == after => return None,
         (OptionalSection::Used(_), OptionalSection::Used(_)) => "changed",
         (_, OptionalSection::Used(_)) => "added",
-        // A file that turns a part off is refused.
+        // A file that turns a part off is rejected.
         (_, OptionalSection::Absent | OptionalSection::Refused) => "removed",
     };
     Some(format!("{name} {how}"))

@@ -1,6 +1,6 @@
-//! Looks at `vsphere.conf` and the files it names every few seconds, off the threads that must not wait.
+//! Polls `vsphere.conf` and the files it names every few seconds, on threads that may block.
 //!
-//! By content: a ConfigMap is updated by exchanging a symbolic link, and copies keep their times.
+//! Contents are compared: an update of a ConfigMap swaps a symbolic link, and copies keep their times.
 
 use crate::app::files::{FileFingerprints, SystemFiles};
 use crate::app::settings::Mistakes;
@@ -11,19 +11,19 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-/// Pause between two looks. The kubelet needs up to a minute to bring a changed ConfigMap.
+/// Poll interval. The kubelet needs up to a minute to update a mounted ConfigMap.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// A changed file is believed when it is still the same after this pause: whoever writes it may not be done.
+/// A changed file is used if it is unchanged after this pause: before, its writer may not be done.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// How long one look may take before that is told; a file system over a network may hang.
+/// Time limit of a poll until it is logged; a network file system may hang.
 const SLOW: Duration = Duration::from_secs(30);
 
-/// What a changed content means.
+/// Outcome of parsing changed files.
 pub(super) type ReloadResult = Result<CloudConfig, Mistakes>;
 
-/// Hands every changed content over, once.
+/// Sends every changed content, once.
 pub(super) async fn run(
     file: Arc<CloudConfigFile>,
     mut seen: FileFingerprints,
@@ -40,13 +40,13 @@ pub(super) async fn run(
         let (outcome, now) = settled(&file).await?;
         seen = now;
         if changes.send(outcome).await.is_err() {
-            // Whoever took them is on its way out.
+            // The receiver is gone, so the process is shutting down.
             return std::future::pending().await;
         }
     }
 }
 
-/// What the files say once they have stopped changing.
+/// Reads the files until they have stopped changing.
 async fn settled(file: &Arc<CloudConfigFile>) -> Result<(ReloadResult, FileFingerprints), BoxError> {
     loop {
         let file = Arc::clone(file);

@@ -1,4 +1,4 @@
-//! The transport of production: HTTP/1.1 over TLS, directly or through a proxy.
+//! The production transport: HTTP/1.1 over TLS, directly or through a proxy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::clients::http::proxy::ProxyServer;
 use crate::clients::http::request::{Request, Response};
 use crate::clients::http::{Endpoint, Error, FailedRequest, Settings, TlsSettings, tls};
 
-/// Connections to one endpoint, with one way to judge its certificate.
+/// Connections to one endpoint with one set of TLS settings.
 pub(in crate::clients::http) struct Network {
     inner: reqwest::Client,
-    /// The proxy in between, as messages may show it.
+    /// The proxy, as messages may show it.
     proxy: Option<String>,
 }
 
 impl Network {
-    /// Nothing is sent. `seen` is told of every certificate that a handshake has proved.
+    /// Sends nothing. `seen` records every certificate that a handshake has proved.
     ///
     /// # Errors
     /// [`Error::Configuration`] when the trust settings or the proxy cannot be used.
@@ -43,10 +43,10 @@ impl Network {
             .referer(false)
             .user_agent(&settings.user_agent)
             .connect_timeout(settings.connect_timeout)
-            // vCenter drops idle connections after some minutes; older ones are not worth the failed try.
+            // vCenter drops idle connections after some minutes; reusing older ones would mostly fail.
             .pool_idle_timeout(Duration::from_secs(120))
             .tcp_keepalive(Duration::from_secs(30))
-            // What the environment says is the caller's to know.
+            // The caller reads the environment.
             .no_proxy();
         let server = settings.proxy.as_ref().and_then(|proxy| proxy.server_for(endpoint));
         if let Some(server) = server {
@@ -68,7 +68,7 @@ impl Transport for Network {
             && endpoint.is_tls()
             && endpoint.host().contains(':')
         {
-            // reqwest 0.13 takes the address with its brackets for the name in the handshake, and fails.
+            // reqwest 0.13 uses the address with its brackets as the name in the handshake, and fails.
             let message = "an IPv6 address cannot be reached through a proxy; give the server's name instead, or list \
                            the address in NO_PROXY";
             return Err(Failure::Final(Error::Proxy(failed(), proxy.clone(), message.to_owned())));
@@ -105,7 +105,7 @@ impl Transport for Network {
     }
 }
 
-/// A header value that prints as `Sensitive` and is overwritten when the library lets go of it.
+/// A header value that prints as `Sensitive` and is wiped when the library drops it.
 fn sensitive(value: &str) -> Option<HeaderValue> {
     let shared = WipedBytes(value.as_bytes().to_vec()).into_shared();
     let mut value = HeaderValue::from_maybe_shared(shared).ok()?;
@@ -113,7 +113,7 @@ fn sensitive(value: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Whether the server did answer, but not in HTTP, or with a head that is too large.
+/// Whether the server did answer, but not in HTTP or with an oversized head.
 fn is_unreadable(error: &reqwest::Error) -> bool {
     let answer = sources(error).find_map(|source| source.downcast_ref::<hyper::Error>());
     answer.is_some_and(hyper::Error::is_parse)

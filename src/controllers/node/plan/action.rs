@@ -1,4 +1,4 @@
-//! Pure: one change of a node, and what the node is like after it.
+//! Pure: one change of a Node, and the Node after it.
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +9,9 @@ use crate::cloud::node::{self, TAINT_UNINITIALIZED};
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeAction {
-    /// Replaces the whole list of addresses in the status.
+    /// Replaces the address list in the status.
     WriteAddresses(Vec<NodeAddress>),
-    /// Everything else that makes a node initialised, in one write.
+    /// All remaining changes of an initialisation, in one write.
     Initialise(Initialise),
     /// Changes these labels and annotations of an initialised node.
     SetMetadata(Metadata),
@@ -19,28 +19,28 @@ pub enum NodeAction {
     SetCondition(NodeCondition),
 }
 
-/// Provider ID, labels and annotations; with it goes the taint that says they are missing, where the node has it.
+/// Provider ID, labels and annotations. The write also removes the uninitialized taint, if the Node has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Initialise {
     /// The provider ID, if the node has none.
     pub provider_id: Option<String>,
-    /// What is missing or different.
+    /// Labels and annotations that are missing or different.
     pub metadata: Metadata,
 }
 
 /// Labels and annotations that are missing or different.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// The labels; `None` for one that is to go.
+    /// The labels; `None` removes one.
     pub labels: LabelChanges,
-    /// The annotations.
+    /// The annotations to set.
     pub annotations: BTreeMap<String, String>,
-    /// The annotations that are to go.
+    /// The annotations to remove.
     pub removed_annotations: BTreeSet<&'static str>,
 }
 
 impl Metadata {
-    /// Nothing is to change.
+    /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.annotations.is_empty() && self.removed_annotations.is_empty()
     }
@@ -63,7 +63,7 @@ impl Metadata {
 }
 
 impl NodeAction {
-    /// What it changes, for people.
+    /// The change in words, for users.
     pub fn describe(&self) -> String {
         match self {
             NodeAction::WriteAddresses(addresses) => {
@@ -83,7 +83,7 @@ impl NodeAction {
         }
     }
 
-    /// Does to `node` in memory what the write does to the one in the API server.
+    /// Applies the change to `node` in memory.
     pub fn apply_to(&self, node: &mut Node) {
         match self {
             NodeAction::WriteAddresses(addresses) => {
@@ -111,7 +111,7 @@ impl NodeAction {
     }
 }
 
-/// The taints that stay when a node is initialised, in their order.
+/// The taints that remain after initialisation, in their order.
 pub(in crate::controllers::node) fn other_taints(node: &Node) -> Vec<Taint> {
     node::taints_without(node, TAINT_UNINITIALIZED, None)
 }

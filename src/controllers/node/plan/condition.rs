@@ -1,7 +1,7 @@
-//! Pure: the condition that says on a node why it is not initialised, and when it is written.
+//! Pure: the condition that says why a Node is not initialised, and when it is written.
 //!
-//! It is made on nodes that wait only, once they waited for a while, and is taken back on those alone that carry it.
-//! What stands on the node is all that is gone by, so that another process goes on where this one ends.
+//! It is set only on Nodes that have waited for a while, and ended only on Nodes that carry it. All state is on the
+//! Node, so that another process can continue.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
@@ -16,41 +16,41 @@ pub const CONDITION: &str = "VSphereInitialized";
 /// Reason and message of the condition once the node is initialised.
 const DONE: (&str, &str) = ("Initialized", "The node has its addresses, provider ID and labels.");
 
-/// The longest message, in bytes: a Node is sent to every watcher.
+/// The longest message, in bytes: every watcher receives the Node.
 const LONGEST_MESSAGE: usize = 2048;
 
-/// A message that changes while the reason stays is written this often at most.
+/// Shortest interval between two writes that change only the message.
 const MESSAGE_PAUSE: Duration = Duration::from_secs(60);
 
-/// A reason that passes by itself, as one that waits for an answer, is told once it did not pass for this long.
+/// A transient reason, such as a pending answer, is reported only after it lasted this long.
 const PASSING: Duration = Duration::from_secs(60);
 
-/// What to do about the condition of a node that waits.
+/// What to do about the condition of a waiting Node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Telling {
     /// The condition to write.
     pub write: Option<NodeCondition>,
-    /// The reason is another one than stands there: one Event once it is written.
+    /// The reason differs from the one in the condition: one Event once it is written.
     pub is_news: bool,
-    /// When there may be something to write although nothing else changes.
+    /// When the condition may be due although nothing else changes.
     pub again_after: Option<Duration>,
 }
 
-/// The condition of the node.
+/// Returns the condition of the Node.
 pub fn of(node: &Node) -> Option<&NodeCondition> {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().find(|condition| condition.type_ == CONDITION)
 }
 
-/// Whether the node says of itself that it is not initialised.
+/// Whether the condition says that the Node is not initialised.
 pub fn stands_false(node: &Node) -> bool {
     of(node).is_some_and(|condition| condition.status == "False")
 }
 
-/// What to write on a node that `held` holds, that waits for `waited`, and is to say so from `after` on.
+/// The report on a Node that `held` blocks and that has waited for `waited`. It is due from `after` on.
 pub fn tell(node: &Node, held: &NodeBlocked, at: Timestamp, waited: Duration, after: Duration) -> Telling {
     let after = match held.is_quiet {
-        // What stands there says more than that something is on its way.
+        // The existing condition says more than a pending answer.
         true if stands_false(node) => return Telling::default(),
         true => after.max(PASSING),
         false => after,
@@ -74,12 +74,12 @@ pub fn tell(node: &Node, held: &NodeBlocked, at: Timestamp, waited: Duration, af
     Telling { write: Some(write), is_news: same.is_none(), again_after: None }
 }
 
-/// What takes the place of a condition that says that the node is not initialised.
+/// The condition of an initialised Node; replaces one that says it is not.
 pub fn done(at: Timestamp) -> NodeCondition {
     condition("True", DONE.0, DONE.1, at, Time(at))
 }
 
-/// Until when the message stays as it is. A time that has yet to come is another clock's, and says nothing.
+/// Remaining time before the message may change. A timestamp in the future comes from another clock and is ignored.
 fn pause_left(condition: &NodeCondition, at: Timestamp) -> Option<Duration> {
     let written = condition.last_heartbeat_time.as_ref()?.0;
     let since = Duration::try_from(at.duration_since(written)).ok()?;

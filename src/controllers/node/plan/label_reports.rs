@@ -1,5 +1,5 @@
-//! Pure: the annotation that remembers which differing labels were reported, so that a later leader does not report them
-//! again. It goes when nothing differs any more.
+//! Pure: the annotation that records which label differences were reported, so that a later leader does not report them
+//! again. It is removed once no label differs.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::action::Metadata;
 use super::labels::Difference;
 use crate::cloud::node;
 
-/// The annotation: a JSON object of labels, each with what the node has and what the cloud says.
+/// The annotation: a JSON object from label to the Node's and the cloud's value.
 pub const ANNOTATION: &str = "vsphere-ccm.dev/reported";
 
-/// Adds to `changes` what makes the annotation of `node` say that these labels differ. What it says of labels of which the
-/// cloud says nothing yet stays: else each start would take it off and report it again.
+/// Adds to `changes` what updates the annotation of `node` to these differences. Entries of labels whose cloud value is
+/// not known yet stay: otherwise each start would remove them and report them again.
 pub fn set(node: &Node, differences: &[Difference], is_unknown: impl Fn(&str) -> bool, changes: &mut Metadata) {
     let kept = known(node).into_iter().filter(|(label, _)| is_unknown(label));
     let wanted = written(kept.collect(), differences);
@@ -35,7 +35,7 @@ pub fn has(node: &Node, difference: &Difference) -> bool {
         .is_some_and(|(present, cloud)| *present == difference.present && *cloud == difference.cloud)
 }
 
-/// By label, what the node had and what the cloud said.
+/// The Node's and the cloud's value, by label.
 type ReportedLabels = BTreeMap<String, (String, String)>;
 
 fn known(node: &Node) -> ReportedLabels {

@@ -1,4 +1,4 @@
-//! Pure: which labels a node is to have, and which it keeps although the cloud says otherwise.
+//! Pure: the desired labels of a Node, and which labels stay although the cloud has other values.
 
 use k8s_openapi::api::core::v1::Node;
 use std::collections::BTreeMap;
@@ -9,26 +9,26 @@ use crate::cloud::{InstanceMetadata, Reason};
 use crate::controllers::node::reason;
 use crate::controllers::node::{LabelMode, NodeLabelsOn, Policy};
 
-/// Labels to change: the new value, or `None` for one that is to go.
+/// Labels to change: the new value, or `None` to remove the label.
 pub type LabelChanges = BTreeMap<String, Option<String>>;
 
 type Labels = BTreeMap<String, String>;
 
-/// A label that stays although the cloud says otherwise.
+/// A label that stays although the cloud has another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The label, by the name in use today.
+    /// The current (not the legacy) label key.
     pub label: &'static str,
-    /// The word for it.
+    /// The reason for metrics and Events.
     pub reason: Reason,
-    /// What the node has.
+    /// The Node's value.
     pub present: String,
-    /// What the cloud says.
+    /// The cloud's value.
     pub cloud: String,
 }
 
 impl Difference {
-    /// For people, with the flag that would let the label follow.
+    /// Describes the difference for users, with the flag that makes the label follow the cloud.
     pub fn describe(&self) -> String {
         let Self { label, reason, present, cloud } = self;
         let flag = if *reason == reason::ZoneLabelsDiffer { "--zone-labels" } else { "--instance-type" };
@@ -36,10 +36,10 @@ impl Difference {
     }
 }
 
-/// The labels to change on a node that is being initialised, and what to say about those that are not set.
+/// The labels to change on a Node that is being initialised, and messages about those that are not set.
 ///
-/// What the cloud says of type, zone and region overwrites; of the provider's further labels and of `--node-labels`
-/// those count whose key does not exist.
+/// The cloud's type, zone and region overwrite existing labels; the provider's further labels and `--node-labels` apply
+/// only if the Node lacks the key.
 pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<String>) {
     let mut wanted = labels_of(node);
     for Said { pair, value, .. } in said(metadata, policy) {
@@ -47,7 +47,7 @@ pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Poli
             set(&mut wanted, pair, value);
         }
     }
-    place(&mut wanted, metadata);
+    set_topology(&mut wanted, metadata);
     let mut notes = Vec::new();
     for (key, value) in metadata.additional_labels.iter().chain(&policy.node_labels) {
         if node::is_reserved_label(key) {
@@ -63,7 +63,7 @@ pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Poli
     (changes(node, wanted), notes)
 }
 
-/// The labels to change on a node that is initialised, and those that stay although the cloud says otherwise.
+/// The labels to change on an initialised Node, and those that stay although the cloud has other values.
 pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<Difference>) {
     let mut wanted = labels_of(node);
     let mut differences = Vec::new();
@@ -71,7 +71,7 @@ pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> 
         if value.is_empty() {
             continue;
         }
-        // Where both forms exist, the older one counts.
+        // The legacy label takes precedence where both exist.
         let present = node::label(node, pair.legacy).or_else(|| node::label(node, pair.current));
         match present {
             _ if mode == LabelMode::Follow => set(&mut wanted, pair, value),
@@ -79,7 +79,7 @@ pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> 
             None => {}
             Some(present) if present == value => {}
             Some(present) if reason == reason::InstanceTypeDiffers && is_of_older_table(present, value) => {}
-            // Volumes are pinned to zones.
+            // The label stays, because volumes are pinned to zones.
             Some(present) => differences.push(Difference {
                 label: pair.current,
                 reason,
@@ -88,24 +88,24 @@ pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> 
             }),
         }
     }
-    place(&mut wanted, metadata);
+    set_topology(&mut wanted, metadata);
     (changes(node, wanted), differences)
 }
 
-/// The labels of `--node-labels` whose key the node does not have, as far as `--node-labels` sets them.
+/// The settable labels of `--node-labels` whose key the Node lacks.
 pub fn lacking<'p>(node: &Node, policy: &'p Policy) -> impl Iterator<Item = (&'p String, &'p String)> {
     let is_set = |key: &String| !node::is_reserved_label(key) && !policy.topology_labels.contains(key);
     policy.node_labels.iter().filter(move |(key, _)| is_set(key) && node::label(node, key).is_none())
 }
 
-/// How many of some nodes lack labels of `--node-labels`.
+/// Number of Nodes that lack labels of `--node-labels`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
     all: usize,
     lacking: usize,
 }
 
-/// Counts.
+/// Counts the Nodes that lack labels.
 pub fn count_lacks(nodes: impl Iterator<Item = Arc<Node>>, policy: &Policy) -> Lacks {
     nodes.fold(Lacks::default(), |Lacks { all, lacking: some }, node| Lacks {
         all: all + 1,
@@ -114,7 +114,7 @@ pub fn count_lacks(nodes: impl Iterator<Item = Arc<Node>>, policy: &Policy) -> L
 }
 
 impl Lacks {
-    /// The line for the log, if some do.
+    /// The log line, if some Nodes lack labels.
     pub fn describe(&self, on: NodeLabelsOn) -> Option<String> {
         let Self { all, lacking } = self;
         let what = match on {
@@ -127,12 +127,12 @@ impl Lacks {
     }
 }
 
-/// The labels to change while nothing is known of the machine.
+/// The labels to change while the instance is unknown.
 pub fn without_cloud(node: &Node) -> LabelChanges {
     changes(node, labels_of(node))
 }
 
-/// What the cloud says about one pair of labels.
+/// The cloud's value for one pair of labels.
 struct Said<'a> {
     pair: LabelPair,
     value: &'a str,
@@ -140,7 +140,7 @@ struct Said<'a> {
     reason: Reason,
 }
 
-/// Whether the cloud says what this label is to be.
+/// Whether the cloud has a value for this label.
 pub fn is_said(label: &str, metadata: &InstanceMetadata, policy: &Policy) -> bool {
     said(metadata, policy).iter().any(|said| said.pair.current == label && !said.value.is_empty())
 }
@@ -159,8 +159,8 @@ fn said<'a>(metadata: &'a InstanceMetadata, policy: &Policy) -> [Said<'a>; 3] {
     ]
 }
 
-/// Whether `present` is what a program wrote whose table of guests has no row for this one: `…unknown` where the cloud
-/// has a name. No released Go program knows the guests of RHEL 8 and later.
+/// Whether `present` was written by a program whose guest table lacks this guest: `…unknown` where the cloud has a
+/// name. No released Go program knows the guests of RHEL 8 and later.
 fn is_of_older_table(present: &str, cloud: &str) -> bool {
     present.strip_suffix("unknown").is_some_and(|front| !front.is_empty() && cloud.starts_with(front))
 }
@@ -169,14 +169,14 @@ fn labels_of(node: &Node) -> Labels {
     node.metadata.labels.clone().unwrap_or_default()
 }
 
-/// Both forms are always written together.
+/// Sets both forms of a label, which are always written together.
 fn set(wanted: &mut Labels, pair: LabelPair, value: &str) {
     wanted.insert(pair.current.to_owned(), value.to_owned());
     wanted.insert(pair.legacy.to_owned(), value.to_owned());
 }
 
-/// The labels that say where the machine is.
-fn place(wanted: &mut Labels, metadata: &InstanceMetadata) {
+/// Sets the labels of the VM's location.
+fn set_topology(wanted: &mut Labels, metadata: &InstanceMetadata) {
     for (key, value) in &metadata.topology_labels {
         match value {
             Some(value) => wanted.insert(key.clone(), value.clone()),
@@ -185,7 +185,7 @@ fn place(wanted: &mut Labels, metadata: &InstanceMetadata) {
     }
 }
 
-/// What to change so that `node` has `wanted`. Where the older form of a label exists, the current one follows it;
+/// The changes that bring `node` to `wanted`. Where the legacy form of a label exists, the current one follows it,
 /// never the other way round.
 fn changes(node: &Node, mut wanted: Labels) -> LabelChanges {
     for LabelPair { current, legacy } in [ZONE, REGION, INSTANCE_TYPE] {

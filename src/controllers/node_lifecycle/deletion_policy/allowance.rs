@@ -1,43 +1,43 @@
-//! Pure: how many Nodes may still be taken, counted within a sliding window.
+//! Pure: how many Nodes may still be deleted, counted within a sliding window.
 //!
-//! What is taken comes back one window later, so that no window ever sees more than the capacity. A new leader does not
-//! know what its predecessor took: it starts with one and reaches the capacity after a whole window.
+//! Each charge is returned one window later, so that no window exceeds the capacity. A new leader does not know the
+//! charges of its predecessor: its capacity grows from one to the full value over a whole window.
 
 use std::time::{Duration, Instant};
 
-/// What was taken lately.
+/// The charges within the window.
 #[derive(Clone, Debug)]
 pub struct Allowance {
     began: Instant,
-    /// In the order of time. Never more than the capacity was.
+    /// In order of time. Never more than the capacity was.
     taken: Vec<(u64, Instant)>,
 }
 
-/// How much may be taken within which time.
+/// The limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Within any one window.
+    /// Maximum number of charges within any one window.
     pub capacity: usize,
-    /// Its length.
+    /// Length of the window.
     pub window: Duration,
 }
 
 impl Allowance {
-    /// That of a leader whose term begins at `at`.
+    /// Creates the allowance of a leader whose term begins at `at`.
     pub fn new(at: Instant) -> Self {
         Self { began: at, taken: Vec::new() }
     }
 
-    /// How much may be taken at `at`.
+    /// Number of charges possible at `at`.
     pub fn available(&self, bounds: Bounds, at: Instant) -> usize {
         self.reached(bounds, at).saturating_sub(self.times(bounds.window, at).count())
     }
 
-    /// When there is something to take again, if nothing else is taken or given back; nothing with a capacity of zero.
+    /// When the next charge is possible if nothing else is charged or given back; `None` with a capacity of zero.
     pub fn next(&self, bounds: Bounds, at: Instant) -> Option<Instant> {
         let counted: Vec<Instant> = self.times(bounds.window, at).collect();
         let back = |index: usize| counted.get(index).map(|taken| *taken + bounds.window);
-        // After the first `returned` have come back, one more than the rest has to be reached.
+        // Once the first `returned` charges are returned, the reached capacity must exceed the remaining charges.
         (0..=counted.len())
             .filter_map(|returned| {
                 let reached_at = self.reaches(bounds, counted.len() - returned + 1)?;
@@ -47,13 +47,13 @@ impl Allowance {
             .min()
     }
 
-    /// Takes one, under a number by which it can be given back.
+    /// Charges one, under a number by which it can be given back.
     pub fn take(&mut self, number: u64, bounds: Bounds, at: Instant) {
         self.taken.retain(|(_, taken)| is_counted(*taken, bounds.window, at));
         self.taken.push((number, at));
     }
 
-    /// Nothing came of it.
+    /// Gives back an unused charge.
     pub fn give_back(&mut self, number: u64) {
         self.taken.retain(|(other, _)| *other != number);
     }
@@ -72,7 +72,7 @@ impl Allowance {
         bounds.capacity.min(usize::try_from(more).unwrap_or(usize::MAX).saturating_add(1))
     }
 
-    /// When `amount` of the capacity is reached; nothing if it is more than that.
+    /// When the reached capacity is `amount`; `None` if that exceeds the capacity.
     fn reaches(&self, bounds: Bounds, amount: usize) -> Option<Instant> {
         if amount > bounds.capacity {
             return None;
@@ -81,7 +81,7 @@ impl Allowance {
         if steps == 0 {
             return Some(self.began);
         }
-        // Rounded up: a moment too early would find nothing.
+        // Rounded up, because a wakeup too early would find nothing available.
         let nanos = (bounds.window.as_nanos() * steps as u128).div_ceil(all as u128);
         Some(self.began + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }

@@ -1,8 +1,9 @@
-//! Pure: when the provider's last answer about a node with Ready=Unknown is used again, and when the provider is asked.
+//! Pure: when the provider's last answer about a Node with Ready=Unknown is reused, and when the provider is asked
+//! again.
 //!
-//! To ask about a VM that is not found may cost the cloud a search everywhere. So an answer is valid for a while,
-//! unless something happens: an event of the instance, a change of what the answer was about, or the end of what kept the
-//! provider from saying anything, as the answer about another node shows.
+//! A query about a VM that is not found may cost the cloud a search everywhere. So an answer stays valid for a while,
+//! unless something happens: an event of the instance, a change of the Node, or the end of the reason for unknown
+//! answers, which the answer about another Node shows.
 
 use std::time::{Duration, Instant};
 
@@ -12,55 +13,54 @@ use super::{DeletionPolicy, Facts};
 use crate::base::backoff::Backoff;
 use crate::cloud::{Presence, Reason};
 
-/// After an unknown answer the provider is asked again after this time, then twice this time, and so on.
+/// Pause after the first unknown answer; it doubles after each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// No answer is kept for longer, unless there are many. By how much it is shorter is left to chance, so that nodes which
-/// were asked about together are not asked about together again.
+/// Longest validity of an answer, unless there are many. A random part is subtracted, so that queries made together are
+/// not repeated together.
 const LONGEST: Duration = Duration::from_secs(60);
-/// What each answer that may cost a search adds to the time of all, so that many of them cost one question a second. A
-/// deletion relies on none of them: it asks again.
+/// Lower bound of the longest validity, per answer whose query may cost a search: limits such queries to one per second.
+/// A deletion never relies on a reused answer: it asks again.
 const SHARE: Duration = Duration::from_secs(1);
-/// The reason for unknown answers has ended: the provider is asked about the others again, but not so soon after it was
-/// asked about the same one.
+/// Shortest interval between two queries about a VM after the reason for unknown answers has ended.
 const SOON: Duration = Duration::from_secs(5);
-/// What each of the others adds to that, so that many of them cost twenty questions a second.
+/// Lower bound of that interval, per Node with the same reason: limits these queries to twenty per second.
 const SOON_SHARE: Duration = Duration::from_millis(50);
 
-/// When a reason for unknown answers ended.
+/// The end of a reason for unknown answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReasonEnd {
-    /// When an answer showed it last.
+    /// When an answer last showed the end.
     shown: Instant,
-    /// When the answers about others were last gone through for it.
+    /// When the validity of the other answers was last shortened.
     shortened: Instant,
 }
 
 impl DeletionPolicy {
-    /// The last answer about the Node, while it is valid; without one the provider is to be asked.
+    /// The last answer about the Node while it is valid; `None` if the provider must be asked.
     pub fn last_answer(&self, name: &str, facts: &Facts, at: Instant) -> Option<Presence> {
         let record = self.nodes.get(name).filter(|record| record.facts.is_same_subject(facts))?;
         let answer = record.answer.as_ref().filter(|answer| answer.due.is_some_and(|due| at < due))?;
         Some(answer.presence.clone())
     }
 
-    /// The provider is being asked about the Node from `at` on.
+    /// Records a query about the Node that begins at `at`.
     pub fn ask(&mut self, name: &str, facts: &Facts, at: Instant) {
         self.nodes.change(name, |record| record.asking = record.facts.is_same_subject(facts).then_some(at));
     }
 
-    /// The provider's answer to what was asked, received at `at`. It is used unless the Node or its VM changed since. `chance` in
-    /// `0.0..1.0` shortens the time for which it is used again by up to a quarter.
+    /// Records the provider's answer, received at `at`. It is reused unless the Node or its VM changed since the query.
+    /// `chance` in `0.0..1.0` shortens its validity by up to a quarter.
     pub fn answered(&mut self, name: &str, presence: &Presence, at: Instant, chance: f64) {
         let Some(record) = self.nodes.get(name) else { return };
         let Some(asked) = record.asking else {
-            self.nodes.change(name, |record| record.note_outdated_answer(presence));
+            self.nodes.change(name, |record| record.record_outdated_answer(presence));
             return self.count_mass(at);
         };
         let longest = LONGEST.max(SHARE.saturating_mul(many(self.nodes.count(NodeCategory::Costly))));
         let backoff = Backoff::doubling(FIRST_PAUSE, longest).shortened_by(0.25);
         let (before, mut failures, mut trouble) = (record.trouble, 0, None);
         let due = match presence {
-            // It comes from what the provider sees anyway.
+            // Not reused: the provider answers it from its cache, without a search.
             Presence::Exists(()) => None,
             Presence::Absent(_) => Some(at + backoff.jittered(longest, chance)),
             Presence::Unknown(unknown) => {
@@ -68,7 +68,7 @@ impl DeletionPolicy {
                 trouble = if unknown.is_passing { before } else { Some(unknown.reason) };
                 let pause = unknown.retry_after.unwrap_or_else(|| backoff.pause(failures, 0.0));
                 let due = at + backoff.jittered(pause.clamp(FIRST_PAUSE, longest), chance);
-                // The provider was asked before that reason ended.
+                // The query began before that reason ended.
                 let is_old =
                     trouble.and_then(|trouble| self.ended.get(&trouble)).is_some_and(|ended| ended.shown >= asked);
                 Some(if is_old { due.min(at + SOON) } else { due })
@@ -85,10 +85,10 @@ impl DeletionPolicy {
         self.count_mass(at);
     }
 
-    /// The provider gave an answer about a VM whose last answer was unknown for this reason. Unknown answers about
-    /// others for the same reason are not used for long: one after the other they become invalid.
+    /// Records that a reason for unknown answers has ended, as the answer about one VM shows. Unknown answers about
+    /// other VMs for the same reason become invalid soon, one after the other.
     fn end(&mut self, trouble: Reason, at: Instant) {
-        // After an outage the answer about every Node shows it. Answers since the last time are recent.
+        // After an outage every answer shows its end. Answers since the last shortening are recent.
         let recent = |ended: &&mut ReasonEnd| at.saturating_duration_since(ended.shortened) < SOON;
         if let Some(ended) = self.ended.get_mut(&trouble).filter(recent) {
             ended.shown = at;
@@ -108,12 +108,13 @@ impl DeletionPolicy {
         });
     }
 
-    /// The instance changed: its last answer is not used again, and the pauses after unknown answers begin again.
+    /// Handles a change of the instance: its last answer is not reused, and the pauses after unknown answers start
+    /// over.
     pub fn expire(&mut self, name: &str) {
         self.nodes.change(name, NodeRecord::expire);
     }
 
-    /// Any instance may have changed.
+    /// The same for all instances.
     pub fn expire_all(&mut self) {
         self.nodes.change_all(NodeRecord::expire);
     }

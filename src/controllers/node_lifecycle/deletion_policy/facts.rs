@@ -1,4 +1,4 @@
-//! Pure: what the guard needs to know of a Node.
+//! Pure: the properties of a Node that the deletion policy uses.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -6,32 +6,32 @@ use k8s_openapi::api::core::v1::Node;
 use crate::cloud::node::{self, Readiness};
 use crate::controllers::node_lifecycle::plan;
 
-/// See the file's header.
+/// The properties of one Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Its UID.
+    /// The Node's UID.
     pub uid: String,
-    /// Its provider ID.
+    /// The Node's provider ID.
     pub provider_id: String,
-    /// Whether it is this provider's: not one whose provider ID is another's.
+    /// Whether the Node belongs to this provider or to none yet.
     pub is_own: bool,
-    /// Whether it belongs to the control plane.
+    /// Whether it is a control plane Node.
     pub is_control_plane: bool,
-    /// Whether it is deleted already and only waits for its finalizers.
+    /// Whether it is being deleted and waits for its finalizers.
     pub is_leaving: bool,
-    /// Whether its VM may be gone: own, Ready=Unknown, initialised, with a provider ID, and not deleted already.
-    /// Ready=False is reported by a kubelet that runs, so its VM exists, perhaps as a copy that no vCenter shows.
+    /// Whether its VM may be absent: own, Ready=Unknown, initialised, with a provider ID, and not being deleted. A
+    /// running kubelet reports Ready=False, so that VM exists, perhaps as a copy that no vCenter shows.
     pub may_be_suspected: bool,
-    /// Whether it has the annotation that allows its deletion.
+    /// Whether the Node has the annotation that allows its deletion.
     pub is_allowed_by_hand: bool,
-    /// What `Ready` says.
+    /// The status of the condition `Ready`.
     pub readiness: Readiness,
-    /// Since when, as the Node has it.
+    /// The condition's transition time.
     pub transition: Option<Timestamp>,
 }
 
 impl Facts {
-    /// Reads them from the Node.
+    /// Reads the facts from the Node.
     pub fn of(node: &Node, is_own: bool) -> Self {
         let readiness = node::readiness(node);
         let is_leaving = node.metadata.deletion_timestamp.is_some();
@@ -49,17 +49,17 @@ impl Facts {
         }
     }
 
-    /// Whether what the provider said of `self` holds for `later`, too: the same Node and VM, with the same status of
-    /// Ready all the time.
+    /// Whether an answer about `self` is also valid for `later`: the same Node and VM, with an unchanged status of
+    /// Ready.
     pub fn is_same_subject(&self, later: &Self) -> bool {
-        // Another transition time means another status in between that this process did not see.
+        // Another transition time shows a status in between that this process did not see.
         self.is_same_node(later)
             && self.may_be_suspected == later.may_be_suspected
             && self.readiness == later.readiness
             && self.transition == later.transition
     }
 
-    /// Whether both are of the same Node and VM, in any state.
+    /// Whether both are facts of the same Node and VM, in any state.
     pub fn is_same_node(&self, later: &Self) -> bool {
         self.uid == later.uid && self.provider_id == later.provider_id
     }

@@ -1,42 +1,42 @@
-//! Pure: the Nodes that the guard knows, and how many of them are its own, are gone, were not asked about, and so on. The
-//! counts are needed at every event of every Node, so they are kept.
+//! Pure: the Nodes that the deletion policy knows, with a count per category. The counts are maintained, because every
+//! event of every Node needs them.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::record::NodeRecord;
 
-/// See the file's header.
+/// The Nodes and their counts.
 #[derive(Debug, Default)]
 pub(super) struct NodeTable {
     nodes: BTreeMap<String, NodeRecord>,
-    /// Nodes absent since this time are newcomers; all absent Nodes if it is none.
+    /// Start of `NodeCategory::NewlyAbsent`; `None` includes all absent Nodes.
     from: Option<Instant>,
     counts: BTreeMap<NodeCategory, usize>,
 }
 
-/// The categories in which Nodes are counted. A Node that a dry run reported as deleted is in none of the first three.
+/// The categories of the counts. A Node that a dry run reported as deleted is in none of the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NodeCategory {
-    /// One of this provider.
+    /// Belongs to this provider.
     Own,
-    /// Its VM is gone.
+    /// Its VM is absent.
     Absent,
-    /// Its VM is gone since the time of [`NodeTable::count_from`].
+    /// Its VM is absent since the time of [`NodeTable::count_from`].
     NewlyAbsent,
-    /// To ask about it again may cost a search.
+    /// Another query about it may cost a search.
     Costly,
-    /// Its VM may be gone, though the provider did not say so: it existed then, or the provider was not asked.
+    /// Its VM may be absent, though the provider did not report that: the VM existed at the given time, or was not
+    /// queried.
     Unanswered(Option<Instant>),
 }
 
 impl NodeTable {
-    /// The number of Nodes of this category.
     pub(super) fn count(&self, mark: NodeCategory) -> usize {
         self.counts.get(&mark).copied().unwrap_or_default()
     }
 
-    /// The nodes whose machines may have gone together with one that is gone since `since`.
+    /// Number of Nodes whose VM may have vanished together with one that is absent since `since`.
     pub(super) fn unanswered(&self, since: Instant) -> usize {
         self.counts
             .range(NodeCategory::Unanswered(None)..NodeCategory::Unanswered(Some(since)))
@@ -44,7 +44,7 @@ impl NodeTable {
             .sum()
     }
 
-    /// From when on a machine that is gone is a newcomer. Goes through all of them if that is another time.
+    /// Sets the start of `NodeCategory::NewlyAbsent`. Iterates over all Nodes if it changes.
     pub(super) fn count_from(&mut self, from: Option<Instant>) {
         if self.from != from {
             self.from = from;
@@ -62,25 +62,23 @@ impl NodeTable {
         self.nodes.keys()
     }
 
-    /// The names of at most so many newcomers.
+    /// The names of up to `most` newly absent Nodes.
     pub(super) fn newcomers(&self, most: usize) -> Vec<String> {
         let is_newcomer = |record: &NodeRecord| marks(record, self.from).any(|mark| mark == NodeCategory::NewlyAbsent);
         let newcomers = self.nodes.iter().filter(|(_, record)| is_newcomer(record));
         newcomers.take(most).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Goes through all of them.
     pub(super) fn all(&self) -> impl Iterator<Item = &NodeRecord> {
         self.nodes.values()
     }
 
-    /// Of a Node that was not known.
     pub(super) fn put(&mut self, name: &str, record: NodeRecord) {
         add(&mut self.counts, &record, self.from);
         self.nodes.insert(name.to_owned(), record);
     }
 
-    /// Changes what is known under this name, if anything is.
+    /// Changes the record of this Node, if there is one.
     pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
         let Some(record) = self.nodes.get_mut(name) else { return };
         subtract(&mut self.counts, record, self.from);
@@ -88,7 +86,6 @@ impl NodeTable {
         add(&mut self.counts, record, self.from);
     }
 
-    /// Changes what is known of each.
     pub(super) fn change_all(&mut self, mut change: impl FnMut(&mut NodeRecord)) {
         self.counts.clear();
         for record in self.nodes.values_mut() {

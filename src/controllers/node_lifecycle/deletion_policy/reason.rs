@@ -1,4 +1,4 @@
-//! Pure: why a Node is not deleted now, in words.
+//! Pure: why a Node is not deleted now, as reason and message.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,62 +6,62 @@ use std::time::{Duration, Instant};
 use crate::cloud::Reason;
 use crate::controllers::node_lifecycle::reason;
 
-/// Why.
+/// Why a Node is not deleted now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldReason {
-    /// It was not gone for long enough.
+    /// The VM has not been absent for long enough.
     Grace {
         /// The end of the grace period.
         until: Instant,
     },
-    /// It is not known yet whether many are gone.
+    /// It is not known yet whether many VMs are absent.
     Counting {
-        /// Nodes with Ready=Unknown about which the provider has not answered since.
+        /// Nodes with Ready=Unknown whose VM the provider has not reported on since.
         unanswered: usize,
     },
-    /// A majority of the control plane would be gone.
+    /// A majority of the control plane would be lost.
     ControlPlane {
-        /// Gone, or deleted within the window.
+        /// Control plane Nodes absent, or deleted within the window.
         lost: usize,
-        /// All, with those that were deleted within the window.
+        /// All control plane Nodes, including those deleted within the window.
         all: usize,
     },
-    /// Many are gone at once.
+    /// Many VMs are absent at once.
     Mass {
-        /// Nodes whose machines are gone.
+        /// Nodes with absent VMs.
         absent: usize,
-        /// All nodes.
+        /// All Nodes.
         nodes: usize,
-        /// Some of those whose machines were gone when the pause began.
+        /// Some of the Nodes that triggered the pause.
         names: Arc<[String]>,
         /// The end of the pause.
         until: Instant,
     },
-    /// As many as may be were deleted lately.
+    /// The limit is used up.
     Limit {
-        /// Nodes within the window.
+        /// Maximum number of Nodes within the window.
         capacity: usize,
         /// The window.
         window: Duration,
-        /// When the next one may be; never with a limit of zero.
+        /// When the next deletion is possible; `None` with a limit of zero.
         until: Option<Instant>,
     },
-    /// The API server refused.
+    /// The API server refused the deletion.
     Refused {
-        /// When it is asked again.
+        /// When it is tried again.
         until: Instant,
     },
-    /// It was said that it would be deleted.
+    /// `--node-deletion=dry-run` has reported the deletion.
     DryRun,
-    /// No Node is deleted.
+    /// Deletion is off.
     Off {
-        /// The flag or variable that says so.
+        /// The flag or variable that turns it off.
         because: &'static str,
     },
 }
 
 impl HoldReason {
-    /// The word for Events, metric and log.
+    /// The reason for Events, metrics and log.
     pub fn reason(&self) -> Reason {
         match self {
             HoldReason::Grace { .. } | HoldReason::Counting { .. } => reason::DeletionGracePeriod,
@@ -74,7 +74,7 @@ impl HoldReason {
         }
     }
 
-    /// When it ends, if nothing else happens.
+    /// When the hold ends, if nothing else happens.
     pub fn until(&self) -> Option<Instant> {
         match self {
             HoldReason::Grace { until } | HoldReason::Mass { until, .. } | HoldReason::Refused { until } => {
@@ -88,7 +88,7 @@ impl HoldReason {
         }
     }
 
-    /// Why, for people. `until` is the moment of [`HoldReason::until`] by the clock on the wall.
+    /// The message for users. `until` is [`HoldReason::until`] as wall clock time.
     pub fn message(&self, until: Option<&str>) -> String {
         let at = |before: &str| until.map(|until| format!("{before}{until}")).unwrap_or_default();
         match self {

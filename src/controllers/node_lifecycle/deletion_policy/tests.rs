@@ -142,7 +142,7 @@ impl Case {
     }
 
     fn judge_as(&mut self, name: &str, used: PermitOutcome) -> String {
-        match self.guard.judge(name, self.at) {
+        match self.guard.verdict(name, self.at) {
             DeletionVerdict::NotSuspected => "not suspected".into(),
             DeletionVerdict::Held(hold) => hold.reason().to_string(),
             DeletionVerdict::Permitted(permit) => {
@@ -424,7 +424,7 @@ fn a_mass_that_shows_itself_withdraws_what_was_permitted() {
     case.ready_many("other", 20);
     case.lose("a");
     case.pass(GRACE);
-    let DeletionVerdict::Permitted(permit) = case.guard.judge("a", case.at) else { panic!("not permitted") };
+    let DeletionVerdict::Permitted(permit) = case.guard.verdict("a", case.at) else { panic!("not permitted") };
     assert!(case.guard.is_still_permitted(&permit, case.at));
     case.lose_many("other", 6);
     assert!(!case.guard.is_still_permitted(&permit, case.at));
@@ -434,7 +434,7 @@ fn a_mass_that_shows_itself_withdraws_what_was_permitted() {
     let mut case = Case::settled(&settings());
     case.lose("a");
     case.pass(GRACE);
-    let DeletionVerdict::Permitted(permit) = case.guard.judge("a", case.at) else { panic!("not permitted") };
+    let DeletionVerdict::Permitted(permit) = case.guard.verdict("a", case.at) else { panic!("not permitted") };
     case.ready("a");
     assert!(!case.guard.is_still_permitted(&permit, case.at));
 }
@@ -460,7 +460,7 @@ fn what_was_permitted_is_not_for_a_later_absence() {
     case.ready_many("n", 10);
     case.lose("n-0");
     case.pass(GRACE);
-    let DeletionVerdict::Permitted(permit) = case.guard.judge("n-0", case.at) else { panic!("held") };
+    let DeletionVerdict::Permitted(permit) = case.guard.verdict("n-0", case.at) else { panic!("held") };
     assert!(case.guard.is_still_permitted(&permit, case.at));
     case.ready("n-0");
     case.lose("n-0");
@@ -583,7 +583,7 @@ fn holds_say_until_when() {
     let mut case = Case::new(&settings());
     case.ready_many("other", 20);
     case.lose_many("a", 2);
-    let until = |case: &mut Case, name: &str| match case.guard.judge(name, case.at) {
+    let until = |case: &mut Case, name: &str| match case.guard.verdict(name, case.at) {
         DeletionVerdict::Held(hold) => hold.until().map(|until| until.duration_since(case.start).as_secs()),
         other => panic!("{other:?}"),
     };
@@ -616,7 +616,7 @@ fn a_node_whose_answer_was_overtaken_may_be_one_of_many_that_are_gone() {
     }
     case.answer("n-0", &gone());
     case.pass(GRACE);
-    let permit = |case: &mut Case| case.guard.judge("n-0", case.at);
+    let permit = |case: &mut Case| case.guard.verdict("n-0", case.at);
     let DeletionVerdict::Permitted(permitted) = permit(&mut case) else {
         panic!("the provider says nothing of the others")
     };

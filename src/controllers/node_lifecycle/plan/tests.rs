@@ -148,6 +148,6 @@ fn a_ready_node_without_a_taint_of_ours_costs_nothing() {
         ("not Ready", node("False", &[], false), true, true),
         ("never reported", node("", &[], false), true, true),
     ] {
-        assert_eq!((needs_a_look(&node), needs_power(&node)), (look, needs), "{case}");
+        assert_eq!((needs_reconcile(&node), needs_power(&node)), (look, needs), "{case}");
     }
 }

@@ -1,5 +1,5 @@
-//! Deletes one Node whose deletion is permitted: reads it live, has its machine's absence proved once more, and deletes
-//! exactly what was read.
+//! Deletes one Node whose deletion is permitted: reads it live, proves again that its VM is absent, and deletes exactly
+//! the version that it read.
 
 use std::time::Duration;
 
@@ -13,40 +13,40 @@ use crate::cloud::{AbsenceProof, Presence};
 use crate::controllers::node_lifecycle::deletion_policy::{DeletionPermit, Facts, PermitOutcome};
 use crate::controllers::node_lifecycle::plan;
 use crate::controllers::node_lifecycle::{DeletionMode, apply};
-use crate::controllers::{announce, read_live};
+use crate::controllers::{read_live, record_event};
 use crate::kubernetes::call::CallError;
 use crate::kubernetes::events::EventType;
 
-/// The cache needs a moment to show what a live read showed.
+/// Time for the cache to catch up with a live read.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// The proof that is made right before the deletion.
+/// The proof obtained right before the deletion.
 struct FreshProof {
     proof: AbsenceProof,
-    /// When it began to be made: what happened to the machine before does not count.
+    /// When its query began: earlier events of the VM do not matter.
     began: Timestamp,
 }
 
-/// What came of it.
+/// The result of a deletion attempt.
 enum Attempt {
-    /// It is deleted, with this proof.
+    /// Deleted, with this proof.
     Deleted(FreshProof),
-    /// Somebody else has deleted it.
+    /// Another client has deleted the Node.
     Vanished,
-    /// It would have been deleted.
+    /// Dry run: it would have been deleted.
     Told(AbsenceProof),
-    /// Something is not as it was when it was permitted.
+    /// The Node or its VM has changed since the permit.
     Changed,
-    /// It could not be read.
+    /// The live read failed.
     Unread(CallError),
-    /// The API server refused.
+    /// The API server refused the deletion.
     Refused(CallError),
-    /// There was no answer: it may be deleted.
+    /// The API server did not answer: the Node may have been deleted.
     Unanswered(CallError),
 }
 
 impl NodeLifecycleReconciler {
-    /// Deletes `node`, which the guard has permitted.
+    /// Deletes `node`, which the deletion policy has permitted.
     pub(super) async fn delete(
         &self,
         term: &LeaderState,
@@ -76,7 +76,7 @@ impl NodeLifecycleReconciler {
             Attempt::Vanished => Ok(LifecycleOutcome::default()),
             Attempt::Told(proof) => {
                 self.metrics.dry_run_deletions.inc();
-                Ok(LifecycleOutcome::told(&proof))
+                Ok(LifecycleOutcome::dry_run(&proof))
             }
             Attempt::Changed => Ok(LifecycleOutcome::after(CATCH_UP)),
             Attempt::Refused(error) => {
@@ -106,7 +106,7 @@ impl NodeLifecycleReconciler {
         let began = Timestamp::now();
         let Presence::Absent(proof) = self.ask(term, &live).await else { return Attempt::Changed };
         if term.lock().guard.last_answer(node::name(&live), &self.facts(&live), now()).is_none() {
-            // Something happened to the machine while it was asked about: the proof is late.
+            // An event of the VM during the query has outdated the proof.
             return Attempt::Changed;
         }
         if !term.lock().guard.is_still_permitted(permit, now()) {
@@ -116,10 +116,10 @@ impl NodeLifecycleReconciler {
             return Attempt::Told(proof);
         }
         if permit.is_first() {
-            // The words of upstream, before the deletion as there.
+            // Upstream's text, recorded before the deletion as in upstream.
             let message =
                 format!("Deleting node {} because it does not exist in the cloud provider: {proof}", node::name(node));
-            announce(&self.recorder, &live, EventType::Normal, "DeletingNode", &message);
+            record_event(&self.recorder, &live, EventType::Normal, "DeletingNode", &message);
         }
         let proved = FreshProof { proof, began };
         let mut sent = DeleteRequest { node: &live, proof_began: began, has_outcome: false };
@@ -140,13 +140,13 @@ impl NodeLifecycleReconciler {
 
     fn tell_failure(&self, node: &Node, error: &CallError) {
         self.metrics.refusals.inc();
-        // The words of upstream.
+        // Upstream's text.
         let message = format!("Failed deleting node {}: {}", node::name(node), chain(error));
-        announce(&self.recorder, node, EventType::Warning, "DeletingNodeFailed", &message);
+        record_event(&self.recorder, node, EventType::Warning, "DeletingNodeFailed", &message);
     }
 }
 
-/// A DELETE request. If it times out, or is dropped because this process stops or loses the leadership, the API server may
+/// A DELETE request. If it times out, or is dropped because this process stops or loses leadership, the API server may
 /// have deleted the Node: the log says so.
 struct DeleteRequest<'a> {
     node: &'a Node,
@@ -169,13 +169,13 @@ impl Drop for DeleteRequest<'_> {
     }
 }
 
-/// In microseconds, as the log's own times.
+/// In microseconds, as the timestamps of the log.
 fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// Whether the Node is, live, what the deletion was permitted for. The cache may be late: a Node whose kubelet
-/// reported in between starts a new grace period, as it would with the cache.
+/// Whether the live Node still has the state for which the deletion was permitted. The cache may be stale: a Node whose
+/// kubelet reported in between starts a new grace period, as it would with the cache.
 fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
     let [before, after] = [node, live].map(|node| Facts::of(node, true));
     before.is_same_subject(&after)
@@ -183,7 +183,8 @@ fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
         && (!is_by_hand || plan::is_allowed_by_hand(live))
 }
 
-/// The API server failed while it deleted `live`, perhaps after it was done. `after` is what it has now.
+/// The result after the API server failed to delete `live`, perhaps after it was done. `after` is the Node read
+/// afterwards.
 fn after_failure(after: Result<Option<Node>, CallError>, live: &Node, proved: FreshProof, error: CallError) -> Attempt {
     match after {
         Ok(Some(now)) if now.metadata.uid == live.metadata.uid && now.metadata.deletion_timestamp.is_none() => {
@@ -220,7 +221,7 @@ mod tests {
         serde_json::from_value(node).unwrap()
     }
 
-    /// Objects are merged, all else is replaced.
+    /// Merges objects, and replaces all other values.
     fn json_patch(target: &mut Value, change: &Value) {
         match (target, change) {
             (Value::Object(target), Value::Object(change)) => {
@@ -264,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Keeps the values of what is logged.
+    /// Collects the logged values.
     struct Log(Arc<Mutex<Vec<String>>>);
 
     impl<S: Subscriber> Layer<S> for Log {

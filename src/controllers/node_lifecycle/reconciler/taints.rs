@@ -1,4 +1,4 @@
-//! Makes the taints of one Node what they should be.
+//! Updates our taints on one Node.
 
 use std::time::Duration;
 
@@ -15,22 +15,21 @@ use crate::controllers::node_lifecycle::plan::{self, Change, plan};
 use crate::controllers::read_live;
 use crate::kubernetes::call::CallError;
 
-/// How often taints are planned again because another client changed the Node meanwhile. As upstream.
+/// How often taints are planned again after a write conflict. As upstream.
 const ATTEMPTS: u32 = 5;
 /// The shortest pause before such an attempt; the longest is twice that. As upstream.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
-/// One patch of taints.
 struct TaintPatch {
     planned: Vec<Change>,
-    /// What is planned, but for a taint that the Node may not have now.
+    /// The planned changes without a taint that must not be set now.
     changes: Vec<Change>,
-    /// The permit for the out-of-service taint, if that is among the changes.
+    /// The permit for the out-of-service taint, if `changes` contains it.
     permit: Option<DeletionPermit>,
 }
 
 impl NodeLifecycleReconciler {
-    /// Makes our taints what they should be. `outcome` is what the deletion came to.
+    /// Updates our taints. `outcome` is the result of the deletion.
     pub(super) async fn keep_taints(
         &self,
         term: &LeaderState,
@@ -66,7 +65,7 @@ impl NodeLifecycleReconciler {
                 Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.instances.owns(&live) => {
                     current = live
                 }
-                // Another Node of this name: its own event looks at it.
+                // Another Node has this name: its own event reconciles it.
                 Ok(_) => return Ok(outcome),
                 Err(error) => {
                     tracing::warn!(node = name, "{}", chain(&error));
@@ -78,7 +77,8 @@ impl NodeLifecycleReconciler {
         Ok(outcome)
     }
 
-    /// Plans the patch for `node`, if one is needed; notes in `outcome` when to look again, and what holds a change.
+    /// Plans the patch for `node`, if one is needed; sets in `outcome` when to reconcile again, and why a change is
+    /// blocked.
     async fn plan_taints(&self, term: &LeaderState, node: &Node, outcome: &mut LifecycleOutcome) -> Option<TaintPatch> {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let power = match plan::needs_power(node) {
@@ -95,7 +95,7 @@ impl NodeLifecycleReconciler {
             term.lock().refused.forget(name);
             return None;
         }
-        // Other changes than those that failed need not wait.
+        // Only the changes that failed have to wait.
         let refused = |(wait, failed): (Duration, &Vec<Change>)| (*failed == planned).then_some(wait);
         if let Some(wait) = term.lock().refused.wait(name, uid, now()).and_then(refused) {
             outcome.next = sooner(outcome.next, wait);
@@ -116,15 +116,16 @@ impl NodeLifecycleReconciler {
         (!write.changes.is_empty()).then_some(write)
     }
 
-    /// A machine is taken out of service only if it is off at this very moment, and under the limit for deletions. To ask
-    /// may cost the cloud a search everywhere, so after an answer that does not prove it, the provider is asked again only after a pause.
+    /// Permits the out-of-service taint if a fresh read proves that the VM is powered off, under the limit for
+    /// deletions. The read may cost the cloud a search everywhere, so after an answer without proof it is repeated only
+    /// after a pause.
     async fn permit_out_of_service(&self, term: &LeaderState, node: &Node) -> Result<DeletionPermit, LifecycleOutcome> {
         let (name, uid) = (node::name(node), node.metadata.uid.as_deref().unwrap_or_default());
         let by = |hold: HoldReason| LifecycleOutcome::by(&hold).about_out_of_service();
         {
             let state = term.lock();
             if let Some((wait, held)) = state.unproved.wait(name, uid, now()) {
-                // It holds during the pause, too. If it was cleared, the next failure would report it as news.
+                // Still blocked during the pause. If it was cleared, the next failure would be reported again.
                 return Err(LifecycleOutcome { held: held.clone(), next: Next::After(wait) });
             }
             state.guard.check_limit(now()).map_err(by)?;
@@ -133,13 +134,15 @@ impl NodeLifecycleReconciler {
             Ok(PowerState::Off) => {
                 let mut state = term.lock();
                 state.unproved.forget(name);
-                // Not before the read, which may take long: meanwhile a deletion may need the allowance.
+                // Reserved only after the read, which may take long: a deletion may need the allowance meanwhile.
                 return state.guard.reserve(now()).map_err(by);
             }
-            // It runs again, and that is about to be announced.
+            // The VM runs again; its event follows.
             Ok(PowerState::On | PowerState::Suspended | PowerState::NotRunning) => None,
             Err(unknown) => {
-                LifecycleOutcome::held(unknown.reason, unknown.message, unknown.is_passing).about_out_of_service().held
+                LifecycleOutcome::blocked(unknown.reason, unknown.message, unknown.is_passing)
+                    .about_out_of_service()
+                    .held
             }
         };
         let wait = term.lock().unproved.failed(name, uid, held.clone(), now(), fastrand::f64());
@@ -148,7 +151,7 @@ impl NodeLifecycleReconciler {
 
     fn settle(&self, term: &LeaderState, permit: Option<DeletionPermit>, written: &Result<(), CallError>) {
         let Some(permit) = permit else { return };
-        // Without an answer the write may have happened, and so it may where the API server failed at it.
+        // A write without an answer, or with a server error, may have succeeded.
         let is_refused = written.as_ref().is_err_and(CallError::is_refusal);
         if written.is_ok() {
             self.metrics.out_of_service.inc();
@@ -170,7 +173,7 @@ impl LifecycleOutcome {
     }
 }
 
-/// At the latest after `delay`, unless the key failed: then its backoff decides.
+/// Reconciles after `delay` at the latest, unless the key failed: then its backoff decides.
 fn sooner(next: Next, delay: Duration) -> Next {
     match next {
         Next::Period | Next::After(_) => next.or_after(delay),

@@ -1,4 +1,4 @@
-//! Pure: which Services have waited so long for a load balancer that something is to be said on them.
+//! Pure: which Services have waited for a load balancer long enough to get an Event.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use k8s_openapi::api::core::v1::Service;
 
 use crate::cloud::service;
 
-/// How long a Service has had no address.
+/// How long a Service has no address before it gets the Event.
 const WITHOUT_ADDRESS: Duration = Duration::from_secs(600);
-/// How long a deleted Service has waited for its finalizer to be removed.
+/// How long a deleted Service waits for the removal of its finalizer before it gets the Event.
 const DELETED: Duration = Duration::from_secs(60);
-/// The maximum number of Events within the window.
+/// Maximum number of Events within the window.
 const MOST: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -23,19 +23,19 @@ enum Wish {
     End,
 }
 
-/// The Services that wait, by UID.
+/// The waiting Services, by UID.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     since: HashMap<String, (Wish, Instant)>,
-    /// Those that have the Event.
+    /// Services that got the Event.
     reported: HashSet<String>,
-    /// When the last Events were recorded.
+    /// Times of the last Events.
     lately: VecDeque<Instant>,
 }
 
 impl Waiting {
-    /// The Services that get the Event at `at`. `services` are all.
-    pub(super) fn look(&mut self, services: impl Iterator<Item = Arc<Service>>, at: Instant) -> Vec<Arc<Service>> {
+    /// Returns the Services that get the Event at `at`. `services` are all Services.
+    pub(super) fn update(&mut self, services: impl Iterator<Item = Arc<Service>>, at: Instant) -> Vec<Arc<Service>> {
         while self.lately.front().is_some_and(|said| *said + WINDOW <= at) {
             self.lately.pop_front();
         }
@@ -59,21 +59,21 @@ impl Waiting {
         due
     }
 
-    /// Restarts all waiting times. A Service with the Event gets no second one.
+    /// Restarts all waiting times. A Service that got the Event gets no second one.
     pub(super) fn forget(&mut self) {
         self.since.clear();
     }
 }
 
-/// What a Service without class waits for, if for anything.
+/// What a Service without class waits for, if anything.
 fn wish(service: &Service) -> Option<Wish> {
     let is_deleted = service.metadata.deletion_timestamp.is_some();
     match service::wants_load_balancer(service) {
         true if is_deleted => service::has_finalizer(service).then_some(Wish::End),
         true => service::ingress(service).is_empty().then_some(Wish::Address),
-        // Its class is that of another program.
+        // Its class belongs to another program.
         false if service::is_load_balancer(service) => None,
-        // It got another type, and may have a load balancer from before.
+        // Its type has changed: it may still have a load balancer.
         false => service::has_finalizer(service).then_some(Wish::End),
     }
 }
@@ -112,7 +112,7 @@ mod tests {
         let start = Instant::now();
         let mut waiting = Waiting::default();
         let mut told = |seconds: u64| -> Vec<String> {
-            let due = waiting.look(all().into_iter(), start + Duration::from_secs(seconds));
+            let due = waiting.update(all().into_iter(), start + Duration::from_secs(seconds));
             due.into_iter().map(|service| service.metadata.uid.clone().unwrap()).collect()
         };
         assert_eq!(told(0), Vec::<String>::new());
@@ -129,12 +129,12 @@ mod tests {
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let all = || (0..50).map(|number| balanced(&format!("{number}"), json!({})));
         let mut waiting = Waiting::default();
-        assert_eq!(waiting.look(all(), at(0)).len(), 0);
+        assert_eq!(waiting.update(all(), at(0)).len(), 0);
         waiting.forget();
-        assert_eq!(waiting.look(all(), at(600)).len(), 0, "from the beginning");
-        let counts = [1200, 1215, 1259, 1260, 1320].map(|seconds| waiting.look(all(), at(seconds)).len());
+        assert_eq!(waiting.update(all(), at(600)).len(), 0, "from the beginning");
+        let counts = [1200, 1215, 1259, 1260, 1320].map(|seconds| waiting.update(all(), at(seconds)).len());
         assert_eq!(counts, [20, 0, 0, 20, 10]);
-        assert_eq!(waiting.look(std::iter::empty(), at(1335)).len(), 0);
+        assert_eq!(waiting.update(std::iter::empty(), at(1335)).len(), 0);
         assert!(waiting.since.is_empty() && waiting.reported.is_empty(), "what is gone is forgotten");
     }
 }

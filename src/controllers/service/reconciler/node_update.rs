@@ -1,4 +1,4 @@
-//! One round of node updates: sets the Nodes behind all load balancers with one call to the provider.
+//! One round of node updates: sets the Nodes of all load balancers with one call to the provider.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::ServiceReconciler;
 use crate::cloud::{Error, Handling, LoadBalancerFleet, node, service};
-use crate::controllers::announce;
+use crate::controllers::record_event;
 use crate::controllers::service::failure::{ServiceAction, ServiceBlocked};
 use crate::controllers::service::fleet::timed_out;
 use crate::controllers::service::outcome::{Round, ServiceOutcome, Update, WrittenNodes};
@@ -18,15 +18,14 @@ use crate::controllers::service::targets::TargetList;
 use crate::kubernetes::events::EventType;
 use crate::kubernetes::leadership::NotLeader;
 
-/// How long a call to the cloud about all Services may take.
+/// Time limit of a cloud call about all Services.
 const ROUND_LIMIT: Duration = Duration::from_secs(300);
-/// How long a round waits for what the provider needs first.
+/// Longest pause before a round is repeated for a Service that the provider reports as pending.
 const PENDING_PAUSE: Duration = Duration::from_secs(5);
-/// Names in an Event about Nodes.
+/// Maximum number of Node names in an Event.
 const NAMES_SHOWN: usize = 20;
 
 impl ServiceReconciler {
-    /// Runs a round.
     pub(in crate::controllers::service) async fn update_nodes(&self) -> ServiceOutcome {
         let Some(fleet) = self.fleet() else { return ServiceOutcome::Nothing };
         let began = Instant::now();
@@ -43,9 +42,9 @@ impl ServiceReconciler {
         let claimed: Vec<(Arc<Service>, ServiceLock)> = due.claims.into_iter().filter_map(is_due).collect();
         let mut round = Round { updates: Vec::new(), recovered: due.recovered, took: Duration::ZERO, call_took: None };
         if !claimed.is_empty() {
-            // Checked on the list that is sent, which may be newer than the set.
+            // Checks the list that is sent, which may be newer than the set.
             let targets = self.targets.list();
-            match self.withheld(targets.nodes.is_empty()) {
+            match self.write_blocked(targets.nodes.is_empty()) {
                 Some(held) => self.hold_all(claimed, &held, &mut round),
                 None => {
                     if self.update_all(&*fleet, claimed, &targets, &mut round).await.is_err() {
@@ -58,8 +57,8 @@ impl ServiceReconciler {
         ServiceOutcome::Round(round)
     }
 
-    /// Reports a Node that changes too often, once for each pause.
-    pub(in crate::controllers::service) fn announce_flapping(&self, name: &str, until: Instant) {
+    /// Reports a Node that changes too often, once per pause.
+    pub(in crate::controllers::service) fn record_flapping(&self, name: &str, until: Instant) {
         let Some(node) = self.targets.node(name) else { return };
         let pause = until.saturating_duration_since(Instant::now()).as_secs();
         let message = format!(
@@ -67,18 +66,18 @@ impl ServiceReconciler {
              balancers see it as it was for {pause} s"
         );
         tracing::warn!(node = name, reason = %reason::NodeFlapping, "{message}");
-        announce(&self.recorder, &*node, EventType::Warning, reason::NodeFlapping.as_str(), &message);
+        record_event(&self.recorder, &*node, EventType::Warning, reason::NodeFlapping.as_str(), &message);
     }
 
     fn hold_all(&self, claimed: Vec<(Arc<Service>, ServiceLock)>, held: &ServiceBlocked, round: &mut Round) {
         let held = held.clone().with(ServiceAction::UpdateNodes);
         round.updates.extend(claimed.into_iter().map(|(service, claim)| {
-            self.records.node_update_held(&claim.key, held.clone());
+            self.records.node_update_blocked(&claim.key, held.clone());
             Update { key: claim.key.clone(), service, result: Err(held.clone()) }
         }));
     }
 
-    /// One call for all Services. Fails if this process lost the leadership.
+    /// Updates all claimed Services with one call. Fails if this process lost leadership.
     async fn update_all(
         &self,
         fleet: &dyn LoadBalancerFleet,
@@ -127,7 +126,7 @@ impl ServiceReconciler {
         Ok(())
     }
 
-    /// The Service of this key, if its load balancer exists and stays.
+    /// The Service of this key, if its load balancer exists and must stay.
     fn updatable(&self, fleet: &dyn LoadBalancerFleet, key: &str) -> Option<Arc<Service>> {
         let service = self.services.get(key)?;
         let is_wanted = service::wants_load_balancer(&service)
@@ -138,7 +137,7 @@ impl ServiceReconciler {
         (is_wanted && exists).then_some(service)
     }
 
-    /// Events and series of a round.
+    /// Records the Events and metrics of a round.
     pub(in crate::controllers::service) fn conclude_round(&self, round: &Round) {
         if let Some(call_took) = round.call_took {
             self.metrics.node_update_seconds.observe(call_took.as_secs_f64());
@@ -152,10 +151,10 @@ impl ServiceReconciler {
             }
             match &update.result {
                 Ok(WrittenNodes::Unchanged) => {}
-                Ok(WrittenNodes::Empty(message)) => self.announce_no_nodes(service, message),
+                Ok(WrittenNodes::Empty(message)) => self.record_no_nodes(service, message),
                 Ok(WrittenNodes::Changed) => {
                     let message = "Updated load balancer with new hosts";
-                    self.announce(service, EventType::Normal, "UpdatedLoadBalancer", message);
+                    self.record_event(service, EventType::Normal, "UpdatedLoadBalancer", message);
                 }
                 Err(_) => {
                     if round.call_took.is_some() {
@@ -168,7 +167,7 @@ impl ServiceReconciler {
     }
 }
 
-/// The message of a failed update in the form of the Go program.
+/// The message of a failed update, in the Go program's form.
 fn failure_message(nodes: &[Arc<Node>], why: &str) -> String {
     let mut names: Vec<&str> = nodes.iter().map(|node| node::name(node)).collect();
     names.sort_unstable();

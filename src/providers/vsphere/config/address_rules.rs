@@ -1,4 +1,4 @@
-//! Pure: what the configuration says about the addresses of nodes.
+//! Pure: the configured rules for Node addresses.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// A family of addresses.
+/// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IpFamily {
     /// IPv4, also when written as an IPv4-mapped IPv6 address.
@@ -16,15 +16,15 @@ pub enum IpFamily {
 }
 
 impl IpFamily {
-    /// Both.
+    /// Both families.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// That of an address.
+    /// The family of an address.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
-    /// As Kubernetes writes it: `IPv4` or `IPv6`.
+    /// The spelling of Kubernetes: `IPv4` or `IPv6`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V4 => "IPv4",
@@ -32,13 +32,13 @@ impl IpFamily {
         }
     }
 
-    /// From the text of Kubernetes.
+    /// Parses the spelling of Kubernetes.
     pub fn of_text(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.as_str() == text)
     }
 }
 
-/// The text names no family of addresses.
+/// The text names no address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected ipv4 or ipv6")]
 pub struct InvalidIpFamily;
@@ -46,7 +46,7 @@ pub struct InvalidIpFamily;
 impl FromStr for IpFamily {
     type Err = InvalidIpFamily;
 
-    /// Blanks around the word and its case do not matter.
+    /// Ignores case and surrounding blanks.
     fn from_str(text: &str) -> Result<Self, InvalidIpFamily> {
         match text.trim().to_ascii_lowercase().as_str() {
             "ipv4" => Ok(Self::V4),
@@ -65,19 +65,19 @@ impl fmt::Display for IpFamily {
     }
 }
 
-/// How one type of address (internal or external) is chosen.
+/// The rule for one address type (internal or external).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressRule {
-    /// The networks to choose from, in order of preference; host bits do not matter.
+    /// The CIDRs to choose from, in order of preference; host bits are ignored.
     pub networks: Vec<IpNet>,
-    /// The port group or network to choose from when no address is in `networks`; never empty text. Where no interface is
-    /// on a network of this name, its parts between commas are names, in order of preference.
+    /// The port group or network to choose from if no address is in `networks`; never empty. If no interface is on a
+    /// network of this name, its comma-separated parts are names, in order of preference.
     pub network_name: Option<String>,
     /// Networks never chosen from.
     pub excluded: Vec<IpNet>,
 }
 
-/// The rules of the section `Nodes`; they hold for all vCenters.
+/// The rules of the section `Nodes`; for all vCenters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressRules {
     /// For `InternalIP`.
@@ -86,13 +86,13 @@ pub struct AddressRules {
     pub external: AddressRule,
 }
 
-/// The names in a text with commas; none in one without.
+/// The comma-separated names in a text; empty if it has no comma.
 pub(in crate::providers::vsphere) fn name_parts(text: &str) -> Vec<&str> {
     let parts = text.contains(',').then(|| text.split(',').map(str::trim).filter(|part| !part.is_empty()));
     parts.into_iter().flatten().collect()
 }
 
-/// Compares without case, character by character, as Go's `strings.EqualFold`: `ß` is not `SS`.
+/// Compares case-insensitively, character by character, like Go's `strings.EqualFold`: `ß` is not `SS`.
 pub(in crate::providers::vsphere) fn equal_fold(one: &str, other: &str) -> bool {
     one.chars().map(fold).eq(other.chars().map(fold))
 }

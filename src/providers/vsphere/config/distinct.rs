@@ -1,23 +1,23 @@
-//! Pure: which entries are one vCenter.
+//! Pure: which entries are the same vCenter.
 //!
-//! The Go program makes a connection per entry, also where `Global.server` repeats the server of another entry
+//! The Go program makes one connection per entry, even if `Global.server` repeats the server of another entry
 //! (`validateConfig` of `config_ini_legacy.go` and `config_yaml.go`).
 
 use super::{Credentials, VcenterConfig};
 use crate::base::addresses::parse_ip;
 
-/// How an entry stands to those before it.
+/// Relation of an entry to earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kinship {
-    /// None has its server.
+    /// No earlier entry has its server.
     First,
-    /// It is the same vCenter as the entry of this index, and adds its datacenters to it.
+    /// The same vCenter as the entry of this index, to which it adds its datacenters.
     Same(usize),
-    /// The entry of this index has the same server and differs in this.
+    /// The entry of this index has the same server, but differs in this setting.
     Apart(usize, &'static str),
 }
 
-/// One for each entry.
+/// The relation of each entry.
 pub(super) fn kinships(vcenters: &[VcenterConfig]) -> Vec<Kinship> {
     let mut found: Vec<Kinship> = Vec::new();
     for (index, vcenter) in vcenters.iter().enumerate() {
@@ -37,13 +37,13 @@ pub(super) fn kinships(vcenters: &[VcenterConfig]) -> Vec<Kinship> {
     found
 }
 
-/// The distinct vCenters behind the entries, in their order: of entries that are the same vCenter, the first with the
-/// datacenters of all of them (all there are, if one of them names none). So there is one session, one set of metrics and
-/// one budget of logins per vCenter.
+/// The distinct vCenters of the entries, in their order: of entries for the same vCenter, the first with the
+/// datacenters of all (every datacenter, if one entry names none). So each vCenter has one session, one set of metrics
+/// and one login budget.
 ///
-/// Entries are the same vCenter if they have the same server and port, the same credentials, the same trust and the same
-/// IP families. Entries that differ in one of these stay apart: accounts may see different machines, and a node's
-/// addresses follow the families of its entry. Parsing warns of both.
+/// Entries are the same vCenter if server and port, credentials, trust and IP families are equal. Entries that differ
+/// in one of these stay separate: accounts may see different VMs, and a Node's addresses follow the families of its
+/// entry. Parsing warns of both cases.
 pub fn distinct_vcenters(vcenters: &[VcenterConfig]) -> Vec<VcenterConfig> {
     let kinships = kinships(vcenters);
     let heads = vcenters.iter().enumerate().zip(&kinships).filter(|(_, kinship)| !matches!(kinship, Kinship::Same(_)));
@@ -74,10 +74,10 @@ fn same_address(one: &VcenterConfig, other: &VcenterConfig) -> bool {
     is_same_host && one.port == other.port
 }
 
-/// In what two entries of one server differ, so that they cannot share a session.
+/// The difference between two entries of one server that prevents a shared session.
 fn difference(one: &VcenterConfig, other: &VcenterConfig) -> Option<&'static str> {
     let is_stored = |source: &Credentials| !matches!(source, Credentials::Inline { .. });
-    // In a Secret or directory the server as written is the key.
+    // The server as written is the key in a Secret or directory.
     let is_server_the_key = is_stored(&one.credentials) || one.fallback_credentials.as_ref().is_some_and(is_stored);
     if one.credentials != other.credentials
         || one.fallback_credentials != other.fallback_credentials

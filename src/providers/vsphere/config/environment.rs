@@ -1,4 +1,4 @@
-//! The environment variables that go with `vsphere.conf`, handed in by `app`: nothing here asks the process for them.
+//! The environment variables that supplement `vsphere.conf`. `app` passes them in; nothing here reads the process's.
 //!
 //! Mirrors `FromEnv` of `pkg/common/config/config.go` and `FromCPIEnv` of `pkg/cloudprovider/vsphere/config/config.go`.
 
@@ -15,39 +15,39 @@ use super::optional_sections::PartName;
 use super::problems::ProblemReport;
 use crate::base::go_flags::parse_bool;
 
-/// Beginnings of the names that are kept; a service account token or another program's password never gets here.
+/// Kept name prefixes; a service account token or another program's password is never kept.
 const PREFIXES: [&str; 2] = ["VSPHERE_", VCENTER_PREFIX];
 
-/// Names beside those, of switches that count when they are there, whatever their value. Two IP families need none here.
+/// Other kept names: switches that count if present, whatever their value. Dual stack needs none.
 const SWITCHES: [&str; 2] = ["ENABLE_ALPHA_DUAL_STACK", SKIP_NODE_DELETION];
 
 const SKIP_NODE_DELETION: &str = "SKIP_NODE_DELETION";
 
-/// Kubelet sets it in every container.
+/// The kubelet sets it in every container.
 const API_SERVER: &str = "KUBERNETES_SERVICE_HOST";
 
-/// Names of the variables about proxies, which the connections to vCenter and NSX use.
+/// Proxy variables, which the connections to vCenter and NSX use.
 const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"];
 
 /// `VSPHERE_VCENTER_<id>` defines a vCenter.
 const DEFINING_PREFIX: &str = "VSPHERE_VCENTER_";
 
-/// `VCENTER_<id>_<what>` says more about it.
+/// `VCENTER_<id>_<what>` adds a setting to it.
 const VCENTER_PREFIX: &str = "VCENTER_";
 
-/// The one name with the defining prefix that defines nothing.
+/// The only name with the defining prefix that defines no vCenter.
 const PORT: &str = "VSPHERE_VCENTER_PORT";
 
-/// What the id of no vCenter ends with: the variable holds a password and is misspelt.
+/// A suffix that no vCenter id has: the variable is misspelt and holds a password.
 const PASSWORD: &str = "PASSWORD";
 
 const SECRET_NAME: &str = "VSPHERE_SECRET_NAME";
 const SECRET_NAMESPACE: &str = "VSPHERE_SECRET_NAMESPACE";
 
-/// What is expected of a value that cannot be read.
+/// The expectation for a value that is not UTF-8.
 const NO_TEXT: &str = "expected text in UTF-8";
 
-/// Variables that reach every vCenter.
+/// Variables for every vCenter.
 const SHARED: [(&str, &str); 5] = [
     ("VSPHERE_USER", "user"),
     ("VSPHERE_PASSWORD", "password"),
@@ -56,7 +56,7 @@ const SHARED: [(&str, &str); 5] = [
     ("VSPHERE_SECRETS_DIRECTORY", "secrets-directory"),
 ];
 
-/// Variables for the vCenters that other variables define.
+/// Variables for vCenters that are defined by variables.
 const DEFAULTS: [(&str, &str); 4] = [
     (PORT, "port"),
     ("VSPHERE_DATACENTER", "datacenters"),
@@ -73,7 +73,7 @@ const NODES: [(&str, &str); 4] = [
     ("VSPHERE_NODES_EXTERNAL_VM_NETWORK_NAME", "external-vm-network-name"),
 ];
 
-/// Variables for the section NSXT of the file, which they take precedence over.
+/// Variables for the section NSXT of the file; they take precedence over it.
 const NSXT: [(&str, &str); 9] = [
     ("NSXT_MANAGER_HOST", "host"),
     ("NSXT_USERNAME", "user"),
@@ -86,7 +86,7 @@ const NSXT: [(&str, &str); 9] = [
     ("NSXT_SECRET_NAMESPACE", "secret-namespace"),
 ];
 
-/// What `VCENTER_<id>_<what>` may end with, longer ends first. A round trip count has no effect, in the file neither.
+/// Suffixes of `VCENTER_<id>_<what>`, longer ones first. A round trip count has no effect, nor has it in the file.
 const ENDS: [(&str, &str); 12] = [
     ("_SECRET_NAMESPACE", "secret-namespace"),
     ("_SECRET_NAME", "secret-name"),
@@ -102,16 +102,16 @@ const ENDS: [(&str, &str); 12] = [
     ("_IP_FAMILY", "ip-family"),
 ];
 
-/// The variables of the Go program, by name. Values are wiped from memory when this is dropped; the process's own
-/// environment, which they were copied from, is not.
+/// The variables of the Go program, by name. Values are wiped from memory on drop; the process's own environment, their
+/// source, is not.
 #[derive(Clone, Default)]
 pub struct Environment {
     variables: BTreeMap<String, Option<Zeroizing<String>>>,
-    /// The Services whose variables are left out, each with one that would have had an effect.
+    /// Services whose variables are ignored, each with one that would have had an effect.
     services: Vec<(String, String)>,
 }
 
-/// Only the names: values may be passwords.
+/// Prints only names: values may be passwords.
 impl fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_list().entries(self.variables.keys()).finish()
@@ -119,8 +119,8 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// Keeps those variables of a process that have a known name, except the ones that the kubelet sets for Services.
-    /// What stands behind the first `=` of a variable is its value, further ones included.
+    /// Keeps variables with a known name, except those that the kubelet sets for Services. The value is everything
+    /// after the first `=` of a variable.
     pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let is_whole = |name: &str| {
             name == API_SERVER
@@ -141,7 +141,7 @@ impl Environment {
         Self { services: services.collect(), variables }
     }
 
-    /// The value of a variable about proxies; one that is no text counts as not set.
+    /// The value of a proxy variable; one that is not UTF-8 counts as unset.
     pub fn proxy(&self, name: &str) -> Option<String> {
         let value = self.variables.get(name).filter(|_| PROXIES.contains(&name))?;
         value.as_ref().map(|text| text.to_string())
@@ -152,17 +152,17 @@ impl Environment {
         self.variables.contains_key(API_SERVER)
     }
 
-    /// Whether `SKIP_NODE_DELETION` is there. As in the Go program its value does not matter, not even `false`.
+    /// Whether `SKIP_NODE_DELETION` is set. As in the Go program its value does not matter, not even `false`.
     pub fn skips_node_deletion(&self) -> bool {
         self.variables.contains_key(SKIP_NODE_DELETION)
     }
 }
 
-/// Reads all variables there are names for, in the form of a file; `file` tells which of them have something to act on. The
-/// vCenters are in the order of the variables' names.
+/// Converts all known variables to the form of a file; `file` determines which of them have an effect. The vCenters are
+/// in the order of the variable names.
 pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut ProblemReport) -> RawFile {
     let is_file_empty = file.vcenters.is_empty() && file.global.text("server").is_none();
-    // Without a vCenter in the file nothing is left to work with when a variable is wrong.
+    // If the file has no vCenter, an error in a variable leaves none, so it invalidates the whole configuration.
     let part = (!is_file_empty).then_some(PartName::FurtherVcenters);
     let mut reader = VariableReader { environment, part, report };
     reader.tell_services();
@@ -192,13 +192,13 @@ pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut Probl
 
 struct VariableReader<'a, 'b> {
     environment: &'a Environment,
-    /// What a mistake about the vCenters of variables turns off; none where the whole file is refused.
+    /// The part that an error in a vCenter of variables turns off; none if it invalidates the whole file.
     part: Option<PartName>,
     report: &'b mut ProblemReport,
 }
 
 impl<'a> VariableReader<'a, '_> {
-    /// A value that is text and not empty.
+    /// A value that is non-empty UTF-8.
     fn text(&self, name: &str) -> Option<&'a str> {
         let value = self.environment.variables.get(name)?;
         value.as_deref().map(String::as_str).filter(|text| !text.is_empty())
@@ -222,8 +222,8 @@ impl<'a> VariableReader<'a, '_> {
         section
     }
 
-    /// The variables that reach every vCenter. One that is no text is a mistake of the vCenters that variables define; where
-    /// there are none, it has no effect on the file.
+    /// The variables for every vCenter. One that is not UTF-8 is an error of the vCenters that variables define;
+    /// without any, it has no effect on the file.
     fn shared(&mut self, has_vcenters: bool) -> RawSection {
         let mut section = RawSection::plain(Plain::Global, Dialect::Environment);
         section.part = self.part;
@@ -233,7 +233,7 @@ impl<'a> VariableReader<'a, '_> {
             self.report.warn_of_variable(name, format!("no effect: {NO_TEXT}"));
         }
         self.fill(&mut section, &table);
-        // Half of a Secret of variables with the other half of the file would be another Secret.
+        // Half a Secret of variables with the other half of the file would be a different Secret.
         if [SECRET_NAME, SECRET_NAMESPACE].into_iter().any(|name| self.is_no_text(name)) {
             let keys = ["secret-name", "secret-namespace"];
             section.fields.extend(keys.map(|name| RawField { name, line: None, value: RawValue::Unset }));
@@ -257,7 +257,7 @@ impl<'a> VariableReader<'a, '_> {
         }
     }
 
-    /// As in the Go program, the variables are for a section of the file, and make none.
+    /// As in the Go program, the variables supplement a section of the file and do not create one.
     fn nsxt(&mut self, has_section: bool) -> RawSection {
         if has_section {
             return self.section(Plain::Nsxt, &NSXT);
@@ -284,11 +284,11 @@ impl<'a> VariableReader<'a, '_> {
         let (mut vcenters, mut replaced) = (Vec::<RawSection>::new(), Vec::new());
         for variable in self.environment.variables.keys() {
             let Some(id) = variable.strip_prefix(DEFINING_PREFIX).filter(|_| variable != PORT) else { continue };
-            // One that is no text still says that there is a vCenter.
+            // A value that is not UTF-8 still defines a vCenter.
             let is_no_text = self.is_no_text(variable);
             let Some(key) = self.text(variable).or_else(|| is_no_text.then_some(variable.as_str())) else { continue };
             if id.ends_with(PASSWORD) {
-                // Its value would be sent to name servers and stand in logs and metrics.
+                // Its value would be sent to name servers and appear in logs and metrics.
                 self.report.warn_of_variable(variable, "no effect: expected VSPHERE_PASSWORD or VCENTER_<id>_PASSWORD");
                 continue;
             }
@@ -314,7 +314,7 @@ impl<'a> VariableReader<'a, '_> {
         (vcenters, replaced)
     }
 
-    /// Variables that say something about a vCenter that none defines.
+    /// Warns of variables for a vCenter that no variable defines.
     fn tell_orphans(&mut self) {
         for variable in self.environment.variables.keys() {
             let Some(rest) = variable.strip_prefix(VCENTER_PREFIX) else { continue };
@@ -334,7 +334,7 @@ fn defined(variable: &str, key: &str, part: Option<PartName>) -> RawSection {
     section
 }
 
-/// Whether a variable of this name has an effect on vCenters.
+/// Whether a variable of this name affects vCenters.
 fn is_read(name: &str) -> bool {
     let is_end = |rest: &str| ENDS.iter().any(|(end, _)| rest.ends_with(end));
     name.starts_with(DEFINING_PREFIX) || name.strip_prefix(VCENTER_PREFIX).is_some_and(is_end)
@@ -349,7 +349,7 @@ fn parse_value(key: &str, text: &str) -> Result<RawValue, &'static str> {
     }
 }
 
-/// The names of all variables, with `<id>` for what an operator chooses.
+/// The names of all variables, with `<id>` for the operator's choice.
 #[cfg(test)]
 pub(super) fn variables() -> Vec<String> {
     let fixed =

@@ -1,4 +1,4 @@
-//! The file as written, from either dialect: which sections and keys there are, and what stands there.
+//! The file as written, in either dialect: its sections and keys with their values.
 
 use zeroize::Zeroizing;
 
@@ -6,11 +6,11 @@ use super::optional_sections::PartName;
 use crate::providers::vsphere::config::address_rules::equal_fold;
 pub(super) use crate::providers::vsphere::vcenter::spelling::Dialect;
 
-/// The dialect a text is evidently written in.
+/// The dialect of a text.
 ///
 /// The Go program tries YAML and then INI. Valid INI begins with a header, and no text that begins with `[` is YAML
-/// with a mapping at the top; so the first character that counts decides the same, and the mistakes that are told
-/// are those of the dialect the text is in. A first line with `=` and no `:` is INI without its header.
+/// with a mapping at the top. So the first significant character leads to the same result, and errors refer to the
+/// dialect in use. A first line with `=` and no `:` is INI without its header.
 pub fn dialect_of(text: &str) -> Dialect {
     let first = text.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with(['#', ';']));
     let Some(line) = first.map(|line| line.trim_start_matches('\u{feff}')) else { return Dialect::Ini };
@@ -31,23 +31,23 @@ fn camel(kebab: &str) -> String {
     name
 }
 
-/// What a key takes.
+/// Type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueKind {
     Text,
     Flag,
-    /// A whole number; 0 means "not set" in YAML.
+    /// An integer; 0 means "not set" in YAML.
     Number,
-    /// A list in YAML; text with commas in INI.
+    /// A list in YAML; comma-separated text in INI.
     List,
-    /// A mapping of texts in YAML; text with a JSON object in INI.
+    /// A mapping of texts in YAML; a JSON object in INI.
     Map,
 }
 
-/// A key of a section: its INI form and what it takes.
+/// A key of a section: its INI form and its type.
 pub(super) type KeySpec = (&'static str, ValueKind);
 
-/// What one vCenter takes.
+/// Keys of a vCenter.
 pub(super) const VCENTER_KEYS: &[KeySpec] = &[
     ("user", ValueKind::Text),
     ("password", ValueKind::Text),
@@ -63,7 +63,7 @@ pub(super) const VCENTER_KEYS: &[KeySpec] = &[
     ("ip-family", ValueKind::List),
 ];
 
-/// What Global takes besides the keys of a vCenter.
+/// Keys of Global in addition to those of a vCenter.
 const GLOBAL_KEYS: &[KeySpec] =
     &[("secrets-directory", ValueKind::Text), ("api-disable", ValueKind::Flag), ("api-binding", ValueKind::Text)];
 
@@ -93,7 +93,7 @@ const NSXT_KEYS: &[KeySpec] = &[
     ("secret-namespace", ValueKind::Text),
 ];
 
-/// What one class takes, and the section of the load balancers, too.
+/// Keys of a class, and also of the section of load balancers.
 const CLASS_KEYS: &[KeySpec] = &[
     ("ip-pool-name", ValueKind::Text),
     ("ip-pool-id", ValueKind::Text),
@@ -120,7 +120,7 @@ pub(super) fn known_keys() -> impl Iterator<Item = &'static str> {
     vsphere.into_iter().chain(nsx).flatten().map(|(key, _)| *key)
 }
 
-/// The sections of which there is one.
+/// Sections that exist once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plain {
     Global,
@@ -168,7 +168,7 @@ impl Plain {
     }
 }
 
-/// The sections of which there are several, each with a name.
+/// Sections that may exist several times, each with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NamedSection {
     Vcenter,
@@ -178,7 +178,7 @@ pub(super) enum NamedSection {
 impl NamedSection {
     pub const ALL: [Self; 2] = [Self::Vcenter, Self::Class];
 
-    /// The most of one file; beyond that it is no configuration.
+    /// Maximum number per file.
     pub const MOST: usize = 1000;
 
     /// The name in INI.
@@ -219,7 +219,7 @@ impl NamedSection {
     }
 }
 
-/// The whole file. Deliberately without `Debug`, as all raw types: they hold passwords.
+/// The whole file. Deliberately without `Debug`, like all raw types: they hold passwords.
 pub(super) struct RawFile {
     pub global: RawSection,
     pub labels: RawSection,
@@ -227,11 +227,11 @@ pub(super) struct RawFile {
     pub nsxt: RawSection,
     pub load_balancer: RawSection,
     pub route: RawSection,
-    /// In the order of the file, the keys unique.
+    /// In file order, with unique keys.
     pub vcenters: Vec<RawSection>,
-    /// The definitions of vCenters that have mistakes and that others with the same key replace, as messages show them.
+    /// vCenter definitions with errors that others with the same key replace, as messages show them.
     pub replaced: Vec<String>,
-    /// The classes of load balancers, in the order of the file, the keys unique.
+    /// The classes of load balancers, in file order, with unique keys.
     pub classes: Vec<RawSection>,
 }
 
@@ -268,12 +268,12 @@ impl RawFile {
         }
     }
 
-    /// The sections of load balancers that are in the file.
+    /// The load balancer sections that are in the file.
     pub fn load_balancer_sections(&self) -> impl Iterator<Item = &RawSection> {
         std::iter::once(&self.load_balancer).filter(|section| section.line.is_some()).chain(&self.classes)
     }
 
-    /// All sections, also those that are not in the file.
+    /// All sections, including those that are not in the file.
     pub fn sections(&self) -> impl Iterator<Item = &RawSection> {
         let plain = [&self.global, &self.labels, &self.nodes, &self.nsxt, &self.load_balancer, &self.route];
         plain.into_iter().chain(&self.vcenters).chain(&self.classes)
@@ -283,38 +283,38 @@ impl RawFile {
 /// One section.
 pub(super) struct RawSection {
     pub dialect: Dialect,
-    /// The part of the configuration that is turned off by a mistake here; none where the whole file is refused.
+    /// The part that an error here turns off; none if it invalidates the whole file.
     pub part: Option<PartName>,
-    /// The name of the entry; empty for sections of which there is one.
+    /// The name of the entry; empty for sections that exist once.
     pub key: String,
-    /// How messages name it.
+    /// The name in messages.
     pub shown: String,
-    /// Where it begins, if it is in the file.
+    /// The first line, if the section is in the file.
     pub line: Option<usize>,
-    /// What is written, in order; a later one wins.
+    /// The fields in order; a later one takes precedence.
     pub fields: Vec<RawField>,
-    /// The variables behind the keys, where the section is made of variables.
+    /// The variables of the keys, if the section comes from variables.
     pub variables: Vec<(&'static str, String)>,
     keys: [&'static [KeySpec]; 2],
 }
 
-/// One key with its value.
+/// A key with its value.
 pub(super) struct RawField {
     pub name: &'static str,
     pub line: Option<usize>,
     pub value: RawValue,
 }
 
-/// What is written at a key.
+/// A value as written.
 pub(super) enum RawValue {
-    /// Nothing (YAML null): as if the key were not there.
+    /// YAML null: as if the key were missing.
     Unset,
     Text(Zeroizing<String>),
     Flag(bool),
     Number(u64),
     List(Vec<Zeroizing<String>>),
     Map(Vec<(String, Zeroizing<String>)>),
-    /// Something that is reported already.
+    /// An error that was already reported.
     Mistake,
 }
 
@@ -336,7 +336,7 @@ impl RawSection {
     }
 
     pub fn named(which: NamedSection, key: String, line: Option<usize>, dialect: Dialect) -> Self {
-        // A name that was written as a URL may hold user and password.
+        // A name written as a URL may contain user and password.
         let name = key.rsplit_once('@').map_or(key.clone(), |(_, host)| format!("…@{host}"));
         let shown = match dialect {
             Dialect::Ini if name.is_empty() => format!("[{}]", which.ini()),
@@ -356,8 +356,8 @@ impl RawSection {
         Self { dialect, part, key, shown, line: None, fields: Vec::new(), variables: Vec::new(), keys }
     }
 
-    /// How messages name a key, whose INI form is `kebab`. The server of a vCenter that a variable defines may be that
-    /// variable's value.
+    /// The spelling in messages of a key whose INI form is `kebab`. The server of a vCenter defined by a variable may
+    /// be that variable's value.
     pub fn shown_key(&self, kebab: &str) -> String {
         let is_own_name = kebab == "server" && self.text(kebab).is_none();
         match self.dialect {
@@ -370,17 +370,17 @@ impl RawSection {
         }
     }
 
-    /// Whether the key of the entry stands for its server where none is written.
+    /// Whether the entry's key is its server if none is written.
     pub fn names_its_server(&self) -> bool {
         self.dialect != Dialect::Yaml
     }
 
-    /// The keys that this section takes, in their INI form.
+    /// The keys of this section, in their INI form.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> {
         self.keys.into_iter().flatten().map(|(kebab, _)| *kebab)
     }
 
-    /// The key that is written so in this dialect: without case in INI, with case in YAML.
+    /// Finds a key by its spelling in this dialect: case-insensitive in INI, case-sensitive in YAML.
     pub fn find_key(&self, written: &str) -> Option<KeySpec> {
         self.keys.iter().copied().flatten().copied().find(|(kebab, _)| match self.dialect {
             Dialect::Ini => equal_fold(kebab, written),
@@ -389,17 +389,17 @@ impl RawSection {
         })
     }
 
-    /// What is written at a key; the last one.
+    /// The last value of a key.
     fn value(&self, name: &str) -> Option<&RawValue> {
         self.fields.iter().rev().find(|field| field.name == name).map(|field| &field.value)
     }
 
-    /// The line of a key, if it is written.
+    /// The line of a key, if present.
     pub fn line_of(&self, name: &str) -> Option<usize> {
         self.fields.iter().rev().find(|field| field.name == name).and_then(|field| field.line)
     }
 
-    /// Text that is not empty.
+    /// A non-empty text.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.value(name) {
             Some(RawValue::Text(text)) if !text.is_empty() => Some(text),
@@ -421,7 +421,7 @@ impl RawSection {
         }
     }
 
-    /// The items of a list or of text with commas, trimmed; empty ones are dropped. Nothing where nothing is written.
+    /// The items of a list or a comma-separated text, trimmed, without empty ones. None if the key is missing.
     pub fn items(&self, name: &str) -> Option<Vec<&str>> {
         let written: Vec<&str> = match self.value(name) {
             Some(RawValue::List(items)) => items.iter().map(|item| item.as_str()).collect(),
@@ -443,12 +443,12 @@ impl RawSection {
         }
     }
 
-    /// Whether a value is reported already.
+    /// Whether an error in a value was already reported.
     pub fn has_mistake(&self) -> bool {
         self.fields.iter().any(|field| matches!(field.value, RawValue::Mistake))
     }
 
-    /// Whether something is written that is reported already.
+    /// Whether an error in this key's value was already reported.
     pub fn is_mistake(&self, name: &str) -> bool {
         matches!(self.value(name), Some(RawValue::Mistake))
     }

@@ -1,7 +1,7 @@
 //! The scanner of the INI dialect: text → section headers and variables, with the rules of `gcfg` 1.2.
 //!
-//! It knows no section and no key. After a mistake it goes on with the next line, so that all mistakes are found. The
-//! messages repeat nothing of the text, which may hold a password.
+//! It knows no section and no key. After an error it continues with the next line, so that all errors are found.
+//! Messages repeat nothing of the text, which may hold a password.
 
 use std::borrow::Cow;
 use std::iter::Peekable;
@@ -11,13 +11,13 @@ use zeroize::Zeroizing;
 
 use crate::base::yaml::MAX_VALUES;
 
-/// One element of the file. Deliberately without `Debug`: a value may be a password.
+/// An element of the file. Deliberately without `Debug`: a value may be a password.
 pub(super) enum Item {
     /// `[name]` or `[name "subsection"]`.
     Section {
         /// The name, as written.
         name: String,
-        /// The text in quotes, unescaped; never empty.
+        /// The quoted text, unescaped; never empty.
         subsection: Option<String>,
         /// The line, from 1.
         line: usize,
@@ -26,9 +26,9 @@ pub(super) enum Item {
     Variable {
         /// The key, as written.
         key: String,
-        /// The value, unquoted; nothing where there is no `=`. Wiped from memory when it is dropped.
+        /// The value, unquoted; none without `=`. Wiped from memory on drop.
         value: Option<Zeroizing<String>>,
-        /// What ends the value, and whether a part of it is in quotes.
+        /// The end of the value, and whether a part of it is quoted.
         end: End,
         is_quoted: bool,
         /// The line, from 1.
@@ -36,35 +36,35 @@ pub(super) enum Item {
     },
 }
 
-/// What ends a value.
+/// End of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The line, or a comment behind a value in quotes.
+    /// End of line, or a comment after a quoted value.
     Line,
-    /// A comment: `;` or `#` behind a blank, or in place of a value.
+    /// A comment: `;` or `#` after a blank, or instead of a value.
     Comment,
-    /// `;` or `#` behind any other character, which perhaps belongs to the value.
+    /// `;` or `#` after any other character, which may belong to the value.
     Cut,
 }
 
-/// A mistake and where it is.
+/// A syntax error and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     /// The line, from 1.
     pub line: usize,
-    /// The character in the line, from 1.
+    /// The column, from 1.
     pub column: usize,
-    /// What is wrong or expected.
+    /// The error or the expectation.
     pub message: Cow<'static, str>,
 }
 
-/// Reads the whole text, up to the limit.
+/// Scans the whole text, up to the limit.
 pub(super) fn scan(text: &str) -> (Vec<Item>, Vec<SyntaxError>) {
     let mut scanner = Scanner { chars: text.chars().peekable(), line: 1, column: 1, in_section: false };
     let (mut items, mut errors) = (Vec::new(), Vec::new());
     loop {
         match scanner.next_item() {
-            // As many mistakes at most: beyond that it is no configuration.
+            // The limit also applies to errors.
             Ok(Some(_)) if items.len() + errors.len() >= MAX_VALUES => {
                 errors.push(scanner.error(format!("expected at most {MAX_VALUES} sections and variables")));
                 return (items, errors);
@@ -84,7 +84,7 @@ struct Scanner<'a> {
     chars: Peekable<Chars<'a>>,
     line: usize,
     column: usize,
-    /// Whether a header, also a broken one, came before.
+    /// Whether a header came before, valid or not.
     in_section: bool,
 }
 
@@ -111,7 +111,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// `[ name "subsection" ]`, blanks anywhere between the parts or nowhere.
+    /// `[ name "subsection" ]`, with optional blanks between the parts.
     fn section(&mut self) -> Result<Item, SyntaxError> {
         let line = self.line;
         self.bump();
@@ -179,7 +179,7 @@ impl Scanner<'_> {
         Ok(Item::Variable { key, value, end, is_quoted, line })
     }
 
-    /// A letter, then letters, digits and `-`.
+    /// A letter, followed by letters, digits and `-`.
     fn identifier(&mut self, expected: &'static str) -> Result<String, SyntaxError> {
         let mut name = String::new();
         while let Some(c) = self.peek() {
@@ -193,14 +193,14 @@ impl Scanner<'_> {
         if name.is_empty() { Err(self.error(expected)) } else { Ok(name) }
     }
 
-    /// Quoted and unquoted pieces, put together; blanks around the whole are dropped, those in quotes kept.
+    /// Concatenates quoted and unquoted pieces; surrounding blanks are dropped, quoted ones kept.
     fn value(&mut self) -> Result<(Zeroizing<String>, End, bool), SyntaxError> {
         self.skip_blanks();
         let mut text = Zeroizing::new(String::new());
-        // The length up to which trailing blanks belong to the value.
+        // Length without trailing blanks.
         let mut kept = 0;
         let (mut quoted, mut is_quoted) = (false, false);
-        // What came first, what came last, and last before blanks.
+        // The first character, the last one, and the last one that is no blank.
         let (first, mut last, mut last_visible) = (self.peek(), None, None);
         let end = loop {
             let next = self.peek();
@@ -238,7 +238,7 @@ impl Scanner<'_> {
         Ok((text, end, is_quoted))
     }
 
-    /// In quotes `\\`, `\"`, `\n` and `\t`; outside a continued line or a quote.
+    /// In quotes: `\\`, `\"`, `\n` and `\t`. Outside: a continued line or a quote.
     fn escape(&mut self, text: &mut Zeroizing<String>, quoted: bool) -> Result<(), SyntaxError> {
         self.bump();
         if quoted {
@@ -279,7 +279,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// To the begin of the next line.
+    /// Skips to the start of the next line.
     fn skip_line(&mut self) {
         while self.bump().is_some_and(|c| c != '\n') {}
     }
@@ -304,12 +304,12 @@ impl Scanner<'_> {
     }
 }
 
-/// Appends a character. A buffer that the text outgrows is wiped.
+/// Appends a character. If the text outgrows its buffer, the old buffer is wiped.
 fn push(text: &mut Zeroizing<String>, c: char) {
     if text.capacity() < text.len() + c.len_utf8() {
         let mut larger = Zeroizing::new(String::with_capacity((text.capacity() * 2).max(64)));
         larger.push_str(text);
-        // The smaller one is dropped here, and thereby wiped.
+        // Drops, and thereby wipes, the smaller buffer.
         *text = larger;
     }
     text.push(c);
@@ -331,7 +331,7 @@ mod tests {
 
     use super::*;
 
-    /// The items as text, to compare with.
+    /// The items as text, for comparison.
     fn show(text: &str) -> Result<Vec<String>, SyntaxError> {
         let (items, errors) = scan(text);
         if let Some(error) = errors.first() {

@@ -1,4 +1,4 @@
-//! The INI dialect: what `gcfg` makes of sections, keys and values.
+//! The INI dialect: sections, keys and values as `gcfg` reads them.
 
 use zeroize::Zeroizing;
 
@@ -8,7 +8,7 @@ use super::problems::ProblemReport;
 use super::traps;
 use crate::providers::vsphere::config::address_rules::equal_fold;
 
-/// Reads the whole text. Mistakes go into the report; what is right is in the result all the same.
+/// Parses the whole text. Errors go into the report; the result contains all valid parts.
 pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     let (items, errors) = gcfg::scan(text);
     for error in errors {
@@ -30,7 +30,7 @@ pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     file
 }
 
-/// A header: sections of the same name are one; a header alone makes a vCenter. `None` if its variables are ignored.
+/// A header: sections of the same name are merged; a header alone defines a vCenter. `None`: ignore its keys.
 fn enter<'a>(
     file: &'a mut RawFile,
     name: &str,
@@ -59,7 +59,7 @@ fn enter<'a>(
     }
 }
 
-/// A vCenter needs a name. The class without one is a class all the same, as in the Go program.
+/// A vCenter needs a name. A class without one is valid, as in the Go program.
 fn enter_named<'a>(
     sections: &'a mut Vec<RawSection>,
     which: NamedSection,
@@ -82,7 +82,7 @@ fn enter_named<'a>(
     sections.get_mut(index)
 }
 
-/// Warns of a value that may mean something else.
+/// Warns of a value that may be misread.
 fn tell_traps(
     section: &RawSection,
     written: &str,
@@ -105,7 +105,7 @@ fn add(
     report: &mut ProblemReport,
 ) {
     let Some(key) = section.find_key(written) else {
-        // A line without a value is rather the rest of a broken one than a mistyped key.
+        // A line without a value is more likely the rest of a broken line than a mistyped key.
         report.warn_of_unknown_key(line, section, value.map(|_| written));
         return;
     };
@@ -122,7 +122,7 @@ fn parse_value((name, kind): KeySpec, value: Option<Zeroizing<String>>) -> Resul
         (ValueKind::Flag, None) => Ok(RawValue::Flag(true)),
         (_, None) => Err("expected '=' and a value"),
         (ValueKind::Text | ValueKind::List, Some(text)) => Ok(RawValue::Text(text)),
-        // Text in the Go program: empty means "not set".
+        // The Go program reads it as text: empty means "not set".
         (ValueKind::Number, Some(text)) if name == "port" && text.is_empty() => Ok(RawValue::Unset),
         (ValueKind::Number, Some(text)) => parse_number(text.trim())
             .map(RawValue::Number)
@@ -136,12 +136,12 @@ fn parse_value((name, kind): KeySpec, value: Option<Zeroizing<String>>) -> Resul
     }
 }
 
-/// The longest text of a map; NSX takes thirty tags, each of 128 and 256 characters.
+/// Maximum length of a map's text; NSX allows thirty tags, each of 128 and 256 characters.
 const LONGEST_MAP: usize = 64 << 10;
 
 const MAP: &str = r#"unmarshalling load balancer tags failed: expected a JSON object of texts of at most 64 KiB, for example {\"scope\": \"tag\"}"#;
 
-/// A JSON object of texts. A null is an empty text, and empty text no object, as in the Go program.
+/// Parses a JSON object of texts. As in the Go program, a null value is an empty text, and empty text means no entries.
 fn parse_map(text: &str) -> Option<Vec<(String, Zeroizing<String>)>> {
     if text.is_empty() {
         return Some(Vec::new());
@@ -162,12 +162,12 @@ fn parse_map(text: &str) -> Option<Vec<(String, Zeroizing<String>)>> {
     parsed.collect()
 }
 
-/// Decimal, also with leading zeros, or hexadecimal.
+/// Decimal, with optional leading zeros, or hexadecimal.
 fn parse_number(text: &str) -> Option<u64> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
         None => (text, 10),
     };
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     if digits.starts_with(['+', '-']) { None } else { u64::from_str_radix(digits, radix).ok() }
 }

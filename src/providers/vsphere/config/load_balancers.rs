@@ -1,8 +1,8 @@
 //! The sections `LoadBalancer` and `LoadBalancerClass`. Pure.
 //!
-//! Mirrors `pkg/cloudprovider/vsphere/loadbalancer/config`, and what `setupClasses` of `class.go` makes of it. Name and id of
-//! a pool, and name and path of a profile, are inherited as one: in the Go program a class with a pool name of its own gets
-//! the pool id of the load balancers, which wins.
+//! Mirrors `pkg/cloudprovider/vsphere/loadbalancer/config`, and `setupClasses` of `class.go`. Name and id of a pool,
+//! and name and path of a profile, are inherited together: in the Go program a class with its own pool name gets the
+//! pool id of the load balancers, which takes precedence.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::optional_sections::{OptionalSection, PartName};
 use super::problems::ProblemReport;
 use super::routes::{Router, RouterKind, SPELLING};
 
-/// The class of Services that name none; it is always there.
+/// The class of Services that name none; it always exists.
 pub const DEFAULT_CLASS: &str = "default";
 
-/// The scopes of tags that each object gets anyway. Not `owner`, which the configuration overrides.
+/// Tag scopes that this program sets on each object. Not `owner`, which the configuration overrides.
 const OWN_SCOPES: [&str; 9] = [
     "cluster",
     "service",
@@ -27,43 +27,43 @@ const OWN_SCOPES: [&str; 9] = [
     "ipfamily",
 ];
 
-/// The longest scope and tag that NSX takes, in characters.
+/// Maximum length of scope and tag in NSX, in characters.
 const LONGEST_TAG: (usize, usize) = (128, 256);
 
-/// How many configured tags fit beside those of this program on each object: NSX takes 30, and a pool of nodes may have nine more.
+/// How many configured tags fit on every object: NSX allows 30, and a pool of Nodes may have nine of this program.
 pub const MOST_TAGS_BESIDE: usize = 21;
-/// How many fit on the virtual servers of a second load balancer, and on any virtual server, where every tag that the Go program
-/// does not write is left off.
+/// The same for virtual servers of a second load balancer, and for any virtual server, if tags that the Go program does
+/// not write are omitted.
 const MOST_TAGS_OF_SECOND: usize = 23;
 const MOST_TAGS_OF_SERVER: usize = 24;
 
-/// The load balancers of Services.
+/// Load balancers of Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadBalancerConfig {
-    /// The size of a load balancer service that is created; also needed where none is.
+    /// The size of a created load balancer service; also required if none is created.
     pub size: Size,
-    /// The id of a load balancer service that exists and is used; none means that one is created.
+    /// The id of an existing load balancer service to use; if none, one is created.
     pub lb_service_id: Option<String>,
-    /// The path of the tier-1 gateway: of the load balancer service that is created, or the one that the existing service
-    /// must have. In the canonical form where it is the path of a tier-1 gateway, else as written: the Go program sends
-    /// any text, and with an existing service only compares it.
+    /// The tier-1 gateway path of the created load balancer service, or the one that the existing service must have. A
+    /// valid path is in canonical form, any other text is kept as written: the Go program sends any text, and only
+    /// compares it if the service exists.
     pub tier1: Option<String>,
-    /// Whether the source address of clients is not translated.
+    /// Whether the source address of clients is preserved.
     pub snat_disabled: bool,
-    /// Tags of all objects that are created, by scope. `owner` overrides the tag of that scope.
+    /// Tags of all created objects, by scope. `owner` overrides the tag of that scope.
     pub tags: BTreeMap<String, String>,
     /// The pool and the profiles of the section `LoadBalancer`.
     pub common: Class,
-    /// The classes of the file, with what is written in them. See [`Self::class`].
+    /// The classes of the file, without inherited settings; see [`Self::class`].
     pub classes: BTreeMap<String, Class>,
-    /// The ids of the pools of addresses for IPv6, by class; of `--nsx-ipv6-pool`, and not of the file.
+    /// The ids of the IPv6 address pools, by class; from `--nsx-ipv6-pool`, not from the file.
     pub ipv6_pools: BTreeMap<String, String>,
 }
 
-/// What a class says of itself.
+/// The own settings of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
-    /// The pool of addresses.
+    /// The address pool.
     pub pool: Option<IpPool>,
     /// The application profile of TCP ports.
     pub tcp: Option<Profile>,
@@ -71,10 +71,10 @@ pub struct Class {
     pub udp: Option<Profile>,
 }
 
-/// A class with all that it inherits.
+/// A class with inherited settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompleteClass<'a> {
-    /// The pool of addresses.
+    /// The address pool.
     pub pool: &'a IpPool,
     /// The application profile of TCP ports.
     pub tcp: &'a Profile,
@@ -85,18 +85,18 @@ pub struct CompleteClass<'a> {
 /// An IP pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IpPool {
-    /// By its id, the last part of its path.
+    /// By id, the last part of the path.
     Id(String),
-    /// By its display name.
+    /// By display name.
     Name(String),
 }
 
 /// An application profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// By its path, as written.
+    /// By path, as written.
     Path(String),
-    /// By its display name.
+    /// By display name.
     Name(String),
 }
 
@@ -118,7 +118,7 @@ pub enum Size {
 impl Size {
     const ALL: [Self; 5] = [Self::Small, Self::Medium, Self::Large, Self::Xlarge, Self::Dlb];
 
-    /// As NSX and the file write it.
+    /// The spelling of NSX and of the file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Small => "SMALL",
@@ -131,15 +131,15 @@ impl Size {
 }
 
 impl LoadBalancerConfig {
-    /// What is wrong with the number of configured tags, if they are more than [`MOST_TAGS_BESIDE`].
+    /// The error if more than [`MOST_TAGS_BESIDE`] tags are configured.
     pub fn too_many_tags(&self) -> Option<String> {
         too_many_tags(self.tags.keys().map(String::as_str))
     }
 
-    /// The class of this name; the default class is there whether or not the file has it.
+    /// The class of this name; the default class exists even if the file does not have it.
     ///
-    /// A pool comes from the class, the section `LoadBalancer` or the default class, a profile from the class, the default
-    /// class or the section: the first that has it, as in the Go program.
+    /// As in the Go program, the first that has the setting provides it: for a pool the class, the section
+    /// `LoadBalancer`, the default class; for a profile the class, the default class, the section.
     pub fn class(&self, name: &str) -> Option<CompleteClass<'_>> {
         let default = self.classes.get(DEFAULT_CLASS);
         let own = self.classes.get(name);
@@ -162,7 +162,7 @@ const TIER1: &str = "tier1-gateway-path";
 const POOL_ID: &str = "ip-pool-id";
 const POOL_NAME: &str = "ip-pool-name";
 
-/// Name and path of the profile of each protocol, and what is wrong when the section has neither.
+/// Name key and path key of each protocol's profile, and the error if the section has neither.
 const PROFILES: [(&str, &str, &str); 2] = [
     (
         "tcp-app-profile-name",
@@ -217,7 +217,7 @@ pub(super) fn check(raw: &RawFile, report: &mut ProblemReport) -> OptionalSectio
     }
 }
 
-/// The rules of the Go program with its texts, in its order; it reports the first only.
+/// The rules of the Go program with its texts, in its order; the Go program reports only the first error.
 fn check_rules(raw: &RawFile, report: &mut ProblemReport) -> Option<Size> {
     let section = &raw.load_balancer;
     let has = |key: &str| section.text(key).is_some() || section.is_mistake(key);
@@ -247,7 +247,7 @@ fn check_rules(raw: &RawFile, report: &mut ProblemReport) -> Option<Size> {
     size
 }
 
-/// The pool and the profiles of a section. Where both keys are given, the id or path is used, as in the Go program.
+/// The pool and the profiles of a section. If both keys are given, id or path takes precedence, as in the Go program.
 fn class(section: &RawSection, report: &mut ProblemReport) -> Class {
     let mut either = |exact: &str, name: &str| {
         let (exact_text, name_text) = (section.text(exact), section.text(name));
@@ -264,7 +264,7 @@ fn class(section: &RawSection, report: &mut ProblemReport) -> Class {
     Class { pool: pool.map(|(text, is_id)| if is_id { IpPool::Id(text) } else { IpPool::Name(text) }), tcp, udp }
 }
 
-/// Not refused where it is no path: with an existing service the Go program works with any text that equals the service's.
+/// Accepts any text: with an existing service the Go program works with any text that equals the service's.
 fn tier1(section: &RawSection, report: &mut ProblemReport) -> Option<String> {
     let text = section.text(TIER1)?;
     let router = Router::parse(text).filter(|router| router.kind == RouterKind::Tier1);
@@ -277,7 +277,7 @@ fn tier1(section: &RawSection, report: &mut ProblemReport) -> Option<String> {
     Some(path.unwrap_or_else(|| text.to_owned()))
 }
 
-/// What is wrong with the number of tags of these scopes, if they do not fit.
+/// The error if tags of these scopes do not fit.
 fn too_many_tags<'a>(scopes: impl Iterator<Item = &'a str>) -> Option<String> {
     let count = scopes.filter(|scope| *scope != "owner" && !OWN_SCOPES.contains(scope)).count();
     if count <= MOST_TAGS_BESIDE {

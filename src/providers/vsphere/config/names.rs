@@ -1,29 +1,28 @@
-//! Pure: what a message may say of an unknown name.
+//! Pure: how much of an unknown name a message may repeat.
 //!
-//! What stands where a key is expected may be the rest of a password or of a private key that was pasted without quotes. So
-//! only what resembles a known name is repeated, or reads as a key in a section without secrets; of all else the line is
-//! told.
+//! Text in the place of a key may be the rest of a password or of a private key that was pasted without quotes. So a
+//! name is repeated only if it resembles a known one, or reads as a key in a section without secrets; otherwise only
+//! the line number is given.
 
 use super::fields::{Dialect, NamedSection, Plain, RawSection, known_keys};
 
-/// Internal fields that the Go program lets a file set, and keys that old examples have.
+/// Internal fields that the Go program lets a file set, and keys of old examples.
 const FORMER_KEYS: [&str; 6] =
     ["tenantref", "secretref", "ipfamilypriority", "service-account", "tcp-app-profile-id", "udp-app-profile-id"];
 
-/// No known name is longer.
+/// Maximum length of known names.
 const LONGEST: usize = 40;
 
-/// What a message says of a name that is not known; by default it resembles no known name, or is not compared.
+/// How a message shows an unknown name; by default the name resembles no known one, or was not compared.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct UnknownName {
-    /// The name, if repeating it discloses nothing.
+    /// The name, if it may be repeated.
     pub shown: Option<String>,
-    /// What follows "unknown key, ignored": which name was probably meant. Empty when nothing resembles it.
+    /// Text after "unknown key, ignored": the name probably meant. Empty if there is none.
     pub hint: String,
 }
 
-/// A key that this section does not have, with the key of this section that it resembles most, in the spelling of the
-/// section's dialect.
+/// An unknown key, with the section's key that it resembles most, in the section's dialect.
 pub(super) fn unknown_key(section: &RawSection, written: &str) -> UnknownName {
     let meant = closest(written, section.keys());
     let hint = meant.map_or_else(String::new, |(key, letters)| {
@@ -40,14 +39,14 @@ pub(super) fn unknown_key(section: &RawSection, written: &str) -> UnknownName {
     UnknownName { shown: is_shown.then(|| written.to_owned()), hint }
 }
 
-/// Whether it reads as a key, in a section that has no passwords and keys of certificates: such as one of a class.
+/// Whether the name reads as a key, in a section without passwords and certificate keys, such as a class.
 fn is_plain_word(section: &RawSection, written: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphabetic() || c == '-' || c == '_';
     let is_secret = section.keys().any(|key| ["password", "client-auth-key-file"].contains(&key));
     !is_secret && !written.is_empty() && written.len() <= LONGEST && written.chars().all(is_word)
 }
 
-/// A section that this dialect does not have, with the one that it resembles.
+/// An unknown section, with the known one that it resembles.
 pub(super) fn unknown_section(written: &str, dialect: Dialect) -> UnknownName {
     let plain = Plain::ALL.map(|which| (which.ini(), which.yaml(), ""));
     let named = [
@@ -69,12 +68,12 @@ pub(super) fn unknown_section(written: &str, dialect: Dialect) -> UnknownName {
     }
 }
 
-/// The name that is most like this one, and by how many letters they differ.
+/// The most similar name, and the number of different letters.
 fn closest(written: &str, names: impl Iterator<Item = &'static str>) -> Option<(&'static str, usize)> {
     names.filter_map(|name| Some((name, difference(written, name)?))).min_by_key(|(_, letters)| *letters)
 }
 
-/// By how many letters it differs from this name, apart from case, `-` and `_`; none where it is more than one or two.
+/// Number of letters that differ, ignoring case, `-` and `_`; none if more than one or two.
 fn difference(written: &str, name: &str) -> Option<usize> {
     if written.len() > LONGEST {
         return None;

@@ -1,7 +1,7 @@
-//! The section `NSXT` with its environment variables: where NSX is, and how to log in. Pure.
+//! The section `NSXT` and its environment variables: where NSX is, and how to log in. Pure.
 //!
-//! Mirrors `pkg/nsxt/config`, with two differences: the variables are applied before the checks, and a login that is never
-//! used is a warning.
+//! Mirrors `pkg/nsxt/config`, with two differences: the variables are applied before the checks, and credentials that
+//! are never used are a warning.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,45 +22,45 @@ pub struct NsxConfig {
     pub host: String,
     /// The TCP port.
     pub port: u16,
-    /// What goes before each path of a request: nothing, or `/prefix` without a slash at the end.
+    /// The prefix of each request path: empty, or `/prefix` without a trailing slash.
     pub path_prefix: String,
     /// Whether the server's certificate is not verified.
     pub insecure: bool,
-    /// A PEM file that replaces the system's roots. Whether it exists is not checked here.
+    /// A PEM file that replaces the system's roots. Its existence is not checked here.
     pub ca_file: Option<PathBuf>,
-    /// Whether user and password are those of vIDM (`Remote` in place of `Basic`).
+    /// Whether user and password are those of vIDM (`Remote` instead of `Basic`).
     pub remote_auth: bool,
-    /// How to log in.
+    /// The login method.
     pub login: NsxLogin,
 }
 
-/// How to log in to NSX, in the order of precedence. Prints without secrets.
+/// Login methods for NSX, in order of precedence. `Debug` prints no secrets.
 #[derive(Clone)]
 pub enum NsxLogin {
-    /// By a TLS client certificate. Whether the files exist is not checked here.
+    /// TLS client certificate. Existence of the files is not checked here.
     Certificate {
         /// The PEM file of the certificate.
         certificate: PathBuf,
         /// The PEM file of its key.
         key: PathBuf,
     },
-    /// By an API token of VMware Cloud, which is exchanged for access tokens.
+    /// API token of VMware Cloud, which is exchanged for access tokens.
     VmcToken {
         /// The API token.
         token: SecretString,
-        /// Host and path of the service that exchanges it, without scheme.
+        /// Host and path of the token service, without scheme.
         host: String,
     },
-    /// By user and password of a Secret, under the keys `username` and `password`.
+    /// User and password of a Secret, under the keys `username` and `password`.
     Secret {
-        /// Its namespace.
+        /// The Secret's namespace.
         namespace: String,
-        /// Its name.
+        /// The Secret's name.
         name: String,
-        /// User and password of the file or of variables, until the Secret has some.
+        /// User and password of the file or of variables, used until the Secret has some.
         fallback: Option<(String, SecretString)>,
     },
-    /// By user and password of the file or of variables.
+    /// User and password of the file or of variables.
     Password {
         /// The user name.
         user: String,
@@ -70,7 +70,7 @@ pub enum NsxLogin {
 }
 
 impl NsxLogin {
-    /// Host, port and path of the service that exchanges the VMC token; none for other logins.
+    /// Host, port and path of the token service; none for other methods.
     pub fn token_service(&self) -> Option<(String, u16, String)> {
         let Self::VmcToken { host, .. } = self else { return None };
         let (host, port, path) = parse_host(host)?;
@@ -112,7 +112,7 @@ impl PartialEq for NsxLogin {
 
 impl Eq for NsxLogin {}
 
-/// User names are left out: somebody may have written the password there.
+/// Omits user names: an operator may have written the password there.
 impl fmt::Debug for NsxLogin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -141,8 +141,8 @@ const CA_FILE: &str = "ca-file";
 const SECRET_NAME: &str = "secret-name";
 const SECRET_NAMESPACE: &str = "secret-namespace";
 
-/// What a key needs beside it. As in the Go program the first row whose key is given decides, and the others are not looked
-/// at; the texts are its own.
+/// Keys that need another key. As in the Go program, only the first row whose key is given applies; the texts are those
+/// of the Go program.
 const RULES: [(&str, &str, &str); 6] = [
     (TOKEN, AUTH_HOST, "vmc auth host must be provided if auth token is provided"),
     (USER, PASSWORD, "password is empty"),
@@ -152,7 +152,7 @@ const RULES: [(&str, &str, &str); 6] = [
     (SECRET_NAMESPACE, SECRET_NAME, "secret name is required if secret namespace is provided"),
 ];
 
-/// The keys that name files.
+/// Keys with file names.
 const FILES: [&str; 3] = [CA_FILE, CERTIFICATE, KEY];
 
 const NO_KEY: &str = "client key file is required if client cert file is provided";
@@ -161,7 +161,7 @@ const NO_LOGIN: &str = "user or vmc access token or client cert file must be set
 
 const HOST: &str = "expected a host name or IP address, then :port and /prefix where they are needed, without scheme";
 
-/// The logins in the order of precedence: how messages name them, and the keys that belong together.
+/// The login methods in order of precedence: their names in messages, and their keys.
 const LOGINS: [(&str, [&str; 2]); 4] = [
     ("the client certificate", [CERTIFICATE, KEY]),
     ("the VMC token", [TOKEN, AUTH_HOST]),
@@ -174,7 +174,7 @@ pub(super) fn check(
     variables: &RawSection,
     report: &mut ProblemReport,
 ) -> OptionalSection<NsxConfig> {
-    // As in the Go program, variables alone make no connection.
+    // As in the Go program, variables alone define no connection.
     if file.line.is_none() {
         return OptionalSection::Absent;
     }
@@ -187,13 +187,13 @@ pub(super) fn check(
         }
         Some(text) => given.host("host", text, report),
     };
-    // Without a token nothing uses it, also in the Go program.
+    // It is unused without a token, as in the Go program.
     if let Some(text) = given.text(AUTH_HOST).filter(|_| given.text(TOKEN).is_some()) {
         given.host(AUTH_HOST, text, report);
     }
     let login = given.login(report);
     for key in FILES.into_iter().filter(|key| given.text(key).is_some()) {
-        report.note_nsx_file(given.section(key), key);
+        report.record_nsx_file(given.section(key), key);
     }
     match (host, login) {
         (Some((host, port, path_prefix)), Some(login)) if !report.is_refused(PartName::Nsx) => {
@@ -215,24 +215,24 @@ fn check_rules(given: &GivenSection<'_>, report: &mut ProblemReport) {
     let chosen = RULES.into_iter().find(|(key, _, _)| given.text(key).is_some());
     match chosen {
         Some((_, needed, rule)) => given.require(needed, rule, report),
-        // A value that is reported already may have been a login.
+        // A value with a reported error may have been a login.
         None if LOGINS.iter().flat_map(|(_, keys)| keys).any(|key| given.file.is_mistake(key)) => {}
         None => given.require(USER, NO_LOGIN, report),
     }
-    // The certificate is used whatever else is given, and the Go program fails at its start then.
+    // The certificate always takes precedence, and then the Go program fails at its start.
     if chosen.is_some_and(|(key, ..)| key != CERTIFICATE) && given.text(CERTIFICATE).is_some() {
         given.require(KEY, NO_KEY, report);
     }
 }
 
-/// The section of the file with the variables, which take precedence.
+/// The section of the file, and the variables, which take precedence.
 struct GivenSection<'a> {
     file: &'a RawSection,
     variables: &'a RawSection,
 }
 
 impl<'a> GivenSection<'a> {
-    /// Where a key is given; the file, where it is not.
+    /// The source of a key; the file if it is missing.
     fn section(&self, key: &str) -> &'a RawSection {
         if self.variables.text(key).is_some() { self.variables } else { self.file }
     }
@@ -245,7 +245,7 @@ impl<'a> GivenSection<'a> {
         self.variables.flag(key).or(self.file.flag(key)).unwrap_or_default()
     }
 
-    /// Reports a key that is missing, unless it is there with a mistake.
+    /// Reports a missing key, unless its value has a reported error.
     fn require(&self, key: &str, rule: &str, report: &mut ProblemReport) {
         let is_mistake = self.file.is_mistake(key) || self.variables.is_mistake(key);
         if self.text(key).is_none() && !is_mistake && report.is_readable {
@@ -261,7 +261,7 @@ impl<'a> GivenSection<'a> {
         host
     }
 
-    /// The first login that is complete; a warning for each other one.
+    /// The first complete login; warns of each other one.
     fn login(&self, report: &mut ProblemReport) -> Option<NsxLogin> {
         let is_complete = |keys: &[&str; 2]| keys.iter().all(|key| self.text(key).is_some());
         let (used, [first, second]) = LOGINS.into_iter().find(|(_, keys)| is_complete(keys))?;
@@ -290,7 +290,7 @@ impl<'a> GivenSection<'a> {
     }
 }
 
-/// Host, port and prefix of `host[:port][/prefix]`; an IPv6 address with a port is in brackets.
+/// Parses `host[:port][/prefix]`; an IPv6 address with a port is in brackets.
 fn parse_host(text: &str) -> Option<(String, u16, String)> {
     let (authority, path) = text.split_once('/').unwrap_or((text, ""));
     let (host, port) = match authority.strip_prefix('[').map(|rest| rest.split_once(']')) {

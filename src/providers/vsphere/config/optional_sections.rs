@@ -1,22 +1,22 @@
-//! The parts of a configuration that are turned off when they are wrong, so that the nodes work: the Go program starts with
-//! such a file, too.
+//! The parts of a configuration that are turned off when they are invalid, so that Nodes still work. The Go program
+//! starts with such a file, too.
 
 use std::fmt;
 
-/// A part of the configuration that is turned off when it is wrong.
+/// A part of the configuration that is turned off if it is invalid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OptionalSection<T> {
     /// Not in the file.
     #[default]
     Absent,
-    /// In the file, and checked.
+    /// In the file, and valid.
     Used(T),
-    /// In the file, and wrong. Nothing that belongs to this part is changed or removed.
+    /// In the file, and invalid. Objects of this part are neither changed nor removed.
     Refused,
 }
 
 impl<T> OptionalSection<T> {
-    /// What it says, where it is in use.
+    /// The configuration of the part, if used.
     pub fn used(&self) -> Option<&T> {
         match self {
             Self::Used(part) => Some(part),
@@ -24,22 +24,22 @@ impl<T> OptionalSection<T> {
         }
     }
 
-    /// Whether it is in the file and wrong.
+    /// Whether the part is in the file and invalid.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused)
     }
 }
 
-/// Which part.
+/// Name of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartName {
-    /// The connection to NSX; the two others need it.
+    /// The connection to NSX, which load balancers and routes need.
     Nsx,
     /// The load balancers and their classes.
     LoadBalancers,
     /// The routes.
     Routes,
-    /// The vCenters that environment variables define beside those of the file.
+    /// The vCenters that environment variables define in addition to those of the file.
     FurtherVcenters,
 }
 

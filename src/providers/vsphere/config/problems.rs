@@ -1,4 +1,4 @@
-//! Mistakes and oddities of a configuration: all of them, each with its place and what is expected.
+//! Errors and warnings of a configuration, each with its location and what is expected.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use super::fields::{Dialect, NamedSection, RawSection};
 use super::names::{UnknownName, unknown_key, unknown_section};
 use super::optional_sections::PartName;
 
-/// The most mistakes, and oddities, that are told one by one.
+/// Maximum number of errors, and of warnings, that are reported individually.
 const MOST_TOLD: usize = 100;
 
-/// The most that are kept until they are told; further ones are only counted.
+/// Maximum number kept until the report; further ones are only counted.
 const MOST_KEPT: usize = 1000;
 
-/// A mistake, or something odd that is no mistake. It names a place and never repeats a value: values may be passwords.
+/// An error or a warning. It names a location and never repeats a value: values may be passwords.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {expected}", self.place())]
 pub struct ConfigProblem {
-    /// The file, as given by the caller; `environment` where it is a variable, whose name is then the key.
+    /// The file, as given by the caller; `environment` for a variable, whose name is then the key.
     pub file: String,
-    /// The line, from 1, where one is known.
+    /// The line, from 1, if known.
     pub line: Option<usize>,
     /// The section, as written in the dialect of the file, for example `[Global]` or `vcenter.a`.
     pub section: Option<String>,
     /// The key, as written in the dialect of the file.
     pub key: Option<String>,
-    /// What is expected, or what is odd.
+    /// The expectation, or the warning.
     pub expected: String,
 }
 
 impl ConfigProblem {
-    /// The file with line, section and key, for example `vsphere.conf:4: nodes.internalVmNetworkName`.
+    /// File, line, section and key, for example `vsphere.conf:4: nodes.internalVmNetworkName`.
     pub fn place(&self) -> String {
         let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
         let inside = match (&self.section, &self.key) {
@@ -42,18 +42,17 @@ impl ConfigProblem {
     }
 }
 
-/// Why a configuration is refused.
+/// Why a configuration is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct ConfigErrors {
-    /// All mistakes, in the order of the lines; at least one.
+    /// All errors, in line order; at least one.
     pub mistakes: Vec<ConfigProblem>,
-    /// What is odd about the file, in the order of the lines: often the cause of a mistake, such as a section whose name is
-    /// mistyped.
+    /// The warnings, in line order: often the cause of an error, such as a mistyped section name.
     pub warnings: Vec<ConfigProblem>,
 }
 
-/// Where a configuration names other files, for mistakes that show when these are read: place is as [`ConfigProblem::place`].
+/// Locations of file names, for errors found when these files are read; formatted as [`ConfigProblem::place`].
 #[derive(Clone, Debug, Default)]
 pub struct FilePlaces {
     vcenters: BTreeMap<String, String>,
@@ -61,43 +60,43 @@ pub struct FilePlaces {
 }
 
 impl FilePlaces {
-    /// Where the CA files of the vCenter entry with this key are named: there, or in the section that it inherits them from.
+    /// The location of the CA files of this vCenter entry: there, or in the section that it inherits them from.
     pub fn ca_file(&self, vcenter: &str) -> Option<&str> {
         self.vcenters.get(vcenter).map(String::as_str)
     }
 
-    /// Where this key of the section NSXT is, as INI files spell it.
+    /// The location of this key of the section NSXT; the key is in its INI form.
     pub fn nsx(&self, key: &str) -> Option<&str> {
         self.nsx.get(key).map(String::as_str)
     }
 }
 
-/// Where mistakes and oddities are gathered while a file is read.
+/// Collects errors and warnings while a file is read.
 pub(super) struct ProblemReport {
     file: String,
     problems: GatheredProblems,
     warnings: GatheredProblems,
-    /// Whether all of the file is known, so that what is not there is missing.
+    /// Whether the whole file could be read, so that absent keys count as missing.
     pub is_readable: bool,
-    /// Where other files are named.
+    /// The locations of file names.
     files: FilePlaces,
-    /// The parts that have mistakes.
+    /// The parts with errors.
     refused: Vec<PartName>,
-    /// Whether there is a mistake that refuses the whole file, also one that is only counted.
+    /// Whether an error invalidates the whole file, including one that is only counted.
     is_refused_as_a_whole: bool,
 }
 
-/// What is odd and what is wrong about a file that is not refused as a whole.
+/// Warnings and errors of a file that is valid as a whole.
 #[derive(Debug)]
 pub(super) struct Findings {
     pub warnings: Vec<ConfigProblem>,
-    /// The mistakes of parts.
+    /// The errors of parts.
     pub refused: Vec<(PartName, ConfigProblem)>,
-    /// Where other files are named.
+    /// The locations of file names.
     pub files: FilePlaces,
 }
 
-/// The first problems of one kind, and how many more there are.
+/// The first problems of one kind, and the number of the others.
 #[derive(Default)]
 struct GatheredProblems {
     kept: Vec<(Option<PartName>, ConfigProblem)>,
@@ -128,12 +127,12 @@ impl ProblemReport {
         }
     }
 
-    /// Whether a part has mistakes so far.
+    /// Whether a part has errors so far.
     pub fn is_refused(&self, part: PartName) -> bool {
         self.refused.contains(&part)
     }
 
-    /// How many mistakes there are so far.
+    /// Number of errors so far.
     pub fn count(&self) -> usize {
         self.problems.kept.len() + self.problems.more
     }
@@ -147,82 +146,82 @@ impl ProblemReport {
         self.problems.push(part, problem);
     }
 
-    /// A mistake of the whole file, or one after which a part of it is not known.
+    /// An error of the whole file, or one that hides a part of it.
     pub fn mistake(&mut self, line: Option<usize>, expected: impl Into<String>) {
         self.is_readable = false;
         self.push(None, place(&self.file, line, None, None, expected));
     }
 
-    /// A mistake at a key of a section, or at the section.
+    /// An error at a key of a section, or at the section.
     pub fn mistake_at(&mut self, section: &RawSection, key: Option<&str>, expected: impl Into<String>) {
         self.push(section.part, self.place_at(section, key, expected));
     }
 
-    /// A mistake in a line of a section, which the section does not have yet.
+    /// An error in a line that the section does not have yet.
     pub fn mistake_within(&mut self, section: &RawSection, line: usize, key: Option<&str>, expected: &str) {
         let key = key.map(|key| section.shown_key(key));
         self.push(section.part, place(&self.file, Some(line), Some(&section.shown), key.as_deref(), expected));
     }
 
-    /// A mistake of a vCenter that has no name.
+    /// An error of a vCenter without a name.
     pub fn mistake_in(&mut self, line: usize, section: &str, key: Option<&str>, expected: impl Into<String>) {
         self.push(None, place(&self.file, Some(line), Some(section), key, expected));
     }
 
-    /// A mistake of all vCenters or classes.
+    /// An error of all vCenters or classes.
     pub fn mistake_of_named(&mut self, which: NamedSection, line: usize, dialect: Dialect, expected: &str) {
         let shown = if dialect == Dialect::Ini { format!("[{}]", which.ini()) } else { which.yaml().to_owned() };
         self.push(which.part(), place(&self.file, Some(line), Some(&shown), None, expected));
     }
 
-    /// A mistake of an environment variable.
+    /// An error of an environment variable.
     pub fn mistake_of_variable(&mut self, part: Option<PartName>, variable: &str, expected: &str) {
         self.push(part, place_of_variable(variable, expected));
     }
 
-    /// Something odd about an environment variable.
+    /// A warning about an environment variable.
     pub fn warn_of_variable(&mut self, variable: &str, odd: impl Into<String>) {
         self.warnings.push(None, place_of_variable(variable, odd));
     }
 
-    /// Something odd at a key of a section, or at the section.
+    /// A warning about a key of a section, or about the section.
     pub fn warn_at(&mut self, section: &RawSection, key: Option<&str>, odd: impl Into<String>) {
         self.warnings.push(None, self.place_at(section, key, odd));
     }
 
-    /// Something odd at a line of a section, which the section does not have yet.
+    /// A warning about a line that the section does not have yet.
     pub fn warn_within(&mut self, section: &RawSection, line: usize, key: &str, odd: impl Into<String>) {
         let key = section.shown_key(key);
         self.warnings.push(None, place(&self.file, Some(line), Some(&section.shown), Some(&key), odd));
     }
 
-    /// Something odd about the file, in this line.
+    /// A warning about this line of the file.
     pub fn warn_of_line(&mut self, line: usize, odd: &str) {
         self.warnings.push(None, place(&self.file, Some(line), None, None, odd));
     }
 
-    /// That the key has a value from before, in the line `first`, which does not count.
+    /// A warning that the key has an earlier value, in the line `first`, which is ignored.
     pub fn warn_of_second(&mut self, section: &RawSection, line: usize, key: &str, first: Option<usize>) {
         if let Some(first) = first {
             self.warn_within(section, line, key, format!("given twice: the value in line {first} is not used"));
         }
     }
 
-    /// Something odd where the section is not read yet.
+    /// A warning about a section that is not read yet.
     pub fn warn_in(&mut self, line: usize, section: &str, key: Option<&str>, odd: impl Into<String>) {
         self.warnings.push(None, place(&self.file, Some(line), Some(section), key, odd));
     }
 
-    /// A key that this section does not have; it is named if that discloses nothing. `written` is nothing where it is
-    /// hardly a key.
+    /// A warning about an unknown key; it is named if that discloses nothing. `written` is none for text that is hardly
+    /// a key.
     pub fn warn_of_unknown_key(&mut self, line: usize, section: &RawSection, written: Option<&str>) {
-        // Beyond that the name would not be reported, and comparing it takes time.
+        // Beyond the limit the name would not be reported, and the comparison takes time.
         let written = written.filter(|_| self.warnings.kept.len() < MOST_TOLD);
         let found = written.map(|written| unknown_key(section, written)).unwrap_or_default();
         self.warn_in(line, &section.shown, found.shown.as_deref(), format!("unknown key, ignored{}", found.hint));
     }
 
-    /// A section that is not known; it is named if that discloses nothing.
+    /// A warning about an unknown section; it is named if that discloses nothing.
     pub fn warn_of_unknown_section(&mut self, line: usize, written: &str, dialect: Dialect) {
         let is_told = self.warnings.kept.len() < MOST_TOLD;
         let found = if is_told { unknown_section(written, dialect) } else { UnknownName::default() };
@@ -231,7 +230,7 @@ impl ProblemReport {
         self.warnings.push(None, place(&self.file, Some(line), shown.as_deref(), None, odd));
     }
 
-    /// That there are too many vCenters or classes, which would be reported at each further one.
+    /// An error about too many vCenters or classes, which would otherwise repeat for each further one.
     pub fn mistake_once(&mut self, which: NamedSection, line: usize, dialect: Dialect) {
         let expected = which.too_many();
         if self.problems.kept.iter().rev().take(MOST_TOLD).all(|(_, problem)| problem.expected != expected) {
@@ -239,21 +238,21 @@ impl ProblemReport {
         }
     }
 
-    /// Where the key of this section is.
+    /// The location of this key.
     pub fn place_of(&self, section: &RawSection, key: &str) -> String {
         self.place_at(section, Some(key), "").place()
     }
 
-    /// Notes where the CA files of a vCenter entry are named, if they are.
-    pub fn note_ca_file(&mut self, vcenter: &str, place: Option<String>) {
+    /// Stores the location of a vCenter entry's CA files, if it names any.
+    pub fn record_ca_file(&mut self, vcenter: &str, place: Option<String>) {
         match place {
             Some(place) => drop(self.files.vcenters.insert(vcenter.to_owned(), place)),
-            // This entry is in use in place of another one with the same key.
+            // This entry replaces another one with the same key.
             None => drop(self.files.vcenters.remove(vcenter)),
         }
     }
 
-    /// A mistake in the CA files of a vCenter entry, which may be those that it inherits.
+    /// An error in the CA files of a vCenter entry, which may be inherited.
     pub fn mistake_of_ca_file(&mut self, section: &RawSection, why: String) {
         let problem = match self.files.ca_file(&section.key) {
             Some(named) => place(named, None, None, None, why),
@@ -262,19 +261,19 @@ impl ProblemReport {
         self.push(section.part, problem);
     }
 
-    /// Notes where a key of the section NSXT names a file.
-    pub fn note_nsx_file(&mut self, section: &RawSection, key: &'static str) {
+    /// Stores the location of a file name in the section NSXT.
+    pub fn record_nsx_file(&mut self, section: &RawSection, key: &'static str) {
         let place = self.place_of(section, key);
         self.files.nsx.insert(key, place);
     }
 
-    /// The mistakes, where there are some.
+    /// The errors; there must be at least one.
     pub fn into_errors(self) -> ConfigErrors {
         let mistakes = self.problems.kept.into_iter().map(|(_, problem)| problem).collect();
         ConfigErrors { mistakes, warnings: Vec::new() }
     }
 
-    /// What is odd, and the mistakes of parts; or all mistakes, if one is not of a part.
+    /// Returns warnings and errors of parts; or all errors, if one is not of a part.
     pub fn finish(mut self) -> Result<Findings, ConfigErrors> {
         let (problems, warnings) = (std::mem::take(&mut self.problems), std::mem::take(&mut self.warnings));
         let (problems, warnings) = (self.sorted(problems, "mistakes"), self.sorted(warnings, "oddities"));
@@ -289,7 +288,7 @@ impl ProblemReport {
         Ok(Findings { warnings, refused, files: self.files })
     }
 
-    /// In the order of the lines, and not without end.
+    /// Sorts by line, and truncates.
     fn sorted(&self, gathered: GatheredProblems, what: &str) -> Vec<(Option<PartName>, ConfigProblem)> {
         let GatheredProblems { kept: mut problems, more } = gathered;
         problems.sort_by_key(|(_, problem)| problem.line.unwrap_or(usize::MAX));

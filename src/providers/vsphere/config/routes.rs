@@ -1,6 +1,6 @@
-//! The section `Route`: the router whose static routes lead to the pods. Pure.
+//! The section `Route`: the router that has the static routes to the pods. Pure.
 //!
-//! Mirrors `pkg/cloudprovider/vsphere/route/config`, which checks no more than that the path is there.
+//! Mirrors `pkg/cloudprovider/vsphere/route/config`, which only checks that the path is given.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use super::fields::RawSection;
 use super::optional_sections::{OptionalSection, PartName};
 use super::problems::ProblemReport;
 
-/// Where a Policy path may begin with the address of the API, which is no part of it.
+/// The address of the API, which may precede a Policy path but is not part of it.
 const API: &str = "policy/api/v1/";
 
-/// The routes for the pods of the nodes.
+/// The routes to the pods of the Nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteConfig {
-    /// The router that has them.
+    /// The router that has the routes.
     pub router: Router,
 }
 
-/// Which gateway a router is.
+/// Kind of gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouterKind {
     /// A tier-0 gateway.
@@ -30,14 +30,14 @@ pub enum RouterKind {
 /// A router of NSX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Router {
-    /// Which gateway it is.
+    /// The kind of gateway.
     pub kind: RouterKind,
-    /// Its id; without slashes, not empty.
+    /// The id; not empty, without slashes.
     pub id: String,
 }
 
 impl Router {
-    /// Reads a Policy path, also without its first slash, with one at the end, or with `/policy/api/v1` in front.
+    /// Parses a Policy path; accepts a missing first slash, a trailing slash, and the prefix `/policy/api/v1`.
     pub fn parse(text: &str) -> Option<Self> {
         let path = text.trim().trim_matches('/');
         let path = path.strip_prefix(API).unwrap_or(path).trim_start_matches('/');
@@ -93,7 +93,7 @@ pub(super) fn check(section: &RawSection, report: &mut ProblemReport) -> Optiona
     }
 }
 
-/// Of a path in another spelling.
+/// Warning about a path in another spelling.
 pub(super) const SPELLING: &str =
     "read as /infra/<kind>/<id>; expected that spelling, because the upstream program fails with any other";
 

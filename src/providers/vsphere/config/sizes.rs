@@ -1,5 +1,5 @@
-//! Pure: how much a configuration may hold, beside the length of its text: a list has many items in few bytes, and what
-//! Global says is copied for each vCenter.
+//! Pure: limits on the size of a configuration, besides the length of its text: a list has many items in few bytes, and
+//! values of Global are copied for each vCenter.
 
 use secrecy::ExposeSecret;
 
@@ -9,10 +9,10 @@ use super::{Credentials, VcenterConfig};
 use crate::base::yaml::{MAX_TEXT, MAX_VALUES};
 use crate::providers::vsphere::login::credentials::source::SourceLocation;
 
-/// What a text or a path costs beside its bytes.
+/// Memory of a text or path in addition to its bytes.
 const PER_ITEM: usize = size_of::<String>();
 
-/// Tells when the lists are too long; they must not be read then.
+/// Reports lists that are too long, which must not be read then.
 pub(super) fn are_lists_short(raw: &RawFile, report: &mut ProblemReport) -> bool {
     let is_short = raw.sections().map(items).sum::<usize>() <= MAX_VALUES;
     if !is_short {
@@ -34,7 +34,7 @@ fn items(section: &RawSection) -> usize {
     counts.sum()
 }
 
-/// Whether the items of this key are apart at `c`. What is no list has none.
+/// Whether `c` separates the items of this key. Keys without a list have no separator.
 fn is_separator(key: &str, c: char) -> bool {
     match key {
         "ca-file" => c == ':',
@@ -44,12 +44,12 @@ fn is_separator(key: &str, c: char) -> bool {
     }
 }
 
-/// The bytes of the vCenters, with what each inherits.
+/// Size of the vCenters in bytes, including inherited values.
 #[derive(Default)]
 pub(super) struct Total(usize);
 
 impl Total {
-    /// Counts one more; tells and returns false when they are too many. The vCenters after it must not be read then.
+    /// Adds a vCenter. Reports an exceeded limit and returns false; the vCenters after it must not be read then.
     pub(super) fn has_room_for(&mut self, vcenter: &VcenterConfig, report: &mut ProblemReport) -> bool {
         self.0 = self.0.saturating_add(bytes(vcenter));
         if self.0 > MAX_TEXT {

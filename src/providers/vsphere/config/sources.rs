@@ -1,6 +1,6 @@
-//! Pure: where an entry's user and password come from.
+//! Pure: the source of an entry's user and password.
 //!
-//! Mirrors what `validateConfig` and `FromEnv` leave in `SecretRef`, and what `NewConnectionManager` makes of it.
+//! Mirrors `SecretRef` as `validateConfig` and `FromEnv` leave it, and its interpretation by `NewConnectionManager`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,39 +11,39 @@ use super::fields::{RawFile, RawSection};
 use super::problems::ProblemReport;
 use crate::providers::vsphere::login::credentials::source::SourceLocation;
 
-/// The directory that is used where none is configured, if it exists.
+/// The directory that is used by default, if it exists.
 pub const DEFAULT_DIRECTORY: &str = "/etc/cloud/secrets";
 
-/// Where an entry was defined, which decides what it inherits.
+/// Where an entry is defined, which decides what it inherits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryOrigin {
-    /// A section or map entry of its own.
+    /// In a section or map entry of its own.
     InFile,
-    /// By `server` of Global.
+    /// In `server` of Global.
     InGlobal,
-    /// By an environment variable.
+    /// In an environment variable.
     ByVariable,
 }
 
-/// What entries inherit and share.
+/// Credentials that entries inherit and share.
 pub(super) struct Sources {
     /// User and password of Global.
     global: Pair,
     /// User and password of the variables.
     variables: Pair,
-    /// Whether Global names, in the file, a Secret or a directory, so that entries need no user and password.
+    /// Whether Global names a Secret or a directory in the file, so that entries need no user and password.
     is_stored: bool,
-    /// Whether Global names, in the file, both a Secret and a directory, so that neither serves an entry.
+    /// Whether Global names both a Secret and a directory in the file, so that entries use neither.
     is_ambiguous: bool,
-    /// Why what Global names, in the file, serves no entry.
+    /// Why the source that Global names in the file is unusable.
     trouble: Option<String>,
-    /// The Secret or directory of Global, after the variables.
+    /// The Secret or directory of Global, with the variables applied.
     shared: Option<Credentials>,
-    /// Whether an entry asked for what the variables say.
+    /// Whether an entry used the variables.
     asked_variables: bool,
 }
 
-/// User and password, as far as they are given.
+/// User and password, each optional.
 #[derive(Clone)]
 struct Pair {
     user: Option<String>,
@@ -58,7 +58,7 @@ impl Pair {
         }
     }
 
-    /// What is missing here is taken from there, each by itself.
+    /// Fills in missing values from `other`, each independently.
     fn or(&self, other: &Self) -> Self {
         let Self { user, password } = other.clone();
         Self { user: self.user.clone().or(user), password: self.password.clone().or(password) }
@@ -104,12 +104,12 @@ impl Sources {
         }
     }
 
-    /// What an entry logs in with, and what it tries when that is rejected: the entry's own pair first, then its Secret,
-    /// else the Secret or directory of Global. Global's pair only where there is neither.
+    /// Credentials of an entry and their fallback. The entry's own user and password come first, then its Secret, else
+    /// the Secret or directory of Global. Global's user and password are used only if there is neither.
     ///
-    /// `VSPHERE_USER` and `VSPHERE_PASSWORD` never change what an entry of the file logs in with, as in the Go program.
-    /// Where that refuses to start because an entry has nothing to log in with, the variables and the shared Secret or
-    /// directory give it.
+    /// As in the Go program, `VSPHERE_USER` and `VSPHERE_PASSWORD` never change the credentials of an entry in the
+    /// file. If an entry has none, the Go program refuses to start; here the variables and the shared Secret or
+    /// directory provide them.
     pub fn credentials(
         &mut self,
         defined: EntryOrigin,
@@ -142,7 +142,7 @@ impl Sources {
         }
     }
 
-    /// Tells of a user and a password in variables that reach no vCenter.
+    /// Warns of user and password in variables that no vCenter uses.
     pub fn tell_unused(&self, variables: &RawSection, report: &mut ProblemReport) {
         for key in ["user", "password"].into_iter().filter(|key| !self.asked_variables && variables.text(key).is_some())
         {
@@ -186,7 +186,7 @@ impl Sources {
     }
 }
 
-/// Name and namespace, each from the first section that has it; they belong together.
+/// The Secret: name and namespace, each from the first section that has it.
 fn secret(sections: &[&RawSection]) -> Option<Credentials> {
     let first = |key: &str| sections.iter().find_map(|section| section.text(key)).map(str::to_owned);
     Some(Credentials::Stored(SourceLocation::Secret {
@@ -195,7 +195,7 @@ fn secret(sections: &[&RawSection]) -> Option<Credentials> {
     }))
 }
 
-/// That a name has no namespace, or the reverse.
+/// The message if only one of name and namespace is given.
 fn half_secret(section: &RawSection) -> Option<String> {
     let (given, missing) = match (section.text("secret-name"), section.text("secret-namespace")) {
         (Some(_), None) => ("secret-name", "secret-namespace"),
@@ -205,7 +205,7 @@ fn half_secret(section: &RawSection) -> Option<String> {
     Some(format!("{} needs {}", section.shown_key(given), section.shown_key(missing)))
 }
 
-/// Tells of a name without a namespace, or the reverse.
+/// Warns if only one of name and namespace is given.
 pub(super) fn warn_of_half_secret(section: &RawSection, report: &mut ProblemReport) {
     let given: Vec<_> =
         ["secret-name", "secret-namespace"].into_iter().filter(|key| section.text(key).is_some()).collect();
@@ -214,8 +214,8 @@ pub(super) fn warn_of_half_secret(section: &RawSection, report: &mut ProblemRepo
     }
 }
 
-/// The Secret or directory that entries share. A directory that is named and exists goes before a Secret, as in the Go
-/// program; the default directory does not, because nobody chose it.
+/// The Secret or directory that entries share. A configured directory that exists takes precedence over a Secret, as in
+/// the Go program; the default directory does not, because it was not configured.
 fn shared(
     global: &RawSection,
     variables: &RawSection,

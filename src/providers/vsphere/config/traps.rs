@@ -1,4 +1,4 @@
-//! Pure: valid values that often do not mean what their author intended. They are read as the Go program reads them; a warning
+//! Pure: valid values that often do not mean what their author intended. They are read as in the Go program; a warning
 //! names the line and never the value.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use super::gcfg::End;
 use super::problems::ProblemReport;
 use crate::base::yaml::Entry;
 
-/// Whether a cut value of this key is a login that is rejected.
+/// Whether the key is a login, which is rejected if its value is cut.
 fn is_login(key: &str) -> bool {
     matches!(key, "user" | "password" | "vmc-access-token")
 }
@@ -16,7 +16,7 @@ fn is_login(key: &str) -> bool {
 const COMMENT: &str =
     "the value ends where `;` or `#` begins a comment: write it in double quotes if they belong to it";
 
-/// What is odd about a value of an INI file.
+/// Warnings about a value of an INI file.
 pub(super) fn of_ini((key, kind): KeySpec, text: &str, end: End, is_quoted: bool) -> Vec<&'static str> {
     let is_in = |open: char, close: char| text.len() > 1 && text.starts_with(open) && text.ends_with(close);
     let mut odd = Vec::new();
@@ -35,8 +35,8 @@ pub(super) fn of_ini((key, kind): KeySpec, text: &str, end: End, is_quoted: bool
     odd
 }
 
-/// The lines of a YAML file that may have a comment behind a value, by their numbers. So many, and no longer ones: each value of a
-/// login looks at its line.
+/// Lines of a YAML file that may have a comment after a value, by number. Number and length are limited, because each
+/// value of a login is compared with its line.
 pub(super) struct CommentableLines<'a>(HashMap<usize, &'a str>);
 
 impl<'a> CommentableLines<'a> {
@@ -49,8 +49,8 @@ impl<'a> CommentableLines<'a> {
         Self(lines.filter(|(_, line)| has_comment(line)).take(Self::MOST).collect())
     }
 
-    /// Whether a comment cuts this value, which is written without quotes; an empty one is cut as a whole. Only for logins:
-    /// elsewhere a comment is one.
+    /// Whether a comment cuts this unquoted value; an empty one is cut as a whole. Only for logins: in other values a
+    /// comment is intended.
     pub fn cuts(&self, line: usize, key: &str, value: &str) -> bool {
         let Some(written) = self.0.get(&line).filter(|_| is_login(key)) else { return false };
         let is_comment = |rest: &str| rest.starts_with([' ', '\t']) && rest.trim_start().starts_with('#');
@@ -63,20 +63,20 @@ impl<'a> CommentableLines<'a> {
     }
 }
 
-/// Of a YAML file.
+/// The warning for a YAML file.
 pub(super) const CUT_IN_YAML: &str =
     "the value ends where ` #` begins a comment: write it in quotes if that belongs to it";
 
-/// A block of lines in YAML ends so.
+/// The warning for a YAML block that ends with a line break.
 pub(super) const LINE_BREAK: &str =
     "the line break at the end belongs to the value: write `|-` in place of `|` in YAML, or leave `\\n` out";
 
-/// Whether this value of a login is rejected for its end.
+/// Whether the value is a login that is rejected because of its line break.
 pub(super) fn ends_with_line_break(key: &str, value: &str) -> bool {
     is_login(key) && value.ends_with('\n')
 }
 
-/// What is expected in place of a file of another kind.
+/// The error for a file of another kind.
 pub(super) fn of_other_files(top: &[Entry]) -> Option<&'static str> {
     let has = |key: &str| top.iter().any(|entry| entry.key == key);
     let names_section = |entry: &Entry| {
@@ -93,7 +93,7 @@ pub(super) fn of_other_files(top: &[Entry]) -> Option<&'static str> {
     is_manifest.then_some("this is a manifest: use the text below `data`")
 }
 
-/// The first line with content, and what is expected in place of a text that is neither of the dialects.
+/// The first line with content, and the error for a text in neither dialect.
 pub(super) fn of_other_texts(file: &str) -> Option<(usize, &'static str)> {
     let is_content = |line: &&str| !line.is_empty() && !line.starts_with(['#', ';']);
     let mut lines = file.lines().map(str::trim).enumerate();
@@ -110,14 +110,14 @@ pub(super) fn of_other_texts(file: &str) -> Option<(usize, &'static str)> {
     Some((at + 1, expected))
 }
 
-/// No file of a dialect is: it has a bracket or a colon.
+/// No file of either dialect is base64: it has a bracket or a colon.
 fn is_base64(file: &str) -> bool {
     let digits = file.trim().trim_end_matches('=');
     let is_digit = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/' || c.is_ascii_whitespace();
     digits.len() >= 20 && digits.chars().all(is_digit)
 }
 
-/// The line in which a second document begins that has something in it.
+/// The line of a second document, if that has content.
 pub(super) fn second_document(file: &str) -> Option<usize> {
     let is_marker = |line: &str| line == "---" || line.starts_with("--- ");
     let is_content = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with(['#', '%']);
@@ -127,8 +127,8 @@ pub(super) fn second_document(file: &str) -> Option<usize> {
     lines().skip(marker + 1).any(|(_, line)| is_content(line)).then_some(marker + 1)
 }
 
-/// Warns of what a template, or a reader of an example, has not replaced.
-pub(super) fn tell_placeholders(raw: &RawFile, report: &mut ProblemReport) {
+/// Warns of placeholders that were not replaced.
+pub(super) fn warn_of_placeholders(raw: &RawFile, report: &mut ProblemReport) {
     for section in raw.sections() {
         for field in &section.fields {
             let is_odd = match &field.value {

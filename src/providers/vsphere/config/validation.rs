@@ -1,4 +1,4 @@
-//! From what is written to what is true: defaults, inheritance, checks. Pure.
+//! Validation: defaults, inheritance and checks turn the file as written into the configuration. Pure.
 //!
 //! Mirrors `validateConfig` of `config_ini_legacy.go` and `config_yaml.go`.
 
@@ -21,14 +21,14 @@ use crate::providers::vsphere::vcenter::zone_tags::ZoneCategories;
 
 const DEFAULT_PORT: u16 = 443;
 
-/// Checks everything and fills in the defaults. The result counts only when the report has no mistakes.
+/// Validates everything and fills in defaults. The result is valid only if the report has no errors.
 pub(super) fn merge(
     raw: &RawFile,
     environment: &RawFile,
     checks: &FileChecks<'_>,
     report: &mut ProblemReport,
 ) -> Config {
-    // What a broken line may have said is not reported as missing.
+    // A key that a broken line may have contained is not reported as missing.
     let is_readable = report.is_readable;
     let mut reader = EntryReader::new(raw, environment, checks.is_directory, report);
     let (mut found, mut total) = (Vec::<(VcenterConfig, &RawSection)>::new(), Total::default());
@@ -76,7 +76,7 @@ pub(super) fn merge(
     config
 }
 
-/// Load balancers and routes need the connection to NSX.
+/// Turns off load balancers and routes without the connection to NSX.
 fn check_dependents(config: &mut Config, raw: &RawFile, report: &mut ProblemReport) {
     for (part, expected) in config.refuse_without_nsx() {
         let section = match part {
@@ -93,12 +93,12 @@ fn check_dependents(config: &mut Config, raw: &RawFile, report: &mut ProblemRepo
 struct VcenterSection<'a> {
     defined: EntryOrigin,
     section: &'a RawSection,
-    /// The entry of the file whose place a variable takes.
+    /// The entry of the file that a variable replaces.
     instead: Option<(EntryOrigin, &'a RawSection)>,
 }
 
-/// All entries in the order of the file, then that of Global, then those of variables. One of a variable takes the place
-/// of the one with its key.
+/// All entries: those of the file in order, then that of Global, then those of variables. A variable replaces the entry
+/// with its key.
 fn entries<'a>(raw: &'a RawFile, environment: &'a RawFile) -> Vec<VcenterSection<'a>> {
     let entry = |defined, section| VcenterSection { defined, section, instead: None };
     let mut entries: Vec<_> = raw.vcenters.iter().map(|section| entry(EntryOrigin::InFile, section)).collect();
@@ -117,16 +117,16 @@ fn entries<'a>(raw: &'a RawFile, environment: &'a RawFile) -> Vec<VcenterSection
     entries
 }
 
-/// What entries are read with.
+/// Reads vCenter entries with their inherited values.
 struct EntryReader {
     sources: Sources,
-    /// What entries of the file inherit.
+    /// Values that entries of the file inherit.
     global: Settings,
-    /// What entries of variables inherit.
+    /// Values that entries of variables inherit.
     defaults: Settings,
-    /// Whether there are mistakes in what they inherit from variables.
+    /// Whether values inherited from variables have errors.
     are_defaults_wrong: bool,
-    /// Whether the certificate of an entry is verified.
+    /// Whether any entry verifies the server's certificate.
     is_any_verified: bool,
 }
 
@@ -147,7 +147,7 @@ impl EntryReader {
         Self { sources, global, defaults, are_defaults_wrong, is_any_verified: false }
     }
 
-    /// One entry; nothing where its server is not known.
+    /// Reads one entry; none if its server is not known.
     fn read(
         &mut self,
         defined: EntryOrigin,
@@ -172,7 +172,7 @@ impl EntryReader {
         Some(vcenter(section, key_of(defined, section), server, own, inherited, credentials, report))
     }
 }
-/// The key of an entry; that of Global's is its server.
+/// The key of an entry; for Global it is the server.
 fn key_of(defined: EntryOrigin, section: &RawSection) -> &str {
     match defined {
         EntryOrigin::InGlobal => section.text("server").unwrap_or_default(),
@@ -180,7 +180,7 @@ fn key_of(defined: EntryOrigin, section: &RawSection) -> &str {
     }
 }
 
-/// Tells which entries are one vCenter, and which are not although their server is the same.
+/// Warns of entries that are the same vCenter, and of others with the same server.
 fn warn_of_kinships(vcenters: &[VcenterConfig], sections: &[&RawSection], report: &mut ProblemReport) {
     for (section, kinship) in sections.iter().zip(kinships(vcenters)) {
         let shown = |head: usize| sections.get(head).map_or("another entry", |section| &section.shown);
@@ -198,14 +198,14 @@ fn warn_of_kinships(vcenters: &[VcenterConfig], sections: &[&RawSection], report
     }
 }
 
-/// What Global and an entry have in common, each value checked on its own. Deliberately without `Debug`.
+/// Settings common to Global and entries, each validated independently. Deliberately without `Debug`.
 #[derive(Clone)]
 struct Settings {
     server: Option<String>,
     port: Option<u16>,
     insecure: Option<bool>,
     ca_files: Vec<PathBuf>,
-    /// Where they are named, if there are any.
+    /// The location of the CA files, if there are any.
     ca_place: Option<String>,
     thumbprints: Vec<String>,
     datacenters: Vec<String>,
@@ -222,7 +222,7 @@ impl Settings {
             insecure: section.flag("insecure-flag"),
             ca_place: (!ca_files.is_empty()).then(|| report.place_of(section, "ca-file")),
             ca_files,
-            // What is wrong with them depends on who is verified by them.
+            // Invalid ones are reported later: they are errors only if a certificate is verified by them.
             thumbprints: parse_thumbprints(section).unwrap_or_default(),
             datacenters: checked_datacenters(section, report),
             ip_families: checked_families(section, report),
@@ -234,8 +234,8 @@ impl Settings {
         self.insecure == Some(true) || inherited.insecure == Some(true)
     }
 
-    /// What is said here, and where nothing is said what Global says. Its server is not inherited, nor is its flag: a
-    /// variable that turns verification off is one for each vCenter.
+    /// Settings of `self`, else those of Global. Server and `insecure` are not inherited: a variable that turns off
+    /// verification applies to one vCenter.
     fn or(self, global: &Self) -> Self {
         fn either<T: Clone>(own: Vec<T>, global: &[T]) -> Vec<T> {
             if own.is_empty() { global.to_vec() } else { own }
@@ -253,7 +253,7 @@ impl Settings {
     }
 }
 
-/// One entry with what it inherits.
+/// One entry with inherited settings.
 fn vcenter(
     section: &RawSection,
     key: &str,
@@ -268,7 +268,7 @@ fn vcenter(
     }
     let insecure = own.is_insecure(global);
     let Settings { port, ca_files, ca_place, thumbprints, datacenters, mut ip_families, .. } = own.or(global);
-    report.note_ca_file(key, ca_place);
+    report.record_ca_file(key, ca_place);
     if ip_families.is_empty() {
         ip_families.push(IpFamily::V4);
     }
@@ -287,7 +287,7 @@ fn vcenter(
     }
 }
 
-/// Zones are on only with both categories.
+/// Zones need both categories.
 fn labels(file: &RawSection, variables: &RawSection, report: &mut ProblemReport) -> Option<ZoneCategories> {
     let (zone, region) = (over(file, variables, "zone"), over(file, variables, "region"));
     match (zone.text("zone"), region.text("region")) {
@@ -301,7 +301,7 @@ fn labels(file: &RawSection, variables: &RawSection, report: &mut ProblemReport)
     }
 }
 
-/// A variable goes before the file.
+/// A variable takes precedence over the file.
 fn over<'a>(file: &'a RawSection, variables: &'a RawSection, key: &str) -> &'a RawSection {
     if variables.text(key).is_some() { variables } else { file }
 }

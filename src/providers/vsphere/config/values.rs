@@ -11,7 +11,7 @@ use crate::providers::vsphere::config::address_rules::IpFamily;
 pub(super) fn checked_server(section: &RawSection, report: &mut ProblemReport) -> Option<String> {
     let (key, server) = match section.text("server") {
         Some(server) => (Some("server"), server),
-        // The name of an INI entry stands for its server.
+        // The name of an INI entry is its server.
         None if section.names_its_server() => (None, section.key.as_str()),
         None => return None,
     };
@@ -22,7 +22,7 @@ pub(super) fn checked_server(section: &RawSection, report: &mut ProblemReport) -
     section.text("server").map(str::to_owned)
 }
 
-/// Of other scripts every letter is taken, with its marks: the resolver decides. Quotes of a word processor are none.
+/// Accepts every letter of other scripts, with its marks: the resolver decides. Typographic quotes are rejected.
 fn is_odd_in_a_host_name(c: char) -> bool {
     let is_quote = matches!(c, '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}');
     is_quote || c.is_whitespace() || c.is_control() || c.is_ascii() && !c.is_ascii_alphanumeric() && !"-._".contains(c)
@@ -39,13 +39,13 @@ pub(super) fn checked_port(section: &RawSection, report: &mut ProblemReport) -> 
     }
 }
 
-/// One or several, separated by commas or blanks: hex digits in pairs, with or without colons, in any case; given back
-/// upper case with colons. None where one is malformed, which [`tell_thumbprint`] tells.
+/// Parses thumbprints separated by commas or blanks: pairs of hex digits, with or without colons, in any case. Returns
+/// them in upper case with colons; none if one is malformed, which [`tell_thumbprint`] reports.
 pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<String>> {
     let text = section.text("thumbprint").unwrap_or_default();
     let words = text.split(|c: char| c == ',' || c.is_whitespace());
     let items: Vec<&str> = words.map(without_algorithm).filter(|item| !item.is_empty()).collect();
-    // A line as `govc about.cert -thumbprint` prints it.
+    // A line of `govc about.cert -thumbprint`.
     let items = match items.as_slice() {
         [host, thumbprint] if is_host(host) => std::slice::from_ref(thumbprint),
         items => items,
@@ -54,7 +54,7 @@ pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<String>> {
     (!thumbprints.is_empty() || text.is_empty()).then_some(thumbprints)
 }
 
-/// Tells of a malformed thumbprint. Without verification nobody looks at it, so that it is no mistake then.
+/// Reports a malformed thumbprint. Without verification it is unused, so it is only a warning.
 pub(super) fn tell_thumbprint(section: &RawSection, is_verified: bool, report: &mut ProblemReport) {
     if parse_thumbprints(section).is_some() {
         return;
@@ -69,13 +69,13 @@ pub(super) fn tell_thumbprint(section: &RawSection, is_verified: bool, report: &
     }
 }
 
-/// Whether this is a host as the URL of `govc` has it, with or without a port, and not a thumbprint with a mistake in it.
+/// Whether this is a host as in the URL of `govc`, with or without a port, and not a malformed thumbprint.
 fn is_host(word: &str) -> bool {
     let is_short_name = word.len() < 40 && word.contains(|c: char| !c.is_ascii_hexdigit() && c != ':');
     is_short_name || word.contains(['.', '['])
 }
 
-/// `openssl` writes `SHA256 Fingerprint=` in front, others `sha256:`.
+/// `openssl` prefixes `SHA256 Fingerprint=`, other tools `sha256:`.
 fn without_algorithm(word: &str) -> &str {
     let word = word.rsplit_once('=').map_or(word, |(_, digits)| digits);
     let names = ["sha256", "sha-256", "sha1", "sha-1"];
@@ -135,7 +135,7 @@ pub(super) fn checked_networks(section: &RawSection, key: &str, report: &mut Pro
     networks
 }
 
-/// A network in CIDR form; host bits do not matter. An IPv4-mapped one is an IPv4 network, as in Go.
+/// Parses a CIDR; host bits are ignored. An IPv4-mapped one is an IPv4 network, as in Go.
 fn parse_network(text: &str) -> Option<IpNet> {
     let network: IpNet = text.parse().ok()?;
     match network {

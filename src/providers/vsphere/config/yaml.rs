@@ -1,4 +1,4 @@
-//! The YAML dialect: what `yaml.v2` makes of sections, keys and values.
+//! The YAML dialect: sections, keys and values as `yaml.v2` reads them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::problems::ProblemReport;
 use super::traps::{self, CommentableLines};
 use crate::base::yaml::{Aliases, Entry, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Node, Value, YamlError, parse_document};
 
-/// Reads the first document. Mistakes go into the report; what is right is in the result all the same.
+/// Parses the first document. Errors go into the report; the result contains all valid parts.
 pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     let mut file = RawFile::new(Dialect::Yaml);
     let document = match parse_document(text, Aliases::Copied) {
@@ -62,8 +62,8 @@ pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     file
 }
 
-/// An entry that is there twice replaces the first, and a null replaces all, as in the Go program. A class that is null is
-/// empty, where that crashes.
+/// As in the Go program, a repeated entry replaces the first, and a null replaces all. A null class is empty; the Go
+/// program crashes on it.
 fn read_named(
     sections: &mut Vec<RawSection>,
     which: NamedSection,
@@ -117,7 +117,7 @@ fn read_section(
         report.mistake_within(section, written.line, None, "expected a mapping of keys to values");
         return;
     };
-    // What `<<` brings in may be given once more.
+    // A key merged by `<<` may be given once more.
     let mut lines: BTreeMap<&'static str, Option<usize>> =
         section.fields.iter().map(|field| (field.name, field.line)).collect();
     for entry in fields {
@@ -156,7 +156,7 @@ fn read_section(
     }
 }
 
-/// The section of this name, whatever its case.
+/// The section of this name, case-insensitive.
 fn section_named(written: &str) -> Option<&'static str> {
     let names = Plain::ALL.map(Plain::yaml).into_iter().chain(NamedSection::ALL.map(NamedSection::yaml));
     names.into_iter().find(|name| name.eq_ignore_ascii_case(written))
@@ -197,7 +197,7 @@ fn item(node: &Node) -> Result<Zeroizing<String>, &'static str> {
     }
 }
 
-/// The words of YAML 1.1.
+/// The booleans of YAML 1.1.
 fn parse_flag(text: &str) -> Option<bool> {
     match text {
         "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "y" | "Y" | "on" | "On" | "ON" => Some(true),
@@ -206,8 +206,8 @@ fn parse_flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Decimal, `0x`, `0b`, `0o` or octal with a leading zero; `_` behind the first digit. What only looks like octal is
-/// decimal.
+/// Decimal, `0x`, `0b`, `0o` or octal with a leading zero; `_` after the first digit. A number that is not valid octal
+/// is decimal.
 fn parse_number(text: &str) -> Option<u64> {
     let unsigned = text.strip_prefix('+').unwrap_or(text);
     if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
@@ -221,6 +221,6 @@ fn parse_number(text: &str) -> Option<u64> {
         _ if text.len() > 1 && text.starts_with('0') && !text.contains(['8', '9']) => (text.as_str(), 8),
         _ => (text.as_str(), 10),
     };
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     if digits.starts_with(['+', '-']) { None } else { u64::from_str_radix(digits, radix).ok() }
 }

@@ -1,6 +1,6 @@
-//! What is presented to vCenter and NSX, and where it comes from: the file, a Secret, a directory.
+//! Credentials for vCenter and NSX, and their sources: the cloud config, a Secret, a directory.
 //!
-//! Nothing here reads anything: `app` holds the sources and publishes one [`Offers`] per vCenter entry and NSX Manager.
+//! Nothing here does I/O: `app` reads the sources and publishes one [`Offers`] per vCenter entry and NSX Manager.
 //! Mirrors `pkg/common/credentialmanager`.
 
 pub mod layout;
@@ -21,15 +21,15 @@ use crate::cloud::login_ledger::SecretVersion;
 /// Where user and password come from. Prints without secrets.
 #[derive(Clone)]
 pub enum Credentials {
-    /// They are in the file.
+    /// In the cloud config itself.
     Inline {
         /// The user name, or a PEM certificate.
         user: String,
         /// The password, or a PEM private key.
         password: SecretString,
     },
-    /// They are in a Secret, under keys that begin with the server, or in files of a directory. Whether it exists is not
-    /// checked here.
+    /// In a Secret, under keys that begin with the server, or in files of a directory. Whether it exists is not checked
+    /// here.
     Stored(SourceLocation),
 }
 
@@ -49,7 +49,7 @@ impl PartialEq for Credentials {
 impl fmt::Debug for Credentials {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // It may be the private key, if somebody swapped the two.
+            // This is the private key if the operator swapped the two.
             Self::Inline { user, .. } if user.contains("-----BEGIN") => {
                 formatter.debug_struct("Inline").finish_non_exhaustive()
             }
@@ -59,7 +59,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What is presented to a server. Prints without secrets.
+/// A login to present to a server. Prints without secrets.
 #[derive(Clone)]
 pub enum Login {
     /// A user name and its password.
@@ -76,11 +76,11 @@ pub enum Login {
         /// The private key, in PEM.
         key: SecretString,
     },
-    /// A session that a session manager shares.
+    /// A clone of a session, with a ticket from a session manager.
     SharedSession {
-        /// Where the session manager hands out tickets.
+        /// URL of the session manager.
         url: String,
-        /// What proves to the session manager who asks.
+        /// Authenticates this process to the session manager.
         token: SessionToken,
     },
 }
@@ -88,20 +88,20 @@ pub enum Login {
 /// The bearer token for a session manager.
 #[derive(Clone)]
 pub enum SessionToken {
-    /// It stands beside the URL.
+    /// Configured next to the URL.
     Given(SecretString),
-    /// None is given: it is this process's service account. The kubelet renews that token, so it is read at each use,
-    /// and a new one is no new credential.
+    /// The token of this process's service account, used if none is configured. The kubelet renews it, so it is read at
+    /// each use, and a renewed token is not a new credential.
     ServiceAccount(Arc<dyn ReadToken>),
 }
 
 /// Reads a token that changes by itself. Implemented in `app`, which knows the files.
 #[async_trait]
 pub trait ReadToken: Send + Sync {
-    /// The token as it is now.
+    /// The current token.
     ///
     /// # Errors
-    /// Why it cannot be read, in one sentence without the token.
+    /// The reason, in one sentence without the token, if it cannot be read.
     async fn read(&self) -> Result<SecretString, String>;
 }
 
@@ -123,46 +123,46 @@ pub enum Origin {
         name: String,
         /// Its UID.
         uid: String,
-        /// The resourceVersion it was read at. It also changes when only a label or another server's pair did.
+        /// The resourceVersion it was read at. It also changes with a label or with another server's credentials.
         resource_version: String,
     },
 }
 
-/// A [`Login`] and its [`Origin`]. Equal ones are the same credential; equal logins of different origins ask vCenter for
-/// the same thing.
+/// A [`Login`] and its [`Origin`]. Credentials with equal logins but different origins make the same request to the
+/// server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// What is presented.
+    /// The login.
     pub login: Login,
     /// Where it came from.
     pub origin: Origin,
 }
 
-/// The credentials of a vCenter entry or an NSX Manager at the moment.
+/// The current credentials of a vCenter entry or an NSX Manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialState {
-    /// A source was not read yet. Nothing may be tried.
+    /// A source was not read yet. No login may be tried.
     Pending {
-        /// What is waited for.
+        /// Names the source that was not read.
         why: String,
     },
-    /// In the order to try them: the pair of the file, then that of the Secret or directory. Never empty.
+    /// In the order to try them: those of the cloud config, then those of the Secret or directory. Never empty.
     Ready(Vec<Arc<Credential>>),
-    /// All sources were read, and there is nothing for this entry. Nothing may be tried.
+    /// All sources were read, and none has credentials for this entry. No login may be tried.
     Missing {
         /// What is missing, and where.
         why: String,
     },
 }
 
-/// One entry's [`CredentialState`], as it changes. The sender lives as long as the entry is in the configuration.
+/// Watch of one entry's [`CredentialState`]. The sender lives as long as the entry is in the configuration.
 pub type Offers = tokio::sync::watch::Receiver<Arc<CredentialState>>;
 
 impl SessionToken {
-    /// The token as it is now.
+    /// The current token.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason, if it cannot be read.
     pub async fn read(&self) -> Result<SecretString, String> {
         match self {
             SessionToken::Given(token) => Ok(token.clone()),
@@ -172,12 +172,13 @@ impl SessionToken {
 }
 
 impl Login {
-    /// Which kind it is, for logs and metrics.
+    /// The kind of login, for logs and metrics.
     pub fn kind(&self) -> &'static str {
         self.parts().0
     }
 
-    /// The kind and all that is presented; nothing for the token of the service account, of which there is one.
+    /// The kind, the name and the secret of the login; no secret for the service account's token, since there is only
+    /// one.
     fn parts(&self) -> (&'static str, &str, Option<&str>) {
         match self {
             Login::Password { user, password } => ("password", user, Some(password.expose_secret())),
@@ -191,7 +192,7 @@ impl Login {
 }
 
 impl Origin {
-    /// The version of the Secret, for the login ledger; none for credentials from elsewhere.
+    /// The version of the Secret, for the login ledger; `None` for other origins.
     pub fn secret_version(&self) -> Option<SecretVersion> {
         match self {
             Origin::Secret { uid, resource_version, .. } => {
@@ -221,7 +222,7 @@ impl PartialEq for Login {
 
 impl Eq for Login {}
 
-/// Only its kind: what was taken for a user name, a certificate or a URL may be a secret.
+/// Prints only the kind: a text taken for a user name, a certificate or a URL may be a secret.
 impl fmt::Debug for Login {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.kind())

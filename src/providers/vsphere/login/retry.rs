@@ -1,17 +1,17 @@
-//! Pure: the pauses after failures before vCenter is tried again.
+//! Pure: backoff of connections and logins to vCenter and NSX.
 //!
-//! A rejected login is another matter than a lost connection: vCenter's single sign-on locks an account after about
-//! five rejections in three minutes, so that no more than three of one pair fit into 200 seconds, and the pauses
-//! grow. What all pairs and processes make together is limited by the ledger.
+//! Rejected logins back off longer than lost connections: vCenter's single sign-on locks an account after about five
+//! rejections in three minutes, so at most three attempts of one credential fit into 200 seconds. The login ledger
+//! limits all credentials and processes together.
 
 use std::time::Duration;
 
 use crate::base::backoff::Backoff;
 
-/// After failures of the connection, the server, or anything else that may pass.
+/// After transient failures, such as those of the connection or the server.
 pub const PASSING: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60)).shortened_by(0.5);
 
-/// After the user name or password was rejected.
+/// After a rejected login.
 pub const REJECTED: Backoff =
     Backoff::doubling(Duration::from_secs(70), Duration::from_secs(30 * 60)).lengthened_by(0.25);
 

@@ -1,4 +1,4 @@
-//! Pure: which of the offered credentials is tried next, and when. Moments are what passed since the process began.
+//! Pure: which of the offered credentials to try next, and when. Moments are durations since the process began.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use crate::cloud::login_ledger::{Attempt, LoginPolicy};
 use crate::providers::vsphere::login::credentials::{Credential, Login, Origin};
 use crate::providers::vsphere::login::retry::REJECTED;
 
-/// Where a credential is presented.
+/// The interface to log in to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::providers::vsphere) enum Interface {
-    /// SOAP of vCenter; the one of NSX.
+    /// SOAP of vCenter, or the Policy API of NSX.
     Primary,
     /// REST of vCenter.
     Rest,
 }
 
-/// What is known of the logins that are, or were, offered.
+/// The attempts so far for each login that is offered or in use.
 pub(in crate::providers::vsphere) struct LoginSchedule {
     policy: LoginPolicy,
     standings: Vec<Standing>,
 }
 
-/// What became of one login so far.
+/// State of one login. `is_known`: accepted, and neither rejected nor left unanswered since.
 struct Standing {
     credential: Arc<Credential>,
     is_known: bool,
@@ -34,22 +34,21 @@ struct Standing {
     rest: Schedule,
 }
 
-/// When a login may be tried again at one interface, and why not before.
+/// Backoff of a login at one interface.
 #[derive(Default)]
 struct Schedule {
     rejections: Failures,
     held: Option<LoginBlocked>,
 }
 
-/// A login that must wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::providers::vsphere) struct LoginBlocked {
     pub(in crate::providers::vsphere) until: Duration,
     pub(in crate::providers::vsphere) why: String,
-    /// By the clock on the wall, where it waits so that the account is not locked. Computed once, so that the message
-    /// stays the same.
+    /// Wall-clock end of a wait that protects the account from lockout. Computed once, so that the message stays the
+    /// same.
     lockout_until: Option<Timestamp>,
-    /// Whether it is the pause that follows a rejection of this process's own, and not what the ledger asks for.
+    /// Whether this process's own rejection causes the wait, and not the ledger.
     is_of_rejection: bool,
 }
 
@@ -57,12 +56,12 @@ pub(in crate::providers::vsphere) struct LoginBlocked {
 pub(in crate::providers::vsphere) struct PausedLogin {
     pub(in crate::providers::vsphere) credential: Arc<Credential>,
     pub(in crate::providers::vsphere) interface: Interface,
-    /// Whether it waits for a rejection of this process's own, and not for what the ledger asks for.
+    /// Whether this process's own rejection causes the wait, and not the ledger.
     pub(in crate::providers::vsphere) is_of_rejection: bool,
 }
 
 impl LoginBlocked {
-    /// That the login to `place` waits, in words.
+    /// Text that says that the login to `place` waits.
     pub(in crate::providers::vsphere) fn what(&self, place: &str) -> String {
         match self.lockout_until {
             Some(until) => format!("login to {place} is paused until {until}, so that the account is not locked"),
@@ -70,8 +69,8 @@ impl LoginBlocked {
         }
     }
 
-    /// Why, and how the pause can be ended: `is_of_secret` says that another version of a Secret may be tried before, and
-    /// `reset` is the command that makes all replicas forget the failed logins.
+    /// Text with the reason and how to end the pause: `is_of_secret` says that another version of a Secret may be tried
+    /// before, and `reset` is the command that clears the failed logins for all replicas.
     pub(in crate::providers::vsphere) fn why(
         &self,
         policy: LoginPolicy,
@@ -81,7 +80,7 @@ impl LoginBlocked {
         if self.lockout_until.is_none() {
             return self.why.clone();
         }
-        // A process that counts alone has one attempt, whatever the version.
+        // Without a shared ledger a process has one attempt, whatever the version.
         let secret = match is_of_secret && reset.is_some() {
             true => format!(
                 " Another version of the Secret is tried at once, unless {} logins have failed within {} s.",
@@ -101,7 +100,7 @@ impl LoginBlocked {
     }
 }
 
-/// One moment: since the process began, and by the clock on the wall.
+/// One moment: since the process began, and by the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::providers::vsphere) struct Moment {
     pub(in crate::providers::vsphere) since_start: Duration,
@@ -110,11 +109,10 @@ pub(in crate::providers::vsphere) struct Moment {
 
 /// The server's refusal of a login.
 pub(in crate::providers::vsphere) struct Rejection {
-    /// When it came.
     pub(in crate::providers::vsphere) moment: Moment,
-    /// In the server's words.
+    /// The server's message.
     pub(in crate::providers::vsphere) why: String,
-    /// The least pause before the next try; jitter is added to it.
+    /// Minimum pause before the next attempt; jitter is added.
     pub(in crate::providers::vsphere) least: Duration,
 }
 
@@ -132,27 +130,26 @@ impl Moment {
     }
 }
 
-/// Whether there is something better to log in with than what is in use.
+/// Whether a better credential than the one in use is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::providers::vsphere) enum Better {
-    /// No, as long as the offer stays as it is.
+    /// None, as long as the offer stays as it is.
     Nothing,
-    /// The same login under a new name: nothing to do but to take the name.
+    /// The same login with another origin: only the origin has to be updated.
     Same(Arc<Credential>),
-    /// This.
+    /// Try this one.
     Try(Arc<Credential>),
-    /// Not before then.
+    /// One is offered, but must wait until this moment.
     NotBefore(Duration),
 }
 
 impl LoginSchedule {
-    /// Nothing is known. The policy is that of the server's product.
     pub(in crate::providers::vsphere) fn new(policy: LoginPolicy) -> Self {
         Self { policy, standings: Vec::new() }
     }
 
-    /// In which order to log in when there is no session: what worked, if it is still offered; then what is offered;
-    /// what worked and is offered no longer comes last.
+    /// The order in which to log in without a session: the last accepted credential if it is still offered, then the
+    /// others on offer. A last accepted credential that is no longer offered comes last.
     pub(in crate::providers::vsphere) fn candidates(
         offered: &[Arc<Credential>],
         in_use: Option<&Arc<Credential>>,
@@ -166,9 +163,9 @@ impl LoginSchedule {
         }
     }
 
-    /// Whether this candidate is to be tried: what is offered always; what worked and is offered no longer once the
-    /// server refused all that is. While that merely has to wait, an old password would be one more that is refused, for
-    /// which all wait even longer.
+    /// Whether to try this candidate. An offered one always; the last accepted one, if no longer offered, only after
+    /// the server rejected every offered one. While those merely wait, an old password would most likely be rejected
+    /// and lengthen the wait of all.
     pub(in crate::providers::vsphere) fn may_be_tried(
         &self,
         candidate: &Credential,
@@ -178,8 +175,8 @@ impl LoginSchedule {
             || offered.iter().all(|credential| self.was_rejected(credential))
     }
 
-    /// What to log in with beside the session that is made with `in_use`. Forgets what is offered no longer: a session
-    /// may last for years, and its credentials change every hour.
+    /// Finds a credential that takes precedence over `in_use`, the one of the current session. Forgets credentials that
+    /// are no longer offered: a session may last for years while its credentials change every hour.
     pub(in crate::providers::vsphere) fn better(
         &mut self,
         offered: &[Arc<Credential>],
@@ -195,7 +192,7 @@ impl LoginSchedule {
             let standing = self.find(credential);
             let is_last_resort = !offered.iter().any(|other| other.login == in_use.login);
             match standing.and_then(|standing| standing.soap.held.as_ref()) {
-                // Something further down the offer works.
+                // Rejected, and the credential in use is offered further down.
                 Some(_) if !is_last_resort && standing.is_some_and(|standing| !standing.soap.rejections.is_none()) => {}
                 Some(held) if held.until > at => {
                     soonest = Some(soonest.map_or(held.until, |before| before.min(held.until)));
@@ -206,8 +203,8 @@ impl LoginSchedule {
         soonest.map_or(Better::Nothing, Better::NotBefore)
     }
 
-    /// Why this login must wait, if it must.
-    pub(in crate::providers::vsphere) fn held(
+    /// Why this login must wait; `None` if it may be tried.
+    pub(in crate::providers::vsphere) fn blocked(
         &self,
         credential: &Credential,
         interface: Interface,
@@ -221,12 +218,12 @@ impl LoginSchedule {
         schedule.held.clone().filter(|held| held.until > at)
     }
 
-    /// Whether the server refused this login when it was tried over SOAP last.
+    /// Whether the server rejected the last attempt with this login at the primary interface.
     pub(in crate::providers::vsphere) fn was_rejected(&self, credential: &Credential) -> bool {
         self.find(credential).is_some_and(|standing| !standing.soap.rejections.is_none())
     }
 
-    /// What the ledger is told of a login with this credential.
+    /// Describes a login with this credential for the ledger.
     pub(in crate::providers::vsphere) fn attempt(&self, credential: &Credential, server: &str) -> Attempt {
         let standing = self.find(credential);
         Attempt {
@@ -239,7 +236,7 @@ impl LoginSchedule {
         }
     }
 
-    /// The server took it: at the next login it is not made to wait for what others were refused.
+    /// Records an accepted login: the next one does not wait because of rejections of other credentials.
     pub(in crate::providers::vsphere) fn accepted(&mut self, credential: &Arc<Credential>, interface: Interface) {
         let standing = self.standing(credential);
         standing.is_known = true;
@@ -247,7 +244,7 @@ impl LoginSchedule {
         *standing.schedule(interface) = Schedule::default();
     }
 
-    /// The server refused it; how long it is not tried again.
+    /// Records a rejection. Returns the pause before the next attempt.
     pub(in crate::providers::vsphere) fn rejected(
         &mut self,
         credential: &Arc<Credential>,
@@ -265,14 +262,14 @@ impl LoginSchedule {
         pause
     }
 
-    /// Nobody knows what became of the login.
+    /// Records a login whose outcome is unknown.
     pub(in crate::providers::vsphere) fn unanswered(&mut self, credential: &Arc<Credential>) {
         let standing = self.standing(credential);
         standing.is_known = false;
         standing.was_tried = true;
     }
 
-    /// The ledger makes it wait.
+    /// Records that the login has to wait, by the ledger's decision or after a transient failure.
     pub(in crate::providers::vsphere) fn hold(
         &mut self,
         credential: &Arc<Credential>,
@@ -295,12 +292,12 @@ impl LoginSchedule {
         self.standings.iter().flat_map(of_one).flatten().collect()
     }
 
-    /// It need not wait any more, and its pauses begin with the shortest again.
+    /// Ends the wait and resets the backoff.
     pub(in crate::providers::vsphere) fn release(&mut self, credential: &Arc<Credential>, interface: Interface) {
         *self.standing(credential).schedule(interface) = Schedule::default();
     }
 
-    /// Forgets what is neither offered nor in use.
+    /// Forgets credentials that are neither offered nor in use.
     pub(in crate::providers::vsphere) fn forget_others(
         &mut self,
         offered: &[Arc<Credential>],
@@ -337,7 +334,7 @@ impl Standing {
     }
 }
 
-/// What the server counts rejections by.
+/// The account for which the server counts rejections.
 pub(in crate::providers::vsphere) fn account(login: &Login) -> &str {
     match login {
         Login::Password { user, .. } => user,
@@ -346,7 +343,7 @@ pub(in crate::providers::vsphere) fn account(login: &Login) -> &str {
     }
 }
 
-/// Where a credential is from, for messages; `in_config` is the place in the cloud config.
+/// Origin of a credential, for messages; `in_config` is the place in the cloud config.
 pub(in crate::providers::vsphere) fn place(origin: &Origin, in_config: impl FnOnce() -> String) -> String {
     match origin {
         Origin::Config => in_config(),

@@ -1,9 +1,8 @@
-//! Pure: whether a machine is proved to be gone, from what every vCenter said just now.
+//! Pure: whether a VM is proved to be gone, given fresh answers from every vCenter.
 //!
-//! Absence needs all of it: the VM's own vCenter says that its id does not exist, its last folder and pool are readable,
-//! its last host is connected, and no vCenter knows its UUID. One piece that is missing, refused or not answered makes
-//! the outcome unknown. The node-lifecycle controller applies readiness,
-//! grace periods and limits.
+//! The proof needs all of: the VM's own vCenter says that its id does not exist, its last folder and pool are readable,
+//! its last host is connected, and no vCenter knows its UUID. Any piece that is missing, denied or not answered makes
+//! the result unknown. Readiness, grace periods and limits are the business of the node-lifecycle controller.
 
 pub mod last_place;
 pub mod location;
@@ -26,21 +25,21 @@ use crate::providers::vsphere::vcenter::reads::{
 };
 use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, Trouble};
 
-/// What one vCenter said.
+/// Answers of one vCenter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VcenterEvidence {
     /// Host and port, for messages.
     pub server: String,
     /// `about.instanceUuid`; empty before the first connection.
     pub instance_uuid: String,
-    /// What it answered to each search. A search that was not made proves nothing.
+    /// Its answer to each search. A search that was not made proves nothing.
     pub searches: Vec<(BiosUuid, SearchRead)>,
-    /// What it answered to reads of the places where the machine was last known to be, if they were there.
+    /// Its answers to reads of the VM's last known locations in this vCenter.
     pub places: Vec<LocationReads>,
 }
 
 impl VcenterEvidence {
-    /// Nothing, if by now another vCenter answers at the address: what two have said together proves nothing.
+    /// Drops the answers if another vCenter has taken over the address: answers of two vCenters prove nothing.
     pub fn if_still(self, instance_uuid: &str) -> Self {
         if self.instance_uuid == instance_uuid {
             return self;
@@ -49,42 +48,42 @@ impl VcenterEvidence {
     }
 }
 
-/// What was read of a [`Location`]. What it does not name was not read.
+/// Results of re-reading a [`Location`]. `None`: not read, because the location has no such object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocationReads {
-    /// Which place it was.
+    /// The location.
     pub location: Arc<Location>,
-    /// The machine's id.
+    /// The VM.
     pub vm: VmRead,
-    /// Its host.
+    /// The VM's host.
     pub host: Option<HostRead>,
-    /// Its folder.
+    /// The VM's folder.
     pub folder: Option<ObjectRead>,
-    /// Its pool or vApp.
+    /// The VM's pool or vApp.
     pub pool: Option<ObjectRead>,
-    /// The datacenter above it.
+    /// The datacenter above the VM.
     pub datacenter: Option<ObjectRead>,
 }
 
-/// Everything that is known of one node's machine.
+/// All evidence about one Node's VM.
 #[derive(Clone, Debug)]
 pub struct AbsenceInput<'a> {
-    /// The UUIDs by which the machine may be known, from [`uuids`].
+    /// The UUIDs that the VM may have, from [`uuids`].
     pub uuids: &'a [BiosUuid],
-    /// Where the machine was last known to be.
+    /// The VM's last known locations.
     pub last: &'a LastPlaces,
-    /// Whether a machine that was never seen may be absent, too.
+    /// Whether a VM that was never seen may be absent, too.
     pub trusts_unseen: bool,
-    /// What every configured vCenter said, each exactly once.
+    /// Answers of every configured vCenter, each exactly once.
     pub testimonies: &'a [VcenterEvidence],
     /// Why a vCenter was not asked, if one was not.
     pub unasked: Option<Unknown>,
 }
 
-/// The UUIDs that must not be found anywhere: that of the provider ID and the system UUID, in both byte orders.
+/// The UUIDs that must not be found anywhere: those of the provider ID and the system UUID, in both byte orders.
 ///
 /// # Errors
-/// A node whose VM may never be reported as deleted: it waits to be initialised, or no UUID is known for sure.
+/// A Node whose VM may never be reported as deleted: it is not initialized, or has no certain UUID.
 pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
     if node::is_uninitialized(node) {
         return Err(Unknown::new(
@@ -102,7 +101,7 @@ pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
         return Err(Unknown::new(reason::MalformedProviderID, message));
     };
     let mut uuids = vec![own.clone(), own.byte_swapped()];
-    // The kubelet says what the firmware says, which may have been given another UUID since.
+    // The system UUID is the firmware's, which may have been changed since.
     if let Ok(system) = node::system_uuid(node).parse::<BiosUuid>() {
         uuids.extend([system.byte_swapped(), system]);
     }
@@ -115,7 +114,7 @@ pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
     Ok(once)
 }
 
-/// Decides. Any sign of the machine is existence; anything less than the whole proof is unknown.
+/// Decides: any sign of the VM is existence; anything less than the whole proof is unknown.
 pub fn presence_of(case: &AbsenceInput<'_>) -> Presence {
     if case.testimonies.iter().any(|testimony| has_sign(testimony, case.uuids)) {
         return Presence::Exists(());
@@ -134,8 +133,8 @@ fn has_sign(testimony: &VcenterEvidence, uuids: &[BiosUuid]) -> bool {
     is_matched || testimony.places.iter().any(is_there)
 }
 
-/// The UUID of a machine that is another one than was searched for. A vCenter that was restored from a backup gives ids
-/// again; and the UUID of a machine can be changed.
+/// The UUID of a VM that is not one of `uuids`: ids are reused in a vCenter that was restored from a backup, and the
+/// UUID of a VM can be changed.
 fn other_uuid<'a>(vm: &'a VmIdentity, uuids: &[BiosUuid]) -> Option<&'a BiosUuid> {
     vm.bios_uuid.as_ref().filter(|uuid| !uuids.contains(uuid))
 }
@@ -176,8 +175,7 @@ fn never_seen(last: &LastPlaces) -> String {
     }
 }
 
-/// The machine is gone from where it was at this place. One vCenter may be configured twice, with two accounts: each
-/// has to say it.
+/// Proves that the VM left this location. A vCenter may be configured twice, with two accounts: both must confirm it.
 fn prove_gone_from(testimonies: &[VcenterEvidence], location: &Location) -> Result<Vec<String>, Unknown> {
     let at_home = |testimony: &&VcenterEvidence| {
         !testimony.instance_uuid.is_empty() && *testimony.instance_uuid == *location.vcenter
@@ -196,7 +194,7 @@ fn prove_gone_from(testimonies: &[VcenterEvidence], location: &Location) -> Resu
     Ok(evidence)
 }
 
-/// Every vCenter says that it knows none of the UUIDs.
+/// Proves that no vCenter knows any of the UUIDs.
 fn prove_not_found(case: &AbsenceInput<'_>) -> Result<String, Unknown> {
     if case.uuids.is_empty() || case.testimonies.is_empty() {
         return Err(Unknown::new(reason::VCenterUnavailable, "no vCenter was asked for the machine's UUID"));
@@ -213,7 +211,7 @@ fn prove_not_found(case: &AbsenceInput<'_>) -> Result<String, Unknown> {
     Ok(format!("no virtual machine has BIOS UUID {} in {}", uuids.join(" or "), servers.join(", ")))
 }
 
-/// The machine's own vCenter says that it is gone, and lets the account see where it was.
+/// Proves with the VM's own vCenter that the VM is gone, and that the account can see where it was.
 fn prove_gone(testimony: &VcenterEvidence, location: &Location) -> Result<Vec<String>, Unknown> {
     let server = &testimony.server;
     let unread = || unanswered(&format!("reading {} on {server}", location.vm), "it was not asked");
@@ -251,8 +249,8 @@ fn reused(server: &str, location: &Location, uuid: &BiosUuid) -> Unknown {
     Unknown::new(reason::ProviderIDMismatch, message)
 }
 
-/// A host that left vCenter takes its machines out of the inventory, and they run on. So may a machine on a host that
-/// vCenter does not hear from: a vCenter restored from a backup does not have it until its host is connected again.
+/// The last host must be connected. A host that leaves vCenter takes its running VMs along. A disconnected host may run
+/// the VM, too: a vCenter restored from a backup lacks the VM until the host reconnects.
 fn prove_host(server: &str, location: &Location, place: &LocationReads) -> Result<String, Unknown> {
     let Some(host) = &location.host else {
         let message = format!("{} is gone from {server}, and its last host is not known", location.vm);
@@ -275,7 +273,7 @@ fn prove_host(server: &str, location: &Location, place: &LocationReads) -> Resul
     }
 }
 
-/// Folder or pool are readable, or, where they are proved gone or were never there, the datacenter is.
+/// Folder or pool must be readable. Where one is proved gone or never existed, the datacenter must be.
 fn prove_above(
     server: &str,
     location: &Location,
@@ -304,7 +302,7 @@ fn prove_above(
     }
 }
 
-/// The question was answered, whatever the answer was; [`ReadAnswer::Gone`] is no answer to these.
+/// Requires an answer, whatever it says; [`ReadAnswer::Gone`] does not count as one here.
 pub(in crate::providers::vsphere) fn need_answer<T>(
     read: Option<&ReadAnswer<T>>,
     doing: impl Fn() -> String,

@@ -1,8 +1,8 @@
-//! `InstancesV2` and the stream of changes, answered from the board without waiting for vCenter.
+//! `InstancesV2` and the stream of changes, answered from the instance cache without waiting for vCenter.
 //!
-//! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`. Two questions alone call vCenter: whether a machine that is not
-//! on the board is gone, and a power state that must not rest on the board. What is needed for the proof of absence is
-//! read anew for each such question; [`super::absence`] judges it.
+//! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`. Only two questions call vCenter: whether a VM without a cache
+//! entry is gone, and a power state that must not be stale. Evidence of absence is read afresh for each question;
+//! [`super::absence`] judges it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,31 +33,31 @@ use crate::providers::vsphere::vcenter::VcenterId;
 use crate::providers::vsphere::vcenter::reads::ReadAnswer;
 use crate::providers::vsphere::vcenter::snapshot::{self, Proven};
 
-/// Questions that are asked of vCenter at a time. Each has at most a handful of calls under way at a vCenter.
+/// Questions that may call vCenter at the same time. Each has at most a handful of calls in flight per vCenter.
 const TURNS: usize = 4;
-/// How long a question may take, the wait for its turn included. The callers wait for 30 s.
+/// Time limit of a question, including the wait for its turn. Callers wait for 30 s.
 const ASK_LIMIT: Duration = Duration::from_secs(25);
 
-/// When to ask again while the board is behind its vCenter.
+/// When to ask again while the cache lags behind the vCenter's state.
 const BEHIND: Duration = Duration::from_secs(1);
 
-/// The contract over the board.
+/// The contract, answered from the instance cache.
 pub struct Instances {
     board: Arc<InstanceCache>,
     setup: watch::Receiver<Arc<TrackerConfig>>,
-    /// Whether a machine that was never seen may be absent, too.
+    /// Whether a VM that was never seen may be absent, too.
     trusts_unseen: bool,
-    /// Who may ask vCenter.
+    /// Limits questions that call vCenter to `TURNS`.
     turns: Semaphore,
 }
 
 impl Instances {
-    /// Reads `board`, and for proofs of absence the vCenters of `setup`.
+    /// Reads `board`; proofs of absence also call the vCenters of `setup`.
     pub fn new(board: Arc<InstanceCache>, setup: watch::Receiver<Arc<TrackerConfig>>, trusts_unseen: bool) -> Self {
         Self { board, setup, trusts_unseen, turns: Semaphore::new(TURNS) }
     }
 
-    /// What the board says of this very node.
+    /// The cache entry of exactly this Node, compared by UID.
     fn view(&self, node: &Node) -> Option<Arc<CachedInstance>> {
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         self.board.find(node::name(node)).filter(|view| *view.uid == *uid)
@@ -74,21 +74,21 @@ impl Instances {
         if provider_id.is_empty() {
             return presence.unwrap_or_else(pending);
         }
-        // The provider ID comes first. What the board says for the name is used where it is about the same machine.
+        // The provider ID takes precedence. The cache entry for the name is used only if it is about the same VM.
         let Ok(uuid) = provider_id::parse_provider_id(provider_id) else {
             let message = format!("provider ID {} is not vsphere:// followed by a UUID", quoted(provider_id));
             return Presence::Unknown(Unknown::new(reason::MalformedProviderID, message));
         };
         match presence {
-            // A machine whose UUID cannot be read was bound by an earlier one; its metadata says what is missing.
+            // Without a readable UUID, the VM was bound earlier by one; the metadata says what is missing.
             Some(Presence::Exists(vm)) if vm.uuid.is_some() && !vm.has_uuid(&uuid) => pending(),
-            // What is known of another node with this UUID is not used: the machine may back that node only.
+            // The entry of another Node with this UUID is not used: the VM may back only that Node.
             presence => presence.unwrap_or_else(pending),
         }
     }
 
-    /// Which addresses in the status of a Node traffic may be sent to: those that its machine was seen with last. Of a Node that is
-    /// not vSphere's, or without a provider ID and that every vCenter says not to have, the status alone counts.
+    /// Addresses in a Node's status that traffic may be sent to: those last seen on its VM. All of them for a Node that
+    /// is not vSphere's, or that has no provider ID and no match in any vCenter.
     pub fn usable_addresses(&self, node: &Node) -> UsableAddresses {
         let provider_id = node::provider_id(node);
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
@@ -105,13 +105,12 @@ impl Instances {
         }
     }
 
-    /// Why what the board says of this machine may not be so any more. The end of each reason is announced, but for one
-    /// that is over before the board hears of it.
+    /// Why the cache entry may be stale. The end of staleness is announced, unless it is over before the cache learns
+    /// of it.
     fn doubt(&self, vm: &BoundVm) -> Option<Unknown> {
         doubt(self.check_live(vm.vcenter), vm.is_live, &vm.location.vm)
     }
 
-    /// The vCenter of this number.
     fn vcenter(&self, slot: VcenterId) -> Result<Arc<Vcenter>, Unknown> {
         let setup = self.setup.borrow();
         setup.sources.get(&slot).map(|source| Arc::clone(&source.vcenter)).ok_or_else(|| {
@@ -120,7 +119,7 @@ impl Instances {
         })
     }
 
-    /// Whether what the board says of a machine at this vCenter is true now, else why nobody knows.
+    /// Whether the snapshot of this vCenter is live, so that the cache can be trusted.
     fn check_live(&self, slot: VcenterId) -> Result<(), Unknown> {
         let vcenter = self.vcenter(slot)?;
         vcenter.snapshot().freshness.check().map_err(|trouble| {
@@ -130,13 +129,13 @@ impl Instances {
         })
     }
 
-    /// Waits until vCenter may be asked once more.
+    /// Waits until another question may call vCenter.
     async fn take_turn(&self) -> Result<SemaphorePermit<'_>, Unknown> {
         let stopping = |_| Unknown::new(reason::VCenterUnavailable, "the provider is stopping");
         self.turns.acquire().await.map_err(stopping)
     }
 
-    /// No other machine with the node's UUID runs anywhere, or why nobody knows.
+    /// Checks that no other VM with the Node's UUID runs anywhere.
     async fn check_no_twin_runs(&self, node: &Node, own: &Location) -> Result<(), Unknown> {
         let uuids = absence::uuids(node)?;
         let setup = Arc::clone(&self.setup.borrow());
@@ -145,7 +144,7 @@ impl Instances {
         self.check_same(&setup)
     }
 
-    /// What was asked is still what is configured: a vCenter may have been added that was not asked.
+    /// Checks that the configuration is unchanged: a vCenter may have been added that was not asked.
     fn check_same(&self, setup: &Arc<TrackerConfig>) -> Result<(), Unknown> {
         if Arc::ptr_eq(setup, &self.setup.borrow()) {
             return Ok(());
@@ -154,7 +153,6 @@ impl Instances {
         Err(Unknown::passing(reason::LookupPending, message))
     }
 
-    /// Gathers the evidence and judges it.
     async fn prove(&self, node: &Node, uuids: &[BiosUuid]) -> Presence {
         let _turn = match self.take_turn().await {
             Ok(turn) => turn,
@@ -174,8 +172,7 @@ impl Instances {
     }
 }
 
-/// Why what the board says of this machine may not be so any more, as its vCenter is now and as it `was_live` when that
-/// was put on the board.
+/// Why a cache entry may be stale, given its vCenter's state now and when the entry was written (`was_live`).
 fn doubt(live: Result<(), Unknown>, was_live: bool, vm: &str) -> Option<Unknown> {
     let is_behind = was_live != live.is_ok();
     let doubt = match live {
@@ -195,7 +192,7 @@ fn late() -> Unknown {
     Unknown::new(reason::VCenterUnavailable, message)
 }
 
-/// Everything that one vCenter has to say. Its calls follow one another, and end with the first that has no answer.
+/// Collects the evidence of one vCenter. The calls are sequential and stop at the first one that settles the question.
 async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]) -> VcenterEvidence {
     let instance_uuid = vcenter.snapshot().instance_uuid.to_string();
     let server = vcenter.server().to_owned();
@@ -210,13 +207,13 @@ async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]
     }
     let mut places = Vec::new();
     for location in last.iter().filter(|at| !instance_uuid.is_empty() && *at.vcenter == *instance_uuid) {
-        places.push(place(vcenter, location).await);
+        places.push(location_reads(vcenter, location).await);
     }
     VcenterEvidence { server, instance_uuid, searches, places }.if_still(&vcenter.snapshot().instance_uuid)
 }
 
-/// Reads the machine and, if that is gone, what it lay in.
-async fn place(vcenter: &Vcenter, location: &Arc<Location>) -> LocationReads {
+/// Reads the VM and, if it is gone, the objects of its location.
+async fn location_reads(vcenter: &Vcenter, location: &Arc<Location>) -> LocationReads {
     let at = Arc::clone(location);
     let vm = vcenter.read_vm(&location.vm).await;
     if vm != ReadAnswer::Gone {
@@ -232,17 +229,17 @@ async fn place(vcenter: &Vcenter, location: &Arc<Location>) -> LocationReads {
 
 #[async_trait]
 impl InstancesV2 for Instances {
-    /// A machine on the board exists, while its vCenter answers. While its look-up is under way it is unknown. Otherwise
-    /// it is looked for anew, everywhere, and is absent only if that is proved. No answer is kept for the next question.
+    /// A cached VM exists while its vCenter is live, and is unknown while its look-up is in progress. Otherwise it is
+    /// searched in every vCenter, and is absent only with proof. No answer is reused for the next question.
     async fn instance_exists(&self, node: &Node) -> Presence {
         let unknown = match self.find(node).and_then(|vm| self.check_live(vm.vcenter).into()) {
-            // The look-up is under way, and is announced when it is done: a second search beside it tells nothing more.
+            // The look-up in progress will be announced; a second search in parallel would add nothing.
             Presence::Unknown(unknown) if !unknown.is_passing => unknown,
             presence => return presence,
         };
         let uuids = match absence::uuids(node) {
             Ok(uuids) => uuids,
-            // It can never be absent; what is known of the look-up says more than that.
+            // Such a Node is never absent; the state of its look-up is more informative.
             Err(_) => return Presence::Unknown(unknown),
         };
         timeout(ASK_LIMIT, self.prove(node, &uuids)).await.unwrap_or_else(|_| Presence::Unknown(late()))
@@ -250,7 +247,7 @@ impl InstancesV2 for Instances {
 
     async fn instance_power(&self, node: &Node) -> Presence<Power> {
         self.find(node).and_then(|vm| {
-            // The board may be a moment behind.
+            // The cache may lag behind.
             let live = Presence::from(self.check_live(vm.vcenter));
             live.and_then(|()| vm.power.clone()).map(|Proven { state, since }| {
                 let lasting = Instant::now().saturating_duration_since(since);
@@ -301,7 +298,7 @@ impl InstancesV2 for Instances {
         let setup = Arc::clone(&self.setup.borrow());
         join_all(setup.sources.values().map(async |source| {
             source.vcenter.refresh().await;
-            // What is on the board follows from the snapshots a moment later.
+            // The tracker updates the cache shortly after a new snapshot.
             source.vcenter.wait_applied().await;
         }))
         .await;
@@ -327,7 +324,7 @@ mod tests {
         for (live, was_live, expected) in [
             (Ok(()), true, None),
             (Ok(()), false, Some((pending, true, Some(BEHIND)))),
-            // Whether the board ever hears of so short a silence nobody knows.
+            // The cache may or may not learn of so short an outage.
             (silent(), true, Some((silence, false, Some(BEHIND)))),
             (silent(), false, Some((silence, false, None))),
         ] {

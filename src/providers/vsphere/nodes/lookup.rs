@@ -1,8 +1,8 @@
-//! Which virtual machine backs which node, and what follows from it for the node.
+//! The tracker: decides which VM backs which Node, and what follows for the Node.
 //!
-//! One task holds all of it. It hears of nodes (through [`ClusterReads`]), of inventory changes (through each
-//! vCenter's snapshot) and of answered searches; it decides with the pure rules in [`mod@resolution`] and [`super::metadata`]; it
-//! writes the outcome on the [`instance_cache`], from which the contract is answered without waiting.
+//! One task owns all state. Its inputs are Node changes (through [`ClusterReads`]), the snapshots of each vCenter, and
+//! search replies. The pure rules in [`mod@resolution`] and [`super::metadata`] decide. The outcome goes to the
+//! [`instance_cache`], from which the contract is answered without waiting.
 
 pub mod changes;
 mod contest;
@@ -42,24 +42,24 @@ use crate::cloud::{ClusterReads, NodeChange};
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
 
-/// The task's state. Built by [`Tracker::new`], consumed by [`Tracker::run`].
+/// State of the task. Built by [`Tracker::new`], consumed by [`Tracker::run`].
 pub struct Tracker {
     cluster: Arc<dyn ClusterReads>,
     setup: watch::Receiver<Arc<TrackerConfig>>,
     board: Arc<InstanceCache>,
     rules: MetadataRules,
     slots: BTreeMap<VcenterId, VcenterState>,
-    /// Which vCenter's snapshot changed.
+    /// vCenters with a new snapshot.
     snapshots: SelectAll<BoxStream<'static, VcenterId>>,
     nodes: Nodes,
     searches: Searches,
     shared: SharedAddresses,
-    /// Nodes to be evaluated once more, because of what the machines of others report.
+    /// Nodes to be evaluated again because of reports from the VMs of other Nodes.
     concerned: BTreeSet<Arc<str>>,
 }
 
 impl Tracker {
-    /// A tracker of all nodes of `cluster` over the vCenters of `setup`, writing on `board`.
+    /// A tracker of all Nodes of `cluster` over the vCenters of `setup`, writing to `board`.
     pub fn new(
         cluster: Arc<dyn ClusterReads>,
         setup: watch::Receiver<Arc<TrackerConfig>>,
@@ -118,7 +118,7 @@ impl Tracker {
         }
     }
 
-    /// The set of nodes may have changed.
+    /// Relists the Nodes.
     fn take_nodes(&mut self) {
         let cluster = Arc::clone(&self.cluster);
         let mut present = HashSet::new();
@@ -154,22 +154,22 @@ impl Tracker {
             return;
         };
         let has_changed = tracked.facts != facts;
-        // The provider ID that we wrote ourselves is the bound machine's, and no reason to look again.
+        // A provider ID that this program wrote is that of the bound VM, and no reason for a new search.
         let is_of_bound = tracked.vm().is_some_and(|vm| {
             let uuid = self.record(vm).and_then(|record| record.bios_uuid.clone());
             uuid.is_some() && uuid == facts.provider_id
         });
-        // A node that can be adopted by now was perhaps looked for in one byte order only.
+        // A Node that has become adoptable may have been searched in one byte order only.
         let is_asked_enough = tracked.facts.is_adoptable || !facts.is_adoptable;
         let still_fits = is_of_bound || is_asked_enough && tracked.facts.search_uuid() == facts.search_uuid();
         let is_not_ready_now = facts.is_not_ready && !tracked.facts.is_not_ready;
         let is_unreachable_now = facts.is_unreachable && !tracked.facts.is_unreachable;
         self.concerned.extend(self.rivals(name).filter(|_| has_changed));
         if still_fits {
-            let others = self.nodes.looked_for_beside(name);
+            let others = self.nodes.count_other_searches(name);
             self.update(name, |tracked| {
                 (tracked.seen, tracked.facts) = (seen, facts);
-                tracked.plan_look(Instant::now(), is_not_ready_now, others);
+                tracked.schedule_search(Instant::now(), is_not_ready_now, others);
             });
         } else {
             self.put(name, NodeEntry::new(seen, facts));
@@ -180,7 +180,7 @@ impl Tracker {
             self.evaluate(name);
         }
         if is_unreachable_now {
-            // Its machine may have joined again under another name.
+            // Its VM may have rejoined under another name.
             self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
         }
     }
@@ -192,31 +192,31 @@ impl Tracker {
         self.unwant(unneeded);
         self.board.remove(name);
         self.concerned.extend(self.shared.set(name, std::iter::empty()));
-        // Its machine may back another node now.
+        // Its VM may now back another Node.
         self.concerned.extend(waiting.into_iter().map(Arc::from));
     }
 
-    /// Enters what the node's machine reports, if it runs, among what the others report.
-    fn note_addresses(&mut self, name: &str) {
+    /// Enters the addresses of the Node's running VM into the index of shared addresses.
+    fn record_addresses(&mut self, name: &str) {
         let Some(tracked) = self.nodes.get(name) else { return };
         let record = tracked.vm().and_then(|vm| self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id));
         let is_running = |record: &&Arc<VmRecord>| record.power_state == Some(PowerState::PoweredOn);
-        // The earlier name of a machine that joined again is not another machine with its addresses, nor is a node that
-        // claims another's machine.
+        // Skips the earlier name of a VM that rejoined, which is not another VM with the same addresses, and a Node
+        // that claims another Node's VM.
         let is_reported = self.rules.demotes_virtual_ips
             && !self.has_joined_again(name, tracked)
-            && self.held_by_another(tracked).is_none();
+            && self.backs_another(tracked).is_none();
         let running = record.filter(is_running).filter(|_| is_reported).cloned();
         let nics = running.as_ref().map(|record| self.rules.nics(&tracked.facts, record)).unwrap_or_default();
         self.concerned.extend(self.shared.set(name, candidate_ips(&nics)));
     }
 
-    /// The other nodes for which it may matter what is known of this one.
+    /// Other Nodes whose evaluation may depend on this one.
     fn rivals(&self, name: &str) -> impl Iterator<Item = Arc<str>> + use<> {
         self.nodes.rivals(name).into_iter().map(Arc::from)
     }
 
-    /// Whether the node's machine backs another node by now, as which it joined again.
+    /// Whether the Node's VM rejoined and now backs another Node.
     fn has_joined_again(&self, name: &str, tracked: &NodeEntry) -> bool {
         let Some(vm) = tracked.vm().filter(|_| tracked.facts.is_unreachable) else { return false };
         let others = self.nodes.needing(vm).filter(|other| *other != name);
@@ -224,13 +224,13 @@ impl Tracker {
         backed.any(|other| self.is_earlier_name(name, &other.facts, vm))
     }
 
-    /// Puts a node in. What no node needs any more is not watched any more.
+    /// Inserts a Node. VMs that no Node needs any more are no longer watched.
     fn put(&mut self, name: &str, tracked: NodeEntry) {
         let unneeded = self.nodes.put(name, tracked);
         self.unwant(unneeded);
     }
 
-    /// Changes a node. What no node needs any more is not watched any more.
+    /// Changes a Node. VMs that no Node needs any more are no longer watched.
     fn update(&mut self, name: &str, change: impl FnOnce(&mut NodeEntry)) {
         let unneeded = self.nodes.update(name, change);
         self.unwant(unneeded);
@@ -259,7 +259,7 @@ impl Tracker {
         }
         let Some(seen) = self.slots.get(&slot).map(|held| &held.seen) else { return };
         if seen.freshness != Freshness::Live {
-            // It is asked when it comes back.
+            // It is searched when it comes back.
             return;
         }
         let is_there = |at: &&Arc<Location>| !at.vcenter.is_empty() && at.vcenter == seen.instance_uuid;
@@ -268,7 +268,7 @@ impl Tracker {
             uid: facts.uid.clone(),
             uuid: facts.search_uuid().cloned(),
             is_provider_id: facts.has_provider_id,
-            // A machine that is known is looked for to see whether it is there, and alone.
+            // The search for a bound VM checks that it is still there, and that it has no twin.
             in_both_orders: facts.is_adoptable || tracked.bound.is_some(),
             recorded: tracked.last_places().places.iter().find(is_there).map(|at| at.vm.clone()),
             contradicting: facts.contradicting_uuid().cloned(),
@@ -282,30 +282,30 @@ impl Tracker {
         let SearchReply { wanted: SearchRequest { node, uid, uuid, .. }, vcenter, answer, .. } = answered;
         let Some(tracked) = self.nodes.get(&node) else { return };
         if tracked.facts.uid != uid || tracked.facts.search_uuid() != uuid.as_ref() {
-            // The answer to an earlier question.
+            // A reply to an outdated request.
             return;
         }
         if tracked.bound.is_some() {
             self.heal(tracked, vcenter, &answer);
             self.tell_of_twin(&node, vcenter, &answer);
         } else {
-            self.note_answer(&node, vcenter, answer);
+            self.record_answer(&node, vcenter, answer);
         }
         self.evaluate(&node);
     }
 
-    /// What a vCenter answered before it went away may not be so any more.
+    /// Drops a vCenter's answer from before it went away, which may be outdated.
     fn forget_answer(&mut self, name: &str, vcenter: VcenterId) {
         if self.nodes.get(name).is_none_or(|tracked| tracked.bound.is_some()) {
             return;
         }
-        self.note_answer(name, vcenter, SearchAnswer::Pending);
-        // It is asked at once, which is what this moment was for.
+        self.record_answer(name, vcenter, SearchAnswer::Pending);
+        // The caller searches at once, so the scheduled search is not needed.
         self.update(name, |tracked| tracked.search_at = None);
     }
 
-    fn note_answer(&mut self, name: &str, vcenter: VcenterId, answer: SearchAnswer) {
-        // A vCenter that is not configured any more has no say.
+    fn record_answer(&mut self, name: &str, vcenter: VcenterId, answer: SearchAnswer) {
+        // The vCenter was removed from the configuration.
         let Some(VcenterState { source, seen }) = self.slots.get(&vcenter) else { return };
         if let SearchAnswer::Matches { ids, .. } = &answer
             && !ids.is_empty()
@@ -320,7 +320,7 @@ impl Tracker {
         let Some(held) = self.slots.get_mut(&vcenter) else { return };
         let now = held.source.vcenter.snapshot();
         if now.number == held.seen.number {
-            // This snapshot is processed already; its notification came later.
+            // This snapshot was already processed; its notification came later.
             return;
         }
         let before = std::mem::replace(&mut held.seen, Arc::clone(&now));
@@ -330,7 +330,7 @@ impl Tracker {
                 let concerned: BTreeSet<String> =
                     keys.flat_map(|vm| self.nodes.needing(&vm).cloned().collect::<Vec<_>>()).collect();
                 for name in concerned {
-                    self.look_for_twins(&name, vcenter, &before, &now);
+                    self.find_twins(&name, vcenter, &before, &now);
                     self.evaluate(&name);
                 }
             }
@@ -341,7 +341,7 @@ impl Tracker {
         }
     }
 
-    /// A vCenter went away or came back, or all it says has another meaning.
+    /// A vCenter went away or came back, or its whole snapshot has another meaning.
     fn take_state(&mut self, vcenter: VcenterId, came_back: bool, before: &Snapshot, now: &Snapshot) {
         let is_asking =
             |tracked: &NodeEntry| tracked.bound.as_ref().is_none_or(|bound| bound.unasked.contains(&vcenter));
@@ -353,7 +353,7 @@ impl Tracker {
             .map(|(name, tracked)| (name.clone(), is_asking(tracked)))
             .collect();
         for (name, is_asking) in concerned {
-            self.look_for_twins(&name, vcenter, before, now);
+            self.find_twins(&name, vcenter, before, now);
             if came_back && is_asking {
                 self.forget_answer(&name, vcenter);
                 self.search(&name, vcenter);
@@ -362,8 +362,8 @@ impl Tracker {
         }
     }
 
-    /// A twin may have been switched on in place of a machine that was switched off.
-    fn look_for_twins(&mut self, name: &str, vcenter: VcenterId, before: &Snapshot, now: &Snapshot) {
+    /// Searches for twins if the VM's power state changed: a twin may have been powered on in its place.
+    fn find_twins(&mut self, name: &str, vcenter: VcenterId, before: &Snapshot, now: &Snapshot) {
         let is_switched = |vm: &VmKey| vm.vcenter == vcenter && has_other_power(before, now, &vm.id);
         if self.nodes.get(name).and_then(|tracked| tracked.vm()).is_some_and(is_switched) {
             self.search_everywhere(name);
@@ -376,11 +376,11 @@ impl Tracker {
             let Some(tracked) = self.nodes.get(&name) else { continue };
             let is_look = is_due(tracked.look_at);
             let is_search = is_due(tracked.search_at) || is_look;
-            let others = self.nodes.looked_for_beside(&name);
+            let others = self.nodes.count_other_searches(&name);
             self.update(&name, |tracked| {
                 if is_look {
                     (tracked.look_at, tracked.looked) = (None, Some(now));
-                    tracked.plan_look(now, false, others);
+                    tracked.schedule_search(now, false, others);
                 } else if is_search {
                     tracked.search_at = None;
                 } else {

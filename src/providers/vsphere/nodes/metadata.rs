@@ -1,4 +1,4 @@
-//! Pure: what a virtual machine means for the node it backs.
+//! Pure: the Node metadata that follows from a VM's record.
 
 pub mod addresses;
 pub mod guest_metadata;
@@ -34,40 +34,40 @@ use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
 
 /// `guest.toolsRunningStatus` while VMware Tools reports.
 const TOOLS_RUNNING: &str = "guestToolsRunning";
-/// The same while VMware Tools starts: it runs its scripts.
+/// The same while VMware Tools starts and runs its scripts.
 const TOOLS_STARTING: &str = "guestToolsExecutingScripts";
 
-/// Some tags are visible: a permission on single tags hides the others.
+/// Hint if only some tags are visible: a permission on single tags hides the others.
 const SOME_TAGS_HIDDEN: &str = "if these objects do have such tags, the account cannot see them: it needs a global \
                                 permission with the role Read-only";
 
-/// What applies to every node.
+/// Rules for every Node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetadataRules {
-    /// Which addresses nodes get.
+    /// The rules for Node addresses.
     pub addresses: AddressRules,
     /// The address families of each vCenter.
     pub families: BTreeMap<VcenterId, Vec<IpFamily>>,
-    /// Where zone and region come from; none where zones are off.
+    /// The tag categories of zone and region; none if zones are off.
     pub categories: Option<ZoneCategories>,
-    /// The host of each vCenter, as it is configured.
+    /// The configured host of each vCenter.
     pub servers: BTreeMap<VcenterId, String>,
-    /// Which places of machines are labels of their nodes.
+    /// The location labels of Nodes.
     pub topology: TopologyLabels,
-    /// Whether a match by name is taken as the Go program takes it.
+    /// Whether a match by name is accepted as in the Go program.
     pub allow_name_match: bool,
-    /// Whether addresses that may be virtual give way to others.
+    /// Whether other addresses take precedence over possibly virtual ones.
     pub demotes_virtual_ips: bool,
-    /// Whether an address that the kubelet uses counts where the guest reports it on an interface without a virtual NIC.
+    /// Whether an address that the kubelet uses is accepted from a guest interface without a virtual NIC.
     pub trusts_guest_interfaces: bool,
     /// The addresses of the API server, as this program reaches it.
     pub api_server: Vec<IpAddr>,
-    /// How long a node that joins waits for each address family but its first.
+    /// How long a joining Node waits for each address family but its first.
     pub family_wait: Duration,
 }
 
 impl MetadataRules {
-    /// The interfaces of a node's machine.
+    /// The interfaces of a Node's VM.
     pub fn nics<'a>(&self, facts: &NodeFacts, record: &'a VmRecord) -> Cow<'a, [GuestNic]> {
         match self.trusts_guest_interfaces {
             true => with_guest_interfaces(&record.nics, &facts.provided),
@@ -76,23 +76,22 @@ impl MetadataRules {
     }
 }
 
-/// What is known of a node's machine beside its record.
+/// Data about a Node's VM that is not in its record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beside<'a> {
-    /// Those of its addresses that other running machines behind nodes have, too.
+    /// Addresses that running VMs of other Nodes report, too.
     pub shared: &'a [IpAddr],
-    /// For how long its guest is known to have an address.
+    /// How long an address of the guest has been known.
     pub addressed_for: Duration,
 }
 
-/// What the node is told of its machine.
-/// Mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
+/// The metadata of a Node; mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
 ///
-/// A guest that has not said enough gives no addresses, so that the node keeps those it has; a node that is not
-/// initialised waits, also for an address family that is missing.
+/// If the guest's report is incomplete, the addresses are empty and the Node keeps its own. A Node that is not
+/// initialized waits, also for a missing address family.
 ///
 /// # Errors
-/// A machine without a readable BIOS UUID: nothing is concluded, and the node keeps what it has.
+/// A VM without a readable BIOS UUID: nothing is concluded, and the Node stays unchanged.
 pub fn describe(
     facts: &NodeFacts,
     snapshot: &Snapshot,
@@ -139,12 +138,12 @@ pub fn describe(
     })
 }
 
-/// What the guest gives the node.
+/// The part that the guest's report determines.
 struct OfGuest {
     addresses: Vec<NodeAddress>,
-    /// What people should know of them.
+    /// Notes for operators.
     notes: Vec<String>,
-    /// Why a node that joins waits for more.
+    /// Why a joining Node waits for more.
     awaited: Option<(Reason, String)>,
 }
 
@@ -162,7 +161,7 @@ fn addresses(
     if rules.demotes_virtual_ips {
         preferences.demoted.extend(beside.shared.iter().chain(&rules.api_server).map(IpAddr::to_canonical));
     }
-    // Metadata that cannot be read costs its order, not the node.
+    // Unreadable metadata costs only the order of the addresses.
     match parse_static_order(set(&record.metadata), set(&record.metadata_encoding)) {
         Ok(order) => preferences.listed = order,
         Err(error) => notes.push(format!(
@@ -177,7 +176,7 @@ fn addresses(
     } else {
         awaited(&chosen.missing, families, &facts.provided, beside.addressed_for, rules.family_wait)
     };
-    // Nothing that the guest changes often may stand in a note: it is logged whenever it changes.
+    // A note is logged whenever it changes, so it must not contain data that the guest changes often.
     notes.extend(chosen.missing.iter().filter(|_| awaited.is_none()).map(|family| {
         format!(
             "no {family} address that the rules allow, though ip-family asks for it; the node goes on with its others"
@@ -206,7 +205,7 @@ fn number(value: Option<i64>) -> i32 {
     value.and_then(|value| i32::try_from(value).ok()).unwrap_or_default()
 }
 
-/// Why the guest reports no `what`: the state of the VM first, which explains all the rest.
+/// Why the guest does not report `what`. The VM's state comes first, because it explains the rest.
 fn silent_guest(record: &VmRecord, vm: &VmKey, what: &str) -> Unknown {
     let subject = format!("VM {} ({})", record.name, vm.id);
     if let Some(state) = disconnection(record) {
@@ -249,7 +248,7 @@ fn without_uuid(record: &VmRecord, vm: &VmKey) -> Unknown {
     Unknown::new(reason::ToolsNotRunning, message)
 }
 
-/// The connection state of a VM that vCenter has no current data of, with its meaning.
+/// The connection state of a VM without current data in vCenter, with its meaning.
 fn disconnection(record: &VmRecord) -> Option<String> {
     let state = record.connection_state.as_deref().filter(|state| *state != CONNECTED)?;
     let meaning = match state {
@@ -268,15 +267,15 @@ fn unreadable(record: &VmRecord) -> String {
     }
 }
 
-/// Zone and region, or why an initialisation has to wait for them.
+/// Zone and region, or why initialization waits for them.
 fn zone(
     snapshot: &Snapshot,
     vm: &VmKey,
     record: &VmRecord,
     rules: &MetadataRules,
 ) -> (String, String, Option<Unknown>) {
-    // A way up ends at an object without parent, or at one that may not be read. One that goes on and was cut is a
-    // circle, as while an object is being moved: nothing follows from its tags.
+    // A complete chain ends at an object that has no parent or is not readable. One that was cut is a circle, as while
+    // an object is being moved: nothing follows from its tags.
     let checked = |objects: Vec<MoRef>| {
         let last = objects.last().and_then(|object| snapshot.entities.get(object));
         match last.and_then(|entity| entity.parent.as_ref()) {
@@ -308,12 +307,12 @@ fn zone(
                 None => String::new(),
             });
             let message = match (&snapshot.tags.trouble, &problem) {
-                // What keeps tags from being seen at all comes first: it explains the rest.
+                // The reason why no tags can be read comes first, because it explains the rest.
                 (Some(trouble), _) => format!("{trouble}; {problem}"),
                 (None, ZoneProblem::NoTags { .. }) => format!("{problem}; {SOME_TAGS_HIDDEN}"),
                 (None, _) => problem.to_string(),
             };
-            // Tags of an object that just came are read within moments, unless tags cannot be read at all.
+            // Tags of a new object are read within moments, unless tags cannot be read at all.
             let is_passing = matches!(&problem, ZoneProblem::Unknown { why, .. } if why == NOT_READ_YET)
                 && snapshot.tags.trouble.is_none();
             let unknown = Unknown { is_passing, ..Unknown::new(problem.reason(), message) };

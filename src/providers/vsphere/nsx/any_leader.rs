@@ -1,4 +1,4 @@
-//! Whether this process may use NSX: while one of the controllers that need it works here.
+//! Tells whether this process may use NSX: while it leads for at least one controller that needs NSX.
 
 use tokio::sync::watch;
 
@@ -7,17 +7,17 @@ use tokio::sync::watch;
 pub struct AnyLeader(Vec<watch::Receiver<bool>>);
 
 impl AnyLeader {
-    /// From the leadership of each controller; without one it is never so.
+    /// Combines the leadership of each controller. Without controllers it is never true.
     pub fn new(of: Vec<watch::Receiver<bool>>) -> Self {
         Self(of)
     }
 
-    /// Whether one of them works now.
+    /// Whether this process leads for at least one of the controllers.
     pub fn is_leader(&self) -> bool {
         self.0.iter().any(|leads| *leads.borrow())
     }
 
-    /// Whether any of them has changed since this was asked last.
+    /// Whether the leadership of any controller changed since the last call.
     pub fn has_changed(&mut self) -> bool {
         let is_new = |leads: &mut watch::Receiver<bool>| {
             let has_changed = leads.has_changed().unwrap_or_default();
@@ -27,11 +27,11 @@ impl AnyLeader {
         self.0.iter_mut().map(is_new).fold(false, |any, one| any | one)
     }
 
-    /// Completes with the next change of any of them.
+    /// Completes when the leadership of any controller changes next.
     pub async fn changed(&mut self) {
         let changes = self.0.iter_mut().map(|leads| {
             Box::pin(async {
-                // A vanished elector has ended its term before.
+                // A closed channel: its elector ended the term before.
                 if leads.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }

@@ -1,4 +1,4 @@
-//! What identifies this cluster, for the tags of objects in NSX.
+//! The UID of this cluster, for the tags of NSX objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use tracing::warn;
 use crate::cloud::{Error, LiveReads, Unknown};
 use crate::providers::vsphere::reason;
 
-/// How long a refusal to say it lasts.
+/// Pause after a missing permission.
 const PAUSE: Duration = Duration::from_secs(300);
 
 /// The UID of the cluster, read once.
 pub struct ClusterUid {
     live: Arc<dyn LiveReads>,
-    /// What it is for, in the warning: it begins the sentence.
+    /// Begins the warning: says what does not work without the UID.
     missing: &'static str,
     known: Mutex<CachedClusterUid>,
 }
@@ -25,25 +25,26 @@ pub struct ClusterUid {
 #[derive(Default)]
 struct CachedClusterUid {
     uid: Option<String>,
-    /// When it may be asked for again.
+    /// When the next read may be made.
     ask_again: Option<Instant>,
 }
 
 impl ClusterUid {
-    /// `missing` says what does not work without it.
+    /// `missing` says what does not work without the UID; it begins the warning.
     pub fn new(live: Arc<dyn LiveReads>, missing: &'static str) -> Self {
         Self { live, missing, known: Mutex::default() }
     }
 
-    /// The UID if it was read.
+    /// The UID, if it was read already.
     pub fn known(&self) -> Option<String> {
         self.known.lock().uid.clone()
     }
 
-    /// The UID, if this program may know. A missing permission is logged once, and asked for again later.
+    /// Reads the UID; `None` without the permission. A missing permission is logged once, and the read is repeated
+    /// later.
     ///
     /// # Errors
-    /// While the API server does not say: nothing would show later whose an object without the tag is.
+    /// The API server does not answer. Writes have to wait: an object without the tag could not be attributed later.
     pub async fn read(&self) -> Result<Option<String>, Error> {
         {
             let known = self.known.lock();

@@ -1,4 +1,4 @@
-//! Pure: what a failed call to NSX means for the controllers.
+//! Pure: maps a failed NSX call to the error that the controllers handle.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use crate::clients::nsx::{self, Kind};
 use crate::cloud::{Error, Reason};
 use crate::providers::vsphere::reason;
 
-/// A permission that is missing is rarely granted within minutes.
+/// Retry interval: a missing permission is rarely granted within minutes.
 const NO_PERMISSION: Duration = Duration::from_secs(300);
 
-/// The failure of a call. `doing` is what was being done and to what, and `owner` the user that made the object, if the call
-/// was to change one that is or may be protected.
+/// Maps the failure of a call. `doing` names the operation and its object; `owner` is the user that created the object,
+/// for a change of one that is or may be protected.
 pub(in crate::providers::vsphere) fn failed(doing: &str, owner: Option<&str>, error: &nsx::Error) -> Error {
     let told = chain(error);
     let because =
@@ -30,7 +30,7 @@ pub(in crate::providers::vsphere) fn failed(doing: &str, owner: Option<&str>, er
     }
 }
 
-/// Why NSX does not permit a call, by the code of its refusal.
+/// Explains by its error code why NSX denied a call.
 fn denial(code: Option<i64>, owner: Option<&str>) -> String {
     let role = "the role of the NSX account does not allow it";
     match (code, owner.filter(|owner| !owner.is_empty())) {

@@ -1,14 +1,14 @@
 //! Load balancers of Services on NSX: `cloud::LoadBalancer` and `cloud::LoadBalancerFleet`.
 //!
 //! ```text
-//!   Service ──▶ wanted ──────────────────┐
-//!                                        ├──▶ plan ──▶ the next step ──▶ backend ──▶ NSX
-//!   inventory ──▶ contents ─▶ ownership ─┘                                  │
-//!       ▲                                                                   │
-//!       └───────────────── what was read and written ───────────────────────┘
+//!   Service ─────────▶ service_request ──────────────┐
+//!                                                    ├──▶ plan ──▶ one step ──▶ backend ──▶ NSX
+//!   resource_cache ──▶ resource_index ─▶ ownership ──┘                             │
+//!       ▲                                                                          │
+//!       └──────────────────────── objects read and written ────────────────────────┘
 //! ```
 //!
-//! A sync makes one step after another until none is left, so that it goes on where an earlier one, or another process, ended.
+//! A sync makes steps until none is left. It continues where an earlier sync or another process stopped.
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/loadbalancer`.
 
@@ -60,20 +60,20 @@ use crate::providers::vsphere::config::{self, Class, IpPool, Profile};
 use crate::providers::vsphere::nsx::UsableAddressesOf;
 use crate::providers::vsphere::reason;
 
-/// What does not work without the UID of the cluster.
+/// Consequence of an unknown cluster UID, for the log.
 const WITHOUT_UID: &str = "load balancers are not tagged with what identifies this cluster, so that those of another cluster of \
                            the same name can only be told by their Services and Nodes";
 
-/// When something is tried again that the configuration, NSX or another Service has to change first.
+/// Retry interval when only a change of configuration, NSX or another Service can help.
 const LATER: Duration = Duration::from_secs(300);
 
-/// How old a reading may be that shows that something is missing or cannot be read.
+/// Maximum age of a list that is trusted about missing, unusable or unreadable objects.
 const RECENT: Duration = Duration::from_secs(60);
 
-/// How the annotations begin that a load balancer depends on.
+/// Prefixes of the annotations that a load balancer depends on.
 const ANNOTATIONS: &[&str] = &["loadbalancer.vmware.io/", "loadbalancer.vsphere-ccm.dev/", ANNOTATION_SOURCE_RANGES];
 
-/// The load balancers of one configuration.
+/// The load balancers of one NSX configuration.
 pub struct NsxLoadBalancers {
     config: config::LoadBalancerConfig,
     cluster: String,
@@ -87,41 +87,40 @@ pub struct NsxLoadBalancers {
     uid: ClusterUid,
 }
 
-/// How much is known.
+/// Numbers of objects and orphans, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Objects that name this cluster.
     pub known: usize,
-    /// Of them, those that nothing shows to be its own.
+    /// Ambiguous objects among them: not provably of this cluster.
     pub held: usize,
-    /// Services that are gone and have load balancers.
+    /// Services that no longer exist but have load balancers.
     pub orphans: usize,
 }
 
-/// What becomes of the addresses that Services ask for with `spec.loadBalancerIP`.
+/// Handling of addresses that Services request with `spec.loadBalancerIP`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestedAddresses {
-    /// A Service gets the address that it asks for, or none.
+    /// A Service gets the requested address or none.
     #[default]
     Honored,
     /// The field has no effect, as in the Go program.
     Ignored,
 }
 
-/// What the flags say of all load balancers.
+/// Settings of the flags for all load balancers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// What becomes of those that the Go program made.
+    /// Adoption of load balancers that the Go program created.
     pub adoption: Adoption,
-    /// What becomes of those whose Services are gone.
+    /// Handling of load balancers whose Services no longer exist.
     pub orphans: Policy,
-    /// What becomes of `spec.loadBalancerIP`.
+    /// Handling of `spec.loadBalancerIP`.
     pub requested_addresses: RequestedAddresses,
 }
 
 impl NsxLoadBalancers {
-    /// Nothing is read before [`NsxLoadBalancers::run`]. `cluster` is the name of the cluster, and `leads` says whether this process
-    /// may use NSX.
+    /// Nothing is listed before [`NsxLoadBalancers::run`]. `cluster` is the cluster name; `leads` tracks leadership.
     pub fn new(
         config: config::LoadBalancerConfig,
         cluster: impl Into<String>,
@@ -138,54 +137,54 @@ impl NsxLoadBalancers {
         Self { config, cluster, backend, inventory, adoption, requested_addresses, cleanup, nodes, node_addresses, uid }
     }
 
-    /// Reports what concerns the whole cluster there, beside the log.
+    /// Also reports cluster-wide Events to `events`, in addition to the log.
     #[must_use]
     pub fn with_events(mut self, events: Arc<dyn ClusterEvents>) -> Self {
         self.cleanup.events = Some(events);
         self
     }
 
-    /// Lets only those addresses of Nodes count.
+    /// Uses only these Node addresses.
     #[must_use]
     pub fn with_usable_addresses(mut self, usable_addresses: UsableAddressesOf) -> Self {
         self.node_addresses = NodeAddresses::new(usable_addresses, has_node(&self.nodes));
         self
     }
 
-    /// Reads what there is whenever a sync asks for it, and now and then. Ends with `stop`.
+    /// Lists all objects on request and periodically, and cleans up orphans, until `stop` is cancelled.
     pub async fn run(&self, stop: &CancellationToken) {
         let (layout, scope) = (self.layout(None), self.scope());
         let readings = self.inventory.run(&*self.backend, &layout, &scope, stop);
         tokio::join!(readings, self.cleanup.run(self, stop));
     }
 
-    /// Whether it works by this configuration.
+    /// Whether it uses this configuration.
     pub fn is_configured_as(&self, config: &config::LoadBalancerConfig) -> bool {
         self.config == *config
     }
 
-    /// What is known; nothing before the first reading of a term.
+    /// The current counts; `None` before the first list of a term.
     pub fn counts(&self) -> Option<Counts> {
         let (known, held) = self.inventory.counts()?;
         Some(Counts { known, held, orphans: self.cleanup.count() })
     }
 
-    /// What is wrong with the number of configured tags, if they do not fit beside those of this program.
+    /// The error if the configured tags and those of this program exceed the NSX limit.
     pub fn too_many_tags(&self) -> Option<String> {
         self.config.too_many_tags()
     }
 
-    /// Reads what there is as soon as it may.
+    /// Requests a relist.
     pub fn read_again(&self) {
         self.inventory.ask();
     }
 
-    /// When the last completed reading of this term began, if there is one.
-    pub fn last_reading(&self) -> Option<Instant> {
+    /// Start of the last completed relist of this term.
+    pub fn last_list(&self) -> Option<Instant> {
         self.inventory.term().map(|(_, begun, _)| begun)
     }
 
-    /// What holds for all Services.
+    /// Rules for all Services.
     fn rules(&self) -> service_request::ServiceRules {
         let ignores_address = self.requested_addresses == RequestedAddresses::Ignored;
         service_request::ServiceRules { is_snat_disabled: self.config.snat_disabled, ignores_address }
@@ -203,7 +202,7 @@ impl NsxLoadBalancers {
         }
     }
 
-    /// What a reading has to include for the classes of the configuration.
+    /// The IP pools and profiles of the configured classes that a relist has to include.
     fn scope(&self) -> Scope {
         let mut scope = Scope::default();
         let Self { config: config::LoadBalancerConfig { common, classes, ipv6_pools, .. }, .. } = self;
@@ -223,10 +222,7 @@ impl NsxLoadBalancers {
         scope
     }
 
-    /// The objects of other clusters are not looked at.
-    ///
-    /// # Errors
-    /// The name is that of another cluster.
+    /// Rejects other cluster names: objects of other clusters are never touched.
     fn check_cluster(&self, name: &str) -> Result<(), Error> {
         match name == self.cluster {
             true => Ok(()),
@@ -369,18 +365,18 @@ fn status(addresses: Vec<IpAddr>) -> LoadBalancerStatus {
     LoadBalancerStatus { ingress: Some(addresses.into_iter().map(ingress).collect()) }
 }
 
-/// NSX does not have what the configuration names.
+/// NSX lacks an object of the configuration.
 fn config_wrong(message: String) -> Error {
     Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
 }
 
-/// No address can be reserved. The pause is random within a minute, so that the first Service to ask is not the next one to ask.
+/// No address can be reserved. The retry interval has up to one minute of jitter, so that Services take turns.
 fn address_unavailable(message: String) -> Error {
     let after = LATER + Duration::from_secs(60).mul_f64(fastrand::f64());
     Error::Exhausted { reason: reason::AddressUnavailable, message, after }
 }
 
-/// The same failure for each of several Services.
+/// The same error for each of several Services.
 fn repeated(error: &Error) -> Error {
     let (reason, message) = (error.reason(), crate::base::error_chain::chain(error));
     match error {

@@ -1,14 +1,13 @@
-//! Pure: names of objects within the lengths that NSX takes.
+//! Pure: cuts names of objects to the lengths that NSX accepts.
 
 use sha2::{Digest, Sha256};
 
-/// The longest display name, in characters.
+/// Maximum length of a display name, in characters.
 pub const LONGEST_NAME: usize = 255;
-/// The longest description, in characters.
+/// Maximum length of a description, in characters.
 pub const LONGEST_DESCRIPTION: usize = 1024;
 
-/// A text of at most so many characters. One that is too long ends in a part of its digest, so that it stays different from
-/// others.
+/// Cuts a text to at most `longest` characters. A cut text ends in a part of its digest, which keeps it distinct.
 pub fn shortened(text: String, longest: usize) -> String {
     if text.chars().count() <= longest {
         return text;

@@ -1,21 +1,21 @@
-//! Pure: of which cluster an object is by its tag `cluster-uid`. What else shows that differs: see the ownership rules of
+//! Pure: tells by the tag `cluster-uid` which cluster owns an object. The other criteria are in the ownership rules of
 //! routes and of load balancers.
 
-/// The tag with the UID of the cluster, which the Go program does not have.
+/// Scope of the tag with the UID of the cluster, which the Go program does not write.
 pub const CLUSTER_UID: &str = "cluster-uid";
 
-/// What the tag says.
+/// Result of `by_cluster_uid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfCluster {
-    /// The object is of this cluster.
+    /// This cluster owns the object.
     This,
-    /// The object is of another cluster.
+    /// Another cluster owns the object.
     Another,
-    /// Nothing: the object has no such tag, or the UID of this cluster is not known.
+    /// Undecided: the object has no such tag, or the UID of this cluster is not known.
     Unknown,
 }
 
-/// What the tag of an object says, given the UID of this cluster.
+/// Compares the tag of an object with the UID of this cluster.
 pub fn by_cluster_uid(own: Option<&str>, tagged: Option<&str>) -> OfCluster {
     match own.zip(tagged) {
         Some((own, tagged)) if own == tagged => OfCluster::This,

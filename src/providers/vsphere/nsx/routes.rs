@@ -1,8 +1,8 @@
-//! Routes of the pod network on one NSX router: `cloud::Routes`.
+//! Routes of the pod network on one NSX router: implements `cloud::Routes`.
 //!
-//! The router is listed directly; the search of NSX, which the Go program uses, is behind by seconds. Before anything is
-//! changed, its id is read and its tags are checked ([`ownership`]), so that no write changes what is not this cluster's. A
-//! route that leads to an old address is rewritten in place.
+//! The router is listed directly, because the NSX search that the Go program uses lags by seconds. Before each change
+//! the route is read by id and its tags are checked ([`ownership`]), so that no write changes a route of another owner.
+//! A route with an old next hop is rewritten in place.
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/route`.
 
@@ -32,39 +32,38 @@ use crate::providers::vsphere::nsx::cluster_uid::ClusterUid;
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 use crate::providers::vsphere::nsx::{failed, permit as permit_of};
 use crate::providers::vsphere::reason;
-use ownership::{Cluster, Ownership, judge};
+use ownership::{Cluster, Ownership, ownership_of};
 use static_route::{ListedRoute, StaticRoute};
 
-/// How often a change is planned again after another client changed the route.
+/// Attempts of a change while other clients modify the same route.
 const ATTEMPTS: u32 = 5;
 
-/// What does not work without the UID of the cluster.
+/// Begins the warning about an unknown cluster UID.
 const WITHOUT_UID: &str = "routes are not tagged with what identifies this cluster, so that routes of another cluster of the \
                            same name can only be told by their Nodes";
 
-/// How long a Node that is gone, and that no listed route is of, is remembered.
+/// How long a deleted Node without a listed route is remembered.
 const NODE_MEMORY: Duration = Duration::from_secs(3600);
 
-/// How many routes a page of a list has.
 const PAGE: usize = 1000;
 
-/// The members of a listed route that are read.
+/// The fields of a listed route that are kept.
 const READ: &[&str] = &["id", "path", "display_name", "network", "next_hops", "tags", "marked_for_delete"];
 
-/// What becomes of routes of this cluster that the Go program made.
+/// Handling of this cluster's routes that the Go program created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Adoption {
-    /// They get the tags of this program with the first write that is needed anyway.
+    /// They get the tags of this program with the next write that is necessary anyway.
     #[default]
     AsIs,
-    /// They get them once.
+    /// They are rewritten once to get the tags.
     Full,
 }
 
 /// The routes of one router.
 pub struct RouterRoutes {
     client: Client,
-    /// Its path, such as `/infra/tier-1s/a`.
+    /// The path of the router, such as `/infra/tier-1s/a`.
     router: String,
     adoption: Adoption,
     nodes: Arc<dyn ClusterReads>,
@@ -77,29 +76,28 @@ pub struct RouterRoutes {
 /// Never locked over an await.
 #[derive(Default)]
 struct RouteCache {
-    /// The Nodes that were seen, by UID.
+    /// Current and recent Nodes, by UID.
     nodes: BTreeMap<String, SeenNode>,
-    /// The ids of our routes, by Node and network: they may be spelled otherwise than ours would be.
+    /// The ids of our routes, by Node and network. They may differ from the ids that this program gives.
     ids: BTreeMap<(String, IpNet), String>,
-    /// The routes that were written and that NSX has not realized, by id.
+    /// Routes that were written and are not realized yet, by id.
     unrealized: BTreeMap<String, LastWrite>,
-    /// How many objects of the last listing were left out.
+    /// Number of objects that the last list skipped.
     skipped: usize,
-    /// Ids of held routes that were reported.
+    /// Ids of ambiguous routes that were already reported.
     reported: BTreeSet<String>,
 }
 
-/// A Node that is here, or was.
+/// A Node that exists or existed recently.
 struct SeenNode {
     name: String,
     seen: Instant,
 }
 
-/// The last write of a route.
 #[derive(Clone, Copy)]
 struct LastWrite {
     at: Instant,
-    /// Whether it changed a route that existed, of which NSX may still report what the revision before was.
+    /// Whether it changed an existing route, of which NSX may still report the state of the previous revision.
     is_rewrite: bool,
 }
 
@@ -109,8 +107,8 @@ impl LastWrite {
     }
 }
 
-/// A route that is written now. It is unrealized, also after a failure or a cancellation, until NSX has realized it: a
-/// listing meanwhile may not have it yet, and forget it.
+/// Guard of a route that is being written. The route stays unrealized, also after a failure or a cancellation, until
+/// NSX has realized it: a concurrent list that misses the route may drop the mark, which the guard then restores.
 struct UnrealizedRoute<'a> {
     routes: &'a RouterRoutes,
     id: &'a str,
@@ -126,7 +124,7 @@ impl<'a> UnrealizedRoute<'a> {
         self.routes.known.lock().unrealized.get(self.id).copied().unwrap_or_else(|| LastWrite::now(false))
     }
 
-    /// NSX has realized it.
+    /// Removes the mark: NSX has realized the route.
     fn end(self) {
         let Self { routes, id } = self;
         drop(self);
@@ -140,7 +138,6 @@ impl Drop for UnrealizedRoute<'_> {
     }
 }
 
-/// One route that was read, and whose it is.
 struct FoundRoute {
     object: Object,
     listed: ListedRoute,
@@ -148,7 +145,7 @@ struct FoundRoute {
 }
 
 impl RouterRoutes {
-    /// Nothing is sent.
+    /// Sends nothing.
     pub fn new(
         client: Client,
         router: impl Into<String>,
@@ -161,20 +158,19 @@ impl RouterRoutes {
         Self { client, router, adoption, nodes, usable_addresses, uid, known, held }
     }
 
-    /// Lets only those addresses of Nodes count.
+    /// Restricts next hops to these addresses of Nodes.
     #[must_use]
     pub fn with_usable_addresses(mut self, usable_addresses: UsableAddressesOf) -> Self {
         self.usable_addresses = usable_addresses;
         self
     }
 
-    /// The addresses of a Node that count.
     fn addresses_of(&self, node: &Node) -> Vec<NodeAddress> {
         let usable = (self.usable_addresses)(node);
         usable.of(node).filter(|one| one.is_confirmed).map(|one| one.entry.clone()).collect()
     }
 
-    /// Whether there is a Node of this name, and nothing is known of its machine.
+    /// Whether a Node of this name exists whose VM is not known.
     fn is_unknown(&self, name: &str) -> bool {
         self.nodes.node(name).is_some_and(|node| {
             matches!((self.usable_addresses)(&node), UsableAddresses::Unknown | UsableAddresses::Pending)
@@ -185,8 +181,8 @@ impl RouterRoutes {
         format!("{}/static-routes/{id}", self.router)
     }
 
-    /// Remembers the Nodes that are here now, and for an hour those that were here or that a listed route is of.
-    fn note_nodes(&self, listed: &[Object]) {
+    /// Remembers current Nodes, and for an hour Nodes that are gone or that a listed route refers to.
+    fn record_nodes(&self, listed: &[Object]) {
         let now = Instant::now();
         let here: Vec<Arc<Node>> = self.nodes.nodes().collect();
         let nodes = &mut self.known.lock().nodes;
@@ -199,8 +195,8 @@ impl RouterRoutes {
         nodes.retain(|_, node| now.saturating_duration_since(node.seen) < NODE_MEMORY);
     }
 
-    /// The name of the Node that a route of ours leads to. Without its tag the UID in its id shows the Node, or else its display
-    /// name. `None` if nothing does.
+    /// The name of the Node that a route of ours leads to: by its tag, else by the UID in its id, else by its display
+    /// name. `None` if none of them names it.
     fn target(&self, cluster_name: &str, object: &Object, listed: &ListedRoute) -> Option<String> {
         if !listed.node.is_empty() {
             return Some(listed.node.clone());
@@ -209,15 +205,14 @@ impl RouterRoutes {
         by_uid.or_else(|| static_route::node_of_display_name(object, cluster_name).map(str::to_owned))
     }
 
-    fn judge(&self, cluster_name: &str, uid: Option<&str>, object: &Object, listed: &ListedRoute) -> Ownership {
+    fn ownership_of(&self, cluster_name: &str, uid: Option<&str>, object: &Object, listed: &ListedRoute) -> Ownership {
         let of_node = |name: &str| self.nodes.node(name).map(|node| ips(&self.addresses_of(&node))).unwrap_or_default();
         let known = self.known.lock();
         let is_node = |uid: &str| known.nodes.contains_key(uid);
         let cluster = Cluster { name: cluster_name, uid, is_node: &is_node, addresses: &of_node };
-        judge(object, listed, &cluster)
+        ownership_of(object, listed, &cluster)
     }
 
-    /// The route of this id as it is now.
     async fn read(&self, cluster_name: &str, id: &str, doing: &str) -> Result<Option<FoundRoute>, Error> {
         let uid = self.uid.read().await?;
         let object = match self.client.get(&self.path(id), "static-routes.get", Priority::Urgent).await {
@@ -236,11 +231,11 @@ impl RouterRoutes {
         if let Some(node) = self.nodes.node(&listed.node) {
             self.known.lock().nodes.extend(seen(&node, Instant::now()));
         }
-        let ownership = self.judge(cluster_name, uid.as_deref(), &object, &listed);
+        let ownership = self.ownership_of(cluster_name, uid.as_deref(), &object, &listed);
         Ok(Some(FoundRoute { object, listed, ownership }))
     }
 
-    /// Why a route that exists is not changed, if it is not.
+    /// Refuses a change of a route that is not ours, or that NSX is about to remove.
     fn check_ours(&self, found: &FoundRoute, doing: &str) -> Result<(), Error> {
         let message = match found.ownership {
             Ownership::Ours if found.object.is_marked_for_delete() => {
@@ -262,11 +257,11 @@ impl RouterRoutes {
         Err(Error::Failed { reason: reason::RouteNotOurs, message, after: None })
     }
 
-    fn note_write(&self, id: &str, is_rewrite: bool) {
+    fn record_write(&self, id: &str, is_rewrite: bool) {
         self.known.lock().unrealized.insert(id.to_owned(), LastWrite::now(is_rewrite));
     }
 
-    /// Makes the route of this id lead where it is to lead, and nothing if it does. Gives its revision, unless it is new.
+    /// Writes the route unless it is as wanted. Returns its revision, unless it is new.
     async fn ensure(
         &self,
         permit: &LeaderToken,
@@ -291,7 +286,7 @@ impl RouterRoutes {
             let (path, owner) = (self.path(id), found.as_ref().and_then(|found| protected_by(&found.object)));
             let written = match found {
                 None => {
-                    self.note_write(id, false);
+                    self.record_write(id, false);
                     self.client.patch(write(), &path, "static-routes.create", &wanted.object()).await.map(|()| None)
                 }
                 Some(found) => {
@@ -302,21 +297,20 @@ impl RouterRoutes {
                     }
                     let mut object = found.object;
                     wanted.write_into(&mut object);
-                    self.note_write(id, true);
+                    self.record_write(id, true);
                     let stored = self.client.put(write(), &path, "static-routes.rewrite", &object).await;
                     stored.map(|stored| stored.revision())
                 }
             };
             match written {
                 Ok(revision) => return Ok(revision),
-                // Another client changed it, or the outcome of the write is unknown: read, check, plan again.
+                // Another client changed it, or the outcome of the write is unknown: read, check and plan again.
                 Err(error) if is_to_be_read(&error.kind) && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(failed(&doing, owner.as_deref(), &error)),
             }
         }
     }
 
-    /// Where a route to this network of the Node leads to.
     fn next_hop(&self, node: &Node, network: &IpNet) -> Result<IpAddr, Error> {
         if let Some(hop) = static_route::next_hop(&self.addresses_of(node), network) {
             return Ok(hop);
@@ -332,7 +326,7 @@ impl RouterRoutes {
                 ),
             });
         }
-        // The provider may see it later, which changes no Node.
+        // The provider may confirm an address later, which does not change the Node.
         Err(Error::Failed {
             reason: reason::NoNextHop,
             message: format!(
@@ -343,7 +337,7 @@ impl RouterRoutes {
         })
     }
 
-    /// As the controller sees a route of ours to this Node. One that has to be written again is shown without addresses.
+    /// Converts a route of ours for the controller. A route that needs a rewrite is shown without addresses.
     fn shown(&self, target: &str, listed: &ListedRoute, object: &Object, cluster_name: &str) -> Route {
         let uid = self.uid.known();
         let known = self.known.lock();
@@ -354,7 +348,7 @@ impl RouterRoutes {
             .zip(network)
             .and_then(|(node, network)| static_route::next_hop(&self.addresses_of(node), &network));
         let leads_there = match hop {
-            // Without an address it keeps the one that it had.
+            // Without a usable address the route keeps its next hop.
             None => true,
             Some(hop) => {
                 let wanted = StaticRoute {
@@ -382,7 +376,7 @@ impl RouterRoutes {
         }
     }
 
-    fn report_held(&self, held: BTreeSet<String>) {
+    fn report_ambiguous(&self, held: BTreeSet<String>) {
         let mut known = self.known.lock();
         for id in held.difference(&known.reported) {
             warn!(
@@ -405,7 +399,7 @@ impl crate::cloud::Routes for RouterRoutes {
         let unrealized_before: BTreeSet<String> = self.known.lock().unrealized.keys().cloned().collect();
         let listing = self.client.pages(&path, "static-routes.list", PAGE).keeping(READ).all().await;
         let listing = listing.map_err(|error| not_listed(&self.router, &error))?;
-        self.note_nodes(&listing.objects);
+        self.record_nodes(&listing.objects);
         let (mut routes, mut ids, mut held) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         let mut skipped = listing.skipped;
         for object in listing.objects.iter().filter(|object| !object.is_marked_for_delete()) {
@@ -417,10 +411,10 @@ impl crate::cloud::Routes for RouterRoutes {
                 let message = format!("list the routes of {}: {object:?} cannot be understood", self.router);
                 return Err(Error::Failed { reason: reason::NSXUnavailable, message, after: None });
             };
-            match self.judge(cluster_name, uid.as_deref(), object, &listed) {
+            match self.ownership_of(cluster_name, uid.as_deref(), object, &listed) {
                 Ownership::Foreign => {}
-                // Its next hop may show whose it is as soon as its machine is known. Until then no other one is made beside it; a
-                // change of it asks whose it is.
+                // The next hop may prove the ownership once the VM is known. Showing the route prevents a duplicate;
+                // each change checks the ownership.
                 Ownership::Held if self.is_unknown(&listed.node) => {
                     routes.push(self.shown(&listed.node, &listed, object, cluster_name));
                 }
@@ -437,15 +431,15 @@ impl crate::cloud::Routes for RouterRoutes {
                 }
             }
         }
-        self.report_held(held);
+        self.report_ambiguous(held);
         let mut known = self.known.lock();
         if std::mem::replace(&mut known.skipped, skipped) != skipped && skipped > 0 {
             warn!(skipped, "objects of {path} that are no routes, and are not of this cluster, are left out");
         }
         let listed: BTreeSet<&str> = routes.iter().map(|route| route.name.as_str()).collect();
-        // What was written during the listing may be missing in it.
+        // The list may miss routes that were written meanwhile.
         known.unrealized.retain(|id, _| listed.contains(id.as_str()) || !unrealized_before.contains(id));
-        // One listing may miss a route.
+        // Keep ids that this list did not have: a single list may miss a route.
         known.ids.retain(|(node, _), _| self.nodes.node(node).is_some());
         known.ids.extend(ids);
         Ok(routes)
@@ -467,7 +461,7 @@ impl crate::cloud::Routes for RouterRoutes {
         let (own, key) = (static_route::id(name_hint, destination_cidr), (target_node.clone(), network));
         let known = self.known.lock().ids.get(&key).cloned().filter(|known| *known != own);
         let id = match known {
-            // It may be gone meanwhile.
+            // The known route may be gone meanwhile.
             Some(known) => {
                 let found = self.read(cluster_name, &known, &format!("write the route {known}")).await?;
                 found.map_or(own, |_| known)
@@ -515,12 +509,13 @@ impl crate::cloud::Routes for RouterRoutes {
         true
     }
 
-    fn held_routes(&self) -> usize {
+    fn ambiguous_routes(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 }
 
-/// Without a list no route of any Node is changed, so that it is tried again soon, also after a missing permission.
+/// Maps the failure of a list. The retry is soon, also after a missing permission, because without a list no route
+/// changes.
 fn not_listed(router: &str, error: &nsx::Error) -> Error {
     match failed(&format!("list the routes of {router}"), None, error) {
         Error::Failed { reason, message, .. } => Error::Failed { reason, message, after: None },
@@ -528,24 +523,22 @@ fn not_listed(router: &str, error: &nsx::Error) -> Error {
     }
 }
 
-/// The user that made an object which NSX may protect from others. Old versions do not say whether it is protected.
+/// The user that created an object, if NSX may protect it from others. Old versions do not say whether it is protected.
 fn protected_by(object: &Object) -> Option<String> {
     (object.text("_protection") != "NOT_PROTECTED").then(|| object.created_by().to_owned())
 }
 
-/// What is remembered of a Node, by its UID.
 fn seen(node: &Node, at: Instant) -> Option<(String, SeenNode)> {
     let uid = node.metadata.uid.clone()?;
     Some((uid, SeenNode { name: node::name(node).to_owned(), seen: at }))
 }
 
-/// Whether an object that is no route is none of this cluster's.
+/// Whether an object that is no route belongs to another owner.
 fn is_foreign(object: &Object, cluster_name: &str, uid: Option<&str>) -> bool {
     by_cluster_uid(uid, object.tag(CLUSTER_UID)) == OfCluster::Another
         || object.tag(static_route::CLUSTER_NAME) != Some(cluster_name)
 }
 
-/// Whether the object has to be read before the change is planned again.
 fn is_to_be_read(kind: &Kind) -> bool {
     matches!(kind, Kind::Conflict | Kind::Unknown | Kind::NotFound)
 }

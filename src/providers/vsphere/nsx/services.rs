@@ -1,4 +1,4 @@
-//! The parts of the configuration that need NSX, as they are in force: one connection, which all of them share.
+//! The NSX services of the active configuration, routes and load balancers, on one shared connection.
 
 use std::sync::Arc;
 
@@ -20,63 +20,63 @@ use crate::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, backend};
 use crate::providers::vsphere::nsx::routes::{Adoption, RouterRoutes};
 use crate::providers::{BuildError, Task};
 
-/// How NSX is reached, and what it has to log in with. Implemented by `app`, which knows the files.
+/// Builds the HTTP client and the credentials for NSX. Implemented by `app`, which knows the files.
 pub trait ConnectNsx: Send + Sync {
-    /// The client of the manager. Nothing is sent.
+    /// Builds the client of the manager; sends nothing.
     ///
     /// # Errors
     /// Why the configuration cannot be used.
     fn http(&self, nsx: &NsxConfig) -> Result<http::Client, String>;
 
-    /// What to log in with. Called again after each reload: the offers of the same manager are those of before.
+    /// Returns the login source. Called again after each reload, with the same offers for the same manager.
     ///
     /// # Errors
     /// Why the configuration cannot be used.
     fn source(&self, nsx: &NsxConfig) -> Result<LoginSource, String>;
 }
 
-/// What the parts need besides the configuration.
+/// Dependencies and flags of the services, besides the configuration.
 pub struct NsxServicesContext {
-    /// How NSX is reached.
+    /// Builds the connection.
     pub connect: Arc<dyn ConnectNsx>,
-    /// Counts logins.
+    /// Limits failed logins.
     pub ledger: Arc<dyn LoginThrottle>,
     /// The cached Nodes.
     pub nodes: Arc<dyn ClusterReads>,
-    /// Reads of the API server.
+    /// Uncached reads of the API server.
     pub live: Arc<dyn LiveReads>,
     /// Events about the cluster.
     pub events: Arc<dyn ClusterEvents>,
-    /// Whether a controller that uses NSX may work here.
+    /// The leadership of the controllers that use NSX.
     pub leads: AnyLeader,
-    /// The most calls a second.
+    /// Maximum number of calls per second.
     pub calls_per_second: u32,
-    /// What becomes of routes and load balancers that the Go program made.
+    /// Handling of routes and load balancers that the Go program created.
     pub adoption: Adoption,
-    /// What becomes of load balancers whose Services are gone.
+    /// Handling of load balancers whose Services are gone.
     pub orphans: Policy,
-    /// What becomes of the addresses that Services ask for.
+    /// Handling of addresses that Services request.
     pub requested_addresses: RequestedAddresses,
     /// The name of the cluster.
     pub cluster: String,
-    /// Whether several pools of load balancers are written with one call.
+    /// Whether one call may write several pools of load balancers.
     pub batches: bool,
     /// Time limits of the calls.
     pub timeouts: Timeouts,
 }
 
-/// The routes of the configuration in force.
+/// The routes of the active configuration.
 #[derive(Clone)]
 pub(in crate::providers::vsphere) enum RoutesPart {
-    /// The configuration has none.
+    /// Not configured.
     Off,
-    /// Nothing is known of it, or it is refused.
+    /// No configuration yet, or a refused one.
     Unavailable,
-    /// They can be served.
+    /// Configured and usable.
     Served(Arc<RouterRoutes>),
 }
 
-/// The parts in force.
+/// The active services.
 pub struct NsxServices {
     setup: NsxServicesContext,
     usable_addresses: UsableAddressesOf,
@@ -86,42 +86,41 @@ pub struct NsxServices {
     stop: CancellationToken,
 }
 
-/// One connection.
+/// The connection and the services on it.
 struct NsxConnection {
     config: NsxConfig,
     client: Client,
     gate: Arc<NsxSession>,
-    /// The router of the routes.
     router: Option<String>,
-    /// The load balancers, and what ends their readings.
+    /// The load balancers, and the token that stops their lists.
     balancers: Option<(Arc<NsxLoadBalancers>, CancellationToken)>,
     stop: CancellationToken,
 }
 
-/// The state of the connection, for those who show it.
+/// The state of the connection, for status output.
 #[derive(Clone, Debug)]
 pub struct NsxReport {
     /// `host:port`.
     pub server: String,
-    /// Whether this process may use NSX now.
+    /// Whether this process may use NSX, as the leader.
     pub leads: bool,
-    /// What the login has come to.
+    /// The state of the login.
     pub login: NsxSessionStatus,
-    /// What is known of load balancers, once they were read.
+    /// Counts of load balancers, after the first list.
     pub balancers: Option<load_balancer::Counts>,
-    /// What is wrong with the number of tags that are configured for load balancers, if they do not fit.
+    /// The error if more tags are configured for load balancers than fit.
     pub too_many_tags: Option<String>,
 }
 
 impl NsxServices {
-    /// Nothing is configured. Everything ends with `stop`.
+    /// Starts without a configuration. Everything stops with `stop`.
     pub fn new(setup: NsxServicesContext, usable_addresses: UsableAddressesOf, stop: &CancellationToken) -> Self {
         let (routes, balancers) = (watch::Sender::new(RoutesPart::Unavailable), watch::Sender::new(None));
         Self { setup, usable_addresses, connected: Mutex::default(), routes, balancers, stop: stop.clone() }
     }
 
-    /// Works by this configuration from now on. A connection that is configured as before keeps its login; another one is
-    /// made anew, and the one of before logs out.
+    /// Applies a configuration. A connection with unchanged settings keeps its login; otherwise a new one replaces it,
+    /// and the old one logs out.
     ///
     /// # Errors
     /// Why the connection cannot be used. Nothing is changed then.
@@ -156,7 +155,7 @@ impl NsxServices {
 
     fn apply_load_balancers(&self, config: &Config, mut connected: Option<&mut NsxConnection>) -> Option<Task> {
         let (Some(wanted), Some(connected)) = (config.load_balancers.used(), connected.as_deref_mut()) else {
-            // Neither readings nor deletions go on.
+            // Stops lists and deletions.
             if let Some((_, before)) = connected.and_then(|connected| connected.balancers.take()) {
                 before.cancel();
             }
@@ -222,17 +221,17 @@ impl NsxServices {
         Ok((NsxConnection { config: nsx.clone(), client, gate, router: None, balancers: None, stop }, task))
     }
 
-    /// The routes as they are now.
+    /// The current routes.
     pub(in crate::providers::vsphere) fn routes(&self) -> RoutesPart {
         self.routes.borrow().clone()
     }
 
-    /// The load balancers as they are now.
+    /// The current load balancers.
     pub(in crate::providers::vsphere) fn load_balancers(&self) -> Option<Arc<NsxLoadBalancers>> {
         self.balancers.borrow().clone()
     }
 
-    /// Announces that routes or load balancers have changed.
+    /// Yields when routes or load balancers are replaced.
     pub(in crate::providers::vsphere) fn changes(&self) -> BoxStream<'static, ()> {
         let changes = (self.routes.subscribe(), self.balancers.subscribe());
         let next = async |(mut routes, mut balancers): (watch::Receiver<_>, watch::Receiver<_>)| {
@@ -258,7 +257,8 @@ impl NsxServices {
 }
 
 impl NsxConnection {
-    /// Whether this connection serves `nsx`, too. User and password, where they are from, and tokens are offered to it.
+    /// Whether this connection can serve `nsx`. Changes of user, password, their source or token do not matter: the
+    /// offers deliver them.
     fn serves(&self, nsx: &NsxConfig) -> bool {
         let own = &self.config;
         let is_same_login = match (&own.login, &nsx.login) {

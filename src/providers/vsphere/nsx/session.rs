@@ -1,8 +1,9 @@
-//! The login to NSX: made when a call needs one, renewed, changed beside the one in use, ended. Nothing else logs in there.
+//! The session with NSX: opened when a call needs it, renewed, replaced when better credentials are offered, ended.
+//! Nothing else logs in to NSX.
 //!
-//! One task does all of it, so that a call that is given up abandons no login half-way. Every login with a password is
-//! claimed in the ledger before it is made, so that all replicas together do not lock the account. While this process does
-//! not lead there is no login.
+//! One task does all of it, so that a cancelled call abandons no login half-way. Each login with a password is claimed
+//! in the ledger first, so that all replicas together do not lock the account. There is no login while this process
+//! does not lead.
 
 mod login;
 
@@ -31,68 +32,68 @@ use crate::providers::vsphere::login::retry::PASSING;
 use crate::providers::vsphere::login::schedule::{Better, Interface, LoginSchedule, Moment};
 use login::HARMLESS;
 
-/// How long a call waits for a login. A login takes at most twice 30 s, with the claim before it.
+/// Longest wait of a call for a login. A login takes at most twice 30 s, including its claim.
 const WAIT: Duration = Duration::from_secs(50);
 
-/// How long a login that was replaced is kept for the calls that are under way: no call takes longer.
+/// Grace period of a replaced login for calls in flight: no call takes longer.
 const USE: Duration = Duration::from_secs(30);
 
-/// How long a login that is under way at the end, and then all logouts, may take.
+/// Limit at shutdown for a login in flight, and then for all logouts.
 const END: Duration = Duration::from_secs(3);
 
-/// A session that is over sooner has served no more than a few calls.
+/// A session with a shorter life has served no more than a few calls.
 const SHORT_LIFE: Duration = Duration::from_secs(5);
 
-/// How many such sessions in a row are taken for managers that do not know each other's sessions.
+/// Number of consecutive short-lived sessions that indicates managers without shared sessions.
 const SHORT_LIVES: u32 = 2;
 
-/// The pause between two logins that are made because a page came in place of an answer. Something before NSX may answer the
-/// login, too, and each such login counts in the ledger.
+/// Minimum interval between two logins that are caused by a web page in place of an answer. A proxy before NSX may
+/// answer the login with a page, too, and each such login counts in the ledger.
 const DOUBTS: Duration = NSX_LOGIN_POLICY.window;
 
-/// The part of its lifetime after which a token is renewed.
+/// Fraction of its lifetime after which a token is renewed.
 const RENEWAL: f64 = 0.85;
 
-/// The pause between two reviews while a login waits; up to a quarter is added by chance.
+/// Interval of reviews while a login waits; jitter adds up to a quarter.
 const REVIEW: Duration = Duration::from_secs(30);
 
-/// What to log in with.
+/// Source of the credentials.
 pub enum LoginSource {
     /// The client certificate of the TLS settings.
     Certificate,
-    /// A token of VMware Cloud. It changes with the file.
+    /// A token of VMware Cloud. Changes with the file.
     Token(watch::Receiver<Arc<Token>>),
-    /// User and password, as they are offered.
+    /// Offers of user and password.
     Pairs {
-        /// They change with the file and the Secret.
+        /// Changes with the file and the Secret.
         offers: Offers,
-        /// Whose account it is.
+        /// The kind of account.
         scheme: Scheme,
     },
 }
 
-/// Where access tokens are from.
+/// Source of access tokens.
 pub struct Token {
     /// The token service.
     pub service: http::Client,
     /// The path of the exchange.
     pub path: String,
-    /// What is exchanged.
+    /// The refresh token that is exchanged.
     pub refresh: SecretString,
 }
 
-/// What the login has come to, for those who show it.
+/// State of the login, for status output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NsxSessionStatus {
-    /// Whether there is a login.
+    /// Whether a login is in use.
     pub is_logged_in: bool,
-    /// Why what is offered now is not used although there is a login.
+    /// Why the current offer is not used, if a login with earlier credentials is in use.
     pub refused_offer: Option<String>,
-    /// Why there is no login, since the last try.
+    /// Why the last attempt failed, while there is no login.
     pub failure: Option<String>,
 }
 
-/// The one that logs in to one manager.
+/// The session with one NSX Manager.
 pub struct NsxSession {
     /// `host:port`.
     server: String,
@@ -101,25 +102,25 @@ pub struct NsxSession {
     leads: AnyLeader,
     began: Instant,
     wanted: Notify,
-    /// A request was refused for its password.
+    /// Signals that a request was rejected for its password.
     refused: Notify,
-    /// A page came in place of an answer.
+    /// Signals that a web page came in place of an answer.
     doubted: Notify,
-    /// Counts the tries, with what came of the last.
+    /// Number of login attempts, with the failure of the last.
     tries: watch::Sender<(u64, Option<NoLogin>)>,
     state: Mutex<NsxSessionState>,
 }
 
-/// Whether sessions serve, as far as this term of leadership has shown.
+/// Whether sessions work, as observed in this term of leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sessions {
-    /// They do, or nothing has shown that they do not.
+    /// They do, as far as observed.
     Serve,
-    /// They end at once: user and password are to be tried with a request.
+    /// They end at once: user and password are to be tried with each request (per-request authentication).
     End,
-    /// Each request has user and password in their place.
+    /// Per-request authentication replaces them.
     Replaced,
-    /// They end at once, and user and password are refused with a request. Each new one has to wait.
+    /// They end at once, and per-request authentication is refused. Each new session has to wait.
     Required,
 }
 
@@ -127,46 +128,42 @@ enum Sessions {
 struct NsxSessionState {
     pairs: LoginSchedule,
     in_use: Option<Arc<Credential>>,
-    /// The login made with it, and when it was made. A session that is over is taken out.
+    /// The login made with `in_use`, and its time. Removed when the session ends.
     adopted: Option<(Login, Instant)>,
-    /// How many sessions, or tokens, in a row were over at once.
+    /// Number of consecutive sessions, or tokens, that ended at once.
     short_lived: u32,
     sessions: Sessions,
-    /// When a page came in place of an answer, and the session was to be replaced.
+    /// When a web page last caused a new login.
     doubted: Option<Instant>,
-    /// What the access token in use was got for.
+    /// The refresh token that gave the access token in use.
     exchanged: Option<Arc<Token>>,
-    /// When the token is renewed.
     renewal: Option<Instant>,
-    /// When a login beside the one in use may be tried again.
+    /// When the next login may be tried while one is in use.
     not_before: Option<Instant>,
     failures: Failures,
-    /// When the next login may be made after one that failed without a rejection of user and password, or the next exchange
-    /// of tokens, and why the last one failed.
+    /// When the next login may be made after a failure other than a rejection, or the next exchange of tokens; and why
+    /// the last one failed.
     retry: Option<(Instant, NoLogin)>,
-    /// How many logins failed in that way, one after the other.
+    /// Number of consecutive failures of that kind.
     login_failures: Failures,
-    /// Credentials that requests were refused for, which the ledger does not know yet.
+    /// Rejected credentials of requests, not yet counted in the ledger.
     uncounted: Vec<Arc<Credential>>,
-    /// Logins that were replaced.
+    /// Replaced logins that are not ended yet.
     leaving: Vec<Leaving>,
-    /// Whether nothing logs in any more.
     has_ended: bool,
     facts: NsxSessionStatus,
 }
 
-/// A login that was replaced by another one.
+/// A replaced login.
 struct Leaving {
-    /// When it is ended.
     due: Instant,
     login: Login,
-    /// What it was made with.
     credential: Option<Arc<Credential>>,
 }
 
 impl NsxSessionState {
-    /// The login of a call was refused. The refusal may be late: the next login may serve already.
-    fn note_refusal(&mut self, client: &Client, why: &str) {
+    /// Records that NSX refused the login of a call. The refusal may be late, when the next login works already.
+    fn record_refusal(&mut self, client: &Client, why: &str) {
         if client.login().is_none() {
             (self.facts.is_logged_in, self.facts.failure) = (false, Some(why.to_owned()));
         }
@@ -174,7 +171,7 @@ impl NsxSessionState {
 }
 
 impl NsxSession {
-    /// Nothing is sent before a call needs a login, and nothing while `leads` is false.
+    /// Sends nothing before a call needs a login, and nothing while `leads` is false.
     pub fn new(
         server: impl Into<String>,
         source: LoginSource,
@@ -208,12 +205,12 @@ impl NsxSession {
         Self { server, source, ledger, leads, began, wanted, refused, doubted, tries, state }
     }
 
-    /// What the login has come to.
+    /// The state of the login.
     pub fn facts(&self) -> NsxSessionStatus {
         self.state.lock().facts.clone()
     }
 
-    /// Logs `client` in whenever that is needed, until `stop`, and out at the end.
+    /// Logs `client` in when necessary, until `stop`, and then out.
     pub async fn run(&self, client: &Client, stop: CancellationToken) {
         let mut leads = self.leads.clone();
         let mut tokens = match &self.source {
@@ -249,13 +246,13 @@ impl NsxSession {
                 }
             }
         }
-        // Calls fail from now on, and do not wait for a login: none is made from now on.
+        // Calls now fail instead of waiting: no login follows.
         self.state.lock().has_ended = true;
         self.tries.send_modify(|(count, failure)| (*count, *failure) = (count.wrapping_add(1), Some(ended())));
         self.end_all(client).await;
     }
 
-    /// Lets a login that is under way end after the signal to stop, so that its session can be ended.
+    /// Lets a login in flight finish after `stop`, so that its session can be ended.
     async fn finish(&self, stop: &CancellationToken, login: impl Future<Output = ()>) {
         let late = async {
             stop.cancelled().await;
@@ -267,7 +264,7 @@ impl NsxSession {
         }
     }
 
-    /// Logs in unless there is a login, and tells those that wait.
+    /// Logs in unless there is a login, and wakes the waiting calls.
     async fn make(&self, client: &Client) {
         let result = match client.login() {
             Some(_) => Ok(()),
@@ -296,7 +293,7 @@ impl NsxSession {
         Ok(())
     }
 
-    /// Why the next login, or the next exchange of tokens, has to wait, if it has to.
+    /// Refuses while the next login, or the next exchange of tokens, has to wait.
     fn may_log_in(&self) -> Result<(), NoLogin> {
         let retry = self.state.lock().retry.clone();
         let Some((until, failure)) = retry.filter(|(until, _)| *until > Instant::now()) else { return Ok(()) };
@@ -318,8 +315,8 @@ impl NsxSession {
         state.leaving.extend(before.map(leaving));
     }
 
-    /// Gets an access token, unless the last try was a moment ago: for what is offered, or, if that is rejected, for what was
-    /// accepted before.
+    /// Exchanges the offered refresh token for an access token, unless the backoff forbids it. If the token is
+    /// rejected, the last accepted one is exchanged.
     async fn exchange(&self, client: &Client, tokens: &watch::Receiver<Arc<Token>>) -> Result<(), NoLogin> {
         self.may_log_in()?;
         let (offered, before) = (Arc::clone(&tokens.borrow()), self.state.lock().exchanged.clone());
@@ -358,20 +355,20 @@ impl NsxSession {
         }
     }
 
-    /// NSX does not take the certificate. There is nothing that a login could make better.
+    /// NSX rejects the certificate; a login cannot help.
     fn refuse_certificate(&self, client: &Client) -> NoLogin {
         let why = "NSX does not accept the client certificate: it has to be that of a principal identity".to_owned();
-        self.state.lock().note_refusal(client, &why);
+        self.state.lock().record_refusal(client, &why);
         NoLogin { kind: Kind::Rejected, why }
     }
 
-    /// NSX does not take a token that was exchanged for the call. The next exchange waits.
+    /// NSX rejects a fresh token. The next exchange backs off.
     fn refuse_token(&self, client: &Client) -> NoLogin {
         let why = "NSX does not accept a fresh token of VMware Cloud".to_owned();
         let mut state = self.state.lock();
-        state.note_refusal(client, &why);
+        state.record_refusal(client, &why);
         let failure = NoLogin { kind: Kind::Rejected, why };
-        // Calls come by the hundred.
+        // Hundreds of calls may fail at once: count one.
         if state.retry.as_ref().is_none_or(|(until, _)| *until <= Instant::now()) {
             state.short_lived = state.short_lived.saturating_add(1);
             let pause = PASSING.pause(state.short_lived, fastrand::f64());
@@ -380,7 +377,7 @@ impl NsxSession {
         failure
     }
 
-    /// Renews the token beside the one in use, which stays if that fails.
+    /// Renews the token; the one in use stays if that fails.
     async fn renew(&self, client: &Client) {
         self.state.lock().renewal = None;
         let LoginSource::Token(tokens) = &self.source else { return };
@@ -388,7 +385,7 @@ impl NsxSession {
             return;
         }
         match self.exchange(client, tokens).await {
-            // The one of before has served.
+            // The previous token has worked.
             Ok(()) => self.state.lock().short_lived = 0,
             Err(NoLogin { why, .. }) => {
                 warn!(nsx = self.server, "the token was not renewed: {why}");
@@ -399,7 +396,7 @@ impl NsxSession {
         }
     }
 
-    /// Completes when something better is offered than what the login in use was made with, and may be tried.
+    /// Completes when a better credential than the one in use is offered and may be tried.
     async fn offered_better(&self) {
         let LoginSource::Pairs { offers, .. } = &self.source else { return std::future::pending().await };
         let mut changes = offers.clone();
@@ -408,7 +405,7 @@ impl NsxSession {
             let (better, hold) = {
                 let mut state = self.state.lock();
                 let offered = offered(offers);
-                // Who is not logged in tries what is offered with the next call, and a standby makes none.
+                // Without a login the next call tries the offer; a standby makes no call.
                 let in_use = state.in_use.clone().filter(|_| state.facts.is_logged_in);
                 let better = match in_use {
                     Some(in_use) => state.pairs.better(&offered, &in_use, self.began.elapsed()),
@@ -439,7 +436,7 @@ impl NsxSession {
         }
     }
 
-    /// Tries what is offered beside the login in use, which stays if that is refused.
+    /// Tries the better credential; the login in use stays if it is refused.
     async fn rotate(&self, client: &Client) {
         let LoginSource::Pairs { offers, scheme } = &self.source else { return };
         let credential = {
@@ -451,7 +448,7 @@ impl NsxSession {
             }
         };
         match self.try_credential(client, &credential, *scheme).await {
-            // Also when a call has found meanwhile that the login of before is over.
+            // Also if a call found meanwhile that the previous login has ended.
             Ok(login) if self.leads.is_leader() => {
                 info!(nsx = self.server, from = %credential.origin, "the login to NSX is made with other credentials now");
                 self.switch_to(client, login, credential);
@@ -469,7 +466,7 @@ impl NsxSession {
         }
     }
 
-    /// Logs in beside a session that may have ended, and uses the new login if it is accepted.
+    /// Logs in again while a session that may have ended stays in use, and switches if the login is accepted.
     async fn replace(&self, client: &Client) {
         let in_use = self.state.lock().in_use.clone();
         if let (LoginSource::Pairs { scheme, .. }, Some(credential)) = (&self.source, in_use) {
@@ -488,9 +485,9 @@ impl NsxSession {
         self.tries.send_modify(|(count, _)| *count = count.wrapping_add(1));
     }
 
-    /// Sessions that are over at once, one after the other, are no reason for a login with each call: user and password go
-    /// with each request then, or, where those are refused, a new session waits.
-    fn note_over(&self, over: &Login) {
+    /// Records the end of a session. Consecutive short-lived sessions must not cause a login per call: per-request
+    /// authentication replaces sessions then, or, if it is refused, a new session waits.
+    fn record_over(&self, over: &Login) {
         let mut state = self.state.lock();
         let Some((login, made)) = state.adopted.take_if(|(adopted, _)| adopted.is(over)) else { return };
         if !login.is_session() {
@@ -520,12 +517,12 @@ impl NsxSession {
         }
     }
 
-    /// Ends the wait of logins that the ledger does not ask for any more.
+    /// Ends waits that the ledger no longer requires.
     async fn review(&self) {
         let paused = self.state.lock().pairs.paused(self.began.elapsed());
         for pause in paused {
             let attempt = self.state.lock().pairs.attempt(&pause.credential, &self.server);
-            if self.ledger.may_retry(&attempt, pause.is_of_rejection).await {
+            if self.ledger.can_retry(&attempt, pause.is_of_rejection).await {
                 info!(
                     nsx = self.server,
                     "a paused login may be tried again: the failed logins were deleted, or another replica logged in"
@@ -535,14 +532,14 @@ impl NsxSession {
         }
     }
 
-    /// Tells the ledger of requests that were refused for their password: each was a login that the account counts.
+    /// Counts rejected requests in the ledger: each was a failed login for the account.
     async fn count_refusals(&self) {
         let uncounted = std::mem::take(&mut self.state.lock().uncounted);
         for credential in uncounted {
             let attempt = self.state.lock().pairs.attempt(&credential, &self.server);
-            // Refused: as many are counted as count.
+            // A refused claim needs no entry: the ledger has reached its limit.
             if let Ok(claim) = self.ledger.claim(&attempt).await {
-                self.ledger.settle(claim, Outcome::Rejected).await;
+                self.ledger.record_outcome(claim, Outcome::Rejected).await;
             }
         }
     }
@@ -566,7 +563,7 @@ impl NsxSession {
         let logins: Vec<Login> = {
             let mut state = self.state.lock();
             state.renewal = None;
-            // The next term finds out again whether sessions serve.
+            // The next term observes anew whether sessions work.
             (state.sessions, state.short_lived) = (Sessions::Serve, 0);
             state.facts.is_logged_in = false;
             let leaving = std::mem::take(&mut state.leaving);
@@ -595,7 +592,7 @@ impl LogIn for NsxSession {
             return Err(self.refuse_certificate(client));
         }
         if let Some(over) = over {
-            self.note_over(over);
+            self.record_over(over);
         }
         let mut tries = self.tries.subscribe();
         let before = tries.borrow_and_update().0;
@@ -605,7 +602,7 @@ impl LogIn for NsxSession {
         self.wanted.notify_one();
         let tried = tries.wait_for(|(count, _)| *count != before);
         match timeout(WAIT, tried).await {
-            // The login may have been made, and been ended with the lead.
+            // The login may have been made, and ended when the lead was lost.
             Ok(Ok(_)) if client.login().is_none() && !self.leads.is_leader() => Err(not_leading()),
             Ok(Ok(tried)) if client.login().is_none() => {
                 let unknown = || NoLogin { kind: Kind::Unavailable, why: "the login was ended".to_owned() };
@@ -625,10 +622,10 @@ impl LogIn for NsxSession {
             LoginSource::Certificate => Err(self.refuse_certificate(client)),
             LoginSource::Token(_) => Err(self.refuse_token(client)),
             LoginSource::Pairs { .. } => {
-                self.note_over(over);
+                self.record_over(over);
                 match self.state.lock().sessions {
                     Sessions::End | Sessions::Replaced => {}
-                    // The login was accepted, so that this is no rejection. The next call may log in again.
+                    // The login was accepted, so this is no rejection. The next call may log in again.
                     Sessions::Serve | Sessions::Required => {
                         let why = "NSX accepts the login and refuses the requests after it".to_owned();
                         return Err(NoLogin { kind: Kind::SessionOver, why });
@@ -661,8 +658,8 @@ impl LogIn for NsxSession {
         has_another()
     }
 
-    /// A rejection of a password that was accepted before counts against the account, too. It may come late, for a password
-    /// that was replaced meanwhile.
+    /// A rejection of a previously accepted password counts against the account, too. It may come late, for a replaced
+    /// password.
     fn rejected(&self, login: &Login) {
         let mut state = self.state.lock();
         let is_adopted = state.adopted.as_ref().is_some_and(|(adopted, _)| adopted.is(login));
@@ -676,7 +673,7 @@ impl LogIn for NsxSession {
         if is_adopted {
             state.facts.is_logged_in = false;
             if state.sessions == Sessions::Replaced {
-                // Where requests with the password have served, sessions did not: with another password both are tried again.
+                // If per-request authentication has worked, sessions did not: with another password both are tried again.
                 let has_served = state.adopted.as_ref().is_some_and(|(_, made)| made.elapsed() >= SHORT_LIFE);
                 (state.sessions, state.short_lived) =
                     if has_served { (Sessions::Serve, 0) } else { (Sessions::Required, state.short_lived) };
@@ -688,12 +685,12 @@ impl LogIn for NsxSession {
     }
 }
 
-/// Why a standby has no login.
+/// Error for calls on a standby.
 fn not_leading() -> NoLogin {
     NoLogin { kind: Kind::NotPermitted, why: "this process is not the leader".to_owned() }
 }
 
-/// Why there is no login after the end.
+/// Error for calls made after this session was shut down.
 fn ended() -> NoLogin {
     NoLogin { kind: Kind::Unavailable, why: "this connection to NSX has ended".to_owned() }
 }
@@ -702,7 +699,7 @@ fn next_review() -> Instant {
     Instant::now() + REVIEW.mul_f64(1.0 + fastrand::f64() / 4.0)
 }
 
-/// Completes when another token is offered.
+/// Completes when another refresh token is offered.
 async fn another_token(tokens: &mut Option<watch::Receiver<Arc<Token>>>) {
     if let Some(offered) = tokens
         && offered.changed().await.is_ok()
@@ -714,7 +711,6 @@ async fn another_token(tokens: &mut Option<watch::Receiver<Arc<Token>>>) {
     std::future::pending().await
 }
 
-/// What is offered now.
 fn offered(offers: &Offers) -> Vec<Arc<Credential>> {
     match &**offers.borrow() {
         CredentialState::Ready(credentials) => credentials.clone(),

@@ -1,4 +1,4 @@
-//! Pure: the tags that an object is to have, one for each scope.
+//! Pure: the tags that this program wants on an object, one per scope.
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/loadbalancer/tag.go`.
 
@@ -6,29 +6,30 @@ use std::collections::BTreeMap;
 
 use crate::clients::nsx::{Object, ObjectTag};
 
-/// Tags by their scope, in its order, which is that of the Go program.
+/// Tags sorted by scope, as in the Go program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopedTags(BTreeMap<String, String>);
 
 impl ScopedTags {
-    /// These and one more, which takes the place of one with the same scope.
+    /// Adds a tag, replacing one of the same scope.
     #[must_use]
     pub fn with(mut self, scope: &str, tag: impl Into<String>) -> Self {
         self.0.insert(scope.to_owned(), tag.into());
         self
     }
 
-    /// Each tag, in the order of the scopes.
+    /// Iterates in the order of the scopes.
     pub fn iter(&self) -> impl Iterator<Item = ObjectTag<'_>> {
         self.0.iter().map(|(scope, tag)| ObjectTag { scope, tag })
     }
 
-    /// Whether an object has all of them. Of several tags with one scope the first decides, as in the Go program.
+    /// Whether an object has all of the tags. Of several tags with one scope the first decides, as in the Go program.
     pub fn are_on(&self, object: &Object) -> bool {
         self.iter().all(|wanted| object.tag(wanted.scope) == Some(wanted.tag))
     }
 
-    /// Gives them to an object. Its tags keep their places, those of other scopes their values; missing ones follow.
+    /// Writes the tags into an object. Its tags keep their order, and those of other scopes their values; missing ones
+    /// are appended.
     pub fn write_into(&self, object: &mut Object) {
         if self.are_on(object) {
             return;

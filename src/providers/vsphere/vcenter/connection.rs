@@ -1,4 +1,4 @@
-//! One vCenter: its session, its snapshot, and the searches others ask for.
+//! One vCenter: its session, its snapshot, and fresh reads and searches.
 
 mod datacenters;
 mod power;
@@ -30,37 +30,36 @@ use crate::base::go_duration::whole_seconds;
 use crate::clients::vim;
 use crate::providers::vsphere::login::retry::PASSING;
 
-/// How each line about a vCenter that cannot be used ends.
+/// Ends each log line about an unusable vCenter.
 const KEPT: &str = "what is known is kept";
-/// How long vCenter may take to say whether all is as known. A client that waits for an answer that never comes gives it
-/// up within a part of this.
+/// How long vCenter may take to confirm that the snapshot is current. A client gives up a lost request within part of
+/// this time.
 const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
-/// How long it may take until a snapshot is applied to all nodes.
+/// How long applying a snapshot to all nodes may take.
 const APPLY_LIMIT: Duration = Duration::from_secs(2);
-/// After how long the same cause of a failed read is logged again, if reads were answered in between.
+/// Interval after which the same cause of a failed read is logged again, if reads were answered in between.
 const READ_TOLD_AGAIN: Duration = Duration::from_secs(600);
-/// The pause after which the same cause is logged again although no read was answered.
+/// Interval after which it is logged again although no read was answered.
 const READ_TOLD_ANYWAY: Duration = Duration::from_secs(24 * 3600);
-/// How long vCenter may take to say what the account may read.
+/// How long vCenter may take to answer the check of the account's privileges.
 const RIGHTS_LIMIT: Duration = Duration::from_secs(5);
 
-/// One vCenter. Shared by its actor ([`Vcenter::run`]) and by those who search and read.
+/// One vCenter. Shared by its actor ([`Vcenter::run`]) and its readers.
 pub struct Vcenter {
     settings: watch::Sender<Arc<Settings>>,
     session: Session,
     publisher: Publisher,
     tag_retry: TagRetry,
     fence: Fence,
-    /// Whether vCenter has answered what the account may read.
+    /// Whether vCenter answered the check of the account's privileges.
     has_answered_rights: AtomicBool,
-    /// The configured datacenters that some may be missing of; empty while there is no suspicion.
+    /// The configured datacenters, if some may not exist; empty while there is no suspicion.
     suspected: watch::Sender<Vec<String>>,
-    /// Which failures of reads were logged.
     read_failures: ReadFailureLog,
 }
 
 impl Vcenter {
-    /// A vCenter that nobody has connected to yet.
+    /// A vCenter that is not connected yet.
     pub fn new(settings: Settings, session: Session) -> Arc<Self> {
         Arc::new(Self {
             settings: watch::Sender::new(Arc::new(settings)),
@@ -74,12 +73,12 @@ impl Vcenter {
         })
     }
 
-    /// Its settings now.
+    /// The current settings.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.borrow().clone()
     }
 
-    /// Changes the settings. They are in force at once; the session and what is known stay.
+    /// Changes the settings at once; the session and the snapshot stay.
     pub fn reconfigure(&self, settings: Settings) {
         let settings = Arc::new(settings);
         self.settings.send_if_modified(|now| {
@@ -99,25 +98,25 @@ impl Vcenter {
         &self.session
     }
 
-    /// What is known of it now.
+    /// The current snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.publisher.snapshot()
     }
 
-    /// When it last sent an update of its inventory, which the snapshot may not have yet: an answer in several parts is
-    /// published when it is whole.
+    /// When vCenter last sent an inventory update. The snapshot may not have it yet: an answer in several parts is
+    /// published when it is complete.
     pub fn last_report(&self) -> Option<Instant> {
         self.publisher.with(|state| state.reported)
     }
 
-    /// Tells when [`Vcenter::snapshot`] gives another answer.
+    /// Watches [`Vcenter::snapshot`].
     pub fn changes(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.publisher.subscribe()
     }
 
-    /// Asks vCenter whether its inventory is as known, tags apart, since a wait for updates that was lost on its way looks
-    /// like one with nothing to tell. When this returns, the snapshot is live and has everything until now, or is not live.
-    /// Takes 3 s at most.
+    /// Makes vCenter confirm that the snapshot is current, except for tags: a lost wait for updates looks like one
+    /// without changes. On return the snapshot is live and contains all changes so far, or it is not live. Takes 3 s at
+    /// most.
     pub async fn refresh(&self) {
         let mut changes = self.changes();
         if changes.borrow_and_update().freshness != Freshness::Live {
@@ -135,17 +134,17 @@ impl Vcenter {
             let why = format!("it did not say within {} s whether its inventory is as known", CONFIRM_LIMIT.as_secs());
             warn!(vcenter = self.server(), reason = why, "{}; {KEPT}", Outage::NoAnswer.headline());
             self.publisher.mark_stale(Trouble::unavailable(why));
-            // The answer may come this very moment: another one takes it back.
+            // The answer may still come: a later confirmation makes the snapshot live again.
             self.fence.request_sync();
         }
     }
 
-    /// All that is answered from the snapshots has taken account of this one.
+    /// Records that all state derived from the snapshots includes this one.
     pub fn mark_applied(&self, snapshot: u64) {
         self.fence.applied(snapshot);
     }
 
-    /// Completes when the snapshot of now is applied: see [`Vcenter::mark_applied`]. Takes 2 s at most.
+    /// Waits until the current snapshot is applied: see [`Vcenter::mark_applied`]. Takes 2 s at most.
     pub async fn wait_applied(&self) {
         if timeout(APPLY_LIMIT, self.fence.wait_applied(self.snapshot().number)).await.is_err() {
             let (vcenter, seconds) = (self.server(), APPLY_LIMIT.as_secs());
@@ -156,29 +155,28 @@ impl Vcenter {
         }
     }
 
-    /// Watches these virtual machines too; one that vCenter did not know before is tried again. Additions are gathered
-    /// into few calls.
+    /// Adds VMs to watch, and retries ids that vCenter did not know before. Additions are batched.
     pub fn want(&self, ids: impl IntoIterator<Item = Arc<str>>) {
         if self.publisher.with(|state| state.members.want(ids)) {
             self.publisher.members_changed.notify_one();
         }
     }
 
-    /// Puts virtual machines into the view once more that are in it, and were never reported, or may be gone without a
-    /// word: vCenter says whether it knows them.
+    /// Removes VMs from the view and adds them again, because they were never reported or may have disappeared
+    /// silently: vCenter then says whether it knows them.
     pub fn rewatch(&self, ids: &[Arc<str>]) {
         self.publisher.with(|state| state.members.renew(ids));
         self.publisher.members_changed.notify_one();
     }
 
-    /// Stops watching a virtual machine.
+    /// Stops watching a VM.
     pub fn unwant(&self, id: &str) {
         if self.publisher.with(|state| state.members.unwant(id)) {
             self.publisher.members_changed.notify_one();
         }
     }
 
-    /// Keeps a session and the snapshot true until `stop`, then logs out. Never ends before.
+    /// Keeps the session open and the snapshot current until `stop`, then logs out. Never ends before.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         {
             let mut keeping = pin!(self.keep());
@@ -202,12 +200,12 @@ impl Vcenter {
     async fn keep(&self) -> Infallible {
         let mut retry = Failures::default();
         loop {
-            // From before the offer is looked at, so that no change is missed.
+            // Subscribed before the offer is read, so that no change is missed.
             let (offer_changed, released) = (self.session.offer_changed(), self.session.released());
             let returned = self.session.returned();
             let failure = self.serve(&mut retry).await;
             if failure.pause != Pause::Backoff {
-                // It answers, and has to be logged in to later.
+                // The server answers; only the login has to wait.
                 self.session.mark_reachable();
             }
             let pause = match failure.pause {
@@ -228,7 +226,7 @@ impl Vcenter {
                 () = released => {}
                 () = returned, if failure.pause == Pause::Backoff => {
                     retry.reset();
-                    // A login that has to wait still does.
+                    // The wait of a paused login is not shortened.
                     self.tag_retry.reset();
                 }
             }
@@ -237,7 +235,7 @@ impl Vcenter {
 
     /// One connection: from the first call to the first failure.
     async fn serve(&self, retry: &mut Failures) -> ConnectionFailure {
-        // Every call below has a limit of its own.
+        // Every call below has its own limit.
         let mut subscription = match self.open().await {
             Ok(subscription) => subscription,
             Err(failure) => return failure,
@@ -252,7 +250,7 @@ impl Vcenter {
                 failure = subscription.keep_view() => failure,
                 never = &mut tags => match never {},
                 (link, prepared) = &mut rotation => {
-                    // The old subscription ends with its session; the new one tells everything anew.
+                    // The old subscription ends with its session; the new one reports everything again.
                     self.session.switch_to(link);
                     subscription = prepared.begin();
                     rotation.set(self.rotate());
@@ -268,7 +266,6 @@ impl Vcenter {
         failure
     }
 
-    /// Connects, logs in and sets the subscription up.
     async fn open(&self) -> Result<Subscription<'_>, ConnectionFailure> {
         self.session.mark_unreachable();
         self.session.open().await?;
@@ -280,7 +277,7 @@ impl Vcenter {
         prepared.map(PreparedSubscription::begin)
     }
 
-    /// Logs once if the account may not see every folder. Without an answer, the next connection asks again.
+    /// Logs once if the account may not see every folder. Without an answer the next connection repeats the check.
     async fn tell_rights(&self) {
         if self.has_answered_rights.load(Ordering::Relaxed) {
             return;
@@ -309,8 +306,8 @@ impl Vcenter {
         Subscription::prepare(&self.session, &self.publisher, &self.fence, soap)
     }
 
-    /// Waits for a session with other credentials and subscribes on it, while the old one is still followed. What is
-    /// refused is told, and changes nothing.
+    /// Waits for a session with other credentials and subscribes on it while the old subscription continues. A refused
+    /// login is reported and changes nothing.
     async fn rotate(&self) -> (Arc<SessionHandle>, PreparedSubscription<'_>) {
         let mut retry = Failures::default();
         loop {
@@ -329,7 +326,7 @@ impl Vcenter {
         }
     }
 
-    /// Subscribes on a session that is not in use yet; none where it ended, or its credentials are not offered any more.
+    /// Subscribes on a session that is not in use yet; `None` if it ended or its credentials are no longer offered.
     async fn prepare_on(&self, link: &Arc<SessionHandle>) -> Option<PreparedSubscription<'_>> {
         let mut retry = Failures::default();
         loop {
@@ -361,11 +358,11 @@ impl Vcenter {
         self.publisher.publish(|state| state.next.offer_trouble = trouble);
     }
 
-    /// A read failed. Where Nodes refer to the log for it, it has a line, which the subscription does not write while its
-    /// connection lives.
+    /// Logs a failed read if messages of Nodes refer to the log for its cause: while its own connection lives, the
+    /// subscription logs nothing.
     fn tell_failed_read(&self, error: &vim::Error) {
         let outage = Outage::of_soap(error);
-        if !outage.is_told_by_log() {
+        if !outage.is_logged() {
             return;
         }
         if self.read_failures.is_news(&cause_of(error)) {
@@ -374,7 +371,7 @@ impl Vcenter {
         }
     }
 
-    /// vCenter is not connected any more. Logged when the reason changes.
+    /// Marks the snapshot stale. Logged when the reason changes.
     fn mark_down(&self, failure: &ConnectionFailure, pause: Option<Duration>) {
         let trouble = failure.trouble(&self.session.spelling());
         let reason = trouble.why.as_str();
@@ -391,27 +388,26 @@ impl Vcenter {
     }
 }
 
-/// Why a read failed that has a line in the log, so that it does not get a second one.
+/// The cause of the last logged read failure, so that it is logged once.
 #[derive(Default)]
 struct ReadFailureLog(Mutex<Option<LoggedCause>>);
 
 struct LoggedCause {
     cause: String,
     at: Instant,
-    /// Whether a read was answered since.
+    /// Whether a read was answered since then.
     is_over: bool,
 }
 
 impl ReadFailureLog {
-    /// A read was answered.
     fn answered(&self) {
         if let Some(logged) = &mut *self.0.lock() {
             logged.is_over = true;
         }
     }
 
-    /// Whether this cause is to be logged. One that was logged last is logged again only if reads were answered since, and
-    /// after a while: some connections may work while new ones fail.
+    /// Whether to log this cause. The last logged cause is repeated after a while: sooner if reads were answered since,
+    /// because some connections may work while new ones fail.
     fn is_news(&self, cause: &str) -> bool {
         let mut last = self.0.lock();
         let is_known = |last: &LoggedCause| {
@@ -426,7 +422,6 @@ impl ReadFailureLog {
     }
 }
 
-/// When vCenter is tried again, as the log shows it.
 fn next_try(pause: Option<Duration>) -> String {
     pause.map_or_else(|| "when the credentials change".to_owned(), whole_seconds)
 }

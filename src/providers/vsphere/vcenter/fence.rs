@@ -1,64 +1,61 @@
-//! Waits until the answers about one vCenter are as new as a given moment, such as the start of leadership.
+//! Waits until the state of one vCenter is as new as a given moment, such as the start of leadership.
 //!
-//! Two steps: everything that vCenter knew at that moment is in the snapshot, and the snapshot is applied to what the
-//! answers are read from. Waits for updates are sent one after the other, and one whose answer was lost looks like one
-//! with nothing to report. Only the answer to a wait that was sent after that moment proves the first step.
+//! Two steps: the snapshot has everything that vCenter knew at that moment, and the state derived from snapshots
+//! includes it. Waits for updates are sent one after the other, and a lost answer looks like one without changes. Only
+//! the answer to a wait that was sent after that moment proves the first step.
 
 use tokio::sync::watch;
 
-/// Requests to synchronize with vCenter, by number, and which of them are fulfilled; snapshots, by number, and which of
-/// them are applied.
+/// Counters of requested and completed synchronizations with vCenter, and of applied snapshots.
 #[derive(Debug, Default)]
 pub(super) struct Fence {
-    /// The number of the last request.
     requested: watch::Sender<u64>,
-    /// The number of the last request that is fulfilled. The ones before it are, too.
+    /// Number of the last completed request; it includes the earlier ones.
     synced: watch::Sender<u64>,
-    /// The number of the last snapshot that is applied. The ones before it are, too.
+    /// Number of the last applied snapshot; it includes the earlier ones.
     applied: watch::Sender<u64>,
 }
 
 impl Fence {
-    /// Requests a synchronization that begins after this call. Its number is for [`Fence::wait`].
+    /// Requests a synchronization that begins after this call. Returns its number for [`Fence::wait`].
     pub(super) fn request_sync(&self) -> u64 {
         self.requested.send_modify(|number| *number += 1);
         self.last_request()
     }
 
-    /// The last request. A wait for updates that is sent afterwards fulfills it once its whole answer is published.
+    /// The last request. A wait for updates that is sent afterwards completes it once its whole answer is published.
     pub(super) fn last_request(&self) -> u64 {
         *self.requested.borrow()
     }
 
-    /// This request is fulfilled, and so are the ones before it.
+    /// Marks this request and the earlier ones as completed.
     pub(super) fn synced(&self, number: u64) {
         self.synced.send_replace(number);
     }
 
-    /// Whether this request is fulfilled.
     pub(super) fn is_synced(&self, number: u64) -> bool {
         *self.synced.borrow() >= number
     }
 
-    /// Completes when there is a request that is not fulfilled.
+    /// Waits for a request that is not completed.
     pub(super) async fn requested(&self) {
         let mut requested = self.requested.subscribe();
-        // The sender is here, so this waits for nothing else.
+        // Cannot fail: `self` holds the sender.
         let _ = requested.wait_for(|number| !self.is_synced(*number)).await;
     }
 
-    /// Completes when this request is fulfilled.
+    /// Waits until this request is completed.
     pub(super) async fn wait(&self, number: u64) {
         let mut synced = self.synced.subscribe();
         let _ = synced.wait_for(|synced| *synced >= number).await;
     }
 
-    /// This snapshot is applied, and so are the ones before it.
+    /// Marks this snapshot and the earlier ones as applied.
     pub(super) fn applied(&self, snapshot: u64) {
         self.applied.send_replace(snapshot);
     }
 
-    /// Completes when this snapshot, or a later one, is applied.
+    /// Waits until this snapshot or a later one is applied.
     pub(super) async fn wait_applied(&self, snapshot: u64) {
         let mut applied = self.applied.subscribe();
         let _ = applied.wait_for(|applied| *applied >= snapshot).await;

@@ -1,22 +1,21 @@
-//! Pure: which virtual machines are wanted, and which of them the view of the subscription holds.
+//! Pure: the VMs that are wanted, and those that the ListView of the subscription contains.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The members of the view, as they are and as they have to become.
+/// The actual and the wanted members of the view.
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    /// To be watched.
     wanted: BTreeSet<Arc<str>>,
-    /// What the view on the server holds, as far as calls have told.
+    /// Contents of the view on the server, as far as calls have confirmed.
     in_view: BTreeSet<Arc<str>>,
-    /// Those of it that are wanted and may be shown.
+    /// Members whose state the snapshot shows.
     shown: BTreeSet<Arc<str>>,
-    /// Those that have to be taken out of the view, and put in again if they are still wanted.
+    /// VMs to remove from the view, and to add again if still wanted.
     renew: BTreeSet<Arc<str>>,
 }
 
-/// A change of the view. What is in both parts is taken out and put in again.
+/// A change of the view. An id in both sets is removed and added again.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ViewChange {
     pub(super) add: BTreeSet<Arc<str>>,
@@ -30,49 +29,47 @@ impl ViewChange {
 }
 
 impl Members {
-    /// These are to be watched, too. Returns whether the view may need a change for it.
+    /// Adds VMs to watch. Returns whether the view may need a change.
     pub(super) fn want(&mut self, ids: impl IntoIterator<Item = Arc<str>>) -> bool {
         let mut is_news = false;
         for id in ids {
-            // One that is just being taken out of the view is still shown; that it is wanted is new then.
+            // A VM that is just being removed from the view is still shown, but newly wanted.
             is_news |= !self.shown.contains(&id);
             is_news |= self.wanted.insert(id);
         }
         is_news
     }
 
-    /// This one is not to be watched any more. Returns whether it was.
+    /// Stops watching a VM. Returns whether it was watched.
     pub(super) fn unwant(&mut self, id: &str) -> bool {
         self.wanted.remove(id)
     }
 
-    /// Takes these out of the view with the next change, and puts them in again if they are wanted.
+    /// Removes these from the view with the next change, and adds them again if wanted.
     pub(super) fn renew<'a>(&mut self, ids: impl IntoIterator<Item = &'a Arc<str>>) {
         self.renew.extend(ids.into_iter().cloned());
     }
 
-    /// What is to be watched.
     pub(super) fn wanted(&self) -> &BTreeSet<Arc<str>> {
         &self.wanted
     }
 
-    /// Whether what is known of this one is shown.
+    /// Whether the snapshot shows this VM.
     pub(super) fn shows(&self, id: &str) -> bool {
         self.shown.contains(id)
     }
 
-    /// Whether this one is to be watched and is no member.
+    /// Whether this VM is wanted but no member.
     pub(super) fn lacks(&self, id: &str) -> bool {
         self.wanted.contains(id) && !self.shown.contains(id)
     }
 
-    /// Whether nothing is watched.
     pub(super) fn is_empty(&self) -> bool {
         self.shown.is_empty()
     }
 
-    /// The server reported that these left the view: they are no members any more. The next change takes them out of the
-    /// view and, if they are still wanted, puts them in again, so that the server says whether it knows them.
+    /// Records that these left the view: they are no longer members. The next change removes them and, if still wanted,
+    /// adds them again, so that the server says whether it knows them.
     pub(super) fn leave(&mut self, ids: &BTreeSet<Arc<str>>) {
         for id in ids {
             self.shown.remove(id);
@@ -80,19 +77,19 @@ impl Members {
         self.renew(ids);
     }
 
-    /// What the view lacks, and what it holds without need.
+    /// Computes the next change: what the view lacks, and what it has without need.
     pub(super) fn next_change(&mut self) -> ViewChange {
         let renew = std::mem::take(&mut self.renew);
         let is_out = |id: &&Arc<str>| !self.wanted.contains(*id) || renew.contains(*id);
         let remove: BTreeSet<Arc<str>> = self.in_view.iter().filter(is_out).cloned().collect();
         let is_in = |id: &&Arc<str>| !self.in_view.contains(*id) || remove.contains(*id);
         let add: BTreeSet<Arc<str>> = self.wanted.iter().filter(is_in).cloned().collect();
-        // Members from now on, because updates may come before the call returns.
+        // Members from now on: updates may come before the call returns.
         self.shown.extend(add.iter().cloned());
         ViewChange { add, remove }
     }
 
-    /// A change of the view was made; the server does not know the `unresolved`.
+    /// Records a change of the view; the server does not know the `unresolved`.
     pub(super) fn made(&mut self, change: &ViewChange, unresolved: &[Arc<str>]) {
         self.in_view.extend(change.add.iter().cloned());
         self.shown.extend(change.add.iter().cloned());
@@ -102,7 +99,7 @@ impl Members {
         }
     }
 
-    /// There is another view, with these members but for the `unresolved`, which the server does not know.
+    /// Records a new view with these members, except the `unresolved`, which the server does not know.
     pub(super) fn restart(&mut self, members: BTreeSet<Arc<str>>, unresolved: &[Arc<str>]) {
         *self = Self { wanted: std::mem::take(&mut self.wanted), ..Self::default() };
         self.made(&ViewChange { add: members, remove: BTreeSet::new() }, unresolved);

@@ -1,7 +1,7 @@
-//! Pure: applies the updates of the property collector to a copy of the inventory.
+//! Pure: applies property collector updates to a copy of the inventory.
 //!
-//! Tolerates what servers do: an `enter` for a known object replaces it, a `modify` for an unknown one creates it, a
-//! `leave` for an unknown one is nothing, `assign` without a value means unset.
+//! Tolerates all orders: an `enter` for a known object replaces it, a `modify` for an unknown one creates it, a `leave`
+//! for an unknown one does nothing, `assign` without a value unsets.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use super::snapshot::{Entity, PowerState, VmRecord};
 use crate::clients::vim::{MoRef, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet, Value, decode_name};
 use crate::providers::provider_id::BiosUuid;
 
-/// The unreadable paths kept of one machine; fewer are watched.
+/// Limit of unreadable paths kept per VM; fewer are watched.
 const MAX_UNREADABLE: usize = 64;
 
-/// The copy, as it is built up from updates.
+/// The copy.
 #[derive(Clone, Debug, Default)]
 pub struct Mirror {
-    /// The watched virtual machines, by id.
+    /// The watched VMs, by id.
     pub vms: HashMap<Arc<str>, Arc<VmRecord>>,
-    /// Everything above them.
+    /// Their ancestors.
     pub entities: HashMap<MoRef, Entity>,
 }
 
-/// What update sets touched.
+/// The objects that update sets touched.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TouchedObjects {
-    /// Virtual machines that changed, came or went.
+    /// VMs that changed, appeared or left.
     pub vms: BTreeSet<Arc<str>>,
-    /// Whether an object above the virtual machines changed, came or went.
+    /// Whether an ancestor changed, appeared or left.
     pub entities: bool,
-    /// Whether any object came or went.
+    /// Whether any object appeared or left.
     pub objects: bool,
-    /// Virtual machines that left the filter: destroyed, unregistered, or no longer readable.
+    /// VMs that left the filter: destroyed, unregistered, or no longer readable.
     pub left: BTreeSet<Arc<str>>,
 }
 
@@ -69,7 +69,7 @@ impl Mirror {
             assign_vm(&mut record, change, &self.entities);
         }
         for missing in &update.missing {
-            // What may not be read any more stays as it was last, but for what must be true now.
+            // An unreadable property keeps its last value, except those that must be current.
             match missing.path.as_str() {
                 "runtime.powerState" => record.power_state = None,
                 "runtime.connectionState" => record.connection_state = None,
@@ -129,7 +129,7 @@ fn assign_vm(record: &mut VmRecord, change: &PropertyChange, entities: &HashMap<
     record.unreadable.retain(|path| *path != change.name);
     let number = || text(change).and_then(|text| text.parse::<i64>().ok());
     let string = || text(change).unwrap_or_default().to_string();
-    // The machines on one host share the text of its reference.
+    // The VMs on one host share the text of its reference.
     let reference = || {
         let object = reference(change)?;
         Some(entities.get_key_value(&object).map_or(object, |(known, _)| known.clone()))

@@ -1,4 +1,5 @@
-//! Pure: what keeps a vCenter from being used: how its log line begins, the reason that Nodes get, and what they are told.
+//! Pure: classifies outages of a vCenter, with the headline of the log line, the reason for Nodes and their short
+//! message.
 
 use crate::base::error_chain::chain;
 use crate::clients::{http, vim};
@@ -6,17 +7,17 @@ use crate::cloud::Reason;
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::Trouble;
 
-/// The operation that a connection begins with.
+/// The first operation of a connection.
 const FIRST_CALL: &str = "RetrieveServiceContent";
 
-/// What keeps a vCenter from being used, as far as an operator has to do something else about it.
+/// Kinds of outage, as far as an operator has to act differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outage {
     /// The host name has no address.
     NameNotResolved,
     /// Nothing listens at the address and port.
     ConnectionRefused,
-    /// The proxy on the way gives no connection.
+    /// The proxy provides no connection.
     ProxyFailed,
     /// The certificate of the server is not accepted.
     CertificateRejected,
@@ -24,9 +25,9 @@ pub(super) enum Outage {
     HandshakeFailed,
     /// The settings of the connection cannot be used; nothing was sent.
     NotConnectable,
-    /// There is nothing to log in with.
+    /// There are no credentials.
     CredentialsMissing,
-    /// What there is to log in with was not read yet, or cannot be read.
+    /// The credentials were not read yet, or cannot be read.
     CredentialsUnread,
     /// The server rejected the credentials.
     LoginRejected,
@@ -35,9 +36,9 @@ pub(super) enum Outage {
         /// Whether the server rejected the same credentials before.
         was_rejected: bool,
     },
-    /// The session manager gives no ticket for a session.
+    /// The session manager issues no ticket for a session.
     NoTicket,
-    /// The server is something else than a vCenter.
+    /// The server is not a vCenter.
     NotVcenter,
     /// The account lacks a permission without which nothing can be read.
     PermissionDenied,
@@ -48,20 +49,20 @@ pub(super) enum Outage {
 }
 
 impl Outage {
-    /// Sorts an error of the HTTP layer.
+    /// Classifies an error of the HTTP layer.
     pub(super) fn of_http(error: &http::Error) -> Self {
         use http::Error as E;
         match error {
             E::Resolve(..) => Outage::NameNotResolved,
-            // The system's own words: the HTTP library has no type for this.
+            // Matches the text of the system: the HTTP library has no type for this.
             E::Connect(_, message) if message.contains("refused") => Outage::ConnectionRefused,
             E::Proxy(..) => Outage::ProxyFailed,
             E::Certificate(_, refusal) if refusal.is_of_proxy => Outage::ProxyFailed,
             E::Certificate(..) => Outage::CertificateRejected,
             E::Tls(..) => Outage::HandshakeFailed,
             E::Configuration { .. } => Outage::NotConnectable,
-            // A page of another server. One that is overloaded or starting says so with one of the other codes; what
-            // has answered before is a vCenter, and something on the way refuses the request.
+            // The status of another server. An overloaded or starting vCenter returns other codes. After the first call
+            // the server is a vCenter, and something on the way refuses the request.
             E::Status(request, 200..=407 | 409..=428, _) => match request.operation == FIRST_CALL {
                 true => Outage::NotVcenter,
                 false => Outage::ErrorAnswered,
@@ -76,7 +77,7 @@ impl Outage {
         }
     }
 
-    /// Sorts an error of the SOAP interface.
+    /// Classifies an error of the SOAP interface.
     pub(super) fn of_soap(error: &vim::Error) -> Self {
         match error {
             _ if error.is_invalid_login() => Outage::LoginRejected,
@@ -87,12 +88,12 @@ impl Outage {
         }
     }
 
-    /// Whether Nodes refer to the log for the cause.
-    pub(super) fn is_told_by_log(self) -> bool {
+    /// Whether messages of Nodes refer to the log for the cause.
+    pub(super) fn is_logged(self) -> bool {
         matches!(self, Outage::CertificateRejected | Outage::ProxyFailed)
     }
 
-    /// How the log line begins.
+    /// The beginning of the log line.
     pub(super) fn headline(self) -> &'static str {
         match self {
             Outage::NameNotResolved => "the host name of vCenter cannot be resolved",
@@ -113,7 +114,7 @@ impl Outage {
         }
     }
 
-    /// The reason that Nodes get which the vCenter may have the VMs of.
+    /// The reason for Nodes whose VMs this vCenter may have.
     pub(super) fn reason(self) -> Reason {
         match self {
             Outage::CertificateRejected => reason::VCenterCertificateRejected,
@@ -123,8 +124,8 @@ impl Outage {
         }
     }
 
-    /// What Nodes that wait for the vCenter say of it: a few words where there are any, else `cause`. Each of them says it,
-    /// so that what the log line of the vCenter says at length is not repeated.
+    /// The message for Nodes that wait for the vCenter: a short text where one exists, else `cause`. Every such Node
+    /// carries it, so that details stay in the log line of the vCenter.
     fn brief(self, cause: String) -> String {
         let words = match self {
             Outage::NameNotResolved => "its host name cannot be resolved",
@@ -141,13 +142,13 @@ impl Outage {
         words.to_owned()
     }
 
-    /// The same with its words: all of them, and the cause alone.
+    /// The outage as `Trouble`: `why` is the full text, `cause` the cause alone.
     pub(super) fn trouble(self, why: String, cause: String) -> Trouble {
         Trouble { reason: self.reason(), why, brief: self.brief(cause) }
     }
 }
 
-/// What all calls that fail for one reason have in common: the text without what was being done.
+/// The text that is common to all calls that fail for one reason: without the operation.
 pub(super) fn cause_of(error: &vim::Error) -> String {
     match error {
         vim::Error::Http(http::Error::Certificate(_, refusal)) => refusal.to_string(),
@@ -156,7 +157,7 @@ pub(super) fn cause_of(error: &vim::Error) -> String {
     }
 }
 
-/// Why a call gave no answer.
+/// The `Trouble` of a failed call.
 pub(super) fn trouble_of(error: &vim::Error) -> Trouble {
     Outage::of_soap(error).trouble(chain(error), chain(error))
 }
@@ -249,7 +250,7 @@ mod tests {
             Outage::ErrorAnswered,
         ] {
             let is_referred = outage.brief("cause".to_owned()).contains("the log has one line");
-            assert_eq!(is_referred, outage.is_told_by_log(), "{outage:?}");
+            assert_eq!(is_referred, outage.is_logged(), "{outage:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Publishes the snapshots of one vCenter: one after each change of what they are made from, in the order of the changes.
+//! Publishes the snapshots of one vCenter: one per change of the state, in the order of the changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,99 +13,97 @@ use super::shared_map::SharedMap;
 use super::snapshot::{Freshness, Snapshot, TagSnapshot, Trouble, VmRecord};
 use crate::clients::vim::UpdateSet;
 
-/// What is known of one vCenter, and the snapshot of it that others read.
+/// The state of one vCenter, and the snapshot for readers.
 #[derive(Default)]
 pub(super) struct Publisher {
     state: Mutex<PublisherState>,
     snapshot: watch::Sender<Arc<Snapshot>>,
-    /// The view may need a change.
+    /// Signals that the view may need a change.
     pub(super) members_changed: Notify,
-    /// There may be objects whose tags were not read.
+    /// Signals that tags of some objects may not be read yet.
     pub(super) objects_changed: Notify,
 }
 
-/// What the snapshots are made from. Never locked over an await.
+/// Source of the snapshots. Never locked over an await.
 #[derive(Default)]
 pub(super) struct PublisherState {
-    /// The next snapshot, without its virtual machines. Its changed VMs are those since the last snapshot.
+    /// The next snapshot, without its VMs. `changed` collects the VMs that changed since the last snapshot.
     pub(super) next: Snapshot,
     pub(super) mirror: Mirror,
     pub(super) members: Members,
-    /// When the last update came, also a part of an answer that is not whole.
+    /// When the last update came, including parts of an incomplete answer.
     pub(super) reported: Option<tokio::time::Instant>,
-    /// The last moment vCenter answered.
     answered: Option<Instant>,
 }
 
 impl PublisherState {
-    /// A change of the view was made, and this is what the server did not know.
+    /// Records a change of the view, and the ids that the server did not know.
     pub(super) fn made(&mut self, change: &ViewChange, unresolved: Vec<Arc<str>>) {
-        self.note_changed(change.add.iter().chain(&change.remove).chain(&unresolved));
+        self.record_changed(change.add.iter().chain(&change.remove).chain(&unresolved));
         self.members.made(change, &unresolved);
         self.set_unresolved(unresolved);
     }
 
-    /// The next change of the view. What it adds is shown at once.
+    /// Starts the next change of the view. Its additions are shown at once.
     pub(super) fn next_change(&mut self) -> ViewChange {
         let change = self.members.next_change();
-        self.note_changed(&change.add);
+        self.record_changed(&change.add);
         change
     }
 
-    /// These VMs may have to be shown differently in the next snapshot.
-    fn note_changed<'a>(&mut self, ids: impl IntoIterator<Item = &'a Arc<str>>) {
+    /// Marks VMs that may differ in the next snapshot.
+    fn record_changed<'a>(&mut self, ids: impl IntoIterator<Item = &'a Arc<str>>) {
         if let Some(changed) = &mut self.next.changed {
             changed.extend(ids.into_iter().cloned());
         }
     }
 
-    /// The same list stays the same allocation: readers compare pointers.
+    /// An equal list keeps its allocation: readers compare pointers.
     fn set_unresolved(&mut self, unresolved: Vec<Arc<str>>) {
         if *self.next.unresolved != unresolved {
             self.next.unresolved = Arc::new(unresolved);
         }
     }
 
-    /// From the next snapshot on every change is reported.
+    /// Starts a live period: every change from the next snapshot on is reported.
     fn begin_live_period(&mut self) {
         self.next.live_period = Some(self.next.number);
     }
 
-    /// Another subscription reports what is true from now on.
+    /// Switches to another subscription.
     pub(super) fn restart(&mut self, instance_uuid: &str, members: BTreeSet<Arc<str>>, unresolved: Vec<Arc<str>>) {
         if *self.next.instance_uuid != *instance_uuid {
             self.forget_contents();
         }
         self.next.instance_uuid = instance_uuid.into();
-        // Changes between the two subscriptions are not reported, and the inventory is still that of the old one.
+        // Changes between the two subscriptions are not reported, and the inventory is still the old one's.
         self.next.live_period = None;
         self.next.changed = None;
         self.members.restart(members, &unresolved);
         self.set_unresolved(unresolved);
     }
 
-    /// Another vCenter has taken the place of the one that was known, under the same address. Ids mean something else
-    /// there: what is held beside its instance UUID would say that its machines are those of the old one.
+    /// Drops the contents: another vCenter answers at the same address. Its ids mean other objects, and old data under
+    /// its instance UUID would be attributed to it.
     fn forget_contents(&mut self) {
         self.mirror = Mirror::default();
         self.next.entities = Arc::default();
         self.next.tags = Arc::default();
-        // An id of the new one may be another machine's: how long it has been off is not known.
+        // The same id may be another VM, whose time since power-off is unknown.
         self.next.power = SharedMap::default();
         self.next.changed = None;
     }
 
-    /// The virtual machines that are watched and known. The mirror may hold more: what was taken out of the view stays
-    /// there until the server says that it left, since the server may never have noticed.
+    /// The watched VMs. The mirror may contain more: one removed from the ListView stays until the server sends
+    /// `leave`, since the server may never have noticed the removal.
     pub(super) fn vms(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<VmRecord>)> {
         self.mirror.vms.iter().filter(|(id, _)| self.members.shows(id))
     }
 
-    /// Applies one whole answer.
     fn apply(&mut self, pages: &[UpdateSet]) -> TouchedObjects {
         let Self { next, mirror, members, .. } = self;
         let mut touched = mirror.apply(pages);
-        // Also one that came back: nobody knows what its power state was in between.
+        // Also for a VM that came back: its power state in between is unknown.
         for id in &touched.left {
             next.power.set(id, None);
         }
@@ -117,35 +115,33 @@ impl PublisherState {
         if touched.entities {
             next.entities = Arc::new(mirror.entities.clone());
         }
-        self.note_changed(touched.vms.union(&touched.left));
+        self.record_changed(touched.vms.union(&touched.left));
         touched
     }
 }
 
 impl Publisher {
-    /// What is known now.
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.borrow().clone()
     }
 
-    /// The snapshots from now on.
     pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.snapshot.subscribe()
     }
 
-    /// Reads the state, or changes what the next snapshot does not have to show at once.
+    /// Reads the state, or makes changes that need no new snapshot yet.
     pub(super) fn with<T>(&self, access: impl FnOnce(&mut PublisherState) -> T) -> T {
         access(&mut self.state.lock())
     }
 
-    /// Changes the state and publishes what follows from it.
+    /// Changes the state and publishes a snapshot.
     pub(super) fn publish(&self, change: impl FnOnce(&mut PublisherState)) {
         let mut state = self.state.lock();
         change(&mut state);
         self.send(&mut state);
     }
 
-    /// Under the lock, so that the snapshots are published in the order of the changes.
+    /// Called under the lock, so that snapshots are published in the order of the changes.
     fn send(&self, state: &mut PublisherState) {
         state.next.number += 1;
         let before = self.snapshot();
@@ -167,7 +163,7 @@ impl Publisher {
         self.snapshot.send_replace(Arc::new(snapshot));
     }
 
-    /// The first complete answer of a subscription: what is not in it is gone from the snapshot.
+    /// Takes the first complete answer of a subscription: objects that are not in it leave the snapshot.
     pub(super) fn replace(&self, mirror: Mirror) {
         self.publish(|state| {
             state.next.entities = Arc::new(mirror.entities.clone());
@@ -175,21 +171,21 @@ impl Publisher {
             state.next.changed = None;
             state.begin_live_period();
             if state.mirror.vms.keys().any(|id| state.members.lacks(id)) {
-                // Reported by itself: see `apply`.
+                // Reported without being a member: see `apply`.
                 self.members_changed.notify_one();
             }
         });
         self.objects_changed.notify_one();
     }
 
-    /// Takes in one whole answer, and publishes what it changed.
+    /// Applies one complete answer and publishes its changes.
     pub(super) fn apply(&self, pages: &[UpdateSet]) -> TouchedObjects {
         let mut state = self.state.lock();
         let touched = state.apply(pages);
         if touched == TouchedObjects::default() {
             return touched;
         }
-        // One that was refused is reported when its right comes back; adding it again makes it a member.
+        // The server reports a refused VM once the account may read it; adding it again makes it a member.
         let is_reported = |id: &Arc<str>| state.mirror.vms.contains_key(id) && state.members.lacks(id);
         if !touched.left.is_empty() || touched.vms.iter().any(is_reported) {
             self.members_changed.notify_one();
@@ -201,12 +197,11 @@ impl Publisher {
         touched
     }
 
-    /// Changes the tags.
     pub(super) fn change_tags(&self, change: impl FnOnce(&mut TagSnapshot)) {
         self.publish(|state| change(Arc::make_mut(&mut state.next.tags)));
     }
 
-    /// vCenter answers: what is known is true. Returns whether that is new.
+    /// Marks the snapshot live. Returns whether it was not.
     pub(super) fn mark_live(&self) -> bool {
         let mut state = self.state.lock();
         state.answered = Some(Instant::now());
@@ -219,7 +214,7 @@ impl Publisher {
         true
     }
 
-    /// vCenter does not answer: what is known stays, and is stale.
+    /// Marks the snapshot stale; its contents stay.
     pub(super) fn mark_stale(&self, trouble: Trouble) {
         self.publish(|state| {
             let since = match &state.next.freshness {

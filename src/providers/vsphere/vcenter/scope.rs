@@ -1,8 +1,8 @@
-//! Pure: which datacenters a vCenter entry covers.
+//! Pure: matches datacenters against the `datacenters` of a vCenter entry.
 //!
-//! Searches are made without a datacenter argument (one call instead of one per datacenter), and what they find is
-//! held against the configured items here. Mirrors `pkg/common/vclib/datacenter.go:GetAllDatacenter`: an item is a
-//! name (glob), an inventory path, or a managed object id.
+//! Searches have no datacenter argument (one call instead of one per datacenter); their results are filtered here.
+//! Mirrors `pkg/common/vclib/datacenter.go:GetAllDatacenter`: an item is a name (glob), an inventory path, or a managed
+//! object id.
 
 use std::sync::Arc;
 
@@ -10,19 +10,20 @@ use super::snapshot::{Datacenter, Entity, Snapshot};
 use crate::base::glob;
 use crate::clients::vim::{ObjectContent, Value, decode_name};
 
-/// Whether `datacenter` is one of `items`. No items means every datacenter.
+/// Whether `datacenter` matches one of `items`. No items match every datacenter.
 pub fn covers(items: &[String], datacenter: &Datacenter) -> bool {
     let mut items = items.iter().map(|item| item.trim()).filter(|item| !item.is_empty()).peekable();
     items.peek().is_none() || items.any(|item| matches(item, datacenter))
 }
 
-/// The items that match none of `datacenters`, which are all that there are.
+/// The items that match none of `datacenters`, the complete list.
 pub fn without_datacenter<'i>(items: &'i [String], datacenters: &[Datacenter]) -> Vec<&'i str> {
     let items = items.iter().map(|item| item.trim()).filter(|item| !item.is_empty());
     items.filter(|item| !datacenters.iter().any(|datacenter| matches(item, datacenter))).collect()
 }
 
-/// The datacenters among objects that were read with `name` and `parent`, the folders above them included; by path.
+/// The datacenters among `objects`, sorted by path. The objects need `name` and `parent`, and must include the folders
+/// above.
 pub fn datacenters(objects: &[ObjectContent]) -> Vec<Datacenter> {
     let entity = |content: &ObjectContent| Entity {
         name: content.property("name").and_then(Value::as_str).map(decode_name).unwrap_or_default(),
@@ -43,7 +44,7 @@ fn matches(item: &str, datacenter: &Datacenter) -> bool {
     }
     if item.contains('/') {
         let wanted: Vec<&str> = item.split('/').filter(|part| !part.is_empty()).collect();
-        // An absolute path may name the root folder, which has no place in the datacenter's path.
+        // An absolute path may name the root folder, which a datacenter's path omits.
         let wanted = match wanted.split_first() {
             Some((&"Datacenters", rest)) if rest.len() == datacenter.path.len() => rest.to_vec(),
             _ => wanted,
@@ -54,7 +55,7 @@ fn matches(item: &str, datacenter: &Datacenter) -> bool {
     datacenter.path.last().is_some_and(|name| matches_name(item, name))
 }
 
-/// Whether a name matches a pattern. A `/` in a name is no separator: vCenter stores it as `%2f`, and so it is matched.
+/// Whether a name matches a pattern. A `/` in a name is no separator: it matches as `%2f`, as vCenter stores it.
 fn matches_name(pattern: &str, name: &str) -> bool {
     glob::matches(pattern, &name.replace('/', "%2f"))
 }

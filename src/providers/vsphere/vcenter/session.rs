@@ -1,9 +1,8 @@
-//! The session with one vCenter: logging in, changing credentials while it is used, logging out. Nothing else of the
-//! inventory logs in.
+//! The session with one vCenter: logs in, changes credentials during use, logs out. Nothing else in `vcenter` logs in.
 //!
-//! One caller logs in while others wait. Every login is claimed in the ledger before it is made, so that all replicas
-//! together do not lock the account. A new pair is tried beside the session that is in use, which is ended only when
-//! the new one has taken over and the calls under way are over.
+//! One caller logs in while others wait. Each login is claimed in the ledger first, so that all replicas together do
+//! not lock the account. New credentials are tried while the current session stays; it ends only after the new one has
+//! replaced it and its calls in flight are over.
 
 mod failure;
 mod handle;
@@ -38,19 +37,18 @@ pub(super) use handle::SessionHandle;
 pub(super) use logins::InFlightLogins;
 pub use reachability::PROBES;
 
-/// How long a new source of credentials may take before the log says that it offers none: it has not been read at first.
+/// Time for the first read of a new credential source before the log reports that it has none.
 const FIRST_READ_LIMIT: Duration = Duration::from_secs(5);
-/// How long logging out may take.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(3);
-/// How long the calls under way may hold up the end of a session that was replaced. No call takes longer.
+/// Longest delay of the logout of a replaced session by its calls in flight. No call takes longer.
 const USE_LIMIT: Duration = Duration::from_secs(120);
-/// From this version of the API on a SOAP session is a REST session, too.
+/// From this API version on, a SOAP session is valid for REST, too.
 const ONE_SESSION: [u32; 4] = [8, 0, 3, 0];
 
-/// What one vCenter is called in messages.
+/// Names of one vCenter, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VcenterNames {
-    /// The configuration's name for it.
+    /// The name in the configuration.
     pub key: String,
     /// Host and port.
     pub server: String,
@@ -65,42 +63,42 @@ pub struct Timeouts {
     pub rest: vapi::Timeouts,
 }
 
-/// What a session has come to, for metrics and tests.
+/// Counters of a session, for metrics and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatus {
-    /// When the session in use was made.
+    /// When the current session was made.
     pub since: Option<Instant>,
-    /// Logins over SOAP that were accepted.
+    /// Accepted logins over SOAP.
     pub soap_logins: u64,
-    /// Logins over REST that were accepted.
+    /// Accepted logins over REST.
     pub rest_logins: u64,
-    /// Logins that were rejected, over either.
+    /// Rejected logins over both.
     pub rejections: u64,
-    /// Logins nobody knows the end of.
+    /// Logins without an answer.
     pub unanswered: u64,
 }
 
 /// The session with one vCenter.
 pub struct Session {
     names: VcenterNames,
-    /// How its entry in the configuration is written, which may change while the session stays.
+    /// How its configuration entry is written. May change while the session stays.
     spelling: Mutex<Spelling>,
     http: http::Client,
     timeouts: Timeouts,
     offers: Offers,
     ledger: Arc<dyn LoginThrottle>,
     began: Instant,
-    /// Held by whoever logs in over SOAP.
+    /// Held by the caller that logs in over SOAP.
     turn: Semaphore,
-    /// Held by whoever looks after the REST session.
+    /// Held by the caller that manages the REST session.
     rest_turn: Semaphore,
     logins: InFlightLogins,
     state: Mutex<VcenterSessionState>,
-    /// There is a session to end.
+    /// Signals a session to end.
     leaving: Notify,
-    /// A login has to wait.
+    /// Signals that a login has to wait.
     pauses: Notify,
-    /// Counts the logins that need not wait any more.
+    /// Counts the logins whose wait ended early.
     released: watch::Sender<u64>,
     reach: Reachability,
 }
@@ -108,28 +106,28 @@ pub struct Session {
 /// Never locked over an await.
 struct VcenterSessionState {
     current: Arc<SessionHandle>,
-    /// Logged in with better credentials, and not in use yet.
+    /// A session with better credentials that is not in use yet.
     coming: Option<Arc<SessionHandle>>,
-    /// To be ended when nobody uses them any more.
+    /// Sessions to end when they have no more users.
     leaving: Vec<Arc<SessionHandle>>,
     pairs: LoginSchedule,
-    /// The version that did not take a SOAP session over REST although it should.
+    /// The vCenter version that refused a SOAP session over REST although it should accept one.
     refuses_loans: Option<String>,
     facts: SessionStatus,
 }
 
-/// What came of an offer while there is a session.
+/// Result of an offer while a session is in use.
 pub(super) enum Rotation {
-    /// A session with the new credentials, to be adopted.
+    /// A session with the new credentials, for `Session::switch_to`.
     Accepted(Arc<SessionHandle>),
-    /// The session in use stays, for this reason.
+    /// The current session stays, for this reason.
     Refused(String),
-    /// What is in use is what is offered.
+    /// The current session uses the offered credentials.
     Settled,
 }
 
 impl Session {
-    /// A session that nobody has made yet; nothing is sent.
+    /// A session that is not open yet; sends nothing.
     pub fn new(
         http: http::Client,
         offers: Offers,
@@ -165,32 +163,31 @@ impl Session {
         }
     }
 
-    /// What it is called.
+    /// The names of this vCenter.
     pub fn names(&self) -> &VcenterNames {
         &self.names
     }
 
-    /// How its entry in the configuration is written now.
+    /// How its configuration entry is written now.
     pub fn spelling(&self) -> Spelling {
         self.spelling.lock().clone()
     }
 
-    /// Takes over how its entry in the configuration is written.
+    /// Changes how its configuration entry is written.
     pub fn respell(&self, spelling: Spelling) {
         *self.spelling.lock() = spelling;
     }
 
-    /// What it has come to.
+    /// The counters.
     pub fn facts(&self) -> SessionStatus {
         self.state.lock().facts
     }
 
-    /// The client of the session in use. Ask anew for every call: it changes with the credentials.
+    /// The client of the current session. Get it again for every call: it changes with the credentials.
     pub fn soap(&self) -> ClientInUse<vim::Client> {
         self.current().soap()
     }
 
-    /// The logins under way.
     pub(super) fn logins(&self) -> &InFlightLogins {
         &self.logins
     }
@@ -203,7 +200,7 @@ impl Session {
         Arc::clone(&self.state.lock().current)
     }
 
-    /// What is offered now; an offer that is pending or missing offers nothing, and says why.
+    /// The credentials on offer; if pending or missing, none, with the reason.
     fn offered(&self) -> (Vec<Arc<Credential>>, Option<String>) {
         match &**self.offers.borrow() {
             CredentialState::Ready(credentials) => (credentials.clone(), None),
@@ -211,7 +208,7 @@ impl Session {
         }
     }
 
-    /// Why nothing was tried.
+    /// Why no login was tried.
     fn nothing_offered(&self) -> Cause {
         match &**self.offers.borrow() {
             CredentialState::Ready(_) => Cause::NoCredentials("there are no credentials".to_owned()),
@@ -220,15 +217,14 @@ impl Session {
         }
     }
 
-    /// Completes when other credentials are offered than at the time of the call.
+    /// Completes when the offer changes after the time of the call.
     pub(super) fn offer_changed(&self) -> impl Future<Output = ()> + use<> {
         let mut offers = self.offers.clone();
         offers.mark_unchanged();
         next_change(offers)
     }
 
-    /// Connects, and logs in unless the session of an earlier connection is still good. One caller does so while others
-    /// wait.
+    /// Connects, and logs in unless the previous session is still valid. One caller does so while others wait.
     pub(super) async fn open(&self) -> Result<vim::ServiceContent, ConnectionFailure> {
         let _turn = self.turn.acquire().await;
         let coming = self.state.lock().coming.take();
@@ -238,7 +234,7 @@ impl Session {
         let link = self.current();
         let content = self.persist(|| self.connect(&link)).await?;
         if link.soap.session_secret().is_some() {
-            // A failed look is no reason for a new login: the old session may live and would be left behind.
+            // A failed check is no reason for a new login: the old session may still exist and would be leaked.
             let doing = format!("looking whether the session with vCenter {} lives", self.names.server);
             if self.persist(|| link.soap.is_logged_in()).await.map_err(failed(&doing))? {
                 return Ok(content);
@@ -258,7 +254,8 @@ impl Session {
         Ok(content)
     }
 
-    /// Tries what is offered, in order, until one is accepted or there is trouble of another kind.
+    /// Tries the offered credentials in order, until one is accepted or an attempt fails for another reason than the
+    /// credentials.
     async fn log_in(&self, link: &Arc<SessionHandle>) -> Result<(), ConnectionFailure> {
         let in_use = link.credential();
         let (offered, _) = self.offered();
@@ -292,7 +289,7 @@ impl Session {
         let was_other = link.credential().is_some_and(|before| before.login != credential.login);
         link.set_credential(credential);
         if link.is_borrowing() || was_other {
-            // It went with the old session, or is of other credentials and is ended, best effort.
+            // It ended with the old session, or has other credentials and is ended, best effort.
             link.set_borrowing(false);
             let ended = link.rest.logout().await;
             debug!(
@@ -304,8 +301,8 @@ impl Session {
         self.state.lock().facts.since = Some(Instant::now());
     }
 
-    /// Waits for other credentials, and logs in with them beside the session in use. Ends with every news; `is_told`
-    /// says that the last one was a refusal.
+    /// Waits for other credentials and logs in with them; the current session stays. Returns with each result;
+    /// `is_told` says that the last one was a refusal.
     pub(super) async fn rotated(&self, retry: &mut Failures, is_told: bool) -> Rotation {
         loop {
             let (changed, released) = (self.offer_changed(), self.released());
@@ -363,7 +360,7 @@ impl Session {
         Ok(link)
     }
 
-    /// Makes a link that [`Session::rotated`] has told the one in use; the old one is ended when nobody uses it.
+    /// Makes a session from [`Session::rotated`] the current one; the old one ends when it has no more users.
     pub(super) fn switch_to(&self, link: Arc<SessionHandle>) {
         let place =
             link.credential().map(|credential| place(&credential.origin, || self.spelling().credentials_place()));
@@ -377,13 +374,13 @@ impl Session {
         info!(vcenter = self.names.server, from = place, "the session is made with other credentials now");
     }
 
-    /// A link that was accepted is of no use after all: its session has ended.
+    /// Drops a session from [`Session::rotated`] that cannot be used.
     pub(super) fn discard(&self, link: &Arc<SessionHandle>) {
         let coming = self.state.lock().coming.take_if(|coming| Arc::ptr_eq(coming, link));
         self.retire(coming);
     }
 
-    /// Completes when other credentials are offered in place of those of this link.
+    /// Completes when the credentials of this session are no longer offered but others are.
     pub(super) async fn withdrawn(&self, link: &SessionHandle) {
         let credential = link.credential();
         let is_its = |offered: &Arc<Credential>| credential.as_ref().is_some_and(|own| own.login == offered.login);
@@ -401,7 +398,7 @@ impl Session {
         }
     }
 
-    /// Ends sessions that were replaced, when the calls on them are over. Never ends itself.
+    /// Ends replaced sessions when their calls are over. Never ends itself.
     pub(super) async fn tend(&self) -> Infallible {
         loop {
             let next = self.state.lock().leaving.first().cloned();
@@ -415,8 +412,8 @@ impl Session {
         }
     }
 
-    /// A client with a REST session: the SOAP session itself where the server takes it, else one of its own, made only
-    /// with credentials that SOAP has accepted.
+    /// A client with a REST session: the SOAP session if the server accepts it, else a separate one, opened only with
+    /// credentials that SOAP has accepted.
     pub(super) async fn rest(&self) -> Result<ClientInUse<vapi::Client>, RestFailure> {
         let _turn = self.rest_turn.acquire().await;
         let link = self.current();
@@ -437,12 +434,12 @@ impl Session {
         Ok(link.rest())
     }
 
-    /// The server did not take the REST session of this client: the next [`Session::rest`] makes another.
+    /// Handles a refused REST session: the next [`Session::rest`] opens another.
     pub(super) async fn rest_refused(&self, refused: &ClientInUse<vapi::Client>) {
         let _turn = self.rest_turn.acquire().await;
         let link = &refused.link;
         if !link.is_borrowing() {
-            // A server may refuse a session that still lives; it is ended, so that refusals do not add up. Best effort.
+            // The refused session may still exist; ending it avoids an accumulation of sessions. Best effort.
             let ended = link.rest.logout().await;
             debug!(
                 vcenter = self.names.server,
@@ -454,7 +451,7 @@ impl Session {
         link.rest.forget_session();
         link.set_borrowing(false);
         let is_ours = link.credential().is_some_and(|credential| !login::is_shared(&credential));
-        // Only while the session lives does the refusal say something about loans.
+        // A refusal says something about SOAP sessions over REST only while the SOAP session is valid.
         if is_ours && matches!(link.soap.is_logged_in().await, Ok(true)) {
             let version = link.about().full_name;
             debug!(vcenter = self.names.server, version, "REST does not take the SOAP session, and gets its own");
@@ -495,7 +492,7 @@ impl Session {
     }
 }
 
-/// Completes with the next change. Never, if the sender is gone.
+/// Completes with the next change; never if the sender is gone.
 async fn next_change<T>(mut watched: watch::Receiver<T>) {
     if watched.changed().await.is_err() {
         std::future::pending::<()>().await;
@@ -507,7 +504,7 @@ fn link(http: &http::Client, timeouts: Timeouts) -> Arc<SessionHandle> {
     SessionHandle::new(soap, vapi::Client::with_timeouts(http.clone(), timeouts.rest))
 }
 
-/// The failure that says more, with the shorter pause of the two.
+/// The more informative failure, with the shorter pause of the two.
 fn soonest(before: ConnectionFailure, after: ConnectionFailure) -> ConnectionFailure {
     let pause = match (before.pause, after.pause) {
         (Pause::For(before), Pause::For(after)) => Pause::For(before.min(after)),

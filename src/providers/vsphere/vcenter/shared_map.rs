@@ -1,21 +1,21 @@
-//! Pure: a map by id whose copies share what they have in common. A change of a copy costs one of many small parts.
+//! Pure: a persistent map by id. Copies share their unchanged parts, so a change of a copy allocates only a small part.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// A tree of two levels with so many branches at each: with 5,000 entries a leaf has five, and a change of a copy touches
-/// no more than 70 allocations.
+/// Branches at each of the two levels of the tree: with 5,000 entries a leaf has five, and a change of a copy touches
+/// at most 70 allocations.
 const WIDTH: usize = 32;
 
-/// See the file's header.
+/// A map whose copies share their unchanged parts.
 #[derive(Clone, PartialEq)]
 pub struct SharedMap<V> {
-    /// By the hash of the id.
+    /// Indexed by the hash of the id.
     branches: Arc<Vec<Arc<Vec<Leaf<V>>>>>,
 }
 
-/// In the order of the ids.
+/// Sorted by id.
 type Leaf<V> = Arc<Vec<(Arc<str>, V)>>;
 
 impl<V> Default for SharedMap<V> {
@@ -114,12 +114,12 @@ impl<V: fmt::Debug> fmt::Debug for SharedMap<V> {
     }
 }
 
-/// Where an id is in a leaf, or belongs.
+/// The position of an id in a leaf, or where to insert it.
 fn find<V>(leaf: &[(Arc<str>, V)], id: &str) -> Result<usize, usize> {
     leaf.binary_search_by(|(known, _)| (**known).cmp(id))
 }
 
-/// Branch and leaf of an id: the same in every map, so that equal maps have equal leaves.
+/// Branch and leaf of an id. Every map uses the same hash, so that equal maps have equal leaves.
 fn place(id: &str) -> (usize, usize) {
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);

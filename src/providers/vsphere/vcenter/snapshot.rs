@@ -1,4 +1,4 @@
-//! Pure: what is known of one vCenter at one moment. Others look at it without waiting.
+//! Pure: the state of one vCenter at one moment, immutable and readable without waiting.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,65 +11,65 @@ use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::zone_tags::ObjectTags;
 
-/// The longest way from an object to the root folder that is followed. Real inventories stay below 20.
+/// Maximum number of objects on the path to the root folder. Real inventories stay below 20.
 const MAX_DEPTH: usize = 64;
 
-/// The connection state, of a machine or a host, in which what vCenter says of it is current.
+/// The connection state of a VM or host whose properties in vCenter are current.
 pub const CONNECTED: &str = "connected";
 
-/// The inventory of one vCenter, as far as it concerns this cluster: the VMs that back nodes, and their ancestors.
+/// The cached inventory of one vCenter: the VMs that back Nodes, and their ancestors.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// How many were published before and with it; later ones have more.
+    /// Sequence number of the snapshot.
     pub number: u64,
-    /// Whether this is true now.
+    /// Whether the snapshot is current.
     pub freshness: Freshness,
-    /// The period in which every change is reported, by a number that no other one has. A break, or another subscription,
-    /// begins another one; none from when a subscription begins until its first complete answer.
+    /// Id of the period in which every change is reported. An outage or another subscription begins another period;
+    /// `None` from the start of a subscription until its first complete answer.
     pub live_period: Option<u64>,
     /// `about.instanceUuid`; empty until the first connection.
     pub instance_uuid: Arc<str>,
-    /// Why the credentials that are offered are not those in use, if they are not.
+    /// Why the offered credentials are not the ones in use, if so.
     pub offer_trouble: Option<String>,
-    /// The virtual machines that are watched, by id.
+    /// The watched VMs, by id.
     pub vms: SharedMap<Arc<VmRecord>>,
-    /// The VMs that may differ from those of the previous snapshot, which has the number before this one; `None` if all
-    /// may. A reader that skipped a snapshot compares all.
+    /// The VMs that may differ from the previous snapshot, the one numbered one less; `None` if all may. A reader that
+    /// skipped a snapshot compares all.
     pub changed: Option<BTreeSet<Arc<str>>>,
-    /// Ids that were asked for and that vCenter does not know (any more), or does not let us read.
+    /// Wanted ids that vCenter does not know (any more), or that the account may not read.
     pub unresolved: Arc<Vec<Arc<str>>>,
-    /// Hosts, clusters, pools, folders and datacenters above the virtual machines.
+    /// Hosts, clusters, pools, folders and datacenters above the VMs.
     pub entities: Arc<HashMap<MoRef, Entity>>,
     /// Tags of zones and regions.
     pub tags: Arc<TagSnapshot>,
-    /// The power states that are proven, by machine; see [`Snapshot::prove_power`].
+    /// The proven power states, by VM; see [`Snapshot::prove_power`].
     pub power: SharedMap<Proven>,
 }
 
-/// A power state that is proven: see [`Snapshot::proves`].
+/// A proven power state: see [`Snapshot::proves`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proven {
     /// The state.
     pub state: PowerState,
-    /// From when on every moment proved it.
+    /// Since when it is proven without interruption.
     pub since: Instant,
 }
 
-/// Whether a [`Snapshot`] is true now.
+/// Whether a [`Snapshot`] is current.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Freshness {
     /// Nothing was ever read.
     #[default]
     Never,
-    /// No connection was made yet, and this is the last failure.
+    /// Never connected; the last failure.
     Unreachable(Trouble),
     /// Changes arrive as they happen.
     Live,
-    /// What is known was true until this moment.
+    /// The contents were current until `since`.
     Stale {
-        /// The last moment it was known to be true.
+        /// When the contents were last known to be current.
         since: Instant,
-        /// The failure since then.
+        /// The current failure.
         trouble: Trouble,
     },
 }
@@ -78,16 +78,16 @@ pub enum Freshness {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{brief}")]
 pub struct Trouble {
-    /// The word for Nodes: [`reason::VCenterUnavailable`], or one that says what an operator has to do.
+    /// The reason for Nodes: [`reason::VCenterUnavailable`], or one that says what an operator has to do.
     pub reason: Reason,
-    /// The failure with all that the log line of the vCenter says.
+    /// The full text of the failure, as in the log line of the vCenter.
     pub why: String,
-    /// The failure as each Node says it that waits for the vCenter.
+    /// The short text, for each Node that waits for the vCenter.
     pub brief: String,
 }
 
 impl Trouble {
-    /// No answer, for a reason that has no word of its own.
+    /// A failure with the general reason.
     pub fn unavailable(why: impl Into<String>) -> Self {
         let why = why.into();
         Self { reason: reason::VCenterUnavailable, brief: why.clone(), why }
@@ -104,7 +104,7 @@ impl Freshness {
         }
     }
 
-    /// The same as Nodes say it.
+    /// The short text for Nodes, if vCenter does not answer.
     pub fn brief(&self) -> Option<&str> {
         match self {
             Freshness::Unreachable(trouble) | Freshness::Stale { trouble, .. } => Some(&trouble.brief),
@@ -112,7 +112,7 @@ impl Freshness {
         }
     }
 
-    /// The same with its reason, or nothing where vCenter answers.
+    /// Checks that vCenter answers.
     ///
     /// # Errors
     /// Why vCenter does not answer.
@@ -124,8 +124,8 @@ impl Freshness {
         }
     }
 
-    /// The word for Nodes where vCenter does not answer for a reason that an operator can name: the credentials are
-    /// rejected or missing, or the certificate is not accepted.
+    /// The specific reason for Nodes, if an operator can fix the failure: rejected or missing credentials, or a refused
+    /// certificate.
     pub fn own_reason(&self) -> Option<Reason> {
         let reason = self.check().err()?.reason;
         (reason != reason::VCenterUnavailable).then_some(reason)
@@ -144,7 +144,7 @@ pub enum PowerState {
 }
 
 impl PowerState {
-    /// Reads vCenter's word; none for one of the future.
+    /// Parses vCenter's value; `None` for an unknown one.
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "poweredOn" => Some(PowerState::PoweredOn),
@@ -165,12 +165,12 @@ impl From<PowerState> for cloud::PowerState {
     }
 }
 
-/// The watched properties of one virtual machine. Everything may be unset.
+/// The watched properties of one VM. Each may be unset.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VmRecord {
     /// The name in vCenter, decoded.
     pub name: String,
-    /// `config.uuid` or `summary.config.uuid`, where well-formed.
+    /// `config.uuid` or `summary.config.uuid`, if well-formed.
     pub bios_uuid: Option<BiosUuid>,
     /// `parent`: a folder; unset for a VM directly in a vApp.
     pub parent: Option<MoRef>,
@@ -182,7 +182,7 @@ pub struct VmRecord {
     pub host: Option<MoRef>,
     /// `runtime.powerState`
     pub power_state: Option<PowerState>,
-    /// `runtime.connectionState`, as vCenter spells it. With anything but `connected` the rest is stale.
+    /// `runtime.connectionState`, as vCenter spells it. Unless it is `connected`, the other properties are stale.
     pub connection_state: Option<String>,
     /// `summary.config.template`
     pub is_template: bool,
@@ -192,7 +192,7 @@ pub struct VmRecord {
     pub memory_mib: Option<i64>,
     /// `summary.config.guestId`
     pub guest_id: String,
-    /// `summary.config.vmPathName`: the datastore in brackets, and the path there of the configuration file.
+    /// `summary.config.vmPathName`: the datastore in brackets, then the path of the configuration file.
     pub path: String,
     /// `guest.hostName`
     pub host_name: String,
@@ -204,42 +204,42 @@ pub struct VmRecord {
     pub metadata: String,
     /// `guestinfo.metadata.encoding`
     pub metadata_encoding: String,
-    /// Watched paths that the account may not read, with the missing privilege where it was named.
+    /// Watched properties that the account may not read.
     pub unreadable: Vec<String>,
 }
 
 impl VmRecord {
-    /// Whether vCenter's view of the machine is current.
+    /// Whether vCenter's view of the VM is current.
     pub fn is_connected(&self) -> bool {
         self.connection_state.as_deref() == Some(CONNECTED)
     }
 }
 
-/// An object above the virtual machines.
+/// An ancestor of VMs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entity {
     /// The name in vCenter, decoded.
     pub name: String,
-    /// The object above.
+    /// The parent.
     pub parent: Option<MoRef>,
-    /// Of hosts: `runtime.connectionState`, as vCenter spells it.
+    /// Hosts only: `runtime.connectionState`, as vCenter spells it.
     pub connection_state: Option<String>,
-    /// Of hosts: `runtime.inMaintenanceMode`.
+    /// Hosts only: `runtime.inMaintenanceMode`.
     pub is_in_maintenance: bool,
 }
 
-/// What is known of tags.
+/// The cached tags.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TagSnapshot {
-    /// The zone and region tags of an object. An object that was not asked about yet has no entry.
+    /// The zone and region tags of an object. An object whose tags were not read yet has no entry.
     pub of: HashMap<MoRef, ObjectTags>,
-    /// Why tags cannot be read at the moment.
+    /// Why tags cannot be read currently.
     pub trouble: Option<String>,
 }
 
 impl Snapshot {
-    /// The power state of this machine, where it is proven: changes arrive as they happen, and vCenter hears from the
-    /// machine and from the host it is on. A host that may not be read proves nothing.
+    /// The power state of this VM if it is proven: the snapshot is live, and VM and host are connected. An unreadable
+    /// host proves nothing.
     pub fn proves(&self, record: &VmRecord) -> Option<PowerState> {
         let host = record.host.as_ref().and_then(|host| self.entities.get(host));
         let is_host_connected = host.is_some_and(|host| host.connection_state.as_deref() == Some(CONNECTED));
@@ -247,8 +247,8 @@ impl Snapshot {
         record.power_state.filter(|_| is_proven)
     }
 
-    /// Whether the host of this machine may be removed next: vCenter removes only hosts that are in maintenance mode or that it
-    /// does not hear from. A host that may not be read says nothing.
+    /// Whether the host of this VM may be removed soon: vCenter removes only hosts that are in maintenance mode or not
+    /// connected. An unreadable host counts as no.
     pub fn may_host_be_removed(&self, record: &VmRecord) -> bool {
         let host = record.host.as_ref().and_then(|host| self.entities.get(host));
         host.is_some_and(|host| {
@@ -256,8 +256,8 @@ impl Snapshot {
         })
     }
 
-    /// Records the power states that are proven at this moment. A state that the previous snapshot, `before`, proves as
-    /// well keeps its start; so no snapshot may be left out.
+    /// Records the power states that are proven now. A state that `before`, the previous snapshot, also proves keeps
+    /// its start; therefore no snapshot may be skipped.
     pub fn prove_power(&mut self, before: &Snapshot, moment: Instant) {
         let all: BTreeSet<Arc<str>>;
         let ids = match &self.changed {
@@ -282,7 +282,7 @@ impl Snapshot {
         }
     }
 
-    /// The objects from `start` up to the root folder, `start` first. It ends early where an ancestor is not readable.
+    /// The objects from `start` up to the root folder, `start` first. Ends early at an unreadable ancestor.
     pub fn chain(&self, start: &MoRef) -> Vec<MoRef> {
         let mut chain = vec![start.clone()];
         let mut at = self.entities.get(start);
@@ -296,7 +296,7 @@ impl Snapshot {
         chain
     }
 
-    /// Whether `start`, or something above it, is one of `objects`.
+    /// Whether `start` or one of its ancestors is one of `objects`.
     pub fn is_below(&self, start: &MoRef, objects: &HashSet<&MoRef>) -> bool {
         let mut at = Some(start);
         for _ in 0..MAX_DEPTH {
@@ -309,7 +309,7 @@ impl Snapshot {
         false
     }
 
-    /// The chain of the virtual machine itself: the machine, its folders or vApp, the datacenter and above.
+    /// The path of the VM upwards: the VM, its folders or vApp, the datacenter and above.
     pub fn vm_chain(&self, id: &str, vm: &VmRecord) -> Vec<MoRef> {
         let mut chain = vec![MoRef::new("VirtualMachine", id)];
         if let Some(parent) = vm.parent.as_ref().or(vm.parent_vapp.as_ref()) {
@@ -318,7 +318,7 @@ impl Snapshot {
         chain
     }
 
-    /// The datacenter of `vm`, and what is above it.
+    /// The datacenter of `vm`, then its ancestors.
     fn datacenter_chain(&self, vm: &VmRecord) -> Option<Vec<MoRef>> {
         let starts = [vm.parent.as_ref(), vm.parent_vapp.as_ref(), vm.host.as_ref(), vm.resource_pool.as_ref()];
         starts.into_iter().flatten().find_map(|start| {
@@ -333,12 +333,12 @@ impl Snapshot {
         self.datacenter_chain(vm)?.into_iter().next()
     }
 
-    /// The names on the way from the root folder down to the datacenter of `vm`, the datacenter's own id with it.
+    /// The id of the datacenter of `vm`, and the names from the root folder down to it.
     pub fn datacenter_of(&self, vm: &VmRecord) -> Option<Datacenter> {
         self.datacenter_chain(vm).map(|chain| self.datacenter_at(&chain))
     }
 
-    /// The datacenter that this chain begins with.
+    /// The datacenter at the start of this chain.
     pub fn datacenter_at(&self, chain: &[MoRef]) -> Datacenter {
         let mut path: Vec<String> = chain
             .iter()
@@ -351,12 +351,12 @@ impl Snapshot {
     }
 }
 
-/// Where a datacenter is.
+/// A datacenter and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datacenter {
     /// The managed object id.
     pub id: String,
-    /// Folder names from below the root folder, then the datacenter's own name.
+    /// Folder names below the root folder, then the datacenter's own name.
     pub path: Vec<String>,
 }
 

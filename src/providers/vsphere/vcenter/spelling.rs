@@ -1,30 +1,31 @@
-//! Pure: how messages name an entry of a vCenter and what is to be written there, in the form that defines the entry.
+//! Pure: names the configuration entry of a vCenter in messages, in the syntax of the file or the variables that define
+//! it.
 
 use std::fmt;
 
-/// How a file is written.
+/// Syntax of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::providers::vsphere) enum Dialect {
     /// `[Section]` and `kebab-case = value`.
     Ini,
     /// `section:` and `camelCase: value`.
     Yaml,
-    /// No file: variables, each with a name of its own.
+    /// No file: environment variables.
     Environment,
 }
 
-/// How the entry of a vCenter is written. It is no setting: files that mean the same may differ in it.
+/// How the entry of a vCenter is written. Not a setting: equivalent files may differ in it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Spelling {
     pub(in crate::providers::vsphere) dialect: Dialect,
     /// The section, or the variable that defines the entry.
     pub(in crate::providers::vsphere) section: String,
-    /// The key for thumbprints, or the variable.
+    /// The key, or variable, for thumbprints.
     pub(in crate::providers::vsphere) thumbprint: String,
 }
 
 impl Spelling {
-    /// Where the settings of the entry are, for example `vcenter.east of the cloud config`.
+    /// The location of the entry's settings, for example `vcenter.east of the cloud config`.
     pub fn place(&self) -> String {
         match self.dialect {
             Dialect::Ini | Dialect::Yaml => format!("{} of the cloud config", self.section),
@@ -32,7 +33,7 @@ impl Spelling {
         }
     }
 
-    /// Where the entry's user and password are, which it may inherit.
+    /// The location of the entry's user and password, which it may inherit.
     pub fn credentials_place(&self) -> String {
         let global = match self.dialect {
             Dialect::Ini => "[Global]",
@@ -42,8 +43,8 @@ impl Spelling {
         if self.section == global { self.place() } else { format!("{} or {global} of the cloud config", self.section) }
     }
 
-    /// The line that makes a certificate with this thumbprint accepted, and where it belongs. Without double quotes, which
-    /// the log would escape.
+    /// The configuration line that accepts a certificate with this thumbprint, and where it belongs. Contains no double
+    /// quotes, which the log would escape.
     pub fn thumbprint_line(&self, thumbprint: impl fmt::Display) -> String {
         let Self { dialect, section, thumbprint: key } = self;
         match dialect {
@@ -55,14 +56,14 @@ impl Spelling {
     }
 }
 
-/// An entry of an INI file, for those who have none.
+/// An entry of an INI file, for callers without a configuration.
 impl Default for Spelling {
     fn default() -> Self {
         Self { dialect: Dialect::Ini, section: "[VirtualCenter]".to_owned(), thumbprint: "thumbprint".to_owned() }
     }
 }
 
-/// Nothing of it, so that configurations that mean the same look the same.
+/// Prints no fields, so that equivalent configurations print the same.
 impl fmt::Debug for Spelling {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Spelling")

@@ -1,5 +1,5 @@
-//! What subscriptions leave behind on a session that lives on. The server would keep it, and collect changes for it, until
-//! the session ends.
+//! Server-side leftovers of subscriptions on a session that stays. The server would keep them, and collect changes for
+//! them, until the session ends.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use parking_lot::Mutex;
 
 use crate::clients::vim::MoRef;
 
-/// So many are remembered on one session. Each is of a failure in the middle of a subscription.
+/// Maximum number remembered per session. Each results from a failed or cancelled subscription.
 const MOST: usize = 16;
 
-/// The objects of one subscription on the server.
+/// The server-side objects of one subscription.
 #[derive(Clone, Debug)]
 pub(super) struct SubscriptionObjects {
     pub(super) view: MoRef,
     pub(super) collector: Option<MoRef>,
 }
 
-/// The parts on one session that are not in use.
+/// The unused subscription objects of one session.
 #[derive(Default)]
 pub(super) struct Leftovers {
     parts: Mutex<Vec<SubscriptionObjects>>,
@@ -36,7 +36,7 @@ impl Leftovers {
     }
 }
 
-/// A subscription that is being made. If it fails or is given up, its parts are left over.
+/// Guard of a subscription during setup. If the setup fails or is cancelled, its objects become leftovers.
 pub(super) struct UnfinishedSubscription {
     leftovers: Arc<Leftovers>,
     parts: Option<SubscriptionObjects>,
@@ -53,7 +53,7 @@ impl UnfinishedSubscription {
         }
     }
 
-    /// The subscription is whole: its parts are in use.
+    /// The setup is complete: the objects are in use.
     pub(super) fn finish(mut self) {
         self.parts = None;
     }

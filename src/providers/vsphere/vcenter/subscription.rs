@@ -1,5 +1,5 @@
-//! The one subscription of a vCenter: a ListView of the wanted virtual machines, one filter, one outstanding
-//! `WaitForUpdatesEx`. What it reports goes to the publisher.
+//! The one subscription of a vCenter: a ListView of the wanted VMs, one filter, one outstanding `WaitForUpdatesEx`.
+//! Updates go to the publisher.
 
 mod updates;
 
@@ -19,14 +19,14 @@ use super::stale_subscriptions::{SubscriptionObjects, UnfinishedSubscription};
 use crate::base::error_chain::chain;
 use crate::clients::vim::{self, FilterSpec, MoRef};
 
-/// Pause in which additions to the view are gathered.
+/// Pause that batches additions to the view.
 const GATHER: Duration = Duration::from_millis(50);
 /// Objects per change of the view: vCenter accepts at most 500,000 elements in a request.
 const PORTION: usize = 1_000;
-/// How long clearing away an old subscription may take.
+/// Limit for removing an old subscription.
 const CLEAR_LIMIT: Duration = Duration::from_secs(3);
 
-/// What one session holds on the server, and what the updates go to.
+/// The server-side objects on one session, and the receivers of the updates.
 pub(super) struct Subscription<'a> {
     session: &'a Session,
     publisher: &'a Publisher,
@@ -36,7 +36,7 @@ pub(super) struct Subscription<'a> {
     view: MoRef,
 }
 
-/// A subscription that is set up and not followed yet.
+/// A subscription that is set up but not followed yet.
 pub(super) struct PreparedSubscription<'a> {
     subscription: Subscription<'a>,
     members: BTreeSet<Arc<str>>,
@@ -45,7 +45,7 @@ pub(super) struct PreparedSubscription<'a> {
 }
 
 impl<'a> PreparedSubscription<'a> {
-    /// From now on this is the subscription that tells what is true.
+    /// Makes this the subscription that feeds the publisher.
     pub(super) fn begin(self) -> Subscription<'a> {
         let Self { subscription, members, unresolved, instance_uuid } = self;
         subscription.publisher.with(|state| state.restart(&instance_uuid, members, unresolved));
@@ -54,7 +54,7 @@ impl<'a> PreparedSubscription<'a> {
 }
 
 impl<'a> Subscription<'a> {
-    /// Sets a subscription up on a session. What it makes before it fails, or is given up, is left over there.
+    /// Sets up a subscription on a session. Objects that it creates before a failure or cancellation become leftovers.
     pub(super) async fn prepare(
         session: &'a Session,
         publisher: &'a Publisher,
@@ -74,8 +74,8 @@ impl<'a> Subscription<'a> {
         Ok(PreparedSubscription { subscription, members, unresolved, instance_uuid })
     }
 
-    /// Fills the view, which was created empty because only a change of it tells which members the server does not
-    /// know, and puts the filter on it. The answer is what the server does not know.
+    /// Fills the view and adds the filter. The view is created empty because only a modification reports the members
+    /// that the server does not know. Returns these.
     async fn fill(&self, members: &BTreeSet<Arc<str>>) -> Result<Vec<Arc<str>>, vim::Error> {
         let all: Vec<MoRef> = members.iter().map(reference).collect();
         let unresolved = if all.is_empty() { Vec::new() } else { self.modify(&all, &[]).await? };
@@ -83,14 +83,14 @@ impl<'a> Subscription<'a> {
         Ok(unresolved)
     }
 
-    /// Takes a subscription that is over off its session, and what others left behind there.
+    /// Removes a finished subscription and other leftovers from its session.
     pub(super) async fn clear(&self) {
         let Self { soap, collector, view, .. } = self;
         soap.leftovers().add(SubscriptionObjects { view: view.clone(), collector: Some(collector.clone()) });
         clear_leftovers(soap, &self.session.names().server).await;
     }
 
-    /// Keeps the members of the view what is wanted.
+    /// Keeps the ListView's members in step with the wanted VMs.
     pub(super) async fn keep_view(&self) -> ConnectionFailure {
         match self.keep_members().await {
             Ok(never) => match never {},
@@ -112,25 +112,25 @@ impl<'a> Subscription<'a> {
         }
     }
 
-    /// Makes a change of the view; the answer is what the server does not know.
+    /// Applies a change of the view. Returns the ids that the server does not know.
     async fn make(&self, change: &ViewChange) -> Result<Vec<Arc<str>>, vim::Error> {
         let add: Vec<MoRef> = change.add.iter().map(reference).collect();
         let remove: Vec<MoRef> = change.remove.iter().map(reference).collect();
         if change.add.is_disjoint(&change.remove) {
             return self.modify(&add, &remove).await;
         }
-        // In one call, taking out and putting in the same object would be no change.
+        // One call that removes and adds the same object would change nothing.
         self.modify(&[], &remove).await?;
         self.modify(&add, &[]).await
     }
 
-    /// Changes the view in portions; the answer is what the server does not know.
+    /// Changes the view in portions. Returns the ids that the server does not know.
     async fn modify(&self, add: &[MoRef], remove: &[MoRef]) -> Result<Vec<Arc<str>>, vim::Error> {
         let mut unresolved = Vec::new();
         for portion in remove.chunks(PORTION).skip(1) {
             self.soap.modify_list_view(&self.view, &[], portion).await?;
         }
-        // The first removals go with the first additions.
+        // The first call has both removals and additions.
         let mut removals = remove.chunks(PORTION).next().unwrap_or_default();
         let mut portions: Vec<&[MoRef]> = add.chunks(PORTION).collect();
         if portions.is_empty() {
@@ -144,8 +144,8 @@ impl<'a> Subscription<'a> {
     }
 }
 
-/// Takes what earlier subscriptions left behind off a session that lives on. What cannot be taken off now, as vCenter
-/// does not answer, is left for the next time. Ending the session does the same.
+/// Removes the leftovers of earlier subscriptions from a session that stays. If vCenter does not answer, they remain
+/// for the next call. The end of the session removes them, too.
 pub(super) async fn clear_leftovers(soap: &ClientInUse<vim::Client>, vcenter: &str) {
     let leftovers = soap.leftovers();
     while let Some(parts) = leftovers.take() {

@@ -1,8 +1,8 @@
-//! The tags of zones and regions: read in batches for objects that are new, refreshed by a poll whose cost grows with
-//! the tagged objects and not with the nodes.
+//! The tags of zones and regions: read in batches for new objects, refreshed by a poll whose cost grows with the number
+//! of tagged objects, not with the number of nodes.
 //!
-//! There is no push for tags. An answer that suddenly holds no attachment at all may mean a lost permission (vCenter
-//! answers with empty lists, not with errors), so it never takes away what is known.
+//! vCenter does not push tags. An answer that suddenly has no attachment at all may mean a lost permission (vCenter
+//! returns empty lists, not errors), so it never removes cached tags.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -25,34 +25,34 @@ use crate::clients::vim::MoRef;
 use crate::providers::vsphere::login::retry::PASSING;
 use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategories};
 
-/// How the tags of one vCenter are read. May change while they are: see
+/// Settings for reading the tags of one vCenter. May change at run time: see
 /// [`Vcenter::reconfigure`](super::Vcenter::reconfigure).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The tag categories of zone and region, where zones are on.
+    /// The tag categories of zone and region, if zones are enabled.
     pub categories: Option<ZoneCategories>,
-    /// How often tags are polled.
+    /// Poll interval.
     pub tag_poll: Duration,
 }
 
-/// Pause in which new objects are gathered into one read.
+/// Pause that batches reads of new objects.
 const GATHER: Duration = Duration::from_millis(50);
-/// Polls after which the names of tags and categories are read again: a renamed tag keeps its id.
+/// Polls between two reads of the names of tags and categories: a renamed tag keeps its id.
 const POLLS_PER_NAME_READ: u32 = 10;
-/// Refusals in a row that are met with another session: the loan of the SOAP session, then a session that has ended.
+/// Consecutive refusals that are answered with another session: first of a borrowed SOAP session, then of a session
+/// that has ended.
 const REFUSALS: u32 = 2;
 
-/// The first suspect when tags are not visible: vCenter leaves what the account may not read out of its lists, without an
-/// error.
+/// The most likely cause of invisible tags: vCenter omits unreadable objects from its lists, without an error.
 const GLOBAL_PERMISSION: &str = "check first that the account has a global permission with the role Read-only (inventory \
                                  permissions do not apply to tags)";
 
-/// What a poll found: the tags of the two categories, and what they are attached to.
+/// Result of a poll: the tags of the two categories, and the objects they are attached to.
 #[derive(Default)]
 struct CachedTags {
     /// Tag id → tag.
     tags: HashMap<String, Tag>,
-    /// Object → ids of the tags it carries.
+    /// Object → ids of its tags.
     attached: HashMap<MoRef, BTreeSet<String>>,
     /// The ids of the two configured categories, and their names.
     categories: BTreeMap<String, String>,
@@ -60,7 +60,7 @@ struct CachedTags {
 }
 
 impl CachedTags {
-    /// Why zones cannot be found if a configured category is not visible.
+    /// The problem if a configured category is not visible.
     fn missing_category(&self, categories: &ZoneCategories) -> Option<String> {
         let is_missing = |wanted: &&String| !self.categories.values().any(|name| name == *wanted);
         let missing: Vec<&str> =
@@ -73,7 +73,7 @@ impl CachedTags {
         })
     }
 
-    /// Why zones cannot be found if no tag of a category is attached, be it any more.
+    /// The problem if no tag of a category is attached, or not any more.
     fn unattached_category(
         &self,
         lost: &BTreeSet<String>,
@@ -99,8 +99,8 @@ impl CachedTags {
     }
 }
 
-/// When tags may be read again after a failure. Not forgotten with the connection: a subscription that breaks often must
-/// not ask more often. Never locked over an await.
+/// Backoff of tag reads. Outlives the connection, so that a subscription that breaks often does not cause more reads.
+/// Never locked over an await.
 #[derive(Default)]
 pub(super) struct TagRetry {
     state: Mutex<(Failures, Option<Instant>)>,
@@ -116,7 +116,6 @@ impl TagRetry {
         *not_before = Some(Instant::now() + pause);
     }
 
-    /// Tags may be read at once.
     pub(super) fn reset(&self) {
         *self.state.lock() = Default::default();
     }
@@ -131,8 +130,8 @@ pub(super) struct TagReader<'a> {
 }
 
 impl TagReader<'_> {
-    /// Keeps the tags in the snapshot true, by the settings in force. Failures are told and retried; they never end the
-    /// subscription.
+    /// Keeps the tags in the snapshot current, by the active settings. Failures are logged and retried; they never end
+    /// the subscription.
     pub(super) async fn run(&self) -> Infallible {
         let mut changes = self.settings.subscribe();
         loop {
@@ -142,7 +141,7 @@ impl TagReader<'_> {
             let mut following = pin!(self.follow_categories(&settings));
             tokio::select! {
                 never = &mut following => match never {},
-                // The sender is here, so this waits for nothing else.
+                // Cannot fail: `self` holds the sender.
                 _ = changes.wait_for(is_other) => {}
             }
             self.session.logins().give_up(following).await;
@@ -183,7 +182,7 @@ impl TagReader<'_> {
                     self.poll(&rest, categories, &mut known).await?;
                     self.retry.state.lock().0.reset();
                     refused_in_row = 0;
-                    // Jitter keeps replicas and vCenters apart.
+                    // Jitter spreads the polls of replicas and vCenters.
                     next_poll = Instant::now() + tag_poll.mul_f64(0.9 + fastrand::f64() / 10.0);
                 }
                 self.read_new_objects(&rest, &known).await
@@ -206,15 +205,15 @@ impl TagReader<'_> {
         }
     }
 
-    /// Zones are off: what was known of tags is no answer any more.
+    /// Zones are disabled: drop the cached tags.
     fn forget_tags(&self) {
         if *self.tags() != TagSnapshot::default() {
             self.publisher.change_tags(|tags| *tags = TagSnapshot::default());
         }
     }
 
-    /// Reads what the tags of the two categories are attached to, and again the tags of every object where that
-    /// differs from what is known.
+    /// Reads the attachments of the tags of both categories, and drops the cached tags of objects whose tags changed,
+    /// so that they are read again.
     async fn poll(
         &self,
         rest: &ClientInUse<vapi::Client>,
@@ -244,7 +243,7 @@ impl TagReader<'_> {
         Ok(())
     }
 
-    /// Fetches the names of the tags of both categories that are not known.
+    /// Fetches the missing tag names of both categories.
     async fn fetch_tags(&self, rest: &ClientInUse<vapi::Client>, known: &mut CachedTags) -> Result<(), vapi::Error> {
         let mut names = HashMap::new();
         for (category_id, category) in &known.categories {
@@ -264,7 +263,7 @@ impl TagReader<'_> {
         Ok(())
     }
 
-    /// The categories of which the snapshot holds a tag, while vCenter says now that none is attached anywhere.
+    /// The categories with a tag in the snapshot but, by this poll, no attachment anywhere.
     fn lost_categories(
         &self,
         categories: &ZoneCategories,
@@ -276,7 +275,7 @@ impl TagReader<'_> {
             ObjectTags::Read(tags) => tags.as_slice(),
             ObjectTags::Unreadable(_) => &[],
         });
-        // Tags may be held of a category that was configured before.
+        // The snapshot may have tags of a previously configured category.
         let is_of_interest = |category: &&String| **category == categories.zone || **category == categories.region;
         let mut lost: BTreeSet<String> = held.map(|tag| &tag.category).filter(is_of_interest).cloned().collect();
         for tag in attached.values().flatten().filter_map(|id| tags.get(id)) {
@@ -285,7 +284,7 @@ impl TagReader<'_> {
         lost
     }
 
-    /// The ids of the two configured categories. There is no look-up by name.
+    /// Fetches the ids of the two configured categories. vCenter has no lookup by name.
     async fn fetch_categories(
         &self,
         rest: &ClientInUse<vapi::Client>,
@@ -301,7 +300,7 @@ impl TagReader<'_> {
         Ok(found)
     }
 
-    /// Marks the objects whose tags differ from what the snapshot holds as not read.
+    /// Drops the cached tags of objects whose tags changed.
     fn forget_changed(&self, known: &CachedTags) {
         let tags = self.tags();
         let is_same = |object: &MoRef, held: &ObjectTags| {
@@ -317,7 +316,6 @@ impl TagReader<'_> {
         self.publisher.change_tags(|tags| tags.of.retain(|object, held| is_same(object, held)));
     }
 
-    /// Reads the tags of objects that were not asked about yet.
     async fn read_new_objects(&self, rest: &ClientInUse<vapi::Client>, known: &CachedTags) -> Result<(), vapi::Error> {
         let (new, gone) = self.publisher.with(|state| {
             let vms = state.vms().map(|(id, _)| MoRef::new("VirtualMachine", id));
@@ -337,7 +335,7 @@ impl TagReader<'_> {
             new.into_iter().map(|object| (object, ObjectTags::Read(Vec::new()))).collect();
         for found in answer {
             let tags: Vec<Tag> = found.tag_ids.iter().filter_map(|id| known.tags.get(id).cloned()).collect();
-            // An object is read when it is new or its tags changed, so that this is told once.
+            // Objects are read only when new or changed, so this is logged once.
             let settings = self.settings.borrow().clone();
             let oddities = settings.categories.iter().flat_map(|known| known.oddities(&found.object, &tags));
             for oddity in oddities {
@@ -356,7 +354,7 @@ impl TagReader<'_> {
         self.publisher.with(|state| Arc::clone(&state.next.tags))
     }
 
-    /// Says once why zones cannot be found, and once that they can again.
+    /// Logs once why zones cannot be found, and once when they can again.
     fn tell_trouble(&self, trouble: Option<String>) {
         if self.tags().trouble == trouble {
             return;

@@ -1,22 +1,22 @@
-//! The identity of a configured vCenter, and of a virtual machine in it, within this process.
+//! Identity of a configured vCenter, and of a VM in it, within this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A vCenter for as long as it is configured. The same entry that is configured once more is another one, so that what
-/// was found out about one is never taken for something about the other.
+/// A vCenter while it is configured. The same entry, removed and configured again, gets another identity, so that facts
+/// about one are never attributed to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VcenterId(u64);
 
 impl VcenterId {
-    /// The identity of a vCenter that is new. It is greater than all before.
+    /// Returns a new identity, greater than all before.
     pub fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// A virtual machine: its vCenter, and its id there.
+/// Key of a VM: its vCenter, and its id there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VmKey {
     /// The vCenter.

@@ -1,10 +1,10 @@
-//! Pure: the tags of objects, and those among them that give a zone and a region.
+//! Pure: the tags of objects, and the zone and region that they give.
 
 use std::collections::BTreeSet;
 
 use crate::clients::vim::MoRef;
 
-/// The tag categories that hold the zone and the region; never empty text. Compared with case.
+/// The tag categories of zone and region; never empty, case-sensitive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneCategories {
     /// The name of the category whose tag gives the zone.
@@ -14,19 +14,19 @@ pub struct ZoneCategories {
 }
 
 impl ZoneCategories {
-    /// The zones among `tags`, the first by name first. With one category for both, every tag counts as zone, as in
-    /// the Go program.
+    /// The zones among `tags`, sorted by name. With one category for both, every tag counts as zone, as in the Go
+    /// program.
     pub fn zones<'a>(&self, tags: &'a [Tag]) -> impl Iterator<Item = &'a str> + use<'a> {
         names_of(&self.zone, tags)
     }
 
-    /// The regions among `tags`, the first by name first.
+    /// The regions among `tags`, sorted by name.
     pub fn regions<'a>(&self, tags: &'a [Tag]) -> impl Iterator<Item = &'a str> + use<'a> {
         let tags = if self.region == self.zone { &[] } else { tags };
         names_of(&self.region, tags)
     }
 
-    /// The tags of either category, each once, by name.
+    /// The tags of both categories without duplicates, by name.
     pub fn among(&self, tags: &[Tag]) -> Vec<Tag> {
         let of = |category: &String| {
             let tag = |name: &str| Tag { name: name.to_owned(), category: category.clone() };
@@ -36,7 +36,7 @@ impl ZoneCategories {
         of(&self.zone).into_iter().chain(regions).collect()
     }
 
-    /// What is wrong with the tags of one object: several of one category, of which only the first by name counts.
+    /// Warnings for an object with several tags of one category, of which only the first by name counts.
     pub fn oddities(&self, object: &MoRef, tags: &[Tag]) -> Vec<String> {
         let told = |category: &str, mut names: Box<dyn Iterator<Item = &str> + '_>| {
             let first = names.next()?;
@@ -68,11 +68,11 @@ pub struct Tag {
     pub category: String,
 }
 
-/// What is known of the tags of one object.
+/// The tags of one object, if readable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectTags {
     /// All tags; may be none. Their order has no meaning.
     Read(Vec<Tag>),
-    /// They could not be read, and why, for people.
+    /// Unreadable; the text says why, for operators.
     Unreadable(String),
 }

@@ -1,4 +1,4 @@
-//! Where one pair is from: files, which are read again, or this program, which makes it anew before it ends.
+//! The source of one pair: files, which are polled, or this program, which renews the pair before it expires.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -21,10 +21,10 @@ pub const SERVED_CERTIFICATE: &str = "cloud-controller-manager.crt";
 /// The key's file in the folder of `--cert-dir`.
 pub const SERVED_KEY: &str = "cloud-controller-manager.key";
 
-/// What was made here is made anew this long before it ends: a fifth of its life.
+/// A self-made pair is renewed this long before it expires: a fifth of its lifetime.
 const MARGIN: Duration = Duration::from_secs(LIFETIME.as_secs() / 5);
 
-/// Where a pair is from, and what was found there last.
+/// The source of a pair, and its last state.
 pub(super) struct Origin {
     kind: Kind,
     pub(super) pair: Pair,
@@ -33,18 +33,18 @@ pub(super) struct Origin {
 }
 
 enum Kind {
-    /// Files that somebody else keeps up to date.
+    /// Files that others update.
     Files(PairFiles),
-    /// Files that are made anew when they are self-made and end.
+    /// Files that this program renews if they are self-made and expire.
     Folder(PairFiles, Vec<String>),
-    /// Nowhere.
+    /// Only in memory.
     Memory(Vec<String>),
 }
 
-/// Contents, to be compared.
+/// Hashes of both contents, for comparison.
 type Digests = [[u8; 32]; 2];
 
-/// What could not be used.
+/// An unusable pair.
 struct RefusedPair {
     why: String,
     is_told: bool,
@@ -56,8 +56,8 @@ impl Origin {
         Ok(Self { kind: Kind::Files(files), pair, seen, refused: None })
     }
 
-    /// A pair that is there is used, also when it has ended, unless it is self-made. What is left of a self-made one is
-    /// made anew: the process may have ended between the two files.
+    /// Uses an existing pair, also an expired one unless it is self-made. The remains of a self-made pair are replaced:
+    /// the process may have ended between the two files.
     pub(super) fn folder(folder: &Path, names: &[String], now: SystemTime) -> Result<Self, CertificateError> {
         let files = PairFiles { certificate: folder.join(SERVED_CERTIFICATE), key: folder.join(SERVED_KEY) };
         match (is_there(&files.certificate)?, is_there(&files.key)?) {
@@ -76,7 +76,7 @@ impl Origin {
             found => found?,
         };
         let mut origin = Self { kind: Kind::Folder(files, names.to_vec()), pair, seen, refused: None };
-        origin.look(now);
+        origin.reload(now);
         Ok(origin)
     }
 
@@ -86,13 +86,13 @@ impl Origin {
     }
 
     #[cfg(test)]
-    pub(super) fn is_refusal_told(&self) -> bool {
+    pub(super) fn is_refusal_logged(&self) -> bool {
         self.refused.as_ref().is_some_and(|refused| refused.is_told)
     }
 
-    /// Whether there is another pair now. What cannot be used is told when it is the same at two looks: whoever writes
-    /// two files may not be done.
-    pub(super) fn look(&mut self, now: SystemTime) -> bool {
+    /// Polls the source; returns whether the pair has changed. An unusable pair is logged once two polls see it: its
+    /// two files may still be incomplete at the first.
+    pub(super) fn reload(&mut self, now: SystemTime) -> bool {
         match self.changed(now) {
             Ok(is_new) => {
                 self.refused = None;
@@ -122,7 +122,7 @@ impl Origin {
             Kind::Folder(files, names) if is_due => (files, Some(names)),
             Kind::Folder(files, _) | Kind::Files(files) => (files, None),
         };
-        // What is there goes first: somebody may have put a pair of their own there.
+        // Existing files take precedence: a user may have put their own pair there.
         let is_gone = due.is_some() && !is_there(&files.certificate)? && !is_there(&files.key)?;
         if !is_gone {
             let (chain, key) = contents(files)?;
@@ -177,12 +177,12 @@ fn is_there(path: &Path) -> Result<bool, CertificateError> {
     path.try_exists().map_err(|source| CertificateError::Read(path.to_owned(), source))
 }
 
-/// Whether the certificate that is there was made by this program, or by the Go program.
+/// Whether this program, or the Go program, created the existing certificate.
 fn is_ours(files: &PairFiles) -> bool {
     content(&files.certificate).is_ok_and(|chain| is_chain_self_made(&chain))
 }
 
-/// Makes a pair and writes it, the key first.
+/// Creates a pair and writes it, the key first.
 fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(), CertificateError> {
     let made = pair::make(names, now)?;
     let written = |path: &Path, content: &[u8]| {
@@ -195,13 +195,13 @@ fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(),
     written(&files.certificate, made.chain.as_bytes())
 }
 
-/// Writes a file that nobody ever sees half, readable by its owner only.
+/// Writes a file atomically, readable by its owner only.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
-    // Another process may write here, too.
+    // Another process may write here at the same time.
     name.push(format!(".{}.new", std::process::id()));
     let new = PathBuf::from(name);
-    // What a crash left behind.
+    // Left behind by a crash.
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -1,4 +1,4 @@
-//! One certificate chain with its key, read or made.
+//! One certificate chain with its key, read or created.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,26 +19,26 @@ use zeroize::Zeroizing;
 
 use super::CertificateError;
 
-/// For how long a certificate holds that is made here.
+/// Lifetime of self-made certificates.
 pub(super) const LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Clocks differ: such a certificate holds already this long before it is made.
+/// Self-made certificates are valid from this long before their creation, since clocks differ.
 const BEFORE: Duration = Duration::from_secs(3600);
 
 /// A chain and a key that belong together.
 #[derive(Debug)]
 pub(super) struct Pair {
-    /// What TLS needs.
+    /// The pair as TLS needs it.
     pub key: Arc<CertifiedKey>,
-    /// The names and addresses that the certificate is for, lower case.
+    /// The names and addresses of the certificate, lower case.
     pub names: Vec<String>,
-    /// When it ends.
+    /// When the certificate expires.
     pub ends: SystemTime,
-    /// Whether it was made by this program, or by the Go program, without anybody's asking.
+    /// Whether this program, or the Go program, created it by default.
     pub is_self_made: bool,
 }
 
-/// What signs for a certificate, which decides about the cipher suites of TLS 1.2.
+/// The kind of key of a certificate; it restricts the cipher suites of TLS 1.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyKind {
     /// Suites with `RSA` in their name.
@@ -74,7 +74,7 @@ impl Pair {
     }
 }
 
-/// Whether a chain in PEM form was made as those are that nobody asked for, whatever its key is.
+/// Whether a chain in PEM form is self-made, whatever its key is.
 pub(super) fn is_chain_self_made(chain: &[u8]) -> bool {
     let Ok(leaf) = CertificateDer::from_pem_slice(chain) else { return false };
     X509Certificate::from_der(&leaf).is_ok_and(|(_, leaf)| is_self_made(&leaf))
@@ -88,7 +88,7 @@ fn common<'a>(name: &'a X509Name<'_>) -> &'a str {
     name.iter_common_name().next().and_then(|name| name.as_str().ok()).unwrap_or_default()
 }
 
-/// The DNS names and addresses; the common name of a certificate without any.
+/// The DNS names and addresses; without any, the common name.
 fn names(leaf: &X509Certificate<'_>, common: String) -> Vec<String> {
     let alternative = leaf.subject_alternative_name().ok().flatten();
     let alternative = alternative.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
@@ -109,16 +109,16 @@ fn names(leaf: &X509Certificate<'_>, common: String) -> Vec<String> {
     names
 }
 
-/// A chain and a key in PEM form where none is configured, like the Go program's: a CA of its own and a leaf, for a year
-/// (client-go `util/cert`, `GenerateSelfSignedCertKey`).
+/// A chain and a key in PEM form for servers without a configured pair, like the Go program's: a CA and a leaf, for a
+/// year (client-go `util/cert`, `GenerateSelfSignedCertKey`).
 pub(super) struct GeneratedPair {
     /// Leaf, then CA.
     pub chain: String,
-    /// The key of the leaf. That of the CA is forgotten.
+    /// The key of the leaf. The key of the CA is discarded.
     pub key: Zeroizing<String>,
 }
 
-/// Makes a pair for the loopback names and `names` (host names and addresses).
+/// Creates a pair for the loopback names and `names` (host names and addresses).
 pub(super) fn make(names: &[String], now: SystemTime) -> Result<GeneratedPair, CertificateError> {
     let mut all: Vec<_> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     for name in names.iter().filter(|name| !name.is_empty()) {

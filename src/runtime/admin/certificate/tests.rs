@@ -52,16 +52,16 @@ fn files_are_read_again_and_a_broken_pair_leaves_the_one_before() {
     let (certificates, mut keeper) = Certificates::load(&CertificateSource::Files(files.clone()), &[], &[]).unwrap();
     std::fs::write(&files.certificate, &second.0).unwrap();
     for _ in 0..3 {
-        keeper.look(now);
+        keeper.reload(now);
         assert_eq!(leaf_of(&certificates), leaf_in(&first), "a certificate without its key");
     }
-    assert!(keeper.default.is_refusal_told());
+    assert!(keeper.default.is_refusal_logged());
     std::fs::write(&files.key, &second.1).unwrap();
-    keeper.look(now);
+    keeper.reload(now);
     assert_eq!(leaf_of(&certificates), leaf_in(&second));
-    assert!(!keeper.default.is_refusal_told());
+    assert!(!keeper.default.is_refusal_logged());
     std::fs::remove_file(&files.key).unwrap();
-    keeper.look(now);
+    keeper.reload(now);
     assert_eq!(leaf_of(&certificates), leaf_in(&second), "a file is gone");
 }
 
@@ -82,7 +82,7 @@ fn an_exchanged_symbolic_link_is_noticed() {
     let new = folder.path().join("..data_tmp");
     symlink("2", &new).unwrap();
     std::fs::rename(&new, &link).unwrap();
-    keeper.look(SystemTime::now());
+    keeper.reload(SystemTime::now());
     assert_eq!(leaf_of(&certificates), leaf_in(&second));
 }
 
@@ -123,12 +123,12 @@ fn w_84_what_was_made_in_memory_is_made_anew_before_it_ends() {
     let (certificates, mut keeper) = Certificates::load(&CertificateSource::Memory, &[], &[]).unwrap();
     let first = leaf_of(&certificates);
     let day = Duration::from_secs(24 * 3600);
-    keeper.look(SystemTime::now() + 290 * day);
+    keeper.reload(SystemTime::now() + 290 * day);
     assert_eq!(leaf_of(&certificates), first);
-    keeper.look(SystemTime::now() + 293 * day);
+    keeper.reload(SystemTime::now() + 293 * day);
     assert_ne!(leaf_of(&certificates), first);
     let second = leaf_of(&certificates);
-    keeper.look(SystemTime::now() + 294 * day);
+    keeper.reload(SystemTime::now() + 294 * day);
     assert_eq!(leaf_of(&certificates), second, "once");
 }
 
@@ -164,7 +164,7 @@ fn a_folder_keeps_the_pair_and_only_what_is_self_made_is_made_anew() {
     let (certificates, mut keeper) = Certificates::load(&source, &[], &[]).unwrap();
     assert_eq!(leaf_of(&certificates), first, "it is used again");
     let later = SystemTime::now() + Duration::from_secs(360 * 24 * 3600);
-    keeper.look(later);
+    keeper.reload(later);
     assert_ne!(leaf_of(&certificates), first);
     let own = {
         let mut params = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap();
@@ -174,8 +174,8 @@ fn a_folder_keeps_the_pair_and_only_what_is_self_made_is_made_anew() {
     };
     std::fs::write(folder.join(SERVED_CERTIFICATE), &own.0).unwrap();
     std::fs::write(folder.join(SERVED_KEY), &own.1).unwrap();
-    keeper.look(later);
-    keeper.look(later);
+    keeper.reload(later);
+    keeper.reload(later);
     assert_eq!(leaf_of(&certificates), leaf_in(&own), "somebody's own pair stays, although it has ended");
 }
 
@@ -190,14 +190,14 @@ fn somebodys_own_pair_is_taken_although_the_self_made_one_is_due_and_cannot_be_w
     let in_the_way = folder.path().join(format!("{SERVED_KEY}.{}.new", std::process::id()));
     std::fs::create_dir(&in_the_way).unwrap();
     for _ in 0..2 {
-        keeper.look(later);
+        keeper.reload(later);
         assert_eq!(leaf_of(&certificates), first);
     }
-    assert!(keeper.default.is_refusal_told());
+    assert!(keeper.default.is_refusal_logged());
     let own = pair(&["a"]);
     std::fs::write(folder.path().join(SERVED_CERTIFICATE), &own.0).unwrap();
     std::fs::write(folder.path().join(SERVED_KEY), &own.1).unwrap();
-    keeper.look(later);
+    keeper.reload(later);
     assert_eq!(leaf_of(&certificates), leaf_in(&own));
 }
 

@@ -221,7 +221,7 @@ fn a_node_about_which_an_answer_came_too_late_may_be_one_of_many_that_are_gone()
             case.event(&format!("n-{number}"));
             case.receive(&format!("n-{number}"), &presence);
         }
-        let verdict = case.guard.judge("n-0", case.at);
+        let verdict = case.guard.verdict("n-0", case.at);
         assert!(
             matches!(verdict, DeletionVerdict::Held(HoldReason::Counting { unanswered: 5 })),
             "{presence:?}: {verdict:?}"
@@ -432,7 +432,7 @@ fn what_a_dry_run_said_of_a_node_that_reported_meanwhile_does_not_count() {
     let mut case = Case::settled(&settings());
     case.lose("n");
     case.pass(GRACE);
-    let DeletionVerdict::Permitted(permit) = case.guard.judge("n", case.at) else { panic!("held") };
+    let DeletionVerdict::Permitted(permit) = case.guard.verdict("n", case.at) else { panic!("held") };
     case.ready("n");
     case.guard.settle(permit, PermitOutcome::DryRun, case.at);
     case.ready("n");

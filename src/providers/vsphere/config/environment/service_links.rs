@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 
 use zeroize::Zeroizing;
 
-/// What the name of the one variable ends with that no other program sets.
+/// Suffix of the only variable that no other program sets.
 const HOST: &str = "_SERVICE_HOST";
 
-/// What the values of `X_PORT` begin with.
+/// Prefixes of the values of `X_PORT`.
 const SCHEMES: [&str; 3] = ["tcp://", "udp://", "sctp://"];
 
 type Variables = BTreeMap<String, Option<Zeroizing<String>>>;
 
-/// Removes the variables of Services. Returns the Services by name, each with the names of its variables, in order.
+/// Removes the variables of Services. Returns the Services by name, each with its variables, sorted.
 pub(super) fn take(variables: &mut Variables) -> BTreeMap<String, Vec<String>> {
     let hosts = variables.keys().filter_map(|name| name.strip_suffix(HOST));
     let mut prefixes: Vec<String> = hosts.filter(|prefix| is_service(prefix, variables)).map(str::to_owned).collect();
-    // The links of a Service `a-service-port` have names that those of a Service `a` may have, too.
+    // Variables of a Service `a-service-port` may have the names of those of a Service `a`.
     prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.len()));
     let mut services = BTreeMap::new();
     for prefix in prefixes {
@@ -32,7 +32,7 @@ pub(super) fn take(variables: &mut Variables) -> BTreeMap<String, Vec<String>> {
     services
 }
 
-/// Whether the kubelet's set for a Service has this prefix. A pod may replace `X_PORT` by a value of its own.
+/// Whether the kubelet's variables for a Service have this prefix. A pod may override `X_PORT`.
 fn is_service(prefix: &str, variables: &Variables) -> bool {
     variables.iter().any(|(name, value)| {
         let rest = name.strip_prefix(prefix).filter(|rest| *rest == "_PORT" || is_numbered(rest));
@@ -40,7 +40,7 @@ fn is_service(prefix: &str, variables: &Variables) -> bool {
     })
 }
 
-/// Whether the kubelet sets a variable for a Service whose name ends so.
+/// Whether the kubelet sets a variable with this suffix for a Service.
 fn is_link(rest: &str, value: Option<&str>) -> bool {
     match rest {
         HOST | "_SERVICE_PORT" => true,
@@ -49,7 +49,7 @@ fn is_link(rest: &str, value: Option<&str>) -> bool {
     }
 }
 
-/// `_PORT_443_TCP`, and what may follow.
+/// `_PORT_443_TCP` and its variants.
 fn is_numbered(rest: &str) -> bool {
     let Some((port, protocol)) = rest.strip_prefix("_PORT_").and_then(|rest| rest.split_once('_')) else {
         return false;

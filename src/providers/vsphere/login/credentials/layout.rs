@@ -1,17 +1,18 @@
-//! Pure: the keys of a Secret, or the files of a directory → one login per server.
+//! Pure: parses the keys of a Secret, or the files of a directory, into one login per server.
 //!
-//! Two layouts for vCenters, which may be in use side by side:
+//! Two layouts for vCenters, which may be mixed:
 //!
 //! | layout | keys |
 //! |---|---|
-//! | per server | `<server>.username`, `<server>.password`, `<server>.vc-session-manager-url`, `<server>.vc-session-manager-token` |
+//! | per server | `<server>.username`, `<server>.password` |
+//! | per server, shared session | `<server>.vc-session-manager-url`, `<server>.vc-session-manager-token` |
 //! | indexed, for IPv6 | `server_<id>`, `username_<id>`, `password_<id>` |
 //!
-//! Mirrors `credentialmanager.go:parseConfig`, with a stricter grammar of keys: what is wrong with one key or one server
-//! leaves the others alone.
+//! Mirrors `credentialmanager.go:parseConfig`, with a stricter grammar of keys: an error in one key or server does not
+//! affect the others.
 //!
 //! And one for NSX: the keys `username` and `password`, as in a Secret of the type `kubernetes.io/basic-auth`. Mirrors
-//! `connector_manager.go:AddSecretListener`: values are taken as they are.
+//! `connector_manager.go:AddSecretListener`: values are not trimmed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub enum KeyLayout {
     BasicAuth,
 }
 
-/// The server of a login that a source has for any: [`KeyLayout::BasicAuth`] names none.
+/// Server name of a login for any server: [`KeyLayout::BasicAuth`] names none.
 pub const ANY_SERVER: &str = "";
 
 /// The keys of [`KeyLayout::BasicAuth`].
@@ -39,36 +40,36 @@ pub fn is_basic_auth(key: &str) -> bool {
     BASIC_AUTH.contains(&key)
 }
 
-/// What may be done with session managers that a Secret or a directory names.
+/// Rules for session managers that a Secret or a directory names.
 pub struct SessionManagers {
-    /// What an absent token stands for.
+    /// Token to use if none is stored.
     pub account: Arc<dyn ReadToken>,
-    /// The hosts that may be asked, as [`Endpoint::host`] has them; empty is any.
+    /// Allowed hosts, in the form of [`Endpoint::host`]; empty allows any.
     pub hosts: BTreeSet<String>,
 }
 
 impl SessionManagers {
-    /// Whether the manager at this URL may be asked.
+    /// Whether requests to this URL are allowed.
     fn allow(&self, url: &str) -> bool {
         self.hosts.is_empty() || Endpoint::of_url(url).is_ok_and(|endpoint| self.hosts.contains(endpoint.host()))
     }
 }
 
-/// What a Secret or a directory holds. Deliberately without `Debug`.
+/// Parsed contents of a Secret or a directory. Deliberately without `Debug`.
 pub struct StoredKeys {
-    /// By server as it is written there: what to log in with, or what is wrong with it.
+    /// By server name as stored: the login, or the error.
     pub servers: BTreeMap<String, Result<Login, String>>,
-    /// What is odd about single keys. Names keys, never values.
+    /// Problems of single keys. Names keys, never values.
     pub problems: Vec<String>,
 }
 
-/// Longer names of keys and servers are cut in messages.
+/// Names of keys and servers are cut to this length in messages, in characters.
 const SHOWN: usize = 100;
 
-/// The parts of one server's login. What is empty counts as not given.
+/// The parts of one server's login. An empty value counts as absent.
 #[derive(Default, Clone, PartialEq)]
 struct LoginParts<'a> {
-    /// Of an index: whose parts they are.
+    /// Only in the indexed layout: the server that the index names.
     server: Option<&'a str>,
     user: Option<&'a str>,
     password: Option<&'a str>,
@@ -76,10 +77,10 @@ struct LoginParts<'a> {
     token: Option<&'a str>,
 }
 
-/// The part that a key holds.
+/// Selects the part that a key sets.
 type PartSelector = for<'a, 'b> fn(&'b mut LoginParts<'a>) -> &'b mut Option<&'a str>;
 
-/// The text after the name of a server.
+/// Suffixes of the layout per server.
 const SUFFIXES: [(&str, PartSelector); 4] = [
     (".username", |parts| &mut parts.user),
     (".password", |parts| &mut parts.password),
@@ -87,14 +88,13 @@ const SUFFIXES: [(&str, PartSelector); 4] = [
     (".vc-session-manager-token", |parts| &mut parts.token),
 ];
 
-/// The text before an index.
+/// Prefixes of the indexed layout.
 const PREFIXES: [(&str, PartSelector); 3] = [
     ("server_", |parts| &mut parts.server),
     ("username_", |parts| &mut parts.user),
     ("password_", |parts| &mut parts.password),
 ];
 
-/// A key of one of the two layouts.
 struct SourceKey<'a> {
     is_indexed: bool,
     /// The server or the index.
@@ -103,7 +103,7 @@ struct SourceKey<'a> {
 }
 
 impl<'a> SourceKey<'a> {
-    /// The layout per server goes first, as in the Go program. The server is what stands before the last suffix.
+    /// The layout per server takes precedence, as in the Go program. The server is the text before the last suffix.
     fn parse(key: &'a str) -> Option<Self> {
         let suffixed = SUFFIXES.iter().filter_map(|(suffix, part)| Some((false, key.strip_suffix(suffix)?, part)));
         let prefixed = PREFIXES.iter().filter_map(|(prefix, part)| Some((true, key.strip_prefix(prefix)?, part)));
@@ -112,16 +112,15 @@ impl<'a> SourceKey<'a> {
     }
 }
 
-/// The parts of one index.
 struct IndexedParts<'a> {
     id: &'a str,
     parts: LoginParts<'a>,
-    /// Why it is ignored, if two indexes contradict each other.
+    /// Set if two indexes have different values for the server, whose login is an error then.
     contradiction: Option<String>,
 }
 
 impl StoredKeys {
-    /// Sorts keys and values into logins. A key without value is there and cannot be read, which somebody else tells.
+    /// Parses keys and values into logins. A key without a value exists but cannot be read, which the caller reports.
     pub fn read<'a>(
         entries: impl IntoIterator<Item = (&'a str, Option<&'a [u8]>)>,
         managers: &SessionManagers,
@@ -153,8 +152,7 @@ impl StoredKeys {
         StoredKeys { servers: servers.chain(contradictions).collect(), problems }
     }
 
-    /// Reads user name and password from the keys of [`KeyLayout::BasicAuth`]; other keys are no concern of it. Values are not
-    /// trimmed.
+    /// Parses the keys of [`KeyLayout::BasicAuth`]; other keys are ignored. Values are not trimmed.
     pub fn read_basic_auth<'a>(entries: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> StoredKeys {
         let [user_key, password_key] = BASIC_AUTH;
         let (mut user, mut password) = (None, None);
@@ -175,7 +173,7 @@ impl StoredKeys {
         StoredKeys { servers: BTreeMap::from([(ANY_SERVER.to_owned(), login)]), problems }
     }
 
-    /// Whether there is nothing in it that could be meant for a server.
+    /// Whether it has no server.
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
     }
@@ -186,7 +184,7 @@ impl LoginParts<'_> {
         self.user.is_some() && self.password.is_some()
     }
 
-    /// A session manager's URL wins over user and password, as in `connection.go:login`.
+    /// A session manager's URL takes precedence over user and password, as in `connection.go:login`.
     fn login(&self, managers: &SessionManagers) -> Result<Login, String> {
         if let Some(url) = self.url {
             if !managers.allow(url) {
@@ -209,7 +207,7 @@ impl LoginParts<'_> {
     }
 }
 
-/// The parts of all indexes by the server that they name.
+/// Groups the parts of all indexes by the server that they name.
 fn by_server<'a>(
     indexes: BTreeMap<&'a str, LoginParts<'a>>,
     problems: &mut Vec<String>,
@@ -234,21 +232,21 @@ fn by_server<'a>(
     servers
 }
 
-/// A user name that is a PEM certificate asks for the login by certificate, whatever stands in it otherwise.
+/// Builds a login. A user name with a complete PEM block selects the login by certificate.
 ///
 /// # Errors
-/// The user name begins like PEM and is none: sent as a user name it could only be rejected, and would show a key that
-/// somebody put there by mistake.
+/// The user name begins like PEM but has no complete block: vCenter could only reject it, and messages would show a key
+/// that an operator put there by mistake.
 pub fn pair(user: &str, password: &str) -> Result<Login, String> {
-    match pem::looks_like(user) {
+    match pem::kind_of(user) {
         pem::PemKind::No => Ok(Login::Password { user: user.to_owned(), password: password.into() }),
         pem::PemKind::Complete => Ok(Login::Certificate { certificate: user.to_owned(), key: password.into() }),
         pem::PemKind::Broken => Err("its user name begins like a PEM certificate and is none".to_owned()),
     }
 }
 
-/// User name and password as they are. A PEM text as user name is refused: it could only be rejected, and messages with the
-/// user name would show a key that somebody put there by mistake.
+/// User name and password, unchanged. A PEM text as user name is refused: NSX could only reject it, and messages with
+/// the user name would show a key that an operator put there by mistake.
 fn basic_auth(user: &[u8], password: &[u8], problems: &mut Vec<String>) -> Result<Login, String> {
     let [user, password] = [("username", user), ("password", password)].map(|(key, value)| {
         let text =
@@ -259,7 +257,7 @@ fn basic_auth(user: &[u8], password: &[u8], problems: &mut Vec<String>) -> Resul
         Ok::<_, String>(text)
     });
     let (user, password) = (user?, password?);
-    match pem::looks_like(user) {
+    match pem::kind_of(user) {
         pem::PemKind::No => Ok(Login::Password { user: user.to_owned(), password: password.into() }),
         pem::PemKind::Complete | pem::PemKind::Broken => {
             Err("its user name is a PEM text; expected is the name of an NSX user".to_owned())
@@ -267,14 +265,14 @@ fn basic_auth(user: &[u8], password: &[u8], problems: &mut Vec<String>) -> Resul
     }
 }
 
-/// The value as text without one trailing newline; nothing if it is empty.
+/// The value as text without one trailing newline; `None` if empty.
 fn text<'a>(key: &str, value: &'a [u8], problems: &mut Vec<String>) -> Option<&'a str> {
     let Ok(text) = std::str::from_utf8(value) else {
         problems.push(format!("the value of {:?} is not text in UTF-8 and does not count", cut("", key)));
         return None;
     };
     let text = text.strip_suffix('\n').unwrap_or(text);
-    if text.ends_with(['\n', '\r']) && pem::looks_like(text) == pem::PemKind::No {
+    if text.ends_with(['\n', '\r']) && pem::kind_of(text) == pem::PemKind::No {
         let odd = "ends in a line break, which is kept as part of it: only one newline is cut off";
         problems.push(format!("the value of {:?} {odd}", cut("", key)));
     }
@@ -294,7 +292,7 @@ fn unknown(key: &str) -> String {
     )
 }
 
-/// A name for a message, not too long.
+/// A name for a message, cut to `SHOWN` characters.
 pub(super) fn cut(prefix: &str, name: &str) -> String {
     match name.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{prefix}{}…", name.get(..end).unwrap_or_default()),

@@ -1,4 +1,5 @@
-//! Pure: a vCenter entry or an NSX Manager, and the state of its sources → its credentials; and which sources are followed.
+//! Pure: derives the credentials of a vCenter entry or an NSX Manager from the state of its sources, and lists the
+//! sources to follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +11,7 @@ use super::layout::{self, ANY_SERVER, KeyLayout};
 use super::source::{CredentialSource, SecretPlace, SourceAnswer, SourceLocation};
 use super::{Credential, CredentialState, Credentials, Login, Origin};
 
-/// What the entry of a vCenter says about its credentials.
+/// The credential settings of a vCenter entry.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryCredentials<'a> {
     /// The server, as the entry writes it.
@@ -48,8 +49,8 @@ pub fn followed<'a>(
     followed
 }
 
-/// The credentials of an NSX Manager: those of its Secret, never a second choice beside them. Those of the file are used
-/// while the Secret does not exist, has no valid credentials or cannot be read. Nothing before the Secret was looked at.
+/// The credentials of an NSX Manager: those of its Secret only. Those of the cloud config are used while the Secret
+/// does not exist, has no valid credentials or cannot be read. Pending until the Secret was read.
 pub fn nsx_offer(sources: &NsxSources, secrets: &BTreeMap<SecretPlace, CredentialSource>) -> CredentialState {
     let of_file = sources.file.clone().map(|login| {
         let credential = Credential { login, origin: Origin::Config };
@@ -68,8 +69,8 @@ pub fn nsx_offer(sources: &NsxSources, secrets: &BTreeMap<SecretPlace, Credentia
     }
 }
 
-/// The sources that an entry asks for, most important first. An entry without a pair of its own also looks into
-/// `default_directory`, where its other sources have nothing.
+/// The sources of an entry, in order of precedence. An entry without inline credentials falls back to
+/// `default_directory`.
 pub fn places(entry: EntryCredentials<'_>, default_directory: &Path) -> Vec<SourceLocation> {
     let mut places: Vec<_> = stored(entry).cloned().collect();
     let default = SourceLocation::Directory(default_directory.to_owned());
@@ -79,8 +80,8 @@ pub fn places(entry: EntryCredentials<'_>, default_directory: &Path) -> Vec<Sour
     places
 }
 
-/// What an entry has to log in with. The pair of the file first, as in `connectionmanager.go:Connect`; nothing before
-/// every source that counts was looked at.
+/// The credentials of an entry. Those of the cloud config come first, as in `connectionmanager.go:Connect`. Pending
+/// until every source that counts was read.
 pub fn offer(
     entry: EntryCredentials<'_>,
     default_directory: &Path,
@@ -108,7 +109,7 @@ pub fn offer(
             SourceAnswer::Found(credential) if ready.iter().any(|other| other.login == credential.login) => {}
             SourceAnswer::Found(credential) => ready.push(credential),
             SourceAnswer::Failing(why) => failing.push(why),
-            // Nobody asked for the default directory, so nobody misses it.
+            // The default directory is not configured, so its absence is no error.
             SourceAnswer::Missing(_) if is_default => {}
             SourceAnswer::Missing(why) => missing.push(why),
         }

@@ -1,25 +1,25 @@
-//! Pure: whether a user name is a PEM certificate, which asks for another kind of login.
+//! Pure: tells whether a user name is a PEM certificate, which requires another kind of login.
 //!
 //! Mirrors the use of `pem.Decode` in `connection.go:login`: the first complete block anywhere in the text counts.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// What a text looks like.
+/// Result of `looks_like`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PemKind {
-    /// It is no PEM.
+    /// No PEM.
     No,
-    /// It has at least one complete block.
+    /// At least one complete block.
     Complete,
-    /// It has the beginning of a block, and no complete one.
+    /// The beginning of a block, but no complete one.
     Broken,
 }
 
 const BEGIN: &str = "-----BEGIN ";
 
-/// Looks for a block of any kind; which kind it is decides whoever uses it.
-pub fn looks_like(text: &str) -> PemKind {
+/// Looks for a block of any kind; the caller checks the kind.
+pub fn kind_of(text: &str) -> PemKind {
     if !text.contains(BEGIN) {
         return PemKind::No;
     }
@@ -33,7 +33,7 @@ pub fn looks_like(text: &str) -> PemKind {
     }
 }
 
-/// Whether the text goes on as a block does after [`BEGIN`]: kind, headers, base64, the end of the same kind.
+/// Whether a complete block follows [`BEGIN`]: kind, headers, base64, the end marker of the same kind.
 fn is_block(rest: &str) -> bool {
     let mut lines = rest.lines();
     let Some(kind) = lines.next().and_then(|line| line.trim_end().strip_suffix("-----")) else { return false };
@@ -76,14 +76,14 @@ mod tests {
             ("nothing inside", "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----", PemKind::Broken),
             ("not at the beginning of a line", &format!("x{whole}"), PemKind::Broken),
         ] {
-            assert_eq!(looks_like(text), expected, "{case}");
+            assert_eq!(kind_of(text), expected, "{case}");
         }
     }
 
     proptest::proptest! {
         #[test]
         fn any_text_can_be_looked_at(text in "(-----(BEGIN|END) [A-Z ]{0,9}-----|[ -~]|\n|\u{e9}|AAAA){0,20}") {
-            looks_like(&text);
+            kind_of(&text);
         }
     }
 }

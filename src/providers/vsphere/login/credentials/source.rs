@@ -1,6 +1,6 @@
-//! Pure: the readings of one source, a Secret or a directory → the credentials of a server.
+//! Pure: keeps the credentials of one source, a Secret or a directory, over successive reads.
 //!
-//! Mirrors `credentialmanager.go:GetCredential`, except that a version counts as a whole, and that nothing is looked up
+//! Mirrors `credentialmanager.go:GetCredential`, except that a version counts as a whole, and that no lookup succeeds
 //! before the source was read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use super::layout::{self, ANY_SERVER, StoredKeys};
 use super::{Credential, Login, Origin};
 
-/// How many of a source's servers a message names.
+/// Most server names of a source in one message.
 const MOST_NAMED: usize = 10;
 
-/// Where a source is.
+/// Location of a source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SourceLocation {
     /// A Kubernetes Secret.
@@ -45,22 +45,22 @@ impl From<&SecretPlace> for SourceLocation {
     }
 }
 
-/// What a source says at one moment.
+/// Result of reading a source once.
 pub enum Reading {
-    /// It was not possible to tell. Says what went wrong.
+    /// The read failed, for this reason.
     Failing(String),
-    /// There is no such object or directory, or this process may not read it. Says which.
+    /// The object or directory does not exist, or this process may not read it. Says which.
     Absent(String),
     /// All of it was read.
     Read {
-        /// What it holds.
+        /// The parsed contents.
         stored: StoredKeys,
-        /// Which version that is.
+        /// The version that was read.
         origin: Origin,
     },
 }
 
-/// What is known of a source.
+/// State of one source.
 #[derive(Default)]
 pub struct CredentialSource {
     state: SourceState,
@@ -77,43 +77,43 @@ enum SourceState {
     Read,
 }
 
-/// The last good credential of a server, and what is wrong with what stands there now.
+/// The last valid credential of a server, and the error in the current version.
 #[derive(Default)]
 struct ServerCredential {
     credential: Option<Arc<Credential>>,
     trouble: Option<String>,
 }
 
-/// What changed with a reading, to be told once. Names no value.
+/// Changes with one read, to be logged once. Contains no value.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Problems that were not there before.
+    /// New problems.
     pub problems: Vec<String>,
-    /// The servers of a version that says something else than the one before, or of the first one.
+    /// The servers of the first version, or of one that differs from the version before.
     pub read: Option<Vec<String>>,
 }
 
-/// What a source has for a server.
+/// A source's answer for one server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SourceAnswer {
-    /// Nobody knows yet: it was never looked at.
+    /// The source was never read.
     Unread,
-    /// It was looked at in vain and never read. Says why.
+    /// Every read so far failed. Says why.
     Failing(String),
-    /// This.
+    /// The credential.
     Found(Arc<Credential>),
-    /// Nothing. Says why.
+    /// None. Says why.
     Missing(String),
 }
 
 impl CredentialSource {
-    /// Takes in what the source says now.
+    /// Applies the result of a read.
     pub fn take(&mut self, reading: Reading) -> News {
         let mut problems = BTreeSet::new();
         let mut read = None;
         match reading {
             Reading::Failing(why) => {
-                // What was read stays true until something else is known.
+                // A failed read does not discard an earlier result.
                 if matches!(self.state, SourceState::Unread | SourceState::Failing(_)) {
                     self.state = SourceState::Failing(why);
                 }
@@ -143,8 +143,8 @@ impl CredentialSource {
         News { problems: new, read }
     }
 
-    /// What there is for this server: as it is written, else the one that differs in case, brackets or spelling of an
-    /// address only.
+    /// Looks the server up by its exact name, else by the one name that differs only in case, brackets or the spelling
+    /// of an address.
     pub fn find(&self, server: &str, place: &SourceLocation) -> SourceAnswer {
         let held = match self.servers.get(server) {
             Some(held) => Some(held),
@@ -174,10 +174,10 @@ impl CredentialSource {
         }
     }
 
-    /// What is missing where nothing is stored for this server: the keys that are expected, and the servers there are.
+    /// The message for a server without an entry: the expected keys, and the servers that the source has.
     fn without(&self, server: &str, place: &SourceLocation) -> String {
         let keys = match (server.contains(':'), place) {
-            // A colon is allowed in neither of the two.
+            // Names of Secret keys and of files may not contain a colon.
             (true, SourceLocation::Secret { .. }) => "keys server_0, username_0 and password_0".to_owned(),
             (true, SourceLocation::Directory(_)) => "files server_0, username_0 and password_0".to_owned(),
             (false, SourceLocation::Secret { .. }) => format!("keys {server}.username and {server}.password"),
@@ -192,8 +192,8 @@ impl CredentialSource {
         format!("{place} has no entry for server {server:?}; expected the {keys}; servers it has: {found}")
     }
 
-    /// Swaps the servers for those of a new version. One that is broken there keeps its last good credential; one that
-    /// is not there any more is forgotten. Gives back what is wrong.
+    /// Replaces the servers by those of a new version. A server with an error keeps its last valid credential; a server
+    /// that is missing is forgotten. Returns the errors.
     fn replace(&mut self, stored: StoredKeys, origin: &Origin) -> Vec<String> {
         let mut before = std::mem::take(&mut self.servers);
         let mut problems = Vec::new();
@@ -239,12 +239,12 @@ impl fmt::Display for SourceLocation {
     }
 }
 
-/// The server's name with this before it; nothing where the login is for any server.
+/// The quoted server name after `before`; empty for a login for any server.
 fn of_server(before: &str, server: &str) -> String {
     if server == ANY_SERVER { String::new() } else { format!("{before} {server:?}") }
 }
 
-/// Host names know no case, and an address can be written in several ways.
+/// Normal form: host names ignore case, and an address has several spellings.
 fn normal(server: &str) -> String {
     let bare = server.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(server);
     match bare.parse::<IpAddr>() {

@@ -37,7 +37,7 @@ fn a_process_that_counts_alone_pauses_for_as_long_as_it_is_told_at_least() {
     assert_eq!(pauses, [200, 200, 280, 560, 1120]);
     let (mut pairs, pause) = (LoginSchedule::new(LOGIN_POLICY), Duration::from_secs(250));
     assert_eq!(pairs.rejected(&pair, Interface::Primary, alone(), 1.0), pause, "with jitter");
-    let held = pairs.held(&pair, Interface::Primary, NOW).unwrap();
+    let held = pairs.blocked(&pair, Interface::Primary, NOW).unwrap();
     assert_eq!(held.what("vc"), "login to vc is paused until 1970-01-01T00:04:10Z, so that the account is not locked");
 }
 
@@ -84,10 +84,10 @@ fn what_was_rejected_waits_its_time_and_for_good_while_something_else_on_offer_w
     // A newer version of a Secret with the same wrong pair is the same wrong pair.
     let again = pairs.rejected(&file, Interface::Primary, wrong(), 0.0);
     assert_eq!(again, Duration::from_secs(140));
-    assert!(pairs.held(&from_secret("file", "8"), Interface::Primary, NOW).is_some());
-    assert!(pairs.held(&file, Interface::Rest, NOW).is_none());
+    assert!(pairs.blocked(&from_secret("file", "8"), Interface::Primary, NOW).is_some());
+    assert!(pairs.blocked(&file, Interface::Rest, NOW).is_none());
     pairs.forget_others(&[old.clone()], Some(&old));
-    assert!(pairs.held(&file, Interface::Primary, NOW).is_none());
+    assert!(pairs.blocked(&file, Interface::Primary, NOW).is_none());
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn logins_that_wait_for_the_sake_of_the_account_are_listed_and_can_be_released()
     assert_eq!(listed(&pairs, NOW), [(true, Interface::Primary, true), (false, Interface::Rest, false)]);
     assert_eq!(listed(&pairs, NOW + Duration::from_secs(70)), [(false, Interface::Rest, false)], "the first is over");
     pairs.release(&one, Interface::Primary);
-    assert_eq!((pairs.held(&one, Interface::Primary, NOW), pairs.was_rejected(&one)), (None, false));
+    assert_eq!((pairs.blocked(&one, Interface::Primary, NOW), pairs.was_rejected(&one)), (None, false));
     assert_eq!(pairs.rejected(&one, Interface::Primary, wrong(), 0.0).as_secs(), 70, "it begins anew");
 }
 

@@ -1,24 +1,24 @@
-//! Pure: the newest place at which a node's machine is known to have been.
+//! Pure: the newest known location of a Node's VM.
 //!
-//! That is where this process saw it, or where the Node says it was, or both, if it is unknown which one is newer.
+//! It is the one that this process observed, or the one recorded on the Node, or both if the newer one is unknown.
 
 use std::sync::Arc;
 
 use super::location::Location;
 
-/// Where this process saw a node's machine last.
+/// The last observation of a Node's VM by this process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastObservation {
-    /// Where it was.
+    /// The VM's location.
     pub location: Arc<Location>,
-    /// What the Node recorded while the machine was seen there on a live subscription; none if it recorded nothing, or
-    /// the machine was never seen on one.
+    /// The Node's record while the VM was seen there on a live subscription; none if there was no record, or the VM was
+    /// never seen on one.
     pub recorded: Option<Arc<Location>>,
-    /// Whether the subscription was live without a gap from then until the VM left the inventory.
+    /// Whether the subscription was live without a gap until the VM left the inventory.
     pub is_watched_to_end: bool,
 }
 
-/// The places at which a machine has to be proved gone.
+/// The locations from which a VM must be proved gone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LastPlaces {
     /// At most two.
@@ -27,7 +27,7 @@ pub struct LastPlaces {
     pub are_known: bool,
 }
 
-/// Decides which of the two is newer. `recorded` is what the Node records now.
+/// Decides which location is newer. `recorded` is the Node's present record.
 pub fn last_places(last_observation: Option<&LastObservation>, recorded: Option<Arc<Location>>) -> LastPlaces {
     let known = |places| LastPlaces { places, are_known: true };
     let Some(LastObservation { location, recorded: before, is_watched_to_end }) = last_observation else {
@@ -40,18 +40,18 @@ pub fn last_places(last_observation: Option<&LastObservation>, recorded: Option<
     if recorded == seen {
         return known(vec![seen]);
     }
-    // Whoever leads writes the record, and may see what this process does not.
+    // The record is written by the leader, which may know more than this replica.
     let is_rewritten = before.as_ref() != Some(&recorded);
     known(match (is_watched_to_end, is_rewritten) {
-        // The record may name a host that is no more: a machine that moves is recorded with a delay.
+        // The record may name a host that no longer exists: a move is recorded with a delay.
         (true, false) => vec![seen],
         (false, true) => vec![recorded],
         (true, true) | (false, false) => vec![seen, recorded],
     })
 }
 
-/// The place that the machine was seen to leave, for the record of the Node, which records `recorded` now. None if another one
-/// was recorded since: another leader may have seen the machine elsewhere.
+/// The location that the VM was seen to leave, to be recorded on the Node, whose present record is `recorded`. None if
+/// another location was recorded since: another leader may have seen the VM elsewhere.
 pub fn place_to_record<'a>(
     last_observation: Option<&'a LastObservation>,
     recorded: Option<&Arc<Location>>,

@@ -1,4 +1,4 @@
-//! Pure: where a virtual machine was last known to be, and how that is recorded on its node.
+//! Pure: the location of a VM, and its record on the Node.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use crate::clients::vim::MoRef;
 use crate::cloud::node;
 use crate::providers::vsphere::vcenter::snapshot::{Snapshot, VmRecord};
 
-/// Where a virtual machine was last known to be. Managed object ids mean something in one vCenter only.
+/// A VM's last known location. Managed object ids are valid in one vCenter only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
-    /// `about.instanceUuid` of its vCenter; not empty.
+    /// `about.instanceUuid` of the VM's vCenter; not empty.
     pub vcenter: Arc<str>,
-    /// Its id there; not empty.
+    /// The VM's id there; not empty.
     pub vm: Arc<str>,
     /// `runtime.host`
     pub host: Option<MoRef>,
-    /// The folder it lies in; none for a machine directly in a vApp.
+    /// The VM's folder; none for a VM directly in a vApp.
     pub folder: Option<MoRef>,
-    /// Its pool or vApp; none for a template.
+    /// The VM's pool or vApp; none for a template.
     pub pool: Option<MoRef>,
-    /// The datacenter above it.
+    /// The datacenter above the VM.
     pub datacenter: Option<MoRef>,
 }
 
 impl Location {
-    /// Where the machine is now.
+    /// The VM's location in this snapshot.
     pub fn of(snapshot: &Snapshot, id: &Arc<str>, record: &VmRecord) -> Self {
         Self {
             vcenter: snapshot.instance_uuid.clone(),
@@ -52,7 +52,7 @@ impl Location {
         .to_string()
     }
 
-    /// Reads the text of the annotation; none if it is no record, or names no machine.
+    /// Parses the annotation; none if it is no record, or names no VM.
     pub fn parse(text: &str) -> Option<Self> {
         let record: serde_json::Value = serde_json::from_str(text).ok()?;
         let field = |name: &str| {
@@ -70,18 +70,18 @@ impl Location {
         })
     }
 
-    /// What the Node records; none without a record that can be read.
+    /// The Node's record; none if it is missing or cannot be parsed.
     pub fn recorded_on(node: &Node) -> Option<Arc<Self>> {
         node::annotation(node, node::ANNOTATION_VM).and_then(Self::parse).map(Arc::new)
     }
 
-    /// Whether it names this machine.
+    /// Whether the location names this VM.
     pub fn is(&self, instance_uuid: &str, id: &str) -> bool {
         *self.vm == *id && *self.vcenter == *instance_uuid && !instance_uuid.is_empty()
     }
 }
 
-/// A machine in a vApp has the vApp as its pool; vCenter's ids tell the two apart.
+/// The class of a VM's pool: vCenter's ids distinguish vApps from resource pools.
 fn pool_class(id: &str) -> &'static str {
     if id.starts_with("resgroup-v") { "VirtualApp" } else { "ResourcePool" }
 }

@@ -1,5 +1,5 @@
-//! Whether another machine with a node's UUID may run: a copy, or a replica after a fail-over. All data is read
-//! from vCenter, not from the snapshot.
+//! Whether another VM with a Node's UUID may run: a copy, or a replica after a fail-over. All data is read from
+//! vCenter, not from the snapshot.
 
 use futures::future::join_all;
 
@@ -12,10 +12,10 @@ use crate::providers::vsphere::vcenter::Vcenter;
 use crate::providers::vsphere::vcenter::reads::ReadAnswer;
 use crate::providers::vsphere::vcenter::snapshot::PowerState;
 
-/// Asks every one of these vCenters for machines with these UUIDs. All but the one at `own` have to be powered off.
+/// Searches all these vCenters for VMs with these UUIDs. All but the VM at `own` must be powered off.
 ///
 /// # Errors
-/// A machine that is not proved to be off, or a vCenter that does not answer.
+/// A VM that is not proved to be off, or a vCenter that does not answer.
 pub async fn check_none_runs<'a>(
     vcenters: impl IntoIterator<Item = &'a Vcenter>,
     uuids: &[BiosUuid],

@@ -1,22 +1,22 @@
-//! Pure: which of two nodes has the machine whose UUID both claim. What a kubelet may write (record, `systemUUID`, addresses)
-//! decides nothing.
+//! Pure: which of two Nodes owns a VM whose UUID both claim. Data that a kubelet may write (record, `systemUUID`,
+//! addresses) does not count.
 
 use super::facts::NodeFacts;
 use crate::providers::vsphere::vcenter::snapshot::VmRecord;
 
-/// Why a machine is one node's rather than another's.
+/// Why a VM belongs to one Node rather than to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grounds {
-    /// Its guest has the name of this node alone.
+    /// The guest has the name of this Node alone.
     HostName,
-    /// This node alone is initialised, or it alone has the taint and waits to be.
+    /// Only this Node is initialized, or only this one has the taint and waits for it.
     Initialized,
-    /// This node is older.
+    /// This Node is older.
     Older,
 }
 
 impl Grounds {
-    /// How the machine is this node's, as a clause.
+    /// The reason as a clause.
     pub fn clause(self, node: &str) -> String {
         match self {
             Self::HostName => format!("already backs node {node}, whose name its guest has"),
@@ -26,7 +26,7 @@ impl Grounds {
     }
 }
 
-/// Why the machine is the node `other`'s and not `node`'s; none if it is not. Of two nodes exactly one has it.
+/// Why the VM belongs to `other` and not to `node`; none if it does not. Of two Nodes exactly one owns it.
 pub fn grounds_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Option<Grounds> {
     let decide = |own: u8, its: u8, grounds: Grounds| (own != its).then(|| (its > own).then_some(grounds));
     let by_age = || (age(other) < age(node)).then_some(Grounds::Older);
@@ -35,8 +35,8 @@ pub fn grounds_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Op
         .unwrap_or_else(by_age)
 }
 
-/// How much speaks for the name. A node of another domain has the same first label, or one of a domain that the guest does not
-/// report. A node without domain is called like its guest whatever the domain of that.
+/// How well the name matches: 2 for the whole name, 1 for the first label only. A Node without a domain matches its
+/// guest whatever the guest's domain is.
 fn called(node: &NodeFacts, host_name: &str) -> u8 {
     let is_whole = !node.name.contains('.') || node.name.eq_ignore_ascii_case(host_name);
     match node.is_called(host_name) {
@@ -45,7 +45,7 @@ fn called(node: &NodeFacts, host_name: &str) -> u8 {
     }
 }
 
-/// One that nobody initialises, without provider ID and taint, stands behind one that waits for it.
+/// An adoptable Node (no provider ID, no taint) is never initialized, so it ranks behind one that waits for it.
 fn standing(node: &NodeFacts) -> u8 {
     match node {
         _ if node.is_initialized => 2,
@@ -54,7 +54,7 @@ fn standing(node: &NodeFacts) -> u8 {
     }
 }
 
-/// Without a time a node is no older than any other.
+/// A Node without a creation time is never the older one.
 fn age(node: &NodeFacts) -> (bool, Option<jiff::Timestamp>, &str, &str) {
     (node.created.is_none(), node.created, &node.uid, &node.name)
 }
@@ -80,7 +80,7 @@ mod tests {
             ("a", node("a", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
             ("A.example.com", node("a.example.com", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
             ("a.example.com", node("a", 9), initialised(node("a.other.domain", 1)), Grounds::HostName),
-            // Both are called so.
+            // Both names match.
             ("A.example.com", initialised(node("a", 9)), node("a.example.com", 1), Grounds::Initialized),
             ("A.example.com", initialised(node("a.example.com", 9)), node("a", 1), Grounds::Initialized),
             ("a.example.com", node("a", 1), node("a.example.com", 9), Grounds::Older),
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// What a kubelet may write of itself.
+    /// Fields that a kubelet may write on its Node.
     #[test]
     fn record_system_uuid_and_addresses_decide_nothing() {
         let own = NodeFacts { created: jiff::Timestamp::from_second(1).ok(), ..node("a", 1) };

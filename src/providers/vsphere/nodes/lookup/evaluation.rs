@@ -1,5 +1,4 @@
-//! What follows for one node from what is known: whether a machine may be bound to it, what it is told of its machine,
-//! and when to look again.
+//! Evaluation of one Node: binds a VM if the rules allow it, updates the cache entry, and schedules the next search.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,15 +27,15 @@ use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey, scope};
 
-/// How long a match may take to be reported once it is watched, and after vCenter last reported something.
+/// Time limit for the report of a match, from its watch or vCenter's last report of anything, whichever is later.
 const READING_LIMIT: Duration = Duration::from_secs(10);
-/// The same, whatever else is reported meanwhile.
+/// Time limit from the watch on, even if vCenter keeps reporting other VMs.
 const LONGEST_READING: Duration = Duration::from_secs(60);
-/// The pauses before an unknown VM is searched again. No event can announce it, so it is searched at least once a minute.
+/// Pauses before an unknown VM is searched again. No event can announce it, so it is searched at least once a minute.
 const SEARCH_BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(2), Duration::from_secs(60)).shortened_by(0.5);
 
 impl Tracker {
-    /// Decides for one node and puts the outcome on the board.
+    /// Evaluates one Node and writes the outcome to the cache.
     pub(super) fn evaluate(&mut self, name: &str) {
         let Some(tracked) = self.nodes.get(name) else { return };
         let is_open = tracked.bound.is_none();
@@ -45,7 +44,7 @@ impl Tracker {
         }
         let mut next_search = if is_open { self.bind(name) } else { NextSearch::None };
         self.see(name);
-        self.note_addresses(name);
+        self.record_addresses(name);
         let Some(tracked) = self.nodes.get(name) else { return };
         let is_newly_bound = is_open && tracked.bound.is_some();
         let (mut has_left, mut is_running) = (false, false);
@@ -53,7 +52,7 @@ impl Tracker {
             (Some(vm), _) => match self.bound_vm(tracked) {
                 Some(vm) => {
                     is_running = vm.is_running();
-                    match self.held_by_another(tracked) {
+                    match self.backs_another(tracked) {
                         Some(unknown) => Presence::Unknown(unknown),
                         None => Presence::Exists(Arc::new(vm)),
                     }
@@ -82,12 +81,12 @@ impl Tracker {
         if has_left {
             next_search = NextSearch::Now;
             self.update(name, NodeEntry::unbind);
-            self.note_addresses(name);
+            self.record_addresses(name);
         }
         self.plan(name, &next_search, is_running);
         if is_newly_bound {
             self.searches.put_last(name);
-            // Its machine may have joined again under another name.
+            // Its VM may have rejoined under another name.
             self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
             self.concerned.extend(self.rivals(name));
         }
@@ -96,7 +95,7 @@ impl Tracker {
         }
     }
 
-    /// The machine that is bound is here now.
+    /// Records that the bound VM is in the snapshot.
     fn see(&mut self, name: &str) {
         let Some((vm, seen, record)) = self.nodes.get(name).and_then(|tracked| self.bound_machine(tracked)) else {
             return;
@@ -113,9 +112,9 @@ impl Tracker {
         });
     }
 
-    /// When the node is searched, decided and looked at next.
+    /// Schedules the Node's next search, decision and recheck.
     fn plan(&mut self, name: &str, next_search: &NextSearch, is_running: bool) {
-        let others = self.nodes.looked_for_beside(name);
+        let others = self.nodes.count_other_searches(name);
         let (family_wait, now) = (self.rules.family_wait, Instant::now());
         self.update(name, |tracked| {
             if tracked.bound.is_some() {
@@ -130,11 +129,11 @@ impl Tracker {
                 NextSearch::None => tracked.search_at = None,
             }
             tracked.is_running = is_running;
-            tracked.plan_look(now, false, others);
+            tracked.schedule_search(now, false, others);
         });
     }
 
-    /// Whether the vCenter of a lost machine is configured again, perhaps under another name.
+    /// Whether the vCenter of a lost VM is configured again, perhaps under another name.
     fn is_configured(&self, lost: &RemovedVcenter, last_observation: Option<&LastObservation>) -> bool {
         let is_home =
             |at: &Location, held: &VcenterState| !at.vcenter.is_empty() && at.vcenter == held.seen.instance_uuid;
@@ -144,7 +143,7 @@ impl Tracker {
         })
     }
 
-    /// Tries to bind a node that has no machine yet.
+    /// Tries to bind a Node that has no VM yet.
     fn bind(&mut self, name: &str) -> NextSearch {
         let Some(tracked) = self.nodes.get(name) else { return NextSearch::None };
         if tracked.facts.has_provider_id && tracked.facts.provider_id.is_none() {
@@ -200,8 +199,8 @@ impl Tracker {
         }
     }
 
-    /// A match is reported within moments of being watched. One that is not is looked for again, and put into the view
-    /// once more; not while a busy vCenter reports other machines, because that would be more work for it.
+    /// vCenter reports a match shortly after its watch begins. A late one is searched again and put into the view
+    /// again, but not while a busy vCenter reports other VMs, because that would add to its load.
     fn wait_for_reading(&mut self, name: &str, unknown: Unknown) -> NextSearch {
         let now = Instant::now();
         let since = self.nodes.get(name).and_then(|tracked| tracked.reading_since).unwrap_or(now);
@@ -211,7 +210,7 @@ impl Tracker {
         if over.is_some() {
             return NextSearch::Waiting(unknown);
         }
-        // Once per search: putting it into the view again is itself a change that is looked at.
+        // Once per search, because putting it into the view again triggers an evaluation itself.
         let tracked = self.nodes.get(name).filter(|tracked| tracked.search_at.is_none());
         for (slot, held) in &self.slots {
             let is_known = |id: &str| held.seen.vms.contains_key(id);
@@ -228,13 +227,13 @@ impl Tracker {
         NextSearch::Later(Unknown::new(reason::VMNotReadable, message))
     }
 
-    /// When a vCenter that has a match of this node last reported something.
+    /// When a vCenter that has a match of this Node last reported anything.
     fn last_report(&self, tracked: &NodeEntry) -> Option<Instant> {
         let matching = self.slots.iter().filter(|(slot, _)| tracked.ids_at(**slot).next().is_some());
         matching.filter_map(|(_, held)| held.source.vcenter.last_report()).max()
     }
 
-    /// A match of the node is outside of the configured datacenters: they may name one that vCenter does not have.
+    /// If a match is outside the configured datacenters, they may name one that vCenter does not have.
     fn suspect_datacenters(&self, name: &str) {
         let Some(tracked) = self.nodes.get(name) else { return };
         for (slot, VcenterState { source, seen }) in &self.slots {
@@ -270,8 +269,8 @@ impl Tracker {
         })
     }
 
-    /// How this machine is another node's than `node`, if it is. It is the same after a restart, in whatever order nodes are
-    /// seen.
+    /// How this VM belongs to another Node than `node`, if it does. The result does not depend on restarts or on the
+    /// order in which Nodes are seen.
     fn taken(&self, vm: &VmKey, node: &NodeFacts) -> Option<String> {
         let record = self.record(vm)?;
         let claiming = record.bios_uuid.iter().flat_map(|uuid| self.nodes.claiming(uuid));
@@ -286,15 +285,15 @@ impl Tracker {
             return None;
         }
         match rival.vm().filter(|own| !self.is_same(own, vm)) {
-            // A provider ID is one node's, also where two machines have the UUID.
+            // A provider ID belongs to one Node, even if two VMs have the UUID.
             Some(own) => (rival.facts.is_initialized && !node.is_initialized)
                 .then(|| format!("has the BIOS UUID of node {other}, whose machine is {}", own.id)),
             None => grounds_against(node, &rival.facts, record).map(|grounds| grounds.clause(other)),
         }
     }
 
-    /// Why the node does not get what its machine says: that is another node's.
-    pub(super) fn held_by_another(&self, tracked: &NodeEntry) -> Option<Unknown> {
+    /// Why the Node gets no metadata of its VM: the VM belongs to another Node.
+    pub(super) fn backs_another(&self, tracked: &NodeEntry) -> Option<Unknown> {
         let vm = tracked.vm()?;
         let how = self.taken(vm, &tracked.facts)?;
         let name = self.record(vm).map(|record| &*record.name).unwrap_or_default();
@@ -305,13 +304,13 @@ impl Tracker {
         self.nodes.get(name).is_some_and(|tracked| tracked.vm() == Some(vm))
     }
 
-    /// Whether this machine backs the node `other` and joined again as `node`.
+    /// Whether this VM backs the Node `other` and rejoined as `node`.
     pub(super) fn is_earlier_name(&self, other: &str, node: &NodeFacts, vm: &VmKey) -> bool {
         let (Some(other), Some(record)) = (self.nodes.get(other), self.record(vm)) else { return false };
         other.vm() == Some(vm) && is_renamed(&other.facts, node, record)
     }
 
-    /// The node that this machine backs under an earlier name than that of `node`, which is being initialised.
+    /// The Node that this VM backs under an earlier name, if `node` is being initialized.
     fn earlier_name(&self, node: &NodeFacts, vm: &VmKey) -> Option<&String> {
         let is_earlier = |other: &&String| **other != node.name && self.is_earlier_name(other, node, vm);
         self.nodes.needing(vm).find(is_earlier).filter(|_| !node.is_initialized)
@@ -321,8 +320,8 @@ impl Tracker {
         self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id).map(Arc::as_ref)
     }
 
-    /// The machine that is bound; none when it is not in the inventory any more, or is another one under the same id.
-    /// An id means something in one vCenter only, which may have given its address to another one.
+    /// The bound VM; none if it left the inventory, or if the id now names another VM. Ids are valid in one vCenter
+    /// only, and another vCenter may answer at the same address.
     fn bound_machine<'a>(&'a self, tracked: &'a NodeEntry) -> Option<(&'a VmKey, &'a Arc<Snapshot>, &'a VmRecord)> {
         let Binding { vm, uuid, instance_uuid, .. } = tracked.bound.as_ref()?;
         let seen = &self.slots.get(&vm.vcenter)?.seen;
@@ -332,7 +331,7 @@ impl Tracker {
         (is_same_vcenter && is_same_uuid).then_some((vm, seen, record))
     }
 
-    /// What the machine that is bound means for the node.
+    /// The cache entry's data of the bound VM.
     fn bound_vm(&self, tracked: &NodeEntry) -> Option<BoundVm> {
         let (vm, snapshot, record) = self.bound_machine(tracked)?;
         let found_by = tracked.bound.as_ref()?.found_by();
@@ -361,8 +360,8 @@ impl Tracker {
         })
     }
 
-    /// What speaks for the machine that is being bound. Its UUID is its own where every match that was reported is this
-    /// one machine; a match by the id on record is none by UUID unless the machine says it.
+    /// How the VM that is being bound was found. The UUID identifies it if all reported matches are this VM. A match by
+    /// the recorded id counts as one by UUID only if the VM reports that UUID.
     fn found_by(&self, tracked: &NodeEntry, vm: &VmKey) -> FoundBy {
         if tracked.facts.has_provider_id {
             return FoundBy::ProviderId;
@@ -376,7 +375,7 @@ impl Tracker {
         if has_uuid && is_alone { FoundBy::SystemUuid } else { FoundBy::SystemUuidAmongSeveral }
     }
 
-    /// Whether both are one machine: the same vCenter may be configured twice.
+    /// Whether both keys are one VM: a vCenter may be configured twice.
     fn is_same(&self, one: &VmKey, other: &VmKey) -> bool {
         let instance_uuid = |vm: &VmKey| self.slots.get(&vm.vcenter).map(|held| &*held.seen.instance_uuid);
         let (here, there) = (instance_uuid(one), instance_uuid(other));
@@ -385,9 +384,9 @@ impl Tracker {
         one.id == other.id && is_same_vcenter
     }
 
-    /// The machine is in the inventory, and a search does not know it: vCenter may have kept to itself that it is gone.
-    /// It is put into the view anew, so that vCenter says whether it knows it. While a machine is there, nothing but
-    /// a search that is late makes this happen.
+    /// If a search does not find a VM that is in the snapshot, vCenter may have failed to report its removal. The VM is
+    /// put into the view again, so that vCenter says whether it exists. For an existing VM only a late search reply
+    /// triggers this.
     pub(super) fn heal(&self, tracked: &NodeEntry, vcenter: VcenterId, answer: &SearchAnswer) {
         let Some(bound) = tracked.vm().filter(|bound| bound.vcenter == vcenter) else { return };
         let is_missed = match answer {
@@ -405,7 +404,7 @@ impl Tracker {
         }
     }
 
-    /// A vCenter that was silent when the machine was bound has another one with the node's UUID.
+    /// Reports twins at a vCenter that was silent when the VM was bound.
     pub(super) fn tell_of_twin(&mut self, name: &str, vcenter: VcenterId, answer: &SearchAnswer) {
         let Some(held) = self.slots.get(&vcenter) else { return };
         let Some(bound) = self.nodes.get(name).and_then(|tracked| tracked.vm()) else { return };
@@ -427,17 +426,17 @@ impl Tracker {
         self.tell_twins(name, vcenter, &twins);
     }
 
-    /// Told once, not at every look.
+    /// Logs twins once, not at every recheck.
     fn tell_twins(&mut self, name: &str, vcenter: VcenterId, twins: &[String]) {
         let mut is_news = false;
-        self.update(name, |tracked| is_news = tracked.note_twins(vcenter, twins));
+        self.update(name, |tracked| is_news = tracked.record_twins(vcenter, twins));
         for message in twins.iter().filter(|_| is_news) {
             warn!(node = name, message, "several virtual machines have the node's UUID");
         }
     }
 }
 
-/// When it is too late for a match that is watched since then, where vCenter last reported something at `reported`.
+/// The deadline for the report of a match watched since `since`, if vCenter last reported anything at `reported`.
 fn end_of_reading(since: Instant, reported: Option<Instant>) -> Instant {
     let from = reported.map_or(since, |reported| reported.max(since));
     (from + READING_LIMIT).min(since + LONGEST_READING)

@@ -1,4 +1,4 @@
-//! Pure: what a Node object says that the look-up of its virtual machine needs.
+//! Pure: the fields of a Node object that the look-up of its VM needs.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::cloud::node::{self, ANNOTATION_PROVIDED_NODE_IP, Readiness, addresses
 use crate::providers::provider_id::{self, BiosUuid};
 use crate::providers::vsphere::nodes::absence::location::Location;
 
-/// What a node says of itself, as far as the look-up needs it.
+/// Fields of a Node that its look-up needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFacts {
     /// `metadata.name`
@@ -18,39 +18,38 @@ pub struct NodeFacts {
     pub uid: Arc<str>,
     /// `metadata.creationTimestamp`
     pub created: Option<jiff::Timestamp>,
-    /// The UUID in `spec.providerID`, if there is a well-formed one.
+    /// The UUID in `spec.providerID`, if well-formed.
     pub provider_id: Option<BiosUuid>,
-    /// Whether `spec.providerID` is set to anything.
+    /// Whether `spec.providerID` is set to any text.
     pub has_provider_id: bool,
-    /// Whether the node has its provider ID and does not wait to be initialised: its machine is its own.
+    /// Whether the Node has a valid provider ID, no taint, and is not disputed: the VM is its own.
     pub is_initialized: bool,
-    /// Whether it would be, but nothing of this program is on it, and its kubelet reports another UUID than that of the
-    /// provider ID: the node may have been registered so to get another machine's addresses.
+    /// Whether the Node would be initialized, but has no record of this program, and its kubelet reports another UUID
+    /// than that of the provider ID. It may have been registered like this to get another VM's addresses.
     pub is_disputed: bool,
-    /// Whether the kubelet, or whoever misses it, says that the node is not ready. A node that says nothing yet is not
-    /// looked after for it.
+    /// Whether the condition Ready is present and not true. A Node without the condition does not count.
     pub is_not_ready: bool,
-    /// Whether its kubelet stopped reporting: Ready=Unknown. Not one without the condition.
+    /// Whether the kubelet stopped reporting: Ready=Unknown. A Node without the condition does not count.
     pub is_unreachable: bool,
-    /// Whether the node could be adopted: it waits for nobody and has no provider ID. Its UUID has to be its machine's
-    /// alone then.
+    /// Whether the Node could be adopted: it has neither the taint nor a provider ID. No other VM may have its UUID
+    /// then.
     pub is_adoptable: bool,
     /// `status.nodeInfo.systemUUID`, if well-formed.
     pub system_uuid: Option<BiosUuid>,
-    /// The same, where it is a machine id. That may be the UUID of the VM or any other, so that it contradicts nothing.
+    /// The system UUID, if it is a machine id. That may be the VM's UUID or any other, so it contradicts nothing.
     pub machine_id: Option<BiosUuid>,
-    /// The node's addresses and the provided node IPs.
+    /// The Node's addresses and the provided node IPs.
     pub addresses: Vec<IpAddr>,
-    /// What the kubelet was told to use (`alpha.kubernetes.io/provided-node-ip`): at most one of each family.
+    /// The kubelet's `--node-ip` (`alpha.kubernetes.io/provided-node-ip`): at most one of each family.
     pub provided: Vec<IpAddr>,
-    /// The node's addresses as they are on it, without the host name.
+    /// The Node's present addresses, without the host name.
     pub held: Vec<NodeAddress>,
-    /// The record on the node of where its machine is, if there is one.
+    /// The VM's location recorded on the Node, if any.
     pub recorded: Option<Arc<Location>>,
 }
 
 impl NodeFacts {
-    /// The UUID to search by: the provider ID's, else what the kubelet reports.
+    /// The UUID to search by: the provider ID's, else the one the kubelet reports.
     pub fn search_uuid(&self) -> Option<&BiosUuid> {
         if self.has_provider_id { self.provider_id.as_ref() } else { self.reported_uuid() }
     }
@@ -60,18 +59,18 @@ impl NodeFacts {
         self.system_uuid.as_ref().or(self.machine_id.as_ref())
     }
 
-    /// The system UUID, where it is another one than that of the provider ID in either byte order.
+    /// The system UUID, if it differs from that of the provider ID in both byte orders.
     pub fn contradicting_uuid(&self) -> Option<&BiosUuid> {
         let (provider_id, system_uuid) = (self.provider_id.as_ref()?, self.system_uuid.as_ref()?);
         (!provider_id.is_same(system_uuid)).then_some(system_uuid)
     }
 
-    /// The UUID of the machine that it claims to run on; none while that is disputed.
+    /// The UUID of the VM that the Node claims to run on; none while that is disputed.
     pub(super) fn claim(&self) -> Option<&BiosUuid> {
         self.search_uuid().filter(|_| !self.is_disputed)
     }
 
-    /// Whether `host_name` is this node's: its name, or the name's first label.
+    /// Whether `host_name` is this Node's name, or has the same first label.
     pub(super) fn is_called(&self, host_name: &str) -> bool {
         let first_label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
         !host_name.is_empty()

@@ -1,4 +1,4 @@
-//! The outcome per node, from which the contract is answered without waiting.
+//! The instance cache: the outcome per Node, from which the contract is answered without waiting.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -17,24 +17,24 @@ use crate::providers::vsphere::nodes::absence::location::Location;
 use crate::providers::vsphere::vcenter::VcenterId;
 use crate::providers::vsphere::vcenter::snapshot::{PowerState, Proven};
 
-/// Events a slow subscriber may fall behind before it is told to look at everything.
+/// Events that a slow subscriber may lag behind before it gets `InstanceEvent::All`.
 const BACKLOG: usize = 4_096;
 
-/// What is known for one node.
+/// Cache entry of one Node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CachedInstance {
-    /// The node's UID; a later node of the same name has another.
+    /// The Node's UID; a later Node of the same name has another one.
     pub uid: Arc<str>,
-    /// The node's machine.
+    /// The Node's VM.
     pub presence: Presence<Arc<BoundVm>>,
-    /// Every vCenter answered, and none has a machine that matches the node.
+    /// Whether every vCenter answered and none has a VM that matches the Node.
     pub has_no_match: bool,
-    /// Where the machine was seen last, if it was. It stays when the machine is not found any more.
+    /// The last observation of the VM, if any. It stays when the VM is no longer found.
     pub last_observation: Option<LastObservation>,
 }
 
 impl CachedInstance {
-    /// What people should know although nothing is held back for it.
+    /// Notes for operators that block nothing.
     fn notes(&self) -> &[String] {
         if let Presence::Exists(vm) = &self.presence
             && let Presence::Exists(metadata) = &vm.metadata
@@ -44,45 +44,45 @@ impl CachedInstance {
         &[]
     }
 
-    /// The notes that were not there before.
+    /// The notes that `before` does not have.
     fn new_notes(&self, before: Option<&CachedInstance>) -> Vec<String> {
         let told = before.map(CachedInstance::notes).unwrap_or_default();
         self.notes().iter().filter(|note| !told.contains(note)).cloned().collect()
     }
 }
 
-/// The machine that backs a node.
+/// The VM that backs a Node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoundVm {
-    /// Its vCenter.
+    /// The VM's vCenter.
     pub vcenter: VcenterId,
-    /// Where it is there.
+    /// The VM's location there.
     pub location: Arc<Location>,
-    /// Its BIOS UUID in vCenter's byte order.
+    /// The VM's BIOS UUID in vCenter's byte order.
     pub uuid: Option<BiosUuid>,
-    /// The addresses that its guest reports, beside link-local ones and the like.
+    /// The usable addresses that the guest reports, without link-local ones and the like.
     pub addresses: Arc<BTreeSet<IpAddr>>,
-    /// What the node is told, or why it cannot be told yet. Its doubt and the record of its place are set when it is read.
+    /// The Node's metadata, or why there is none yet. Staleness and the location record are added when it is read.
     pub metadata: Presence<InstanceMetadata>,
-    /// Its power state, and since when it is proven.
+    /// The VM's power state, and since when it is proven.
     pub power: Presence<Proven>,
-    /// Whether its vCenter's changes arrive as they happen. Here so that a change of it is announced.
+    /// Whether the vCenter's changes arrive as they happen. It is part of the entry so that a change is announced.
     pub is_live: bool,
 }
 
 impl BoundVm {
-    /// Whether the machine is known to run.
+    /// Whether the VM is known to run.
     pub fn is_running(&self) -> bool {
         matches!(self.power, Presence::Exists(Proven { state: PowerState::PoweredOn, .. }))
     }
 
-    /// Whether `uuid` is the machine's, in either byte order.
+    /// Whether `uuid` is the VM's, in either byte order.
     pub fn has_uuid(&self, uuid: &BiosUuid) -> bool {
         self.uuid.as_ref().is_some_and(|own| own.is_same(uuid))
     }
 }
 
-/// All nodes' views, and who wants to hear of changes.
+/// The entries of all Nodes, and the subscribers to changes.
 #[derive(Debug)]
 pub struct InstanceCache {
     views: RwLock<HashMap<String, Arc<CachedInstance>>>,
@@ -96,12 +96,12 @@ impl Default for InstanceCache {
 }
 
 impl InstanceCache {
-    /// The view of the node of this name.
+    /// The entry of this Node.
     pub fn find(&self, node: &str) -> Option<Arc<CachedInstance>> {
         self.views.read().get(node).cloned()
     }
 
-    /// Replaces the view, and announces it if its presence differs. Its notes are logged when they are new.
+    /// Replaces the entry and announces a changed presence. New notes are logged.
     pub fn set(&self, node: &str, view: CachedInstance) {
         let new_notes = {
             let mut views = self.views.write();
@@ -122,11 +122,11 @@ impl InstanceCache {
         for note in new_notes {
             warn!(node, "{note}");
         }
-        // Without a subscriber there is nobody to tell.
+        // The send fails if there is no subscriber.
         let _ = self.events.send(InstanceEvent::Node(node.to_string()));
     }
 
-    /// Forgets a node that is gone.
+    /// Removes a deleted Node.
     pub fn remove(&self, node: &str) {
         self.views.write().remove(node);
     }

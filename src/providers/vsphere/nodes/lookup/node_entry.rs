@@ -1,4 +1,4 @@
-//! What the tracker holds for one node.
+//! The tracker's state for one Node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
 
-/// How often the machine of a node that is not ready is looked for while it is known, and not known to run.
+/// Recheck period for the bound VM of a NotReady Node while the VM is not known to run.
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
-/// While it is known to run, vCenter would have to lose two announcements: that it stopped, and that it went.
+/// Recheck period while the VM runs: vCenter would have to lose two reports, of its stop and of its removal.
 const RUNNING_LOOK_PERIOD: Duration = Duration::from_secs(600);
-/// What a look adds to the period of all, so that many nodes that are not ready together cost two looks a second.
+/// Minimum period per rechecked Node, so that many NotReady Nodes together cost two rechecks a second.
 const LOOK_SHARE: Duration = Duration::from_millis(500);
-/// How soon it may be looked for again when the node was ready in between.
+/// Minimum pause between rechecks if the Node was ready in between.
 const NEXT_LOOK: Duration = Duration::from_secs(10);
 
-/// How a machine is bound to its node.
+/// The binding of a VM to its Node. UUIDs and match are those at the time of binding.
 pub(super) struct Binding {
     pub(super) vm: VmKey,
-    /// The BIOS UUID of the machine when it was bound.
+    /// The VM's BIOS UUID.
     pub(super) uuid: Option<BiosUuid>,
-    /// The instance UUID of its vCenter then.
+    /// The instance UUID of the VM's vCenter.
     pub(super) instance_uuid: Option<Arc<str>>,
-    /// How the VM was matched then.
+    /// How the VM was matched.
     pub(super) found_by: FoundBy,
-    /// The vCenters that had not answered then. They are asked when they come back, so that a twin there is reported.
+    /// vCenters that had not answered. They are searched when they come back, so that a twin there is reported.
     pub(super) unasked: Vec<VcenterId>,
 }
 
@@ -51,40 +51,40 @@ impl Binding {
     }
 }
 
-/// What is known of one node.
+/// State of one Node.
 #[derive(Default)]
 pub(super) struct NodeEntry {
     pub(super) seen: NodeVersion,
     pub(super) facts: NodeFacts,
     pub(super) asked_by_name: bool,
-    /// What the vCenters answered; one that has no answer here was not asked yet, or its answer is under way.
+    /// Answers of the vCenters; a missing one was not asked yet, or its answer is in flight.
     pub(super) answers: BTreeMap<VcenterId, SearchAnswer>,
     pub(super) first_match: Option<Instant>,
-    /// Since when a match was waited for that is watched and not reported yet.
+    /// Since when a watched match has not been reported.
     pub(super) reading_since: Option<Instant>,
     pub(super) bound: Option<Binding>,
     pub(super) pauses: Failures,
     pub(super) search_at: Option<Instant>,
     pub(super) decide_at: Option<Instant>,
-    /// When the machine of a node that is not ready is looked at again, and when it was last.
+    /// When the VM of a NotReady Node is rechecked next, and when it was last.
     pub(super) look_at: Option<Instant>,
     pub(super) looked: Option<Instant>,
-    /// The twins that were told of last, by the vCenter that has them.
+    /// The twins reported last, by vCenter.
     pub(super) twins: BTreeMap<VcenterId, Vec<String>>,
-    /// Whether the bound machine is known to run.
+    /// Whether the bound VM is known to run.
     pub(super) is_running: bool,
-    /// The machine the node had when its vCenter was taken out of the configuration.
+    /// The bound VM at the time its vCenter was removed from the configuration.
     pub(super) lost: Option<Box<RemovedVcenter>>,
-    /// Where this process saw the machine last; it outlives the machine.
+    /// The last observation of the VM by this process; it outlives the VM.
     pub(super) last_observation: Option<LastObservation>,
-    /// The period of its vCenter's snapshots in which it was seen last; none if that was not live, or if it may have moved
-    /// since without a report.
+    /// The live period of the vCenter's snapshots in which the VM was last seen; none if the snapshot was not live, or
+    /// if the VM may have moved unreported since.
     pub(super) live_period: Option<u64>,
-    /// Since when this process knows an address of the guest; it outlives the machine, too.
+    /// Since when this process knows an address of the guest; it outlives the VM, too.
     pub(super) addressed_since: Option<Instant>,
 }
 
-/// Which version of a Node was looked at. Not the Node: it is several times as large as all that is held here.
+/// The version of a Node that was processed. The Node itself is not kept: it is several times as large as this entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeVersion {
     version: Option<String>,
@@ -98,17 +98,17 @@ impl NodeVersion {
     }
 }
 
-/// A machine at a vCenter that is not configured any more.
+/// A VM at a vCenter that was removed from the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RemovedVcenter {
     pub(super) vm: String,
     pub(super) server: String,
-    /// The file that does not name the vCenter.
+    /// The file that no longer names the vCenter.
     pub(super) file: String,
 }
 
 impl RemovedVcenter {
-    /// Nothing may be concluded from what the other vCenters say.
+    /// The Node's state: answers of the other vCenters prove nothing.
     pub(super) fn unknown(&self, elsewhere: &Unknown) -> Unknown {
         let Self { vm, server, file } = self;
         let message = format!(
@@ -120,26 +120,26 @@ impl RemovedVcenter {
 }
 
 impl NodeEntry {
-    /// A node that was just seen.
+    /// A Node seen for the first time.
     pub(super) fn new(seen: NodeVersion, facts: NodeFacts) -> Self {
         Self { asked_by_name: facts.search_uuid().is_none() && !facts.has_provider_id, seen, facts, ..Self::default() }
     }
 
-    /// The node's machine has to be searched again.
+    /// Restarts the search for the Node's VM.
     pub(super) fn restart_lookup(&mut self) {
         let (seen, facts) = (std::mem::take(&mut self.seen), std::mem::take(&mut self.facts));
         let (last_observation, addressed_since) = (self.last_observation.take(), self.addressed_since);
         *self = Self { last_observation, addressed_since, ..Self::new(seen, facts) };
     }
 
-    /// The same for a machine that left the inventory while it was watched: see [`NodeEntry::note_end`].
+    /// Restarts the search for a VM that left the inventory while it was watched: see [`NodeEntry::record_end`].
     pub(super) fn unbind(&mut self) {
         let live_period = self.live_period;
         self.restart_lookup();
         self.live_period = live_period;
     }
 
-    /// The node's machine is known.
+    /// Binds a VM to the Node.
     pub(super) fn bind(&mut self, binding: Binding) {
         self.bound = Some(binding);
         self.answers.clear();
@@ -148,9 +148,9 @@ impl NodeEntry {
         self.pauses.reset();
     }
 
-    /// What a vCenter answers while the machine is not known.
+    /// Takes a vCenter's answer while the VM is not known.
     pub(super) fn take_answer(&mut self, vcenter: VcenterId, snapshot: &Snapshot, answer: SearchAnswer) {
-        self.note_end(snapshot, &answer);
+        self.record_end(snapshot, &answer);
         let known = self.answers.entry(vcenter).or_default();
         let before = std::mem::replace(known, answer);
         if let SearchAnswer::Matches { ids, .. } = known
@@ -163,26 +163,26 @@ impl NodeEntry {
         }
     }
 
-    /// The machine is here, as this snapshot says.
+    /// Records that this snapshot has the VM.
     pub(super) fn see(&mut self, location: Location, snapshot: &Snapshot) {
         let is_live = snapshot.freshness == Freshness::Live;
         self.live_period = snapshot.live_period.filter(|_| is_live);
         let before = self.last_observation.take();
         let recorded = match &before {
             _ if is_live => self.facts.recorded.clone(),
-            // What was recorded since then may be newer.
+            // A record written since then may be newer.
             before => before.as_ref().and_then(|before| before.recorded.clone()),
         };
-        // The same place stays the same allocation.
+        // Keeps the allocation if the location is the same.
         let same = before.map(|before| before.location).filter(|known| **known == location);
         let location = same.unwrap_or_else(|| Arc::new(location));
         self.last_observation = Some(LastObservation { location, recorded, is_watched_to_end: false });
     }
 
-    /// What the vCenter of this snapshot said of the VM when that had left the inventory. A VM also leaves when the account
-    /// can no longer read it, and can then move unreported. So the VM was watched to its end only if the first
+    /// Takes the answer about a VM that left the inventory of this snapshot's vCenter. A VM also leaves when the
+    /// account can no longer read it, and can then move unreported. So the VM was watched to its end only if the first
     /// answer is that it does not exist, and comes in the live period in which the VM was seen.
-    pub(super) fn note_end(&mut self, snapshot: &Snapshot, answer: &SearchAnswer) {
+    pub(super) fn record_end(&mut self, snapshot: &Snapshot, answer: &SearchAnswer) {
         let Some(last_observation) =
             self.last_observation.as_mut().filter(|seen| *seen.location.vcenter == *snapshot.instance_uuid)
         else {
@@ -205,13 +205,13 @@ impl NodeEntry {
         self.live_period = None;
     }
 
-    /// Whether this version of the node was looked at. One without a version is always another.
+    /// Whether this version of the Node was processed. A Node without a version always counts as new.
     pub(super) fn has_seen(&self, node: &Node) -> bool {
         let is_same_version = self.seen.version.is_some() && self.seen.version == node.metadata.resource_version;
         is_same_version && *self.facts.uid == *node.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// A node nearly always records its machine where this process sees it: that is held once.
+    /// Shares one allocation, because nearly every Node records the location that this process sees.
     pub(super) fn share_location(&mut self) {
         let Some(last_observation) = &mut self.last_observation else { return };
         if self.facts.recorded.as_ref() == Some(&last_observation.location) {
@@ -222,23 +222,22 @@ impl NodeEntry {
         }
     }
 
-    /// Where the machine was last known to be.
+    /// The last known locations of the VM.
     pub(super) fn last_places(&self) -> LastPlaces {
         last_places(self.last_observation.as_ref(), self.facts.recorded.clone())
     }
 
-    /// The bound machine.
     pub(super) fn vm(&self) -> Option<&VmKey> {
         self.bound.as_ref().map(|bound| &bound.vm)
     }
 
-    /// What this vCenter answered.
+    /// The answer of this vCenter.
     pub(super) fn answer_at(&self, vcenter: VcenterId) -> &SearchAnswer {
         self.answers.get(&vcenter).unwrap_or(&SearchAnswer::Pending)
     }
 
-    /// Takes down what is told of the twins at this vCenter. True if that is news: each vCenter has its own.
-    pub(super) fn note_twins(&mut self, vcenter: VcenterId, twins: &[String]) -> bool {
+    /// Stores the twins reported for this vCenter. True if they differ from the last ones there.
+    pub(super) fn record_twins(&mut self, vcenter: VcenterId, twins: &[String]) -> bool {
         let is_news = !twins.is_empty() && self.twins.get(&vcenter).is_none_or(|told| told != twins);
         if is_news {
             self.twins.insert(vcenter, twins.to_vec());
@@ -246,7 +245,7 @@ impl NodeEntry {
         is_news
     }
 
-    /// The machines that answers name, or that is bound, at this vCenter.
+    /// The VMs at this vCenter that are bound or that answers name.
     pub(super) fn ids_at(&self, vcenter: VcenterId) -> impl Iterator<Item = &Arc<str>> {
         let bound = self.vm().filter(|vm| vm.vcenter == vcenter).map(|vm| &vm.id);
         let matched = match (self.bound.is_none(), self.answers.get(&vcenter)) {
@@ -256,7 +255,7 @@ impl NodeEntry {
         bound.into_iter().chain(matched)
     }
 
-    /// All of them, at every vCenter, in order.
+    /// The same at every vCenter, sorted.
     pub(super) fn needs(&self) -> Vec<VmKey> {
         if let Some(vm) = self.vm() {
             return vec![vm.clone()];
@@ -269,10 +268,10 @@ impl NodeEntry {
         needs
     }
 
-    /// The machine of a node that is not ready is looked for again, now and then: another one may run in its place, and
-    /// vCenter may have kept to itself that it is gone. `now` is when the node may just have ceased to be ready; `others`
-    /// are looked for as well.
-    pub(super) fn plan_look(&mut self, now: Instant, has_changed: bool, others: u32) {
+    /// Schedules a recheck of the VM of a NotReady Node: a twin may run in its place, and vCenter may have failed to
+    /// report its removal. `has_changed`: the Node may just have become NotReady. `others`: number of other Nodes that
+    /// are rechecked.
+    pub(super) fn schedule_search(&mut self, now: Instant, has_changed: bool, others: u32) {
         self.look_at = match (self.bound.is_some() && self.facts.is_not_ready, self.look_at) {
             (false, _) => None,
             (true, None) if has_changed => Some(self.looked.map_or(now, |looked| now.max(looked + NEXT_LOOK))),
@@ -284,30 +283,30 @@ impl NodeEntry {
         };
     }
 
-    /// When the wait for silent vCenters is over and a decision is due. None once it was: then only a change, or the
-    /// next search, can bring another one.
+    /// When the wait for silent vCenters ends and a decision is due. None once it has passed: then only a change or the
+    /// next search triggers another decision.
     pub(super) fn end_of_silent_wait(&self, now: Instant) -> Option<Instant> {
         self.first_match.map(|at| at + SILENT_VCENTER_WAIT).filter(|end| *end > now)
     }
 
-    /// When the node, which is not initialised, waits no longer for the address families that its guest does not report.
+    /// When a Node that is not initialized stops waiting for address families that its guest does not report.
     pub(super) fn end_of_family_wait(&self, wait: Duration, now: Instant) -> Option<Instant> {
         self.addressed_since.filter(|_| !self.facts.is_initialized).map(|at| at + wait).filter(|end| *end > now)
     }
 }
 
-/// What a decision means for the next search.
+/// The next search after a decision.
 #[derive(Debug, PartialEq)]
 pub(super) enum NextSearch {
     /// Nothing to search.
     None,
     /// At once, everywhere.
     Now,
-    /// After a pause; this is what is known until then.
+    /// After a pause; the reason until then.
     Later(Unknown),
-    /// The same, when every vCenter answered and none has a machine that matches the node.
+    /// The same, if every vCenter answered and none has a VM that matches the Node.
     NoMatch(Unknown),
-    /// An answer is under way.
+    /// No search: an answer is in flight.
     Waiting(Unknown),
 }
 
@@ -323,29 +322,29 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         tracked.facts.is_not_ready = true;
-        tracked.plan_look(start, true, 0);
+        tracked.schedule_search(start, true, 0);
         assert_eq!(tracked.look_at, None, "no machine is known");
         let vm = VmKey { vcenter: 0.into(), id: "vm-1".into() };
         let (uuid, instance_uuid, found_by, unasked) = (None, None, FoundBy::Name, Vec::new());
         tracked.bound = Some(Binding { vm, uuid, instance_uuid, found_by, unasked });
-        tracked.plan_look(start, false, 0);
+        tracked.schedule_search(start, false, 0);
         assert_eq!(tracked.look_at, Some(at(60)), "it was found just now");
         tracked.facts.is_not_ready = false;
-        tracked.plan_look(at(1), true, 0);
+        tracked.schedule_search(at(1), true, 0);
         assert_eq!(tracked.look_at, None, "a ready node is not looked after");
         tracked.facts.is_not_ready = true;
-        tracked.plan_look(at(2), true, 0);
+        tracked.schedule_search(at(2), true, 0);
         assert_eq!(tracked.look_at, Some(at(2)), "at once");
-        tracked.plan_look(at(2), false, 0);
+        tracked.schedule_search(at(2), false, 0);
         assert_eq!(tracked.look_at, Some(at(2)), "a plan stays");
         (tracked.look_at, tracked.looked) = (None, Some(at(3)));
-        tracked.plan_look(at(4), true, 0);
+        tracked.schedule_search(at(4), true, 0);
         assert_eq!(tracked.look_at, Some(at(13)), "a node that flaps is looked after less often");
         for (is_running, others, expected) in
             [(false, 119, 60), (false, 1_000, 500), (true, 0, 600), (true, 5_000, 2_500)]
         {
             (tracked.look_at, tracked.is_running) = (None, is_running);
-            tracked.plan_look(start, false, others);
+            tracked.schedule_search(start, false, others);
             assert_eq!(tracked.look_at, Some(at(expected)), "running {is_running}, {others} others");
         }
     }
@@ -409,7 +408,7 @@ mod tests {
         for (case, answers, expected) in cases {
             let mut tracked = left();
             for (snapshot, answer) in answers {
-                tracked.note_end(&snapshot, &answer);
+                tracked.record_end(&snapshot, &answer);
             }
             assert_eq!(tracked.last_observation.unwrap().is_watched_to_end, expected, "{case}");
         }
@@ -426,12 +425,12 @@ mod tests {
             let mut tracked = left();
             tracked.see(location(), &seen);
             tracked.unbind();
-            tracked.note_end(&snapshot(Freshness::Live, Some(3)), &gone);
-            tracked.note_end(&snapshot(Freshness::Live, None), &gone);
+            tracked.record_end(&snapshot(Freshness::Live, Some(3)), &gone);
+            tracked.record_end(&snapshot(Freshness::Live, None), &gone);
             assert!(!tracked.last_observation.unwrap().is_watched_to_end, "{case}");
         }
         let mut tracked = left();
-        tracked.note_end(&snapshot(Freshness::Live, Some(3)), &gone);
+        tracked.record_end(&snapshot(Freshness::Live, Some(3)), &gone);
         tracked.see(location(), &snapshot(Freshness::Live, Some(4)));
         assert!(!tracked.last_observation.unwrap().is_watched_to_end, "it is there again");
     }
@@ -452,7 +451,7 @@ mod tests {
         let mut tracked = NodeEntry::new(NodeVersion::default(), NodeFacts::default());
         let mut is_news = |vcenter: u64, twins: &[&str]| {
             let twins: Vec<String> = twins.iter().map(ToString::to_string).collect();
-            tracked.note_twins(vcenter.into(), &twins)
+            tracked.record_twins(vcenter.into(), &twins)
         };
         assert_eq!([is_news(0, &["a"]), is_news(1, &["b"])], [true, true]);
         assert_eq!([is_news(0, &["a"]), is_news(1, &["b"])], [false, false], "at the next look");

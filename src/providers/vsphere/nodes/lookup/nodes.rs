@@ -1,5 +1,4 @@
-//! The tracked nodes, and ways to find them without looking at all: by a machine they need, by the UUID that they claim, by
-//! when they are due.
+//! The tracked Nodes, indexed by the VMs they need, by the UUID they claim and by the time they are due.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,33 +8,33 @@ use super::node_entry::NodeEntry;
 use crate::providers::provider_id::BiosUuid;
 use crate::providers::vsphere::vcenter::VmKey;
 
-/// See the file's header. A node stays in the table while it is changed: see [`Nodes::update`].
+/// The table and its index. Nodes are changed in place, through [`Nodes::update`].
 #[derive(Default)]
 pub(super) struct Nodes {
     nodes: HashMap<String, IndexEntry>,
     index: Index,
 }
 
-/// A node and where it is in the index.
+/// A Node and its position in the index.
 struct IndexEntry {
-    /// Boxed, as a table of them has up to twice as many places as it needs.
+    /// Boxed, because the table has up to twice as many slots as entries.
     tracked: Box<NodeEntry>,
     place: IndexPosition,
 }
 
-/// Follows from the nodes.
+/// Derived from the Nodes.
 #[derive(Default)]
 struct Index {
-    /// The nodes that need a machine: it backs them, or it may.
+    /// The Nodes that need a VM: it backs them, or may.
     needing: HashMap<VmKey, NameSet>,
-    /// The nodes by the UUID that they claim.
+    /// The Nodes by the UUID they claim.
     claiming: HashMap<BiosUuid, NameSet>,
     due: BTreeSet<(Instant, String)>,
-    /// How many nodes' machines are looked for again although they are known.
+    /// Number of Nodes whose bound VM is rechecked.
     looked_for: u32,
 }
 
-/// Where a node is in the index.
+/// Position of a Node in the index.
 #[derive(Default)]
 struct IndexPosition {
     needs: Vec<VmKey>,
@@ -44,7 +43,7 @@ struct IndexPosition {
     is_looked_for: bool,
 }
 
-/// Names in order, each once. Nearly always it is one, for which a set would take room for eleven.
+/// Sorted names without duplicates. Nearly always there is one, for which a set would allocate room for eleven.
 #[derive(Default)]
 struct NameSet(Vec<String>);
 
@@ -56,7 +55,7 @@ impl NameSet {
         }
     }
 
-    /// Whether others are left.
+    /// Returns whether others are left.
     fn remove(&mut self, name: &str) -> bool {
         self.0.retain(|known| known != name);
         !self.0.is_empty()
@@ -87,8 +86,8 @@ impl Nodes {
         self.nodes.iter().map(|(name, entry)| (name, &*entry.tracked))
     }
 
-    /// How many other nodes' machines are looked for again although they are known.
-    pub(super) fn looked_for_beside(&self, name: &str) -> u32 {
+    /// Number of other Nodes whose bound VM is rechecked.
+    pub(super) fn count_other_searches(&self, name: &str) -> u32 {
         let is_counted = self.nodes.get(name).is_some_and(|entry| entry.place.is_looked_for);
         self.index.looked_for - u32::from(is_counted)
     }
@@ -97,18 +96,18 @@ impl Nodes {
         self.nodes.keys().cloned().collect()
     }
 
-    /// The nodes that need this machine.
+    /// The Nodes that need this VM.
     pub(super) fn needing(&self, vm: &VmKey) -> impl Iterator<Item = &String> {
         self.index.needing.get(vm).into_iter().flat_map(NameSet::iter)
     }
 
-    /// The nodes that claim a machine with this UUID.
+    /// The Nodes that claim a VM with this UUID.
     pub(super) fn claiming(&self, uuid: &BiosUuid) -> impl Iterator<Item = &String> {
         let claiming = &self.index.claiming;
         claiming.get(uuid).into_iter().chain(claiming.get(&uuid.byte_swapped())).flat_map(NameSet::iter)
     }
 
-    /// The other nodes that may claim this node's machine.
+    /// The other Nodes that may claim this Node's VM.
     pub(super) fn rivals(&self, name: &str) -> BTreeSet<String> {
         let Some(IndexEntry { tracked, place }) = self.nodes.get(name) else { return BTreeSet::new() };
         let claiming = place.claim.iter().flat_map(|uuid| self.claiming(uuid));
@@ -116,7 +115,7 @@ impl Nodes {
         claiming.chain(backed).filter(|other| *other != name).cloned().collect()
     }
 
-    /// The nodes without a machine that may have one of this node's when it is gone.
+    /// The Nodes without a VM that may get one of this Node's when it is gone.
     pub(super) fn waiting_for(&self, name: &str) -> Vec<String> {
         let needs = self.nodes.get(name).map(|entry| entry.place.needs.as_slice()).unwrap_or_default();
         let others: BTreeSet<&String> = needs.iter().flat_map(|vm| self.needing(vm)).collect();
@@ -124,7 +123,7 @@ impl Nodes {
         others.into_iter().filter(is_waiting).cloned().collect()
     }
 
-    /// Puts a node in, in place of one of the same name. Returns the machines that no node needs any more.
+    /// Inserts or replaces a Node. Returns the VMs that no Node needs any more.
     pub(super) fn put(&mut self, name: &str, tracked: NodeEntry) -> Vec<VmKey> {
         if self.nodes.contains_key(name) {
             return self.update(name, |known| *known = tracked);
@@ -133,7 +132,7 @@ impl Nodes {
         self.update(name, |_| {})
     }
 
-    /// Changes a node, if it is there, and the index with it. Returns the machines that no node needs any more.
+    /// Changes a Node, if present, and its index. Returns the VMs that no Node needs any more.
     pub(super) fn update(&mut self, name: &str, change: impl FnOnce(&mut NodeEntry)) -> Vec<VmKey> {
         let Some(IndexEntry { tracked, place }) = self.nodes.get_mut(name) else { return Vec::new() };
         change(tracked);
@@ -142,25 +141,25 @@ impl Nodes {
         self.index.change(name, before, place)
     }
 
-    /// Forgets a node. Returns the machines that no node needs any more.
+    /// Removes a Node. Returns the VMs that no Node needs any more.
     pub(super) fn forget(&mut self, name: &str) -> Vec<VmKey> {
         let Some(IndexEntry { place, .. }) = self.nodes.remove(name) else { return Vec::new() };
         self.index.change(name, place, &IndexPosition::default())
     }
 
-    /// When the next node is due.
+    /// When the next Node is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.index.due.first().map(|(at, _)| *at)
     }
 
-    /// The nodes that are due at `now`. They stay due until they were changed.
+    /// The Nodes that are due at `now`. They stay due until they are changed.
     pub(super) fn due(&self, now: Instant) -> Vec<String> {
         self.index.due.iter().take_while(|(at, _)| *at <= now).map(|(_, name)| name.clone()).collect()
     }
 }
 
 impl Index {
-    /// Moves a node. Returns the machines that no node needs any more.
+    /// Moves a Node in the index. Returns the VMs that no Node needs any more.
     fn change(&mut self, name: &str, before: IndexPosition, after: &IndexPosition) -> Vec<VmKey> {
         self.looked_for += u32::from(after.is_looked_for);
         self.looked_for -= u32::from(before.is_looked_for);
@@ -290,7 +289,7 @@ mod tests {
         nodes.put("a", looked_for());
         nodes.put("b", looked_for());
         nodes.put("c", node(&[]));
-        let counts = |nodes: &Nodes| ["a", "b", "c", "d"].map(|name| nodes.looked_for_beside(name));
+        let counts = |nodes: &Nodes| ["a", "b", "c", "d"].map(|name| nodes.count_other_searches(name));
         assert_eq!(counts(&nodes), [1, 1, 2, 2]);
         nodes.update("a", |tracked| tracked.look_at = None);
         assert_eq!(counts(&nodes), [1, 0, 1, 1]);

@@ -1,7 +1,7 @@
-//! Pure: which virtual machine backs a node, given what every vCenter answered.
+//! Pure: which VM backs a Node, given the answers of every vCenter.
 //!
-//! The rules are those of `docs/look-up.md`. They differ from the Go program's
-//! (`pkg/common/connectionmanager/search.go`), which takes whatever answers first; see `docs/compatibility.md`.
+//! The rules are those of `docs/look-up.md`. The Go program (`pkg/common/connectionmanager/search.go`) takes whichever
+//! vCenter answers first; see `docs/compatibility.md`.
 
 mod not_found;
 
@@ -17,42 +17,41 @@ use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::{PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey, scope};
 
-/// How long a match waits for a vCenter that does not answer, when nothing but its UUID speaks for it.
+/// How long a match waits for a silent vCenter if only its UUID supports it.
 pub const SILENT_VCENTER_WAIT: Duration = Duration::from_secs(30);
 
-/// What one vCenter answered to the search for a node.
+/// Answer of one vCenter to the search for a Node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum SearchAnswer {
-    /// Not asked yet, or the answer is under way.
+    /// Not asked yet, or the answer is in flight.
     #[default]
     Pending,
-    /// It could not answer, and why.
+    /// The vCenter could not answer, with the reason.
     Silent(String),
-    /// The account may not see what was asked for: the question, the object and the privilege. That says nothing about the
-    /// machine.
+    /// The account lacks a permission. The text names question, object and privilege. Proves nothing about the VM.
     Denied(String),
-    /// No match, and the machine with this id, which the node had last, does not exist any more.
+    /// No match; the VM with this id, which was the Node's last, no longer exists.
     Gone(Arc<str>),
-    /// No match: the machine that the node had last is there under its id, with another UUID.
+    /// No match; the VM that was the Node's last exists under its id with another UUID.
     Changed {
-        /// Its id.
+        /// The VM's id.
         id: Arc<str>,
-        /// Its BIOS UUID now.
+        /// The VM's present BIOS UUID.
         uuid: BiosUuid,
     },
-    /// No match, and machines with these ids have the node's system UUID, which is not that of its provider ID.
+    /// No match; VMs with these ids have the Node's system UUID, which is not that of its provider ID.
     Elsewhere(Vec<Arc<str>>),
-    /// The ids of the matches; none is an answer too.
+    /// The matches; an empty list is an answer, too.
     Matches {
-        /// What they match by.
+        /// The search key.
         by: By,
-        /// Their managed object ids.
+        /// Managed object ids.
         ids: Vec<Arc<str>>,
     },
 }
 
 impl SearchAnswer {
-    /// Whether the vCenter said all that it knows.
+    /// Whether the vCenter answered completely.
     pub fn is_answered(&self) -> bool {
         matches!(
             self,
@@ -64,67 +63,67 @@ impl SearchAnswer {
     }
 }
 
-/// What was searched for.
+/// Search key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// The BIOS UUID, in both byte orders.
     #[default]
     Uuid,
-    /// The node's name as the guest's host name.
+    /// The Node's name as the guest's host name.
     Name,
 }
 
-/// One vCenter's part in the question.
+/// One vCenter's part of the question.
 pub struct VcenterAnswer<'a> {
     /// The vCenter.
     pub slot: VcenterId,
     /// The server's name, for messages.
     pub server: &'a str,
-    /// The configured datacenters; none means all.
+    /// The configured datacenters; empty means all.
     pub datacenters: &'a [String],
-    /// What is known of it.
+    /// The vCenter's snapshot.
     pub snapshot: &'a Snapshot,
-    /// What it answered.
+    /// The vCenter's answer.
     pub answer: &'a SearchAnswer,
 }
 
-/// Everything the decision rests on.
+/// Everything that the decision depends on.
 pub struct Question<'a> {
-    /// The node.
+    /// The Node.
     pub node: &'a NodeFacts,
-    /// Whether the vCenters were asked by name, too, where the UUID gave nothing.
+    /// Whether the vCenters were also searched by name where the UUID gave no match.
     pub asked_by_name: bool,
     /// Every configured vCenter, in order.
     pub vcenters: &'a [VcenterAnswer<'a>],
-    /// That a further vCenter is turned off because of a mistake: it cannot be asked, and may have the machine.
+    /// A further vCenter is turned off because of a configuration error: it cannot be asked, and may have the VM.
     pub unasked: Option<Unknown>,
-    /// How long ago the first match was found.
+    /// Time since the first match.
     pub waited: Duration,
-    /// How a VM is another node's, if it is: a clause such as `already backs node n`.
+    /// How a VM belongs to another Node, if it does: a clause such as `already backs node n`.
     pub taken: &'a dyn Fn(&VmKey) -> Option<String>,
-    /// Whether a name match is taken as the Go program takes it.
+    /// Whether a match by name is accepted as in the Go program.
     pub allow_name_match: bool,
 }
 
 /// The decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LookupDecision {
-    /// This machine backs the node. `others` are further machines with the same UUID, to be reported.
+    /// This VM backs the Node. `others` reports further VMs with the same UUID.
     Bind {
-        /// The machine.
+        /// The VM.
         vm: VmKey,
         /// Messages about twins, for the log.
         others: Vec<String>,
     },
-    /// Matches are being read; the next snapshot brings more.
+    /// Matches are not reported yet; the next snapshot brings more.
     Reading(Unknown),
-    /// Decide again when the wait since the first match is over, or when something changes.
+    /// Decide again when the wait since the first match ends, or when something changes.
     Wait(Unknown),
-    /// Every vCenter answered "none": ask by name.
+    /// Every vCenter answered without a match: search by name.
     SearchByName,
-    /// There is no machine for this node that may be taken.
+    /// There is no VM that this Node may take.
     Unresolved(Unknown),
-    /// Every vCenter answered, and none has a machine that matches, not even one that may not be taken.
+    /// Every vCenter answered, and none has a matching VM, not even one that may not be taken.
     NoMatch(Unknown),
 }
 
@@ -152,9 +151,9 @@ impl VmCandidate<'_> {
     }
 }
 
-/// Decides which machine backs the node.
+/// Decides which VM backs the Node.
 pub fn resolve(question: &Question<'_>) -> LookupDecision {
-    // A match by UUID anywhere makes matches by name worthless.
+    // A match by UUID anywhere overrides matches by name.
     let matches_by = |wanted: By| {
         question
             .vcenters
@@ -176,7 +175,7 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
                     continue;
                 }
                 if asked.snapshot.freshness.trouble().is_some() {
-                    // It stopped answering before the match was read: it counts as silent.
+                    // The vCenter stopped answering before the match was reported: it counts as silent.
                     continue;
                 }
                 let message = format!("reading {id} on {}", asked.server);
@@ -188,7 +187,7 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
             }
             let key = VmKey { vcenter: asked.slot, id: id.clone() };
             let instance_uuid = &*asked.snapshot.instance_uuid;
-            // The same vCenter may be configured twice; the same machine reported twice is one.
+            // A vCenter may be configured twice; a VM that both report is one.
             if !candidates.iter().any(|known: &VmCandidate<'_>| {
                 known.key.id == key.id && known.instance_uuid == instance_uuid && !instance_uuid.is_empty()
             }) {
@@ -201,7 +200,7 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
     }
     match by {
         By::Uuid => choose(question, candidates),
-        // Nothing vouches for a name but that nobody else has it: everybody has to answer first.
+        // A name identifies a VM only if no other VM has it, so every vCenter must answer first.
         By::Name if !silent(question).is_empty() || question.unasked.is_some() => nothing_found(question, set_aside),
         By::Name => match refusal(question, &candidates) {
             Some(refused) => LookupDecision::Unresolved(refused),
@@ -212,7 +211,7 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
 
 /// Why a match does not count.
 fn why_not(node: &NodeFacts, asked: &VcenterAnswer<'_>, record: &VmRecord, by: By) -> Option<&'static str> {
-    // An id may name another machine than it did when the answer was given: a vCenter may be set up anew.
+    // The id may by now name another VM than in the answer: a vCenter may be reinstalled.
     let is_another =
         record.bios_uuid.as_ref().zip(node.search_uuid()).is_some_and(|(own, wanted)| !own.is_same(wanted));
     if by == By::Uuid && is_another {
@@ -224,7 +223,7 @@ fn why_not(node: &NodeFacts, asked: &VcenterAnswer<'_>, record: &VmRecord, by: B
     (!is_covered).then_some("is outside the configured datacenters")
 }
 
-/// Narrows several matches down to one, then looks whether it may be taken now.
+/// Narrows several matches down to one, then checks whether it may be taken now.
 fn choose(question: &Question<'_>, candidates: Vec<VmCandidate<'_>>) -> LookupDecision {
     let all: Vec<String> = candidates.iter().map(VmCandidate::describe).collect();
     let is_recorded = |candidate: &VmCandidate<'_>| candidate.is_recorded(question.node);
@@ -258,8 +257,8 @@ fn choose(question: &Question<'_>, candidates: Vec<VmCandidate<'_>>) -> LookupDe
     }
 }
 
-/// The one match is taken when every vCenter answered, when something besides the UUID speaks for it, or when the
-/// silent ones were waited for long enough.
+/// Takes the one match if every vCenter answered, if more than the UUID supports it, or if silent vCenters were waited
+/// for long enough.
 fn take(question: &Question<'_>, candidate: &VmCandidate<'_>, all: &[String]) -> LookupDecision {
     if let Some(unknown) = disputed(question, candidate).or_else(|| taken_already(question, candidate)) {
         return LookupDecision::Unresolved(unknown);
@@ -301,8 +300,8 @@ fn take(question: &Question<'_>, candidate: &VmCandidate<'_>, all: &[String]) ->
     ))
 }
 
-/// A node that is initialised keeps its own machine while the vCenter that it records has not said that it is gone: a
-/// copy elsewhere, as after a test of a fail-over, is not the node's. A vCenter that was never reached may be that one.
+/// An initialized Node keeps its VM until the recorded vCenter says that the VM is gone: a copy elsewhere, as after a
+/// fail-over test, is not the Node's. A vCenter that was never reached may be the recorded one.
 fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unknown> {
     let node = question.node;
     let recorded = node.recorded.as_ref().filter(|_| node.is_initialized && !candidate.is_recorded(node))?;
@@ -340,8 +339,8 @@ fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &VmCandidate<
     Some(unanswered(unheard, message))
 }
 
-/// A machine backs one node. One that is not initialised and does not have it waits until the other one is gone. Whether
-/// one that is initialised has it is looked at once it is bound.
+/// A VM backs one Node. A Node that is not initialized waits until the owner is gone. The claim of an initialized Node
+/// is checked once it is bound.
 fn taken_already(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unknown> {
     if question.node.is_initialized {
         return None;
@@ -350,7 +349,7 @@ fn taken_already(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option
     Some(backs_another(&candidate.describe(), &taken))
 }
 
-/// Why a node gets nothing of a machine that is another node's: `how` is a clause.
+/// Why a Node gets no metadata of another Node's VM: `how` is a clause.
 pub fn backs_another(machine: &str, how: &str) -> Unknown {
     let message = format!(
         "{machine} {how}; if that Node is an earlier name of this machine, delete it; if it has a machine of its own, give \
@@ -359,7 +358,7 @@ pub fn backs_another(machine: &str, how: &str) -> Unknown {
     Unknown::disputed(reason::VMBacksAnotherNode, message)
 }
 
-/// A node that came with the provider ID of this machine, and says that it runs on another one, stays as it is.
+/// A Node that was registered with this VM's provider ID but reports another UUID stays unchanged.
 fn disputed(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unknown> {
     let node = question.node;
     let (own, system_uuid) = node.provider_id.as_ref().zip(node.system_uuid.as_ref()).filter(|_| node.is_disputed)?;
@@ -372,8 +371,8 @@ fn disputed(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unkn
     Some(Unknown::disputed(reason::ProviderIDMismatch, message))
 }
 
-/// Whether the VM of `old` joined again as `new`: the kubelet of `old` is silent, both nodes report the UUID of the VM, and
-/// its guest calls itself `new`.
+/// Whether the VM of `old` rejoined as `new`: the kubelet of `old` is silent, both Nodes report the VM's UUID, and the
+/// guest's host name is that of `new`.
 pub fn is_renamed(old: &NodeFacts, new: &NodeFacts, vm: &VmRecord) -> bool {
     let uuid = vm.bios_uuid.as_ref();
     let reports = |node: &NodeFacts| node.reported_uuid().zip(uuid).is_some_and(|(own, uuid)| own.is_same(uuid));

@@ -1,4 +1,4 @@
-//! The searches under way: many joining nodes side by side, bounded per vCenter.
+//! The searches in flight: many joining Nodes in parallel, bounded per vCenter.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,50 +13,50 @@ use crate::providers::vsphere::vcenter::Vcenter;
 use crate::providers::vsphere::vcenter::VcenterId;
 use crate::providers::vsphere::vcenter::reads::{ReadAnswer, SearchRead, VmRead};
 
-/// Searches under way at one vCenter at a time.
+/// Searches in flight per vCenter.
 const IN_FLIGHT: usize = 16;
 
-/// What to look for.
+/// One search.
 #[derive(Clone, Debug)]
 pub(super) struct SearchRequest {
-    /// The node's name.
+    /// The Node's name.
     pub(super) node: String,
-    /// The node's UID: an answer for an earlier node of the same name is dropped.
+    /// The Node's UID: a reply for an earlier Node of the same name is dropped.
     pub(super) uid: Arc<str>,
-    /// The UUID as the node says it.
+    /// The UUID as reported by the Node.
     pub(super) uuid: Option<BiosUuid>,
     /// Whether the UUID comes from the provider ID, which is in vCenter's byte order.
     pub(super) is_provider_id: bool,
-    /// Whether both byte orders are asked, also where the first one hits.
+    /// Whether both byte orders are searched even if the first one has a match.
     pub(super) in_both_orders: bool,
-    /// The machine that was last known to be the node's, if it was at this vCenter. Its id is read where the UUID gives
-    /// nothing: a machine that may not be seen any more is not found, and that is no proof.
+    /// The last known VM of the Node at this vCenter, if any. Its id is read if the UUID has no match: a search does
+    /// not find a VM that the account cannot see, which proves nothing.
     pub(super) recorded: Option<Arc<str>>,
-    /// A system UUID that contradicts the provider ID. It is asked for where that is found nowhere, to say so.
+    /// A system UUID that contradicts the provider ID, searched for the message if the provider ID has no match.
     pub(super) contradicting: Option<BiosUuid>,
-    /// Whether to ask by name where both give nothing.
+    /// Whether to search by name if UUID and recorded id have no match.
     pub(super) by_name: bool,
-    /// Whether others wait for this one, as for a node of the control plane.
+    /// Whether the search has priority, as for control-plane Nodes.
     pub(super) is_first: bool,
 }
 
-/// One vCenter's answer.
+/// One vCenter's reply.
 #[derive(Debug)]
 pub(super) struct SearchReply {
     pub(super) wanted: SearchRequest,
     pub(super) vcenter: VcenterId,
     pub(super) answer: SearchAnswer,
-    /// For a hit on a system UUID: whether it was the other byte order.
+    /// For a match by system UUID: whether it was in the other byte order.
     pub(super) hit_swapped: Option<bool>,
     number: u64,
 }
 
-/// The queue of each vCenter, and what is running.
+/// Queue of each vCenter, and the searches in flight.
 pub(super) struct Searches {
     queues: BTreeMap<VcenterId, Queue>,
     running: FuturesUnordered<BoxFuture<'static, SearchReply>>,
     order: Order,
-    /// Guests usually report their UUID in the other byte order; whichever hit last is asked first.
+    /// Guests usually report their UUID in the other byte order; the order of the last match is searched first.
     swapped_first: bool,
 }
 
@@ -66,21 +66,21 @@ struct Queue {
     in_flight: usize,
 }
 
-/// What waits to be asked, at most once per node: the control plane, then first come, first served.
+/// Waiting searches, at most one per Node: first the control plane, then in order of arrival.
 #[derive(Default)]
 struct Waiting {
-    /// By place in the queue.
+    /// By position in the queue.
     wanted: BTreeMap<QueuePosition, SearchRequest>,
-    /// The place of each node.
+    /// Position of each Node.
     places: HashMap<String, QueuePosition>,
     last: u64,
 }
 
-/// Whether others go first, and the number.
+/// `false` for priority, and a sequence number.
 type QueuePosition = (bool, u64);
 
 impl Waiting {
-    /// Puts a search last among its like, in place of an earlier one for the same node.
+    /// Appends a search to its priority class and replaces an earlier one for the same Node.
     fn push(&mut self, wanted: SearchRequest) {
         self.last = self.last.wrapping_add(1);
         let place = (!wanted.is_first, self.last);
@@ -92,7 +92,7 @@ impl Waiting {
 
     fn remove(&mut self, node: &str) -> Option<SearchRequest> {
         let place = self.places.remove(node)?;
-        // What a storm needed is not kept until the next one.
+        // Memory that a storm needed is not kept until the next one.
         if self.places.is_empty() {
             self.places.shrink_to_fit();
         }
@@ -105,16 +105,16 @@ impl Waiting {
     }
 }
 
-/// In which order searches for a node began. One may hang, and be over when what a later one found is known already.
+/// Start order of the searches for a Node. A search may hang and end after the result of a later one is known.
 #[derive(Default)]
 struct Order {
     last: u64,
-    /// By vCenter and node: the latest search that was answered, and how many are under way.
+    /// By vCenter and Node: the latest answered search, and the number in flight.
     running: BTreeMap<(VcenterId, String), (u64, usize)>,
 }
 
 impl Order {
-    /// A search begins; its number.
+    /// Starts a search and returns its number.
     fn begin(&mut self, slot: VcenterId, node: &str) -> u64 {
         self.last += 1;
         let (_, running) = self.running.entry((slot, node.to_owned())).or_default();
@@ -122,8 +122,7 @@ impl Order {
         self.last
     }
 
-    /// A search is over, with an answer or without: whether it counts, which it does unless one was answered that began
-    /// later.
+    /// Ends a search, answered or not. Returns whether it counts: no later search was answered before it.
     fn end(&mut self, slot: VcenterId, node: &str, number: u64, is_answered: bool) -> bool {
         let key = (slot, node.to_owned());
         let Some((answered, running)) = self.running.get_mut(&key) else { return false };
@@ -146,17 +145,17 @@ impl Default for Searches {
 }
 
 impl Searches {
-    /// A vCenter that can be asked from now on.
+    /// Adds a vCenter.
     pub(super) fn add(&mut self, slot: VcenterId, vcenter: Arc<Vcenter>) {
         self.queues.insert(slot, Queue { vcenter, waiting: Waiting::default(), in_flight: 0 });
     }
 
-    /// A vCenter that is asked nothing more. What is under way ends by itself.
+    /// Removes a vCenter. Searches in flight end on their own.
     pub(super) fn remove(&mut self, slot: VcenterId) {
         self.queues.remove(&slot);
     }
 
-    /// Asks `vcenter`. A search for the same node that is still waiting is replaced.
+    /// Searches at `vcenter`. Replaces a waiting search for the same Node.
     pub(super) fn start(&mut self, vcenter: VcenterId, wanted: SearchRequest) {
         if let Some(queue) = self.queues.get_mut(&vcenter) {
             queue.waiting.push(wanted);
@@ -164,7 +163,7 @@ impl Searches {
         self.fill(vcenter);
     }
 
-    /// Lets others go first: the node's machine is found, and what still waits only looks for twins.
+    /// Drops the priority of a Node: its VM is bound, and its waiting searches only look for twins.
     pub(super) fn put_last(&mut self, node: &str) {
         for Queue { waiting, .. } in self.queues.values_mut() {
             if let Some(wanted) = waiting.remove(node) {
@@ -173,7 +172,7 @@ impl Searches {
         }
     }
 
-    /// The next answer; never comes when nothing is running. One that a later search overtook is passed over.
+    /// The next reply; pending forever while no search is in flight. Skips replies that a later search overtook.
     pub(super) async fn next(&mut self) -> SearchReply {
         loop {
             let answered = match self.running.next().await {
@@ -210,7 +209,7 @@ impl Searches {
     }
 }
 
-/// By UUID, then by the id that is recorded, then by a UUID that contradicts, or by name.
+/// Searches by UUID, then by the recorded id, then by a contradicting UUID, or by name.
 async fn search(vcenter: &Vcenter, wanted: &SearchRequest, swapped_first: bool) -> (SearchAnswer, Option<bool>) {
     if let Some(uuid) = &wanted.uuid {
         let first_is_swapped = swapped_first && !wanted.is_provider_id;
@@ -244,7 +243,7 @@ async fn search(vcenter: &Vcenter, wanted: &SearchRequest, swapped_first: bool) 
         || matches!(&answer, SearchAnswer::Matches { ids, .. } if ids.is_empty());
     if let Some(uuid) = wanted.contradicting.as_ref().filter(|_| is_nowhere) {
         for asked in [uuid.clone(), uuid.byte_swapped()] {
-            // What fails here says nothing about the provider ID's machine.
+            // A failure here says nothing about the VM of the provider ID.
             if let ReadAnswer::Found(ids) = vcenter.search_by_uuid(&asked).await
                 && !ids.is_empty()
             {
@@ -270,7 +269,7 @@ fn answer_to_search(by: By, read: SearchRead) -> SearchAnswer {
     }
 }
 
-/// What the read of a machine that is recorded says, when no machine was found by its UUID.
+/// The answer that follows from reading the recorded VM, if no VM was found by UUID.
 fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> SearchAnswer {
     match read {
         ReadAnswer::Gone => SearchAnswer::Gone(id.into()),
@@ -278,7 +277,7 @@ fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> SearchAn
         ReadAnswer::Silent(trouble) => SearchAnswer::Silent(trouble.brief),
         ReadAnswer::Found(identity) => match (identity.bios_uuid, wanted) {
             (Some(own), Some(wanted)) if !own.is_same(wanted) => SearchAnswer::Changed { id: id.into(), uuid: own },
-            // Its UUID may not be read, or its right came back just now. What is read of it decides.
+            // The UUID is not readable, or the permission has just returned. Reading the VM's properties decides.
             _ => SearchAnswer::Matches { by: By::Uuid, ids: vec![id.into()] },
         },
     }

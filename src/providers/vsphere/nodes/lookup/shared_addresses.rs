@@ -1,23 +1,23 @@
-//! Pure: which addresses several running machines report. An address that only one machine has is its own; one that
-//! several have is virtual, or on a bridge that is the same on all of them.
+//! Pure: addresses that several running VMs report. Such an address is virtual, or on a bridge that is the same on all
+//! of them; an address that only one VM reports is its own.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// How many addresses of one machine count. What a guest reports beyond them is never called shared.
+/// How many addresses of one VM count. Addresses beyond the limit never count as shared.
 pub(super) const MAX_ADDRESSES: usize = 256;
 
-/// Addresses, and the nodes whose running machines report them.
+/// Addresses, and the Nodes whose running VMs report them.
 ///
-/// A change costs what the addresses of one node cost, however many nodes there are: an address becomes shared with its
-/// second node, and stops being so when one is left, so that each concerns one other node at most.
+/// A change costs as much as the addresses of one Node, whatever the number of Nodes: an address becomes shared with
+/// its second Node and stops being shared when one is left, so each address affects at most one other Node.
 #[derive(Debug, Default)]
 pub(super) struct SharedAddresses {
-    /// Every address with the number of every node that reports it: flat, because of 5,000 nodes with 100 each.
+    /// Every address with the number of each Node that reports it: flat, for 5,000 Nodes with 100 addresses each.
     reported: BTreeSet<(IpAddr, u32)>,
     reporters: HashMap<Arc<str>, Reporter>,
-    /// The nodes by their numbers, and the numbers that are free again.
+    /// Nodes by number, and the free numbers.
     names: Vec<Option<Arc<str>>>,
     free: Vec<u32>,
 }
@@ -25,13 +25,13 @@ pub(super) struct SharedAddresses {
 #[derive(Debug)]
 struct Reporter {
     number: u32,
-    /// In order, each once.
+    /// Sorted, without duplicates.
     addresses: Box<[IpAddr]>,
 }
 
 impl SharedAddresses {
-    /// What the node's machine reports from now on; nothing where it has none, or one that does not run. Gives back the
-    /// other nodes for which an address became shared by it, or stopped being so.
+    /// Replaces the addresses that the Node's VM reports; none if there is no running VM. Returns the other Nodes for
+    /// which an address thereby became shared or stopped being shared.
     pub(super) fn set(&mut self, node: &str, addresses: impl Iterator<Item = IpAddr>) -> BTreeSet<Arc<str>> {
         let reported: BTreeSet<IpAddr> = addresses.take(MAX_ADDRESSES).collect();
         let before = self.reporters.get(node).map(|reporter| &*reporter.addresses).unwrap_or_default();
@@ -58,7 +58,7 @@ impl SharedAddresses {
         concerned
     }
 
-    /// The addresses of the node's machine that others have, too.
+    /// The addresses of the Node's VM that others report, too.
     pub(super) fn of(&self, node: &str) -> impl Iterator<Item = IpAddr> {
         let addresses = self.reporters.get(node).map(|reporter| &*reporter.addresses).unwrap_or_default();
         addresses.iter().copied().filter(|ip| self.holders(*ip).nth(1).is_some())
@@ -68,14 +68,14 @@ impl SharedAddresses {
         self.reported.range((ip, 0)..=(ip, u32::MAX)).map(|(_, number)| *number)
     }
 
-    /// The one node besides `number` that reports the address, if there is exactly one.
+    /// The Node besides `number` that reports the address, if there is exactly one.
     fn only_other(&self, ip: IpAddr, number: u32) -> Option<Arc<str>> {
         let mut others = self.holders(ip).filter(|other| *other != number);
         let only = others.next().filter(|_| others.next().is_none())?;
         self.names.get(usize::try_from(only).ok()?)?.clone()
     }
 
-    /// The number of a node, which it keeps while it reports something.
+    /// The number of a Node, stable while the Node reports an address.
     fn number(&mut self, node: &str) -> u32 {
         if let Some(reporter) = self.reporters.get(node) {
             return reporter.number;

@@ -1,5 +1,4 @@
-//! Which vCenters there are at the moment. They come and go with `vsphere.conf`; what is known of one is not touched
-//! when another one changes.
+//! The set of vCenters, which follows `vsphere.conf`. A change of one vCenter leaves the state of the others untouched.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,24 +16,24 @@ use crate::providers::vsphere::vcenter::VcenterId;
 use crate::providers::vsphere::vcenter::snapshot::Snapshot;
 use crate::providers::vsphere::vcenter::{Vcenter, scope};
 
-/// What is configured: the vCenters, and the rules for the nodes.
+/// The configured vCenters, and the rules for Nodes.
 #[derive(Clone, Default)]
 pub struct TrackerConfig {
     /// The vCenters in the order in which they were first configured.
     pub sources: BTreeMap<VcenterId, VcenterSource>,
-    /// What defines vCenters that are turned off because of mistakes: they are not asked, and may have any machine.
+    /// Variables that define vCenters turned off because of errors: these are not asked, and may have any VM.
     pub refused: Vec<String>,
-    /// What applies to every node.
+    /// Rules for every Node.
     pub rules: MetadataRules,
     /// The path of `vsphere.conf`, for messages.
     pub file: String,
 }
 
 impl TrackerConfig {
-    /// Whether all vCenters that are configured can be asked; what the others say together proves nothing else.
+    /// Whether all configured vCenters can be asked; without one, the others prove no absence.
     ///
     /// # Errors
-    /// Which one cannot.
+    /// The vCenter that cannot be asked.
     pub fn check_complete(&self) -> Result<(), Unknown> {
         let Some(refused) = self.refused.first() else { return Ok(()) };
         let message = format!(
@@ -48,21 +47,21 @@ impl TrackerConfig {
 /// One configured vCenter.
 #[derive(Clone)]
 pub struct VcenterSource {
-    /// It.
+    /// The vCenter.
     pub vcenter: Arc<Vcenter>,
-    /// The configured datacenters; none means all.
+    /// The configured datacenters; empty means all.
     pub datacenters: Vec<String>,
 }
 
-/// What the tracker holds of one vCenter.
+/// State of one vCenter in the tracker.
 pub(super) struct VcenterState {
     pub(super) source: VcenterSource,
-    /// The snapshot that was last looked at.
+    /// The last processed snapshot.
     pub(super) seen: Arc<Snapshot>,
 }
 
 impl Tracker {
-    /// Takes over what is configured now. What is the same as before stays as it is.
+    /// Applies the current configuration. Unchanged vCenters keep their state.
     pub(super) fn take_setup(&mut self) {
         let setup = Arc::clone(&self.setup.borrow_and_update());
         let removed: Vec<VcenterId> =
@@ -92,7 +91,7 @@ impl Tracker {
 
     fn add(&mut self, slot: VcenterId, source: VcenterSource) {
         let mut changes = source.vcenter.changes();
-        // What was published before the subscription counts as a change, too.
+        // A snapshot published before the subscription counts as a change, too.
         changes.mark_changed();
         let changes: BoxStream<'static, VcenterId> = stream::unfold(changes, move |mut changes| async move {
             changes.changed().await.ok()?;
@@ -102,19 +101,19 @@ impl Tracker {
         self.snapshots.push(changes);
         self.searches.add(slot, Arc::clone(&source.vcenter));
         self.slots.insert(slot, VcenterState { source, seen: Arc::default() });
-        // The nodes whose machine is known are asked for, too, so that a twin there is told of.
+        // Bound Nodes are searched there as well, so that a twin is reported.
         for name in self.nodes.names() {
             self.update(&name, |tracked| tracked.bound.iter_mut().for_each(|bound| bound.unasked.push(slot)));
         }
     }
 
-    /// The nodes whose machine is there are *unknown* from now on, until it is found elsewhere or the vCenter is back.
+    /// The Nodes whose VM is there become *unknown* until the VM is found elsewhere or the vCenter is back.
     fn remove(&mut self, slot: VcenterId, setup: &TrackerConfig) {
         let Some(held) = self.slots.remove(&slot) else { return };
         self.searches.remove(slot);
         let server = held.source.vcenter.server().to_owned();
         let file = &setup.file;
-        // A file names a vCenter. Where there is none, this process stands by without sessions, and the file is as it was.
+        // Without any vCenter, this process is a standby without sessions, and the file has not changed.
         let is_standby = setup.sources.is_empty();
         let mut lost_nodes = 0_usize;
         for name in self.nodes.names() {
@@ -153,7 +152,7 @@ impl Tracker {
         }
     }
 
-    /// Nodes whose machine is outside the datacenters that are configured now are looked up anew.
+    /// Restarts the look-up of Nodes whose VM is outside the configured datacenters.
     fn release_uncovered(&mut self, slot: VcenterId) {
         let Some(held) = self.slots.get(&slot) else { return };
         let (seen, datacenters) = (Arc::clone(&held.seen), held.source.datacenters.clone());

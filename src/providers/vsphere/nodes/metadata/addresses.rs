@@ -1,4 +1,4 @@
-//! Pure: what the guest reports and the rules of the configuration → node addresses.
+//! Pure: Node addresses from the guest's report and the configured rules.
 //!
 //! Mirrors `nodemanager.go:DiscoverNode`, `:discoverIPs` and `:sortStaticallyConfiguredAddressesFirst`.
 
@@ -21,7 +21,7 @@ use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
 use crate::providers::vsphere::config::address_rules::{AddressRule, AddressRules, IpFamily, equal_fold, name_parts};
 use crate::providers::vsphere::reason;
 
-/// What the name of the network in a rule means for a guest with these interfaces: the whole text, or its parts.
+/// The network names of a rule for a guest with these interfaces: the whole text, or its parts.
 fn network_names<'a>(rule: &'a AddressRule, nics: &[GuestNic]) -> Vec<&'a str> {
     let Some(name) = rule.network_name.as_deref() else { return Vec::new() };
     let parts = name_parts(name);
@@ -29,12 +29,12 @@ fn network_names<'a>(rule: &'a AddressRule, nics: &[GuestNic]) -> Vec<&'a str> {
     if parts.is_empty() || is_whole() { vec![name] } else { parts }
 }
 
-/// The networks of the interfaces that count.
+/// The networks of the interfaces with a virtual NIC.
 fn networks(nics: &[GuestNic]) -> impl Iterator<Item = &str> {
     nics.iter().filter(|nic| has_virtual_nic(nic)).filter_map(|nic| nic.network.as_deref())
 }
 
-/// Why a node gets no addresses. The messages name every candidate and what refused it, up to a bound.
+/// Why a Node gets no addresses. Messages name the candidates and why each was refused, up to a limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The guest reports no interface: VMware Tools are not running, or have not reported yet.
@@ -50,18 +50,18 @@ pub enum AddressError {
         internal: String,
         /// The configured name for external addresses.
         external: String,
-        /// What the guest reports, and what refused it.
+        /// The guest's interfaces and addresses, and why each was refused.
         seen: String,
     },
-    /// Nothing is left after invalid, unspecified, loopback, link-local, multicast and broadcast addresses were dropped.
+    /// No address is left once invalid, unspecified, loopback, link-local, multicast and broadcast ones are dropped.
     #[error(
         "unable to find suitable IP address for node after filtering out localhost IPs: no usable address among {seen}"
     )]
     NoUsableAddress {
-        /// What the guest reports, and what refused it.
+        /// The guest's interfaces and addresses, and why each was refused.
         seen: String,
     },
-    /// A family of the configuration has no address that the rules allow.
+    /// A configured family has no address that the rules allow.
     #[error(
         "unable to find suitable IP address for node with IP family {family}: no address of that family that the \
          rules allow among {seen}"
@@ -69,13 +69,13 @@ pub enum AddressError {
     NoAddressOfFamily {
         /// The family without an address.
         family: IpFamily,
-        /// What the guest reports, and what refused it.
+        /// The guest's interfaces and addresses, and why each was refused.
         seen: String,
     },
 }
 
 impl AddressError {
-    /// The word for metrics, Events and conditions.
+    /// The reason for metrics, Events and conditions.
     pub fn reason(&self) -> Reason {
         match self {
             Self::NoGuestNics => reason::NoGuestNics,
@@ -89,7 +89,7 @@ impl AddressError {
 /// One address that may be chosen.
 #[derive(Clone, Copy)]
 struct AddressCandidate<'a> {
-    /// As the guest wrote it, and as it is emitted.
+    /// The guest's spelling, which the Node gets, too.
     text: &'a str,
     ip: IpAddr,
     network: Option<&'a str>,
@@ -109,23 +109,22 @@ impl AddressCandidate<'_> {
     }
 }
 
-/// What is preferred among the addresses that the rules allow.
+/// Preferences among the addresses that the rules allow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preferences {
-    /// What the kubelet was told to use. The first of a family is the node's, whatever else is preferred and whatever
-    /// the rules choose from, while the guest reports it and it is not excluded: as `InternalIP`, unless the rules choose
-    /// it as `ExternalIP`.
+    /// The kubelet's `--node-ip`. The first one of a family takes precedence over all preferences and rules, if the
+    /// guest reports it and it is not excluded: as `InternalIP`, unless the rules choose it as `ExternalIP`.
     pub provided: Vec<IpAddr>,
-    /// What the node has now, as `InternalIP` or `ExternalIP`: preferred before all others for its type.
+    /// The Node's present `InternalIP` and `ExternalIP` addresses: each preferred over all others for its type.
     pub held: Vec<NodeAddress>,
-    /// Addresses that may be virtual: what is not held gives way to the others that the rules allow.
+    /// Possibly virtual addresses: unless held, they rank behind others that the rules allow.
     pub demoted: HashSet<IpAddr>,
     /// Preferred next, for both types, in this order.
     pub listed: Vec<IpAddr>,
 }
 
 impl Preferences {
-    /// The place of each address that is preferred for either type; lower is better.
+    /// The rank of each address that is preferred for either type; lower is better.
     fn ranks(&self) -> HashMap<IpAddr, usize> {
         let held = self.held.iter().filter_map(|address| parse_ip(&address.address));
         let mut ranks = HashMap::new();
@@ -137,28 +136,28 @@ impl Preferences {
     }
 }
 
-/// The addresses of a node.
+/// The addresses of a Node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChosenAddresses {
     /// The host name, then per family the internal and the external address.
     pub addresses: Vec<NodeAddress>,
-    /// The families of the configuration of which the guest has no address that the rules allow. An initialised node
-    /// goes on without them, or with what it has of them.
+    /// Configured families without an address that the rules allow. An initialized Node goes on without them, or with
+    /// its present addresses.
     pub missing: Vec<IpFamily>,
-    /// The addresses that were not chosen for the sole reason that they are demoted.
+    /// Addresses that were not chosen only because they are demoted.
     pub passed_over: Vec<IpAddr>,
-    /// The provided addresses that the guest reports and that are not taken all the same, each with the reason.
+    /// Provided addresses that the guest reports but that were refused, with the reason.
     pub refused_provided: Vec<(IpAddr, String)>,
 }
 
-/// The addresses of a node: its host name, then per family of `families`, in that order, the internal and the external
-/// address. Without families there is only the host name, and what is provided.
+/// The addresses of a Node: its host name, then the internal and the external address per family, in the order of
+/// `families`. Without families, only the host name and the provided addresses.
 ///
-/// A family of which the guest reports nothing at all costs that family, not the node, and what the node has of it
-/// stays: known addresses are never replaced by none.
+/// If the guest reports no address of a family, only that family is missing, and the Node keeps its present addresses
+/// of it: known addresses are never replaced by none.
 ///
 /// # Errors
-/// When the guest reports nothing usable, or no family has an address that the rules allow.
+/// The guest reports no usable address, or no family has an address that the rules allow.
 pub fn build_addresses(
     host_name: &str,
     nics: &[GuestNic],
@@ -200,7 +199,7 @@ pub fn build_addresses(
         if found.is_empty() && families.contains(&family) {
             chosen.missing.push(family);
             if !candidates.iter().any(|candidate| candidate.is_of(family)) {
-                found = held_of(family, preferences, rules);
+                found = reported_of(family, preferences, rules);
             }
         }
         for address in found {
@@ -218,7 +217,7 @@ pub fn build_addresses(
     Ok(chosen)
 }
 
-/// Why a guest with these interfaces has no address of `family`, which [`build_addresses`] has found to be missing.
+/// Why the guest has no address of `family`, which [`build_addresses`] reported as missing.
 pub fn missing_family(
     family: IpFamily,
     nics: &[GuestNic],
@@ -228,8 +227,8 @@ pub fn missing_family(
     AddressError::NoAddressOfFamily { family, seen: Refusals { families, rules }.describe(nics) }
 }
 
-/// The interfaces of a guest, and one more for what the kubelet uses and the guest reports on interfaces without a virtual
-/// NIC, such as a bond. Neither is believed alone.
+/// The guest's interfaces, plus one for addresses that the kubelet uses and the guest reports on interfaces without a
+/// virtual NIC, such as a bond. Neither source is trusted alone.
 pub fn with_guest_interfaces<'a>(nics: &'a [GuestNic], provided: &[IpAddr]) -> Cow<'a, [GuestNic]> {
     let guests_own = nics.iter().filter(|nic| !has_virtual_nic(nic)).flat_map(|nic| &nic.ip_addresses);
     let is_provided = |text: &&String| parse_ip(text).is_some_and(|ip| provided.contains(&ip));
@@ -241,14 +240,13 @@ pub fn with_guest_interfaces<'a>(nics: &'a [GuestNic], provided: &[IpAddr]) -> C
     Cow::Owned(nics.iter().cloned().chain([more]).collect())
 }
 
-/// The addresses that a guest with these interfaces may give its node, whatever the rules are.
+/// The addresses that the guest may give its Node, whatever the rules are.
 pub fn candidate_ips(nics: &[GuestNic]) -> impl Iterator<Item = IpAddr> {
     candidates(nics).map(|candidate| candidate.ip)
 }
 
-/// Whether the configured network names leave a choice: only when both are configured and no interface is on either,
-/// they do not. CIDRs are tried all the same; nothing is guessed then, because any guess could put the node on a wrong
-/// network.
+/// Fails if both network names are configured and no interface is on either. CIDRs still apply then, but nothing is
+/// guessed: a guess could put the Node on a wrong network.
 fn check_network_names(nics: &[GuestNic], rules: &AddressRules, refusals: &Refusals<'_>) -> Result<(), AddressError> {
     let (Some(internal), Some(external)) = (&rules.internal.network_name, &rules.external.network_name) else {
         return Ok(());
@@ -261,8 +259,8 @@ fn check_network_names(nics: &[GuestNic], rules: &AddressRules, refusals: &Refus
     Err(AddressError::NoNetworkMatches { internal: internal.clone(), external: external.clone(), seen })
 }
 
-/// What the node has of a family and the rules do not exclude, internal before external.
-fn held_of(family: IpFamily, preferences: &Preferences, rules: &AddressRules) -> Vec<NodeAddress> {
+/// The Node's present addresses of a family that are not excluded, internal before external.
+fn reported_of(family: IpFamily, preferences: &Preferences, rules: &AddressRules) -> Vec<NodeAddress> {
     [(INTERNAL_IP, &rules.internal), (EXTERNAL_IP, &rules.external)]
         .into_iter()
         .flat_map(|(type_, rule)| {
@@ -277,7 +275,7 @@ fn held_of(family: IpFamily, preferences: &Preferences, rules: &AddressRules) ->
         .collect()
 }
 
-/// Interfaces without a virtual NIC are the guest's own, for example those of a CNI plugin.
+/// Interfaces without a virtual NIC belong to the guest, for example those of a CNI plugin.
 fn has_virtual_nic(nic: &GuestNic) -> bool {
     nic.device_config_id != -1
 }
@@ -292,7 +290,7 @@ fn candidates(nics: &[GuestNic]) -> impl Iterator<Item = AddressCandidate<'_>> {
         })
 }
 
-/// What is chosen of one family.
+/// The chosen addresses of one family.
 #[derive(Clone, Copy, Default)]
 struct Picks<'a> {
     internal: Option<AddressCandidate<'a>>,
@@ -305,13 +303,13 @@ struct Picker<'a, 'b> {
     nics: &'b [GuestNic],
     family: IpFamily,
     preferences: &'b Preferences,
-    /// The places of what is preferred for either type.
+    /// Ranks of the addresses preferred for either type.
     ranks: &'b HashMap<IpAddr, usize>,
 }
 
 impl<'a> Picker<'a, '_> {
-    /// Both picks. What the rules name goes first, networks before the network's name; the default is anything that is
-    /// not excluded, only where the rules name nothing for either type, and only if it `may_guess`.
+    /// Both picks. Addresses named by the rules come first, CIDRs before network names. If the rules name none for
+    /// either type and it `may_guess`, any address that is not excluded is a candidate.
     fn pick_pair(&self, rules: &AddressRules, may_guess: bool, passed_over: &mut Vec<IpAddr>) -> Picks<'a> {
         let (internal, external) = (self.allowed(&rules.internal), self.allowed(&rules.external));
         let mut pools = (self.named_by(&rules.internal, &internal), self.named_by(&rules.external, &external));
@@ -328,7 +326,7 @@ impl<'a> Picker<'a, '_> {
         self.candidates.iter().filter(|c| c.is_of(self.family) && !c.is_in(&rule.excluded)).copied().collect()
     }
 
-    /// What the rule names: what is in its networks, or, if nothing is, what is on the networks of its name.
+    /// The addresses in the rule's CIDRs or, if there are none, on its named networks.
     fn named_by(&self, rule: &AddressRule, allowed: &[AddressCandidate<'a>]) -> Vec<AddressCandidate<'a>> {
         let in_networks: Vec<_> = allowed.iter().filter(|c| c.is_in(&rule.networks)).copied().collect();
         if !in_networks.is_empty() {
@@ -338,8 +336,8 @@ impl<'a> Picker<'a, '_> {
         allowed.iter().filter(|c| names.iter().any(|name| c.is_on(name))).copied().collect()
     }
 
-    /// The best of `pool`: what the node has for this type, then what is not demoted, then by the order of the networks or
-    /// their names, then by what is preferred for either type, then by the order of the guest.
+    /// The best of `pool`: first the Node's present address of this type, then addresses that are not demoted, then by
+    /// the order of the CIDRs or network names, then by preference for either type, then by the guest's order.
     fn pick(
         &self,
         pool: &[AddressCandidate<'a>],
@@ -358,10 +356,10 @@ impl<'a> Picker<'a, '_> {
         let best = |demoted: &HashSet<IpAddr>| {
             pool.iter().min_by_key(|candidate| {
                 let held_at = held.iter().position(|(ip, _)| *ip == Some(candidate.ip)).unwrap_or(usize::MAX);
-                // Of one address in two spellings, the node's stays.
+                // Of two spellings of one address, the Node's takes precedence.
                 let is_respelled = !held.iter().any(|(_, text)| *text == candidate.text);
                 let network = rule.networks.iter().position(|network| network.contains(&candidate.ip));
-                // A pool is of networks or of names.
+                // A pool consists of CIDR matches or of name matches.
                 let network = network.or_else(|| names.iter().position(|name| candidate.is_on(name)));
                 let rank = self.ranks.get(&candidate.ip).copied().unwrap_or(usize::MAX);
                 (held_at, is_respelled, demoted.contains(&candidate.ip), network.unwrap_or(usize::MAX), rank)
@@ -375,12 +373,12 @@ impl<'a> Picker<'a, '_> {
         Some(*chosen)
     }
 
-    /// Takes the provided address of this family as InternalIP, unless it is that already or the rules choose it as
-    /// ExternalIP. If it cannot be taken although the guest reports it, the answer is why.
+    /// Makes the provided address of this family the InternalIP, unless it already is or the rules choose it as
+    /// ExternalIP. Returns the reason if it is refused although the guest reports it.
     fn take_provided(&self, picks: &mut Picks<'a>, rules: &AddressRules) -> Option<(IpAddr, String)> {
         let provided = self.preferences.provided.iter().copied().find(|ip| is_of(*ip, self.family))?;
         let is = |pick: Option<AddressCandidate<'a>>| pick.is_some_and(|pick| pick.ip == provided);
-        // Where the rules do not name it, it may be the ExternalIP for the sole reason that the node has it as that.
+        // If the rules do not name it, it may be ExternalIP only because the Node has it as such.
         let is_named =
             || self.named_by(&rules.external, &self.allowed(&rules.external)).iter().any(|c| c.ip == provided);
         if is(picks.internal) || is(picks.external) && is_named() {

@@ -1,9 +1,9 @@
-//! Pure: the static addresses a VM's cloud-init metadata asks for, which decide the order of its addresses.
+//! Pure: the static addresses in a VM's cloud-init metadata, which decide the order of its addresses.
 //!
-//! Mirrors the reading half of `nodemanager.go:sortStaticallyConfiguredAddressesFirst`. There unreadable metadata
-//! fails the whole discovery, so that the node is never initialised, only metadata in `base64` counts, and the
-//! ethernets are read in random order. Here the caller goes on without an order, every encoding of cloud-init counts,
-//! and the order is that of the document.
+//! Mirrors the reading half of `nodemanager.go:sortStaticallyConfiguredAddressesFirst`. There, unreadable metadata
+//! fails the whole discovery, so that the Node is never initialized; only `base64` counts; and ethernets are read in
+//! random order. Here the caller goes on without an order, every encoding of cloud-init counts, and the order is that
+//! of the document.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -29,10 +29,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// Why metadata gives no order. Nothing of the metadata is repeated: it may hold secrets.
+/// Why metadata gives no order. Errors repeat nothing of the metadata, which may hold secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
-    /// A document is larger than what is read.
+    /// A document exceeds the size limit.
     #[error("{0} is larger than {MAX_BYTES} bytes")]
     TooLarge(&'static str),
     /// A document is not padded standard base64.
@@ -47,7 +47,7 @@ pub enum MetadataError {
     /// A document is not YAML.
     #[error("{0} cannot be read")]
     Yaml(&'static str, #[source] YamlError),
-    /// A value has another form than the one that is expected.
+    /// A value has an unexpected form.
     #[error("cannot unmarshal {0}: expected {1}")]
     Shape(&'static str, &'static str),
 }
@@ -57,11 +57,11 @@ const NETWORK: &str = "the network section of guestinfo.metadata";
 
 /// The static addresses in document order, without duplicates.
 ///
-/// The encodings are those of cloud-init's VMware data source, with its spelling: `base64`, `b64`, `gzip+base64`,
-/// `gz+b64`, and none for plain text. With another one there is no order. The Go program knows `base64` only.
+/// Encodings are those of cloud-init's VMware data source, in its spelling: `base64`, `b64`, `gzip+base64`, `gz+b64`,
+/// and none for plain text. Any other gives no order. The Go program knows only `base64`.
 ///
 /// # Errors
-/// When the metadata cannot be read; the addresses are then in the order of the guest.
+/// The metadata cannot be read; the addresses then keep the guest's order.
 pub fn parse_static_order(metadata: Option<&str>, encoding: Option<&str>) -> Result<Vec<IpAddr>, MetadataError> {
     let Some(metadata) = metadata.filter(|text| !text.is_empty()) else { return Ok(Vec::new()) };
     let bytes = match encoding.unwrap_or_default() {
@@ -138,7 +138,7 @@ fn addresses_of(network: &Node) -> Result<Vec<IpAddr>, MetadataError> {
     Ok(addresses)
 }
 
-/// The last value of a key; as if it were not there when it is null.
+/// The last value of a key; none if it is null.
 fn find<'a>(entries: &'a [Entry], key: &str) -> Option<&'a Node> {
     let node = entries.iter().rev().find(|entry| entry.key == key).map(|entry| &entry.node)?;
     if matches!(node.value, Value::Null) { None } else { Some(node) }

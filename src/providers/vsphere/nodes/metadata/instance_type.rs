@@ -2,21 +2,21 @@
 
 /// The instance type of a VM with this many virtual CPUs, this much memory in MiB and this `guestId`.
 ///
-/// The memory is cut to whole GiB. The table is frozen on purpose: a guest that has no row stays `unknown`, because
-/// the label is used in selectors.
+/// Memory is truncated to GiB. The table is frozen on purpose: selectors use the label, so a guest without a row stays
+/// `unknown`.
 pub fn build_instance_type(cpus: i32, memory_mib: i32, guest_id: &str) -> String {
     let gib = memory_mib / 1024;
     let guest = find_guest_os(guest_id).unwrap_or("unknown");
     format!("vsphere-vm.cpu-{cpus}.mem-{gib}gb.os-{guest}")
 }
 
-/// The short name of a `guestId`, compared with case.
+/// The short name of a `guestId`; case-sensitive.
 fn find_guest_os(guest_id: &str) -> Option<&'static str> {
     GUEST_OS.iter().find(|(_, ids)| ids.contains(&guest_id)).map(|(name, _)| *name)
 }
 
-/// Short name and the `guestId`s that have it. `centos64Guest` and `sles64Guest` keep their 64 and `windows9…` is
-/// `win10`, as in Go.
+/// Short names and their `guestId`s. `centos64Guest` and `sles64Guest` keep their 64 and `windows9…` is `win10`, as in
+/// Go.
 const GUEST_OS: &[(&str, &[&str])] = &[
     ("asianux3", &["asianux3_64Guest", "asianux3Guest"]),
     ("asianux4", &["asianux4_64Guest", "asianux4Guest"]),

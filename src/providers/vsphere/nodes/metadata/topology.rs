@@ -1,33 +1,33 @@
-//! Pure: which places of a virtual machine its node shows as labels, and how those labels are called.
+//! Pure: the parts of a VM's location that its Node shows as labels, and the names of these labels.
 
 pub mod labels;
 
 use std::collections::BTreeSet;
 
-/// The prefix of these labels where no other is asked for.
+/// The default prefix of these labels.
 pub const PREFIX: &str = "topology.vsphere-ccm.dev/";
 
-/// A place of a virtual machine in vCenter.
+/// One level of a VM's location in vCenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TopologyPlace {
     /// The vCenter.
     Vcenter,
     /// The datacenter.
     Datacenter,
-    /// The cluster of its host; a host may stand alone.
+    /// The cluster of the VM's host; a standalone host has none.
     Cluster,
-    /// The ESXi host it runs on.
+    /// The ESXi host.
     EsxiHost,
     /// The resource pool.
     ResourcePool,
     /// The folder.
     Folder,
-    /// The datastore of its home directory.
+    /// The datastore of the VM's home directory.
     Datastore,
 }
 
 impl TopologyPlace {
-    /// All there are.
+    /// All levels.
     pub const ALL: [TopologyPlace; 7] = [
         TopologyPlace::Vcenter,
         TopologyPlace::Datacenter,
@@ -38,7 +38,7 @@ impl TopologyPlace {
         TopologyPlace::Datastore,
     ];
 
-    /// What it is called in `--topology-labels`, and behind the prefix of its label.
+    /// The name in `--topology-labels` and in the label key.
     pub fn word(self) -> &'static str {
         match self {
             TopologyPlace::Vcenter => "vcenter",
@@ -55,25 +55,25 @@ impl TopologyPlace {
 /// `--topology-labels` and `--topology-label-prefix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyLabels {
-    /// The places that nodes show; none unless asked for.
+    /// The levels shown as labels; none by default.
     pub places: BTreeSet<TopologyPlace>,
-    /// What their labels begin with, a DNS name and a slash.
+    /// The prefix of the keys: a DNS name and a slash.
     pub prefix: String,
 }
 
 impl TopologyLabels {
-    /// The names of all labels that nodes get.
+    /// The keys of all labels that Nodes get.
     pub fn keys(&self) -> impl Iterator<Item = String> {
         self.places.iter().map(|place| self.key(*place))
     }
 
-    /// The name of the label for `place`.
+    /// The key of the label for `place`.
     pub fn key(&self, place: TopologyPlace) -> String {
         format!("{}{}", self.prefix, place.word())
     }
 }
 
-/// No label, under the prefix of this program.
+/// No labels, with the default prefix.
 impl Default for TopologyLabels {
     fn default() -> Self {
         Self { places: BTreeSet::new(), prefix: PREFIX.to_owned() }

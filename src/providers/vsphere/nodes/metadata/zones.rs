@@ -1,4 +1,4 @@
-//! Pure: tags on the way up from a VM's host, pool and folder → region and zone.
+//! Pure: region and zone from the tags of a VM's host, pool and folder and their ancestors.
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/zones.go` and `pkg/common/connectionmanager/zones.go:LookupZoneByMoref`.
 
@@ -11,24 +11,24 @@ use crate::cloud::zones::Zone;
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategories};
 
-/// Why an object's tags are not known when nobody has asked for them yet.
+/// The reason if an object's tags have not been read yet.
 pub const NOT_READ_YET: &str = "not read yet";
 
 /// How many tags of one object a message names.
 const MOST_TAGS: usize = 5;
 
-/// One way up: an object and its ancestors, the object first.
+/// An object and its ancestors, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chain {
-    /// The objects from the object upwards.
+    /// The objects, from the first one upwards.
     Known(Vec<MoRef>),
     /// There is no such object, for example no pool because the VM is a template.
     Absent,
-    /// The ancestors could not be read or were not read yet, and why, for people.
+    /// The ancestors were not read, with the reason for messages.
     Unknown(String),
 }
 
-/// The three ways up, in the order in which they are tried.
+/// The three chains, in the order in which they are tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chains {
     /// From the VM's host.
@@ -39,24 +39,24 @@ pub struct Chains {
     pub vm: Chain,
 }
 
-/// Why zone and region are not found.
+/// Why zone and region were not found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneProblem {
-    /// Everything was read, and no way up has both a zone and a region.
+    /// Everything was read, and no chain has both a zone and a region.
     #[error("no tags for zone and region: {}", join(.chains))]
     NoTags {
-        /// Per way up what is missing.
+        /// The missing tags of each chain.
         chains: Vec<MissingTags>,
     },
-    /// Something was not read that could change the answer.
+    /// An object that could change the result was not read.
     #[error("zone and region are unknown: {what} could not be read: {why}")]
     Unknown {
-        /// The object whose tags, or the way up whose objects, are not known.
+        /// The object whose tags, or the chain whose objects, are not known.
         what: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// A tag was found whose name cannot be a label value.
+    /// A tag's name cannot be a label value.
     #[error(
         "tag {name:?} of category {category:?} cannot be a label value: expected at most 63 letters, digits, '-', '_' \
          and '.', with a letter or digit first and last"
@@ -70,7 +70,7 @@ pub enum ZoneProblem {
 }
 
 impl ZoneProblem {
-    /// The same with the names of the objects that were looked at.
+    /// Adds the names of the objects.
     #[must_use]
     pub fn named(mut self, find_name: impl Fn(&MoRef) -> String) -> Self {
         if let Self::NoTags { chains } = &mut self {
@@ -81,7 +81,7 @@ impl ZoneProblem {
         self
     }
 
-    /// The word for metrics, Events and conditions.
+    /// The reason for metrics, Events and conditions.
     pub fn reason(&self) -> Reason {
         match self {
             Self::NoTags { .. } => reason::NoZoneTags,
@@ -91,23 +91,23 @@ impl ZoneProblem {
     }
 }
 
-/// What one way up lacks.
+/// Why one chain yields no zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingTags {
-    /// The objects that were looked at, the lowest first.
+    /// The objects of the chain, the lowest first.
     pub objects: Vec<LookedAt>,
-    /// The categories of which no tag is there.
+    /// The categories without a tag.
     pub categories: Vec<String>,
 }
 
-/// An object whose tags were looked at.
+/// An object whose tags were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookedAt {
     /// The object.
     pub object: MoRef,
-    /// Its name; empty where it is not known.
+    /// The object's name; empty if not known.
     pub name: String,
-    /// What is there of the categories.
+    /// The object's tags of both categories.
     pub tags: Vec<Tag>,
 }
 
@@ -138,19 +138,18 @@ fn join(chains: &[MissingTags]) -> String {
     chains.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Looks for zone and region along the three ways up: host, pool, VM. One way has to give both; parts of two are never
-/// combined. `find_tags` gives what is known of an object's tags, `None` for "not read yet". Returns `None` if no categories
-/// are configured. What is found can be written as labels.
+/// Looks for zone and region along the three chains: host, pool, VM. One chain has to give both; parts of two are never
+/// combined. `find_tags` returns an object's tags, `None` if they have not been read yet. Returns `None` if no
+/// categories are configured. The result consists of valid label values.
 ///
-/// Along a way up the objects are looked at from near to far, and at each object the region before the zone. What is
-/// found replaces what was found nearer; the walk ends as soon as both are known. So a zone on a farther object
-/// replaces the nearer one while the region is still to be found, as in the Go program: volumes are pinned to zones
-/// that were chosen so. Where the object that has the region has a zone as well, the nearer zone stays. Of several tags
-/// of one category on one object the first by name counts. In the Go program both of the latter depend on the order in
-/// which vCenter lists the tags; here nothing does.
+/// A chain is walked upwards. At each object the region is read before the zone; both replace values from below, and
+/// the walk ends as soon as both are known. So a zone higher up replaces a lower one while the region is missing, as in
+/// the Go program: volumes are pinned to zones that were chosen so. If the object with the region also has a zone, the
+/// lower zone stays. If an object has several tags of a category, the first by name counts. In the Go program the last
+/// two cases depend on the order in which vCenter lists the tags.
 ///
-/// Unlike there, an object whose tags could not be read ends the search: skipping it could give a node the zone of
-/// another level, and a zone once written to a node stays.
+/// Unlike the Go program, the search ends at an object whose tags could not be read: skipping it could give the Node
+/// the zone of another level, and a zone once written to a Node stays.
 ///
 /// # Errors
 /// Why zone and region are not found.
@@ -175,7 +174,7 @@ pub fn resolve_zone<'a>(
     Err(ZoneProblem::NoTags { chains: missing })
 }
 
-/// What one way up gives, or lacks.
+/// Zone and region of one chain, or its missing tags.
 fn walk_up<'a>(
     categories: &ZoneCategories,
     objects: &[MoRef],
@@ -212,10 +211,10 @@ fn unknown(what: String, why: &str) -> ZoneProblem {
     ZoneProblem::Unknown { what, why: why.to_owned() }
 }
 
-/// Both names have to be label values: the API server refuses the whole node update otherwise, for ever.
+/// Requires both names to be label values: otherwise the API server rejects the whole Node update, every time.
 fn checked(categories: &ZoneCategories, found: Zone) -> Result<Zone, ZoneProblem> {
     for (category, name) in [(&categories.zone, &found.failure_domain), (&categories.region, &found.region)] {
-        // The empty text is a label value, but says nothing here.
+        // Empty text is a valid label value, but carries no information.
         if name.is_empty() || !is_label_value(name) {
             return Err(ZoneProblem::InvalidTagName { category: category.clone(), name: name.clone() });
         }

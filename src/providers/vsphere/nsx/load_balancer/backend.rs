@@ -1,6 +1,6 @@
-//! The interface between load balancers and the API of NSX: a reading of all objects, and one change at a time.
+//! The interface between load balancers and the API of NSX: lists all objects and performs one change at a time.
 //!
-//! NSX's own load balancer is deprecated by its vendor. Another product gets another implementation of [`Backend`].
+//! The vendor has deprecated NSX's own load balancer. Another product needs another implementation of [`Backend`].
 
 mod nsx;
 
@@ -22,14 +22,14 @@ use crate::providers::vsphere::config::address_rules::IpFamily;
 
 pub use nsx::NsxBackend;
 
-/// What is known of an object after a call.
+/// State of an object after a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ObjectChange {
-    /// It is there, as it is here.
+    /// It exists in this version.
     Entered(ObjectKind, Object),
-    /// It is gone.
+    /// It no longer exists.
     Gone(String),
-    /// It was not deleted, because another object refers to it.
+    /// NSX did not delete it, because another object refers to it.
     Referenced(String),
     /// The allocation of this path has this address.
     Reserved {
@@ -40,61 +40,61 @@ pub enum ObjectChange {
     },
 }
 
-/// Takes what a call shows. It may come before a failure of the same call.
+/// Receives object states of a call, even of one that fails later.
 pub type Record<'a> = &'a (dyn Fn(ObjectChange) + Send + Sync);
 
-/// The change of a load balancer.
+/// Context of a change of a load balancer.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The permission of the caller.
+    /// The caller's permit to write.
     pub permit: &'a LeaderToken,
-    /// What all objects have in common.
+    /// Properties that all objects share.
     pub layout: &'a ClusterLayout,
     /// The Service.
     pub owner: Owner<'a>,
-    /// What a load balancer that is created or changed is made of; none for a deletion.
+    /// Parts of a load balancer to create or change; `None` for a deletion.
     pub parts: Option<&'a LoadBalancerSpec>,
 }
 
-/// What a load balancer is made of, beside its ports.
+/// Properties of a load balancer, except its ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadBalancerSpec {
     /// The class.
     pub class: String,
-    /// The id of the pool of addresses.
+    /// The id of the IP pool.
     pub address_pool: String,
-    /// The nodes.
+    /// The members.
     pub members: Vec<Member>,
-    /// The size of a load balancer service that is created.
+    /// The size of a new load balancer service.
     pub size: &'static str,
-    /// The gateway of one that is created.
+    /// The gateway of a new load balancer service.
     pub tier1: Option<String>,
 }
 
-/// What a reading includes, beside the lists of load balancers.
+/// Configured objects to include in a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// The ids of pools whose allocations are read in any case.
+    /// The ids of IP pools whose allocations are always listed.
     pub pools: BTreeSet<Box<str>>,
-    /// The names of pools whose ids are read.
+    /// The names of IP pools to resolve to ids.
     pub pool_names: BTreeSet<String>,
-    /// The names of application profiles whose paths are read.
+    /// The names of application profiles to resolve to paths.
     pub profile_names: BTreeSet<(Protocol, String)>,
 }
 
-/// Takes the objects of lists.
+/// Receives the objects of lists.
 pub type Each<'a> = &'a mut (dyn FnMut(ObjectKind, Object) + Send);
 
-/// What has the names of a [`Scope`]: the ids of pools, and the paths of application profiles.
+/// The objects with the names of a [`Scope`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeNames {
-    /// The ids of the pools of each name.
+    /// The ids of the IP pools of each name.
     pub pools: BTreeMap<String, Vec<String>>,
     /// The paths of the profiles of each protocol and name.
     pub profiles: BTreeMap<(Protocol, String), Vec<String>>,
 }
 
-/// What the configuration names by its id or path, and NSX is to have.
+/// An object that the configuration names by id or path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConfiguredObject {
     /// The IP pool of this id.
@@ -115,75 +115,75 @@ impl fmt::Display for ConfiguredObject {
     }
 }
 
-/// Whether NSX has what the configuration names, and whether load balancers can use it.
+/// Whether a configured object exists and load balancers can use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suitability {
     /// It does not exist.
     Missing,
-    /// The gateway has no edge cluster: no load balancer runs on it.
+    /// The gateway has no edge cluster, so no load balancer runs on it.
     NoEdgeCluster,
     /// The gateway does not advertise the addresses of load balancers.
     NotAdvertised,
-    /// It exists, and nothing speaks against it.
+    /// It exists and looks usable.
     Usable,
 }
 
-/// The nodes that a pool is to have.
+/// New members of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolUpdate {
-    /// Whose the pool is.
+    /// Identity and tags of the pool.
     pub marks: OwnerTags,
-    /// The nodes, shared by all pools.
+    /// The members, shared by all pools.
     pub members: Arc<[Member]>,
     /// The UID of the Service.
     pub service_uid: String,
 }
 
-/// What a load balancer service has, or a Service needs of it: virtual servers, pools and members, each with how many there
-/// may be. Where that is 0, it is not known: a distributed load balancer has no size.
+/// Usage of a load balancer service, or demand of a Service: virtual servers, pools and members, each with its limit. A
+/// limit of 0 is unknown: a distributed load balancer has no size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage([(usize, usize); 3]);
 
-/// What a load balancer service has no room for.
+/// Exhausted capacity of a load balancer service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
-    /// Such as virtual servers.
+    /// The exhausted kind, such as virtual servers.
     pub what: &'static str,
-    /// How many there are.
+    /// Number of used ones.
     pub used: usize,
-    /// How many there may be.
+    /// Maximum number.
     pub allowed: usize,
 }
 
 impl Usage {
     const WHAT: [&str; 3] = ["virtual servers", "pools", "pool members"];
 
-    /// Each with how many there may be.
+    /// Each pair is (used, allowed).
     pub fn new(servers: (usize, usize), pools: (usize, usize), members: (usize, usize)) -> Self {
         Self([servers, pools, members])
     }
 
-    /// What so many new ports with so many members each need.
+    /// The demand of this many new ports with this many members each.
     pub fn of_ports(ports: usize, members: usize) -> Self {
         Self([(ports, 0), (ports, 0), (ports.saturating_mul(members), 0)])
     }
 
-    /// Adds what is used of each.
+    /// Adds the used numbers.
     pub fn add(&mut self, more: &Self) {
         self.0.iter_mut().zip(more.0).for_each(|((used, _), (more, _))| *used += more);
     }
 
-    /// What is needed beyond what was taken before.
+    /// The demand beyond capacity that was taken before.
     pub fn beyond(&self, taken: &Self) -> Self {
         let mut more = self.clone();
         more.0.iter_mut().zip(taken.0).for_each(|((needed, _), (taken, _))| *needed = needed.saturating_sub(taken));
         more
     }
 
-    /// Takes what is needed, if there is room for all of it.
+    /// Takes the demanded capacity, if all of it is free.
     ///
     /// # Errors
-    /// What there is no room for.
+    /// The first exhausted kind.
     pub fn take(&mut self, needed: &Self) -> Result<(), Full> {
         for ((what, (used, allowed)), (needed, _)) in Self::WHAT.into_iter().zip(self.0).zip(needed.0) {
             if allowed > 0 && needed > 0 && used.saturating_add(needed) > allowed {
@@ -198,82 +198,82 @@ impl Usage {
 /// A product with load balancers.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// Reads all objects that load balancers consist of, but addresses, groups and persistence profiles; `each` gets every one, also those of others.
+    /// Lists the objects of load balancers, of all owners, except addresses, groups and persistence profiles.
     ///
     /// # Errors
-    /// A list that could not be read. What was given to `each` is not complete then.
+    /// A list failed; `each` has received an incomplete list.
     async fn read(&self, scope: &Scope, each: Each<'_>) -> Result<ScopeNames, Error>;
 
-    /// Reads all groups and persistence profiles.
+    /// Lists all groups and persistence profiles.
     ///
     /// # Errors
     /// As [`Backend::read`].
     async fn read_references(&self, each: Each<'_>) -> Result<(), Error>;
 
-    /// Reads the allocations of the pool of this id. One that does not exist has none.
+    /// Lists the allocations of the IP pool with this id; none if it does not exist.
     ///
     /// # Errors
     /// As [`Backend::read`].
     async fn read_allocations(&self, pool: &str, each: Each<'_>) -> Result<(), Error>;
 
-    /// The ids of all pools of addresses, also of those that the configuration does not name.
+    /// Lists the ids of all IP pools, whether configured or not.
     ///
     /// # Errors
     /// As [`Backend::read`].
     async fn address_pools(&self) -> Result<BTreeSet<Box<str>>, Error>;
 
-    /// Whether there is what the configuration names, and whether load balancers can use it.
+    /// Checks whether a configured object exists and is usable.
     ///
     /// # Errors
     /// As [`Backend::read`].
     async fn suitability(&self, what: &ConfiguredObject) -> Result<Suitability, Error>;
 
-    /// Makes a change. An object that another client has changed meanwhile is recorded as it is now instead: plan again.
+    /// Performs a change. If another client has changed the object, only records its new version: plan again.
     ///
     /// # Errors
-    /// Why the change could not be made.
+    /// The change failed.
     async fn perform(&self, request: &Request<'_>, step: &Step<'_>, record: Record<'_>) -> Result<(), Error>;
 
-    /// What has become of an allocation, which is not changed.
+    /// Reads the state of an allocation.
     ///
     /// # Errors
-    /// Why that could not be read.
+    /// The read failed.
     async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error>;
 
-    /// How far an object that was written has come. Of one that existed before, this revision is meant.
+    /// Reads the realization of a written object, in this revision if it existed before.
     ///
     /// # Errors
-    /// Why that could not be read.
+    /// The read failed.
     async fn realization(&self, path: &str, revision: Option<i64>) -> Result<RevisionStatus, Error>;
 
-    /// Whether an object that was deleted is still in effect.
+    /// Whether NSX still realizes a deleted object.
     ///
     /// # Errors
-    /// Why that could not be read.
+    /// The read failed.
     async fn is_in_effect(&self, path: &str) -> Result<bool, Error>;
 
-    /// How full the load balancer service of this path is.
+    /// Reads the usage of the load balancer service with this path.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// The usage is unknown.
     async fn usage(&self, lb_service: &str) -> Result<Usage, Error>;
 
-    /// Whether the pool of addresses of this id may have addresses of a family.
+    /// Whether the IP pool with this id may have addresses of a family.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// The answer is unknown.
     async fn has_family(&self, pool: &str, family: IpFamily) -> Result<bool, Error>;
 
-    /// Whether an address that a Service asks for can be reserved in its pool, before anything is created for it.
+    /// Checks that a requested address can be reserved in its IP pool, before anything is created for it.
     ///
     /// # Errors
-    /// It is outside of the pool or in use, or that is not known.
+    /// The address is outside of the pool or in use, or the check failed.
     async fn check_address(&self, request: &Request<'_>, pool: &str, address: IpAddr) -> Result<(), Error>;
 
     /// Deletes the load balancer service of this cluster, unless something uses it.
     ///
     /// # Errors
-    /// Why it could not be deleted. That something uses it is no error, and is recorded.
+    /// The deletion failed. Being in use is no error and is recorded.
     async fn delete_lb_service(
         &self,
         permit: &LeaderToken,
@@ -282,7 +282,7 @@ pub trait Backend: Send + Sync {
         record: Record<'_>,
     ) -> Result<(), Error>;
 
-    /// Gives pools, by their paths, other nodes. What failed, by the path of the pool.
+    /// Sets the members of pools, by path. Returns the errors by path.
     async fn update_pools(
         &self,
         permit: &LeaderToken,

@@ -1,4 +1,4 @@
-//! Deletes load balancers whose Services are gone, and reports what names such Services and is held.
+//! Deletes orphaned load balancers and reports ambiguous objects of Services that no longer exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,25 +23,24 @@ use crate::base::error_chain::chain;
 use crate::cloud::{ClusterEvents, Error, LeaderToken, LiveReads, Presence};
 use crate::providers::vsphere::reason;
 
-/// How many live reads are under way.
+/// Maximum number of concurrent live reads.
 const READS: usize = 4;
-/// How many live reads at most follow from one reading for held objects.
+/// Maximum number of live reads per relist for ambiguous objects.
 const MOST_READS: usize = 100;
-/// How long the answer is used.
+/// Lifetime of a live read.
 const LOOK: Duration = Duration::from_secs(30 * 60);
 
-/// See the file's header.
+/// Cleanup of orphaned load balancers and reports of ambiguous objects.
 pub(super) struct Cleanup {
     policy: Policy,
     live: Arc<dyn LiveReads>,
-    /// Where what concerns the whole cluster is reported, beside the log.
+    /// Receiver of cluster-wide Events, in addition to the log.
     pub(super) events: Option<Arc<dyn ClusterEvents>>,
     /// Never locked over an await.
     orphans: Mutex<Orphans>,
-    /// When the API server was asked for a Service with held objects, and whether nothing needs them. Never locked over an
-    /// await.
+    /// Live reads of Services: time, and whether nothing needs the ambiguous objects. Never locked over an await.
     looked: Mutex<BTreeMap<Box<str>, (Instant, bool)>>,
-    /// The term of the last reading that was looked at.
+    /// The term of the last processed relist.
     term: AtomicU64,
 }
 
@@ -51,17 +50,17 @@ impl Cleanup {
         Self { policy, live, events: None, orphans, looked, term }
     }
 
-    /// How many were found and are still there.
+    /// Number of orphans that were found and still exist.
     pub(super) fn count(&self) -> usize {
         self.orphans.lock().count()
     }
 
-    /// Looks at each reading. Ends with `stop`.
+    /// Processes each relist, until `stop` is cancelled.
     pub(super) async fn run(&self, of: &NsxLoadBalancers, stop: &CancellationToken) {
-        let (mut readings, mut asked) = (of.inventory.completed_readings(), None);
+        let (mut readings, mut asked) = (of.inventory.completed_lists(), None);
         loop {
-            // Each is asked for once.
-            let next = self.orphans.lock().next_reading().map(Instant::from_std).filter(|next| Some(*next) != asked);
+            // Each relist is requested once.
+            let next = self.orphans.lock().next_list().map(Instant::from_std).filter(|next| Some(*next) != asked);
             let step = self.orphans.lock().next_step().map(Instant::from_std);
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -76,7 +75,7 @@ impl Cleanup {
                 changed = readings.changed() => match changed {
                     Ok(()) => tokio::select! {
                         () = stop.cancelled() => return,
-                        () = self.look(of) => {}
+                        () = self.check(of) => {}
                     },
                     Err(_) => return,
                 },
@@ -84,21 +83,21 @@ impl Cleanup {
         }
     }
 
-    async fn look(&self, of: &NsxLoadBalancers) {
+    async fn check(&self, of: &NsxLoadBalancers) {
         let Some((permit, began, term)) = of.inventory.term() else { return };
         if self.term.swap(term, Ordering::Relaxed) != term {
             self.orphans.lock().begin_term();
         }
         let Ok(uid) = of.uid.read().await else { return };
         self.remove_lb_service(of, &permit, uid.clone()).await;
-        self.report_held(of, uid.clone()).await;
+        self.report_ambiguous(of, uid.clone()).await;
         let Some(uid) = uid.filter(|_| self.policy != Policy::Off) else { return };
         let (suspects, all) = of.inventory.suspects(&uid, &|service| of.nodes.has_service(service));
         let count = suspects.len();
         if self.orphans.lock().are_many(count, all) {
             self.warn_of_many(count, all).await;
         }
-        let due = self.orphans.lock().note(suspects, began.into_std());
+        let due = self.orphans.lock().update(suspects, began.into_std());
         let certain: Vec<Box<str>> = futures::stream::iter(due)
             .map(async |service| self.is_certain(&service).await.then_some(service))
             .buffered(READS)
@@ -127,7 +126,7 @@ impl Cleanup {
         self.delete_all(of, &permit, services, true).await;
     }
 
-    /// Tries the deletion of the load balancer service again that NSX has refused.
+    /// Retries the deletion of the load balancer service that NSX has refused.
     async fn remove_lb_service(&self, of: &NsxLoadBalancers, permit: &LeaderToken, uid: Option<String>) {
         let Some(refusals) = of.inventory.refused_removal() else { return };
         match delete_lb_service(of, permit, &of.layout(uid)).await {
@@ -136,7 +135,7 @@ impl Cleanup {
         }
     }
 
-    /// Goes on with deletions that have waited for NSX.
+    /// Continues deletions that have waited for NSX.
     async fn go_on(&self, of: &NsxLoadBalancers) {
         let services = self.orphans.lock().take_due(Instant::now().into_std());
         if let Some((permit, ..)) = of.inventory.term() {
@@ -161,7 +160,7 @@ impl Cleanup {
         }
     }
 
-    /// The cluster may have been restored or copied: an operator may stop the clean-up before it begins.
+    /// The cluster may have been restored or copied: the warning lets an operator stop the cleanup before it starts.
     async fn warn_of_many(&self, count: usize, all: usize) {
         let minutes = APART.as_secs() / 60;
         let what_follows = match self.policy {
@@ -181,7 +180,7 @@ impl Cleanup {
         }
     }
 
-    /// Deletes one, as far as NSX allows it now. One that is new counts towards the limit.
+    /// Deletes an orphan, as far as NSX allows now. A new deletion counts towards the limit.
     async fn delete(
         &self,
         of: &NsxLoadBalancers,
@@ -190,7 +189,7 @@ impl Cleanup {
         is_new: bool,
     ) -> Result<(), Error> {
         let gone = named(service);
-        // A sync of a Service that is created from now on waits for this call.
+        // The call blocks syncs of a Service that is created from now on.
         let Ok(call) = of.call(permit, &gone).await else { return Ok(()) };
         if permit.check().is_err() || !self.is_certain(service).await {
             return Ok(());
@@ -212,9 +211,9 @@ impl Cleanup {
         }
     }
 
-    /// Objects of Services that are not here, and that nothing shows to be of this cluster. While the API server has such a
-    /// Service, for example one that `--service-selector` leaves to another process, that may need them.
-    async fn report_held(&self, of: &NsxLoadBalancers, uid: Option<String>) {
+    /// Reports ambiguous objects of Services that are not in the informer cache. Skips Services that the API server
+    /// has, for example those that `--service-selector` leaves to another process: they may need the objects.
+    async fn report_ambiguous(&self, of: &NsxLoadBalancers, uid: Option<String>) {
         let layout = of.layout(uid);
         of.inventory.report_without_service(layout.cluster_uid.as_deref());
         let facts = ClusterContext {
@@ -235,20 +234,20 @@ impl Cleanup {
                 true => Some(true),
                 false => self.is_unneeded(of, &service, &held, &mut reads).await,
             };
-            // Its own sync looks at it now.
+            // The sync of the Service handles it.
             if of.nodes.has_service(&service) {
                 continue;
             }
             match is_unneeded {
-                Some(true) => of.inventory.report_held(&service, &held),
-                Some(false) => of.inventory.report_held(&service, &ServiceResources::default()),
+                Some(true) => of.inventory.report_ambiguous(&service, &held),
+                Some(false) => of.inventory.report_ambiguous(&service, &ServiceResources::default()),
                 None => {}
             }
         }
     }
 
-    /// Whether nothing needs the held objects of a Service, by a live read of it. An answer is used for half an hour, but not
-    /// to report objects that are not reported yet. None if the read failed, or if no `reads` are left.
+    /// Whether a live read shows that nothing needs the ambiguous objects of a Service. A result is valid for 30
+    /// minutes, but not for reporting new objects. `None` if the read failed or no `reads` are left.
     async fn is_unneeded(
         &self,
         of: &NsxLoadBalancers,
@@ -280,7 +279,7 @@ impl Cleanup {
     }
 }
 
-/// A Service of which only the name is known.
+/// A Service with only a name.
 fn named(service: &str) -> Service {
     let (namespace, name) = service.split_once('/').unwrap_or_default();
     let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));

@@ -1,8 +1,8 @@
-//! Pure: which load balancers a Service has: one for each family of addresses that there is a pool for.
+//! Pure: the load balancers of a Service: one for each address family with an IP pool.
 //!
-//! The first one has its address from the pool of the class and is as the Go program makes it, so that this program can be
-//! replaced by that. The second one is of IPv6, has its address from the pool of `--nsx-ipv6-pool`, and has tags that the Go
-//! program does not know.
+//! The first load balancer takes its address from the IP pool of the class and has the layout of the Go program, so
+//! that the Go program can take over. The second one is IPv6, takes its address from `--nsx-ipv6-pool`, and has tags
+//! that the Go program does not know.
 
 use std::net::IpAddr;
 
@@ -14,35 +14,35 @@ use crate::providers::vsphere::config::address_rules::IpFamily::{V4, V6};
 /// The family of second load balancers.
 pub const SECOND: IpFamily = V6;
 
-/// What a Service asks for, and what the configuration has for it.
+/// The families that a Service requests, and the configured IP pools.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestedFamilies<'a> {
     /// The families of the Service in their order, at least one.
     pub families: &'a [IpFamily],
-    /// Whether the class has a pool of addresses for IPv6 beside its own.
+    /// Whether the class has an additional IP pool for IPv6.
     pub has_ipv6_pool: bool,
 }
 
 /// One load balancer of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FamilyLoadBalancer {
-    /// Its family, if it is the second one.
+    /// Its family, if it is the second load balancer.
     pub second: Option<IpFamily>,
     /// The family of its address and members.
     pub family: IpFamily,
-    /// Whether it is to be there.
+    /// Whether it is needed, rather than to be deleted.
     pub is_wanted: bool,
 }
 
 impl RequestedFamilies<'_> {
-    /// The load balancers that a Service has or is to have.
+    /// The existing and the needed load balancers of a Service.
     ///
-    /// A second one that is there is needed no pool for: it stays when the flag goes. A first one of another program stays also
-    /// where the Service does not ask for its family: its address is known to clients.
+    /// An existing second one needs no IP pool, so it stays when the flag is removed. A first one of another program
+    /// stays even if the Service does not request its family, because clients know its address.
     pub fn balancers(&self, ours: &ServiceResources) -> Vec<FamilyLoadBalancer> {
         let first = address_of(ours, None).map(IpFamily::of);
         let has_pool = self.has_ipv6_pool || has_address(ours, Some(SECOND));
-        // It may have the family of the second one: that is begun when the address is known.
+        // The first one may have the family of the second one, which is therefore created once the address is known.
         let is_unread = first.is_none() && has_address(ours, None) && !has_address(ours, Some(SECOND));
         let has_second = self.asks_for(SECOND) && first != Some(SECOND) && has_pool && !is_unread;
         let of_first = || ours.marks().filter(|marks| marks.second.is_none());
@@ -63,7 +63,7 @@ impl RequestedFamilies<'_> {
         self.families.contains(&family)
     }
 
-    /// The family that a new load balancer has to have. Without one that of its pool decides, as in the Go program.
+    /// The required family of a new load balancer. `None` accepts that of the IP pool, as in the Go program.
     pub fn required(&self, balancer: &FamilyLoadBalancer) -> Option<IpFamily> {
         match balancer.second {
             Some(second) => Some(second),
@@ -74,20 +74,20 @@ impl RequestedFamilies<'_> {
     }
 }
 
-/// The address of the first load balancer, or of the second one, which is of this family.
+/// The address of the first load balancer (`None`), or of the second one with this family.
 fn address_of(ours: &ServiceResources, second: Option<IpFamily>) -> Option<IpAddr> {
     let servers = ours.servers.iter().filter(|one| one.marks.second == second);
     let allocations = ours.allocations.iter().filter(|one| one.marks.second == second);
     servers.filter_map(|one| one.address).chain(allocations.filter_map(|one| one.address)).next()
 }
 
-/// Whether the first load balancer, or the second one of this family, has an address, also one that is not known yet.
+/// Whether this load balancer has an address, known or not.
 fn has_address(ours: &ServiceResources, second: Option<IpFamily>) -> bool {
     let has = |marks: &OwnerTags| marks.second == second;
     ours.servers.iter().any(|one| has(&one.marks)) || ours.allocations.iter().any(|one| has(&one.marks))
 }
 
-/// The addresses in the order of the families that a Service asks for.
+/// Sorts addresses in the order of the requested families.
 pub fn in_order(families: &[IpFamily], addresses: impl IntoIterator<Item = IpAddr>) -> Vec<IpAddr> {
     let place = |address: &IpAddr| {
         families.iter().position(|family| *family == IpFamily::of(*address)).unwrap_or(families.len())

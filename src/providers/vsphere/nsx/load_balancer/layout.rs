@@ -1,5 +1,5 @@
-//! Pure: how load balancers are written in NSX. Names, descriptions and tags are those of the Go program, so that either
-//! program finds what the other wrote. Ids are this program's own: a create that is repeated meets the same object.
+//! Pure: the NSX objects of load balancers. Names, descriptions and tags are those of the Go program, so each program
+//! finds objects of the other. Ids are deterministic: a repeated create finds the same object.
 //!
 //! Mirrors `access.go` and `tag.go` of `pkg/cloudprovider/vsphere/loadbalancer`.
 
@@ -19,83 +19,82 @@ use crate::providers::vsphere::nsx::names::{LONGEST_DESCRIPTION, LONGEST_NAME, s
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
-/// The name of this program in descriptions and, unless the configuration has another, in the tag of the owner.
+/// The name of this program in descriptions and, unless configured otherwise, in the owner tag.
 pub const PROGRAM: &str = "vsphere-cloud-controller-manager";
 
-/// The scope of the tag with the owner.
+/// Tag scope of the owner.
 pub const OWNER: &str = "owner";
-/// The scope of the tag with the cluster's name.
+/// Tag scope of the cluster name.
 pub const CLUSTER: &str = "cluster";
-/// The scope of the tag with namespace and name of the Service.
+/// Tag scope of namespace and name of the Service.
 pub const SERVICE: &str = "service";
-/// The scope of the tag with protocol and port.
+/// Tag scope of protocol and port.
 pub const PORT: &str = "port";
-/// The scope of the tag with the id of the pool of addresses.
+/// Tag scope of the IP pool id.
 pub const ADDRESS_POOL: &str = "ippoolid";
-/// The scope of the tag with the class.
+/// Tag scope of the class.
 pub const CLASS: &str = "lbclass";
-/// The scope of the tag with the UID of the Service. The Go program does not know it.
+/// Tag scope of the Service UID. Unknown to the Go program.
 pub const SERVICE_UID: &str = "service-uid";
-/// The scope of the tag with the address of the virtual server that a pool is of, which is written before that is deleted. The
-/// Go program does not know it.
+/// Tag scope of the address of a pool's virtual server, written before its deletion. Unknown to the Go program.
 pub const ADDRESS: &str = "virtual-server-address";
 
-/// The scope of the tag with the family of a second load balancer. The Go program does not know it.
+/// Tag scope of the family of a second load balancer. Unknown to the Go program.
 pub const FAMILY: &str = "ipfamily";
 
-/// What follows the owner in the tag of a second load balancer: the Go program, which takes the first pool with the tag of a
-/// port, does not find it.
+/// Suffix of the owner tag of a second load balancer. Hides it from the Go program, which takes the first pool with a
+/// matching port tag.
 const SECOND: &str = "-second-family";
 
-/// How many tags an object of NSX may have.
+/// Maximum number of tags per object in NSX.
 const MOST_TAGS: usize = 30;
 
-/// How many ids one object may have: an id is in use for a while after its object was deleted.
+/// Number of ids per object: an id stays in use for a while after the deletion of its object.
 pub const IDS: u8 = 10;
 
-/// The path of all load balancer services, without the id.
+/// Path of the load balancer services.
 pub const LB_SERVICES: &str = "/infra/lb-services";
-/// The path of all virtual servers, without the id.
+/// Path of the virtual servers.
 pub const SERVERS: &str = "/infra/lb-virtual-servers";
-/// The path of all groups, without the id.
+/// Path of the groups.
 pub const GROUPS: &str = "/infra/domains/default/groups";
-/// The path of all persistence profiles, without the id.
+/// Path of the persistence profiles.
 pub const PERSISTENCE_PROFILES: &str = "/infra/lb-persistence-profiles";
 
-/// The member of a group with its type, which old versions of NSX do not have.
+/// Type field of a group. Old versions of NSX do not know it.
 pub const GROUP_TYPE: &str = "group_type";
 
-/// Where a node says whether it has endpoints of a Service.
+/// Path where kube-proxy reports whether its Node has endpoints of a Service.
 const HEALTH_CHECK_PATH: &str = "/healthz";
 
-/// The version of the requests of HTTP monitors: kube-proxy answers 400 to a request of HTTP 1.1 without the header `Host`, and
-/// no document says whether NSX sends one.
+/// HTTP version of monitor requests. kube-proxy answers 400 to HTTP 1.1 without a `Host` header, and it is undocumented
+/// whether NSX sends one.
 pub const REQUEST_VERSION: &str = "HTTP_VERSION_1_0";
 
-/// The space of the ids, version 5 of RFC 9562.
+/// Namespace UUID of the ids (version 5 of RFC 9562).
 const SPACE: Uuid = Uuid::from_u128(0x8d5f_6c1e_41a3_4b0e_9a57_2f6b_7c90_d3e4);
 
-/// The kinds of objects that a load balancer consists of.
+/// Kind of NSX object in a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectKind {
-    /// What the virtual servers of a cluster run on.
+    /// A load balancer service, on which the virtual servers of a cluster run.
     LbService,
-    /// An address with a port.
+    /// A virtual server: one address and port.
     VirtualServer,
-    /// The nodes behind a port.
+    /// A pool: the Nodes behind a port.
     Pool,
-    /// The health check of a pool.
+    /// A monitor: the health check of a pool.
     Monitor,
-    /// An address that is reserved.
+    /// An IP address allocation.
     Allocation,
-    /// The addresses that may use a load balancer.
+    /// A group of networks that may use a load balancer.
     Group,
-    /// How long a client keeps its node.
+    /// A persistence profile: how long a client stays on the same Node.
     PersistenceProfile,
 }
 
 impl ObjectKind {
-    /// The word in ids. Never changed: ids of objects that exist depend on it.
+    /// Word in the id. Must not change: existing ids depend on it.
     fn word(self) -> &'static str {
         match self {
             ObjectKind::LbService => "lb-service",
@@ -108,7 +107,7 @@ impl ObjectKind {
         }
     }
 
-    /// All words in ids.
+    /// All words in ids of this kind.
     fn words(self) -> Vec<&'static str> {
         match self {
             ObjectKind::Monitor => vec![MONITOR, HTTP_MONITOR, ICMP_MONITOR],
@@ -117,13 +116,13 @@ impl ObjectKind {
     }
 }
 
-/// The words in the ids of monitors. A port that gets a monitor of another type needs another id: the monitor of before is in use
-/// until its pool has the new one, and NSX does not change the type of a monitor.
+/// Words in the ids of monitors. A new monitor type of a port needs another id: the old monitor stays in use until its
+/// pool has the new one, and NSX cannot change the type of a monitor.
 const MONITOR: &str = "monitor";
 const HTTP_MONITOR: &str = "http-monitor";
 const ICMP_MONITOR: &str = "icmp-monitor";
 
-/// The types of health checks. NSX has more.
+/// Types of health checks that this program uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MonitorType {
     /// Opens TCP connections.
@@ -146,7 +145,7 @@ impl MonitorType {
         }
     }
 
-    /// The one with this `resource_type`.
+    /// Parses `resource_type`.
     pub fn parse(resource_type: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.resource_type() == resource_type)
     }
@@ -159,7 +158,7 @@ impl MonitorType {
         }
     }
 
-    /// The word in the ids of such monitors of a port. The types that ports had first share the word of the kind.
+    /// Word in the id of a monitor. The oldest type of each protocol uses the word of the kind.
     fn word(self, protocol: Protocol) -> &'static str {
         match (self, protocol) {
             (Self::Tcp, _) | (Self::Http, Protocol::Udp) => MONITOR,
@@ -169,14 +168,14 @@ impl MonitorType {
     }
 }
 
-/// What a monitor asks nodes for.
+/// Health check that a monitor performs on Nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Probe {
-    /// A connection to this port.
+    /// A TCP connection to this port.
     Tcp(u16),
-    /// Whether they have endpoints of the Service, at this port.
+    /// An HTTP request to this port: whether the Node has endpoints of the Service.
     Http(u16),
-    /// An answer to an ICMP echo request.
+    /// An ICMP echo request.
     Icmp,
 }
 
@@ -190,7 +189,7 @@ impl Probe {
         }
     }
 
-    /// The port of the nodes.
+    /// The checked port of the Nodes.
     pub fn port(self) -> Option<u16> {
         match self {
             Self::Tcp(port) | Self::Http(port) => Some(port),
@@ -199,7 +198,7 @@ impl Probe {
     }
 }
 
-/// The transport protocol of a port. NSX has no others.
+/// Transport protocol of a port; NSX supports no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     /// TCP.
@@ -208,7 +207,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// A port of a Service. Prints as the value of its tag, such as `TCP/80`.
+/// A port of a Service. Its `Display` is the tag value, such as `TCP/80`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Port {
     /// Its protocol.
@@ -218,7 +217,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// From the value of a tag.
+    /// Parses the tag value.
     pub fn parse(text: &str) -> Option<Self> {
         let (protocol, number) = text.split_once('/')?;
         let protocol = match protocol {
@@ -240,7 +239,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// The Service that a load balancer is of.
+/// The Service of a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
     /// The namespace of the Service.
@@ -257,67 +256,67 @@ impl fmt::Display for Owner<'_> {
     }
 }
 
-/// What all objects of a cluster have in common.
+/// Properties that all objects of a cluster share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterLayout {
     /// The name of the cluster.
     pub cluster: String,
-    /// What identifies the cluster, if that is known.
+    /// The UID of the cluster, if known.
     pub cluster_uid: Option<String>,
-    /// Tags of all objects by scope, as they are configured. `owner` replaces the name of this program.
+    /// Configured tags of all objects, by scope. `owner` replaces the program name.
     pub configured: BTreeMap<String, String>,
-    /// A Service with two families has two load balancers. The family of the second one, if it is about that; the first one
-    /// is as the Go program makes it, of whatever family.
+    /// The family of the second load balancer of a dual-stack Service; `None` for the first one, which has the layout
+    /// of the Go program in either family.
     pub second: Option<IpFamily>,
 }
 
-/// Where a new virtual server listens, and what it leads to.
+/// Properties of a new virtual server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFacts<'a> {
     /// The port of the Service.
     pub port: Port,
-    /// The port of the nodes.
+    /// The node port.
     pub node_port: u16,
     /// The address.
     pub address: IpAddr,
     /// The class of the Service.
     pub class: &'a str,
-    /// The id of the pool that the address is from.
+    /// The id of the IP pool of the address.
     pub address_pool: &'a str,
     /// The path of the application profile.
     pub profile: &'a str,
-    /// The path of the pool of nodes.
+    /// The path of the pool.
     pub pool: &'a str,
     /// The path of the load balancer service.
     pub lb_service: &'a str,
-    /// The path of the group of addresses that may use it; none lets everybody.
+    /// The path of the group that may use it; `None` admits every client.
     pub group: Option<&'a str>,
-    /// The path of the persistence profile, if clients keep their nodes.
+    /// The path of the persistence profile, for session affinity.
     pub persistence: Option<&'a str>,
 }
 
-/// What is behind a port.
+/// Properties of a new pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolFacts<'a> {
     /// The port of the Service.
     pub port: Port,
-    /// The id of the pool that the address is from.
+    /// The id of the IP pool of the address.
     pub address_pool: &'a str,
-    /// The nodes.
+    /// The members.
     pub members: &'a [Member],
     /// The path of the monitor, if there is one.
     pub monitor: Option<&'a str>,
-    /// Whether nodes see the addresses of clients.
+    /// Whether SNAT is disabled, so that Nodes see client addresses.
     pub is_snat_disabled: bool,
 }
 
-/// Whether an id may be one of this program; those of the Go program are random.
+/// Whether an id may be one of this program; the Go program uses random ids.
 pub fn is_name_based(id: &str) -> bool {
     Uuid::parse_str(id).is_ok_and(|id| id.get_version_num() == 5)
 }
 
 impl ClusterLayout {
-    /// The same for the first load balancer of a Service, or for the second one, which is of this family.
+    /// The layout of the first load balancer of a Service (`None`), or of the second one with this family.
     #[must_use]
     pub fn of(&self, second: Option<IpFamily>) -> Self {
         Self { second, ..self.clone() }
@@ -329,8 +328,8 @@ impl ClusterLayout {
         if self.second.is_some() { format!("{owner}{SECOND}") } else { owner.to_owned() }
     }
 
-    /// Of which load balancer of its Service an object is: the family if it is the second one. None if owner or cluster of its
-    /// tags are not ours.
+    /// The load balancer of an object: `Some(None)` for the first one, the family for the second one. `None` if the
+    /// owner or cluster tag is not ours.
     pub fn load_balancer_of(&self, object: &Object) -> Option<Option<IpFamily>> {
         let owner = self.configured.get(OWNER).map_or(PROGRAM, String::as_str);
         let rest = object.tag(OWNER)?.strip_prefix(owner).filter(|_| object.tag(CLUSTER) == Some(&self.cluster))?;
@@ -341,7 +340,7 @@ impl ClusterLayout {
         }
     }
 
-    /// The tags that every object of a kind has.
+    /// The common tags of every object of a kind.
     pub fn tags(&self, kind: ObjectKind) -> ScopedTags {
         let tags = self.free().fold(ScopedTags::default(), |tags, (scope, tag)| tags.with(scope, tag));
         let tags = tags.with(OWNER, self.owner()).with(CLUSTER, &self.cluster);
@@ -355,16 +354,16 @@ impl ClusterLayout {
         }
     }
 
-    /// The configured tags that objects get.
+    /// The configured tags, without scopes of this program.
     fn free(&self) -> impl Iterator<Item = (&String, &String)> {
-        // A change writes these tags over those of the object: a configured `service` would give it to another Service. Without
-        // a UID, a configured one would be taken for that of another cluster later.
+        // Changes overwrite existing tags: a configured `service` would assign objects to another Service, and a
+        // configured cluster UID would later look like that of another cluster.
         let own = [SERVICE, PORT, ADDRESS_POOL, CLASS, CLUSTER_UID, SERVICE_UID, ADDRESS, FAMILY];
         self.configured.iter().filter(move |(scope, _)| !own.contains(&scope.as_str()))
     }
 
-    /// Whether an object of a kind has room for a tag of this scope that the Go program does not write, beside the configured
-    /// ones: an object may have 30. What comes last in the order below is left off first.
+    /// Whether an object of a kind has room for a tag that the Go program does not write: NSX allows 30 per object,
+    /// configured ones included. Later scopes of the list below are dropped first.
     pub fn has_room(&self, kind: ObjectKind, scope: &str) -> bool {
         let (of_go, marks): (usize, &[&str]) = match kind {
             ObjectKind::LbService => (2, &[CLUSTER_UID]),
@@ -378,19 +377,18 @@ impl ClusterLayout {
         configured + usize::from(self.second.is_some()) + of_go + place < MOST_TAGS
     }
 
-    /// The id of an object of the Service with this UID. A copy of a cluster has the same UIDs, and has to have another
-    /// name. `attempt` is below [`IDS`].
+    /// The id of an object of the Service with this UID. A copy of a cluster has the same UIDs and needs another
+    /// cluster name. `attempt` is below [`IDS`].
     pub fn id(&self, kind: ObjectKind, uid: &str, port: Option<Port>, attempt: u8) -> String {
         id_of(self, self.second, kind.word(), uid, port, attempt)
     }
 
-    /// The same of a monitor of this type.
+    /// The id of a monitor of this type.
     pub fn monitor_id(&self, of: MonitorType, uid: &str, port: Port, attempt: u8) -> String {
         id_of(self, self.second, of.word(port.protocol), uid, Some(port), attempt)
     }
 
-    /// Whether an object of the Service with this UID has this id. `second` is the family if it is of the second load
-    /// balancer.
+    /// Whether an object of the Service with this UID has this id. `second` is the family of a second load balancer.
     pub fn has_id(&self, second: Option<IpFamily>, kind: ObjectKind, uid: &str, port: Option<Port>, id: &str) -> bool {
         let mut all = kind.words().into_iter().flat_map(|word| (0..IDS).map(move |attempt| (word, attempt)));
         all.any(|(word, attempt)| id_of(self, second, word, uid, port, attempt) == id)
@@ -402,7 +400,7 @@ impl ClusterLayout {
         id_of(self, None, ObjectKind::LbService.word(), &uid, None, attempt)
     }
 
-    /// A load balancer service on this tier-1 gateway.
+    /// A new load balancer service on this tier-1 gateway.
     pub fn lb_service(&self, size: &str, tier1: Option<&str>) -> Object {
         let description = format!("virtual server pool for cluster {} created by {PROGRAM}", self.cluster);
         let mut object = named(format!("cluster:{}", self.cluster), description);
@@ -415,7 +413,7 @@ impl ClusterLayout {
         object
     }
 
-    /// The health check of a port. The Go program has TCP connections to the port of the nodes only.
+    /// A new monitor of a port. The Go program only uses TCP connections to the node port.
     pub fn monitor(&self, owner: &Owner<'_>, port: Port, probe: Probe) -> Object {
         let word = match probe.monitor_type() {
             MonitorType::Tcp => "tcp",
@@ -441,7 +439,7 @@ impl ClusterLayout {
         object
     }
 
-    /// The nodes behind a port.
+    /// A new pool.
     pub fn pool(&self, owner: &Owner<'_>, facts: &PoolFacts<'_>) -> Object {
         let description = format!("pool for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
@@ -458,7 +456,7 @@ impl ClusterLayout {
         object
     }
 
-    /// The address and port of a Service.
+    /// A new virtual server.
     pub fn virtual_server(&self, owner: &Owner<'_>, facts: &ServerFacts<'_>) -> Object {
         let description = format!("virtual server for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
@@ -481,7 +479,7 @@ impl ClusterLayout {
         object
     }
 
-    /// A reserved address: this one, or any one of its pool.
+    /// A new allocation of this address, or of any address of its IP pool.
     pub fn allocation(&self, owner: &Owner<'_>, address: Option<IpAddr>) -> Object {
         let mut object = Object::default();
         if let Some(address) = address {
@@ -491,7 +489,7 @@ impl ClusterLayout {
         object
     }
 
-    /// The networks that may use the load balancer of a Service.
+    /// A new group of the networks that may use the load balancer of a Service.
     pub fn group(&self, owner: &Owner<'_>, ranges: &BTreeSet<IpNet>) -> Object {
         let description = format!("source ranges for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
         let mut object = named(format!("cluster:{}:{owner}", self.cluster), description);
@@ -501,7 +499,7 @@ impl ClusterLayout {
         object
     }
 
-    /// How long a client of a Service keeps its node without a connection.
+    /// A new persistence profile with this idle timeout.
     pub fn persistence_profile(&self, owner: &Owner<'_>, timeout: Duration) -> Object {
         let description =
             format!("session affinity for cluster {}, service {owner} created by {PROGRAM}", self.cluster);
@@ -517,8 +515,8 @@ impl ClusterLayout {
     }
 }
 
-/// The words never change: ids of objects that exist depend on them. The first load balancer has one word, of whatever family
-/// it is: that may be known only when some of its objects are there.
+/// The words must not change: existing ids depend on them. The first load balancer has one word for both families,
+/// because its family may be known only after some of its objects exist.
 fn id_of(
     layout: &ClusterLayout,
     second: Option<IpFamily>,
@@ -537,26 +535,26 @@ fn id_of(
     Uuid::new_v5(&SPACE, name.as_bytes()).to_string()
 }
 
-/// Whether an id has the form of the ids of this program. Those of the Go program are random.
+/// Whether an id has the form of the ids of this program. The Go program uses random ids.
 pub fn has_own_form(id: &str) -> bool {
     Uuid::try_parse(id).is_ok_and(|id| id.get_version_num() == 5)
 }
 
-/// Lets only the addresses of this group use a virtual server.
+/// An access list that admits only the addresses of this group.
 pub fn access_list(group: &str) -> Value {
     json!({"action": "ALLOW", "enabled": true, "group_path": group})
 }
 
-/// Whether nodes see the addresses of clients.
+/// The SNAT setting of a pool.
 pub fn snat_translation(is_disabled: bool) -> Value {
     json!({"type": if is_disabled { "LBSnatDisabled" } else { "LBSnatAutoMap" }})
 }
 
-/// The type of the only expression of a group. NSX advises against several.
+/// Type of the only expression of a group. NSX advises against several.
 const EXPRESSION: &str = "IPAddressExpression";
 
-/// The members of a group with these networks. `before` is its expression, whose other members stay: NSX has added an id and
-/// a path.
+/// The expression of a group with these networks. Keeps other fields of the expression `before`, to which NSX adds an
+/// id and a path.
 pub fn expression(before: &[Value], ranges: &BTreeSet<IpNet>) -> Value {
     let is_one = |one: &&Value| one.get("resource_type").and_then(Value::as_str) == Some(EXPRESSION);
     let mut one = before.iter().find(is_one).cloned().unwrap_or_else(|| json!({"resource_type": EXPRESSION}));

@@ -1,8 +1,7 @@
-//! Pure: the members of a pool. Members that stay keep their places and all their fields; new ones follow, sorted by the
-//! names of their nodes.
+//! Pure: the members of a pool. Remaining members keep their order and fields; new ones follow, sorted by Node name.
 //!
-//! Mirrors `updatedPoolMembers` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`, which appends in random order and takes
-//! the first internal address of whatever family.
+//! Mirrors `updatedPoolMembers` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`, which appends in random order and
+//! takes the first internal address of any family.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -25,12 +24,12 @@ pub struct Member {
     pub node: String,
     /// Its address.
     pub address: IpAddr,
-    /// Whether it is known to be the Node's. If not, a pool that has it keeps it, and others do not get it.
+    /// Whether the address is confirmed as the Node's. If not, it stays in pools, but is not added to any.
     pub is_confirmed: bool,
 }
 
-/// The first internal address of this family of each Node that counts, sorted by name. Of a Node of which nothing is known at the
-/// moment, all that may. A Node without one is left out.
+/// The first confirmed internal address of this family of each Node, or all unconfirmed ones, sorted by Node name.
+/// Nodes without one are left out.
 pub fn of_nodes<'n>(
     nodes: &'n [Arc<Node>],
     family: IpFamily,
@@ -53,23 +52,23 @@ pub fn of_nodes<'n>(
     members
 }
 
-/// The addresses of members as NSX has them. What is no member is left out.
+/// The addresses of members in NSX. Invalid members are left out.
 pub fn addresses_of(members: &[Value]) -> BTreeSet<IpAddr> {
     members.iter().filter_map(address_of).collect()
 }
 
-/// Whether a pool with these members leads to the wanted ones and to no others but those that may stay.
+/// Whether a pool with these addresses has all confirmed members and no others than `wanted`.
 pub fn are_equal(addresses: &BTreeSet<IpAddr>, wanted: &[Member]) -> bool {
     let all: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
     addresses.is_subset(&all) && confirmed(wanted).is_subset(addresses)
 }
 
-/// The addresses that a pool gets if it does not have them.
+/// The addresses that are added to a pool.
 fn confirmed(wanted: &[Member]) -> BTreeSet<IpAddr> {
     wanted.iter().filter(|member| member.is_confirmed).map(|member| member.address).collect()
 }
 
-/// The members that a pool with these is to have.
+/// The new members of a pool with these existing ones.
 pub fn merged(existing: &[Value], wanted: &[Member], cluster: &str) -> Vec<Value> {
     let mut missing = confirmed(wanted);
     let wants: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
@@ -92,7 +91,7 @@ pub fn merged(existing: &[Value], wanted: &[Member], cluster: &str) -> Vec<Value
     members
 }
 
-/// Gives a pool its members. Whether they are others than before.
+/// Sets the members of a pool. Returns whether they changed.
 pub fn set(pool: &mut Object, wanted: &[Member], cluster: &str) -> bool {
     let existing = pool.0.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_changed = !are_equal(&addresses_of(existing), wanted);
@@ -103,8 +102,8 @@ pub fn set(pool: &mut Object, wanted: &[Member], cluster: &str) -> bool {
     is_changed
 }
 
-/// How many members of a pool stay that is to have these, if it loses some and gets others. They are the first ones of
-/// [`merged`]. `None` also if none stays: a pool is not emptied unless it is to be empty.
+/// Number of members that stay if the pool both loses and gets members. They come first in [`merged`]. `None` also if
+/// none stays: a pool is emptied only if it has to be empty.
 pub fn staying(pool: &Object, wanted: &[Member]) -> Option<usize> {
     let existing = addresses_of(pool.0.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default());
     let stays = |address: &&IpAddr| wanted.iter().any(|member| member.address == **address);

@@ -1,4 +1,4 @@
-//! Which addresses of Nodes are members of pools, and for how long the creation of load balancers waits for them.
+//! Selects the Node addresses that become pool members, and limits how long creations wait for VM lookups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,20 +14,19 @@ use crate::cloud::{LeaderToken, UsableAddresses, node};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::UsableAddressesOf;
 
-/// How long creations wait for the machines of Nodes that are being looked up.
+/// Maximum wait of creations for VM lookups of Nodes.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// The least time between the beginnings of two such waits. After the first wait nothing waits until then, so that a Node that
-/// changes all the time does not hold up Services.
+/// Minimum interval between the starts of two waits, so that a Node that changes constantly does not block Services.
 const BETWEEN_WAITS: Duration = Duration::from_secs(300);
-/// For how many Nodes it is remembered what vCenter reported, for each Node behind the load balancers.
+/// Limit of remembered Nodes, as a multiple of the number of current Nodes.
 const MOST_FOR_EACH: usize = 4;
-/// How many addresses of each family are remembered of a Node.
+/// Maximum number of remembered addresses per Node and family.
 const MOST_ADDRESSES: usize = 64;
 
 /// Whether the cluster has a Node of this name.
 pub type HasNode = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// The addresses of Nodes that count.
+/// The usable addresses of Nodes.
 pub struct NodeAddresses {
     usable: UsableAddressesOf,
     has_node: HasNode,
@@ -36,26 +35,26 @@ pub struct NodeAddresses {
 
 #[derive(Default)]
 struct AddressState {
-    /// Of the term.
+    /// The current term.
     permit: Option<LeaderToken>,
-    /// What vCenter reported last for the machines of Nodes, also of Nodes that are gone, by the name of the Node.
+    /// The addresses that vCenter last reported for the VM of each Node, by Node name. Includes deleted Nodes.
     reported: BTreeMap<Box<str>, BTreeSet<IpAddr>>,
-    /// When the last wait began.
+    /// Start of the last wait.
     wait_began: Option<Instant>,
 }
 
 impl NodeAddresses {
-    /// Asks `usable` which addresses of a Node count.
+    /// `usable` returns the usable addresses of a Node.
     pub fn new(usable: UsableAddressesOf, has_node: HasNode) -> Self {
         Self { usable, has_node, state: Mutex::default() }
     }
 
-    /// Which addresses of this Node count.
+    /// The usable addresses of this Node.
     pub fn of(&self, node: &Node) -> UsableAddresses {
         (self.usable)(node)
     }
 
-    /// Begins a call. In another term nothing of an earlier one counts: addresses may have gone to other machines.
+    /// Starts a call. A new term drops the state of the previous one: addresses may have moved to other VMs.
     pub fn begin(&self, permit: &LeaderToken) {
         let mut state = self.state.lock();
         if state.permit.as_ref().is_none_or(|known| known.check().is_err()) {
@@ -63,11 +62,11 @@ impl NodeAddresses {
         }
     }
 
-    /// The members of pools of this family. An address that vCenter reported for a Node that is gone, and never for this one, does
-    /// not stay for a Node whose machine is not known: its kubelet could keep the addresses of deleted Nodes in the pools.
+    /// The pool members of this family. If the VM of a Node is unknown, drops addresses that vCenter has reported for a
+    /// deleted Node but never for this one: otherwise the kubelet could keep addresses of deleted Nodes in pools.
     ///
-    /// Of Nodes that are there, nothing takes an address from another one whose machine is not known: no kubelet and no guest can
-    /// have an address of another Node removed by claiming it for a while.
+    /// An existing Node never takes an address from another Node with an unknown VM: no kubelet or guest can remove an
+    /// address of another Node by claiming it temporarily.
     pub fn members(&self, nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
         let reported = &mut self.state.lock().reported;
         if reported.len() > nodes.len() * MOST_FOR_EACH {
@@ -96,7 +95,7 @@ impl NodeAddresses {
         members
     }
 
-    /// Whether a creation waits for a machine that is being looked up.
+    /// Whether a creation may wait for a VM lookup.
     pub fn may_wait(&self) -> bool {
         let wait_began = &mut self.state.lock().wait_began;
         let began = wait_began.filter(|began| began.elapsed() <= BETWEEN_WAITS).unwrap_or_else(Instant::now);
@@ -105,8 +104,8 @@ impl NodeAddresses {
     }
 }
 
-/// Remembers what vCenter reports now. A family of which it reports nothing keeps what it reported before: while a guest starts,
-/// it has addresses of one family only.
+/// Records the addresses that vCenter reports now. A family without addresses keeps its previous ones: a booting guest
+/// may report one family only.
 fn note(reported: &mut BTreeMap<Box<str>, BTreeSet<IpAddr>>, name: &str, known: &BTreeSet<IpAddr>) {
     let before = reported.get(name);
     if before == Some(known) {
@@ -141,14 +140,14 @@ mod tests {
         )
     }
 
-    /// What is known of the addresses of Nodes, and which Nodes are gone.
+    /// Known addresses of Nodes, and deleted Nodes.
     #[derive(Default)]
     struct KnownAddresses {
         usable: BTreeMap<String, UsableAddresses>,
         gone: BTreeSet<String>,
     }
 
-    /// The addresses of all Nodes, of which this is known; of others nothing is.
+    /// Node addresses with this knowledge; other Nodes are unknown.
     fn with(known: &[(&str, UsableAddresses)]) -> (NodeAddresses, Arc<Mutex<KnownAddresses>>) {
         let usable = known.iter().map(|(name, usable)| ((*name).to_owned(), usable.clone())).collect();
         let known = Arc::new(Mutex::new(KnownAddresses { usable, ..KnownAddresses::default() }));
@@ -163,7 +162,7 @@ mod tests {
         (NodeAddresses::new(Arc::new(usable), Box::new(has_node)), known)
     }
 
-    /// This Node is gone.
+    /// Marks this Node as deleted.
     fn remove(known: &Mutex<KnownAddresses>, name: &str) {
         known.lock().gone.insert(name.to_owned());
     }
@@ -193,13 +192,14 @@ mod tests {
     #[test]
     fn a_node_that_is_there_takes_no_address_from_one_whose_machine_is_not_known() {
         let victim = || node("victim", &["10.0.0.1"]);
-        // What no vCenter reports is the claim of a kubelet.
+        // An address that no vCenter reports is only claimed by a kubelet.
         let (addresses, known) = with(&[("foreign", UsableAddresses::All)]);
         members(&addresses, &[node("foreign", &["10.0.0.1"]), victim()]);
         remove(&known, "foreign");
         assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"]);
 
-        // A guest claims it before vCenter has reported it for the victim. Then it reports nothing, or its Node is excluded.
+        // A guest claims the address before vCenter reports it for the victim, and then no longer, or its Node is
+        // excluded.
         let (addresses, known) = with(&[("other", only("10.0.0.1"))]);
         assert_eq!(
             members(&addresses, &[node("other", &["10.0.0.1"]), victim()]),
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn an_address_that_was_reported_for_a_node_stays_with_it() {
         let victim = || node("victim", &["10.0.0.1"]);
-        // The machine of the victim had it, before the other one or after it, and at the same time.
+        // The VM of the victim had the address before the other VM, after it, or at the same time.
         for other in ["another", "zealous"] {
             for is_before in [false, true] {
                 let (addresses, known) = with(&[(other, only("10.0.0.1")), ("victim", only("10.0.0.1"))]);
@@ -227,7 +227,7 @@ mod tests {
                 }
                 remove(&known, other);
                 assert_eq!(members(&addresses, &[victim()]), ["victim 10.0.0.1"], "{other}");
-                // It has another one by now.
+                // The VM has another address by now.
                 known.lock().usable.insert("victim".to_owned(), only("10.0.0.2"));
                 members(&addresses, &[victim()]);
                 known.lock().usable.remove("victim");
@@ -248,7 +248,7 @@ mod tests {
         }
         known.lock().usable.remove("heir");
         assert_eq!(members(&addresses, &[heir()]), ["heir 10.0.0.1"], "nothing is reported");
-        // It is another machine's by now.
+        // The address belongs to another VM by now.
         known.lock().usable.insert("heir".to_owned(), only("10.0.0.2"));
         members(&addresses, &[heir()]);
         known.lock().usable.insert("heir".to_owned(), only("fd00::1"));

@@ -1,4 +1,4 @@
-//! Other nodes behind the load balancers of many Services.
+//! Updates the Nodes behind the load balancers of many Services.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use super::{NsxLoadBalancers, members, repeated};
 use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
-/// The nodes by the family of their addresses.
+/// The members by family.
 struct DesiredMembers {
     of_ipv4: Arc<[Member]>,
     of_ipv6: Arc<[Member]>,
 }
 
-/// One result for each of `services`.
+/// Returns one result per Service, in order.
 pub(super) async fn update(
     of: &NsxLoadBalancers,
     permit: &LeaderToken,
@@ -60,7 +60,7 @@ pub(super) async fn update(
     results
 }
 
-/// What is to be written for one Service, by the paths of its pools.
+/// The pool updates of one Service, by path.
 fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<Box<str>, PoolUpdate>, Error> {
     call.check(RequiredFreshness::AnyList)?;
     let seen = call.observe();
@@ -69,8 +69,8 @@ fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<B
     }
     let ours = seen.judged.owned;
     if ours.is_empty() {
-        // A sync makes it, if the Service is to have one.
-        call.inventory().announce_one(&call.key);
+        // A sync creates it, if the Service needs one.
+        call.cache().request_resync_of(&call.key);
         return Err(Error::other(format!(
             "Service {} has no load balancer in NSX yet; it gets its Nodes when it is created",
             call.key
@@ -96,7 +96,7 @@ fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<B
     Ok(changed.map(update).collect())
 }
 
-/// Writes the pools. What failed, by path.
+/// Writes the pools. Returns the errors by path.
 async fn write(
     of: &NsxLoadBalancers,
     permit: &LeaderToken,
@@ -112,8 +112,7 @@ async fn write(
     let keys: BTreeMap<&str, &str> = wanted.iter().map(|(path, key, _)| (&**path, &**key)).collect();
     let created_again: Mutex<Vec<&str>> = Mutex::default();
     let record = |change: ObjectChange| {
-        // This process has deleted the pool since it was listed, and NSX creates what a request for several pools has and NSX
-        // does not. Nothing may need it: a sync decides.
+        // The batch has recreated a pool that this process deleted after it was listed. A sync decides about it.
         if let ObjectChange::Entered(ObjectKind::Pool, pool) = &change
             && let Some(key) = keys.get(pool.path())
             && !of.inventory.of_service(key).pools.iter().any(|one| *one.marks.path == *pool.path())
@@ -126,12 +125,12 @@ async fn write(
     if failed.values().any(|error| shows_change(error.reason())) {
         of.inventory.ask_after_refusal();
     }
-    created_again.into_inner().into_iter().for_each(|key| of.inventory.announce_one(key));
+    created_again.into_inner().into_iter().for_each(|key| of.inventory.request_resync_of(key));
     for (path, key, members) in wanted.iter().filter(|(path, ..)| !failed.contains_key(path)) {
         let has_nodes = |pool: &Pool| pool.marks.path == *path && members::are_equal(&pool.members, members);
         if !of.inventory.of_service(key).pools.iter().any(has_nodes) {
-            // It is gone, or another client has changed whose it is.
-            of.inventory.announce_one(key);
+            // The pool is gone, or another client has changed its owner.
+            of.inventory.request_resync_of(key);
         }
     }
     failed

@@ -1,4 +1,4 @@
-//! Pure: the objects of load balancers as this program remembers them: what a comparison needs, and no more.
+//! Pure: typed NSX objects of load balancers, reduced to the fields that the plan compares.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,26 +16,26 @@ use crate::clients::nsx::Object;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 
-/// What says whose an object is.
+/// Identity of an object: id, path and the tags that show its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerTags {
     /// Its id.
     pub id: Box<str>,
     /// Its path.
     pub path: Box<str>,
-    /// Namespace and name of the Service that its tag gives.
+    /// The Service (namespace/name) of its tag.
     pub service: Box<str>,
-    /// The UID of the Service, if it has that tag.
+    /// The UID of the Service, from its tag.
     pub service_uid: Option<Box<str>>,
-    /// The UID of the cluster, if it has that tag.
+    /// The UID of the cluster, from its tag.
     pub cluster_uid: Option<Box<str>>,
-    /// The port that its tag gives.
+    /// The port, from its tag.
     pub port: Option<Port>,
-    /// The family, if it is of the second load balancer of the Service.
+    /// The family, for objects of the second load balancer of the Service.
     pub second: Option<IpFamily>,
 }
 
-/// What virtual servers run on.
+/// A load balancer service, on which virtual servers run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LbService {
     /// Its id.
@@ -44,22 +44,22 @@ pub struct LbService {
     pub path: Box<str>,
     /// The path of its tier-1 gateway; empty without one.
     pub tier1: Box<str>,
-    /// Whether owner and cluster name of its tags are ours.
+    /// Whether its tags have our owner and cluster name.
     pub is_named_as_ours: bool,
-    /// The UID of the cluster, if it has that tag.
+    /// The UID of the cluster, from its tag.
     pub cluster_uid: Option<Box<str>>,
 }
 
-/// An address with a port.
+/// A virtual server: one address and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualServer {
-    /// Whose it is.
+    /// Its identity and tags.
     pub marks: OwnerTags,
-    /// The address, if it is one.
+    /// The address, if valid.
     pub address: Option<IpAddr>,
-    /// The port, if it is a single one.
+    /// The port, if it has exactly one.
     pub number: Option<u16>,
-    /// The port of the nodes, if it is a single one.
+    /// The node port, if it has exactly one.
     pub node_port: Option<u16>,
     /// The path of the application profile.
     pub profile: Box<str>,
@@ -67,82 +67,82 @@ pub struct VirtualServer {
     pub pool: Box<str>,
     /// The path of the load balancer service; empty without one.
     pub lb_service: Box<str>,
-    /// The class that its tag gives; empty without one.
+    /// The class, from its tag; empty without one.
     pub class: Box<str>,
-    /// The id of the pool of addresses that its tag gives; empty without one.
+    /// The id of the IP pool, from its tag; empty without one.
     pub address_pool: Box<str>,
     /// The path of the group of its access list; empty without one.
     pub group: Box<str>,
-    /// Whether only the addresses of that group may use it.
+    /// Whether access is restricted to the addresses of that group.
     pub is_restricted: bool,
     /// The path of its persistence profile; empty without one.
     pub persistence: Box<str>,
 }
 
-/// The nodes behind a port.
+/// A pool: the Nodes behind a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Whose it is.
+    /// Its identity and tags.
     pub marks: OwnerTags,
     /// The addresses of its members.
     pub members: BTreeSet<IpAddr>,
     /// The paths of its active monitors.
     pub monitors: Vec<Box<str>>,
-    /// The id of the pool of addresses that its tag gives; empty without one.
+    /// The id of the IP pool, from its tag; empty without one.
     pub address_pool: Box<str>,
-    /// Whether nodes see the addresses of clients; none for a pool that has addresses of its own for that.
+    /// Whether SNAT is disabled, so that Nodes see client addresses; `None` for a pool with SNAT addresses of its own.
     pub is_snat_disabled: Option<bool>,
-    /// The address that its tag gives, from the beginning of a deletion: that of the virtual servers.
+    /// The address of the virtual servers, from its tag, which is written at the start of a deletion.
     pub address: Option<IpAddr>,
 }
 
-/// A health check.
+/// A monitor, that is, a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Monitor {
-    /// Whose it is.
+    /// Its identity and tags.
     pub marks: OwnerTags,
-    /// The port that it asks.
+    /// The port that it checks.
     pub number: Option<u16>,
-    /// What it does.
+    /// Its type.
     pub monitor_type: MonitorType,
-    /// Whether it sends HTTP requests of another version than [`REQUEST_VERSION`], as earlier versions of this program made it.
+    /// Whether its HTTP version differs from [`REQUEST_VERSION`], as in monitors of earlier versions of this program.
     pub has_other_version: bool,
 }
 
 impl Monitor {
-    /// Whether it asks nodes for this.
+    /// Whether it performs this probe.
     pub fn asks(&self, probe: Probe) -> bool {
         let is_of_port = probe.port().is_none() || self.number == probe.port();
         self.monitor_type == probe.monitor_type() && is_of_port && !self.has_other_version
     }
 }
 
-/// A reserved address.
+/// An IP address allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// Whose it is.
+    /// Its identity and tags.
     pub marks: OwnerTags,
-    /// The id of the pool that it is from.
+    /// The id of its IP pool.
     pub address_pool: Box<str>,
-    /// The address, if it was read.
+    /// The address, if known.
     pub address: Option<IpAddr>,
 }
 
-/// The networks that may use a load balancer.
+/// A group of networks that may use a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Whose it is.
+    /// Its identity and tags.
     pub marks: OwnerTags,
-    /// Its members; none if it has others than networks.
+    /// Its networks; `None` if it has other members.
     pub ranges: Option<BTreeSet<IpNet>>,
 }
 
-/// How long clients keep their nodes.
+/// A persistence profile: how long NSX keeps a client on the same Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistenceProfile {
-    /// Whose it is.
+    /// Its identity and tags.
     pub marks: OwnerTags,
-    /// For how long without a connection.
+    /// The idle timeout.
     pub timeout: Option<Duration>,
 }
 
@@ -155,16 +155,16 @@ pub struct ServiceResources {
     pub pools: Vec<Pool>,
     /// Its monitors, by path.
     pub monitors: Vec<Monitor>,
-    /// Its addresses, by path.
+    /// Its allocations, by path.
     pub allocations: Vec<Allocation>,
-    /// Its groups, by path, as far as they were read: most readings have none.
+    /// Its groups, by path, if known: most lists do not include them.
     pub groups: Vec<Group>,
-    /// Its persistence profiles, likewise.
+    /// Its persistence profiles, by path, if known.
     pub persistence_profiles: Vec<PersistenceProfile>,
 }
 
 impl ServiceResources {
-    /// Whether there are none.
+    /// Whether there are no objects.
     pub fn is_empty(&self) -> bool {
         let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
         let is_unused = servers.is_empty() && pools.is_empty() && monitors.is_empty() && allocations.is_empty();
@@ -173,7 +173,7 @@ impl ServiceResources {
 }
 
 impl ServiceResources {
-    /// Of them, those of the first load balancer of the Service, or of the second one, which is of this family.
+    /// The objects of the first load balancer (`None`), or of the second one with this family.
     #[must_use]
     pub fn of(&self, second: Option<IpFamily>) -> Self {
         fn of<T: Clone>(all: &[T], is_of: impl Fn(&T) -> bool) -> Vec<T> {
@@ -189,12 +189,12 @@ impl ServiceResources {
         }
     }
 
-    /// The path of each.
+    /// The paths of all objects.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.marks().map(|marks| &*marks.path)
     }
 
-    /// The ids of the pools of addresses that tags and allocations name.
+    /// The ids of the IP pools that tags and allocations name.
     pub fn address_pools(&self) -> impl Iterator<Item = &str> {
         let Self { servers, pools, allocations, .. } = self;
         let tagged = servers.iter().map(|one| &one.address_pool).chain(pools.iter().map(|one| &one.address_pool));
@@ -202,7 +202,7 @@ impl ServiceResources {
         all.filter(|id: &&str| !id.contains('/') && !["", ".", ".."].contains(id))
     }
 
-    /// What says whose each is.
+    /// The identities of all objects.
     pub fn marks(&self) -> impl Iterator<Item = &OwnerTags> {
         let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
         let marks = servers.iter().map(|one| &one.marks).chain(pools.iter().map(|one| &one.marks));
@@ -213,8 +213,7 @@ impl ServiceResources {
 }
 
 impl OwnerTags {
-    /// `None` for an object of another owner or cluster name, for one without a Service, and for one that only waits for its
-    /// purge.
+    /// `None` for an object with another owner or cluster name, without a Service, or marked for deletion.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let (service, second) = (object.tag(SERVICE)?, layout.load_balancer_of(object)?);
         let is_complete = service.contains('/') && !object.id().is_empty() && !object.path().is_empty();
@@ -232,7 +231,7 @@ impl OwnerTags {
 }
 
 impl LbService {
-    /// `None` for what has no path, or only waits for its purge.
+    /// `None` for an object without path or marked for deletion.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let is_there = !object.path().is_empty() && !object.is_marked_for_delete();
         is_there.then(|| Self {
@@ -280,7 +279,7 @@ impl Pool {
 }
 
 impl Monitor {
-    /// See [`OwnerTags::read`]. Monitors of other types are not of load balancers of Services.
+    /// See [`OwnerTags::read`]. `None` for other types of monitors, which this program does not use.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let marks = OwnerTags::read(object, layout)?;
         let number = object.0.get("monitor_port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
@@ -291,10 +290,10 @@ impl Monitor {
 }
 
 impl Allocation {
-    /// See [`OwnerTags::read`]. The pool is that of the path.
+    /// See [`OwnerTags::read`]. The IP pool comes from the path.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let marks = OwnerTags::read(object, layout)?;
-        // `allocation_ip` is only what was asked for.
+        // `allocation_ip` is only the requested address.
         let address = parse_ip(object.text("allocated_ip"));
         let address_pool = marks.path.split('/').rev().nth(2).unwrap_or_default().into();
         Some(Self { marks, address_pool, address })
@@ -309,7 +308,7 @@ impl Group {
 }
 
 impl PersistenceProfile {
-    /// See [`OwnerTags::read`]. Other types than that by the address of the client are none of this program's.
+    /// See [`OwnerTags::read`]. `None` for types other than source IP, which this program does not use.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let marks = OwnerTags::read(object, layout)?;
         let timeout = object.0.get("timeout").and_then(Value::as_u64).map(Duration::from_secs);
@@ -317,7 +316,7 @@ impl PersistenceProfile {
     }
 }
 
-/// Whether nodes behind a pool see the addresses of clients; none for a pool that has addresses of its own for that.
+/// Whether SNAT of a pool is disabled; `None` for a pool with SNAT addresses of its own.
 pub fn snat_of(pool: &Object) -> Option<bool> {
     match text_in(pool, "snat_translation", "type") {
         "" | "LBSnatAutoMap" => Some(false),
@@ -326,14 +325,14 @@ pub fn snat_of(pool: &Object) -> Option<bool> {
     }
 }
 
-/// An access list without action or group, or one that is not enabled, has no effect.
+/// Whether access is restricted: an access list that is disabled or does not say ALLOW has no effect.
 fn is_restricted(object: &Object) -> bool {
     let enabled = object.0.get("access_list_control").and_then(|control| control.get("enabled"));
     let is_enabled = enabled.and_then(Value::as_bool).unwrap_or_default();
     is_enabled && text_in(object, "access_list_control", "action") == "ALLOW"
 }
 
-/// The networks of a group; none if anything in it is something else.
+/// The networks of a group; `None` if it has other members.
 fn ranges(expression: &[Value]) -> Option<BTreeSet<IpNet>> {
     let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut ranges = BTreeSet::new();

@@ -1,14 +1,14 @@
-//! Pure: whose an object of a load balancer is. Only objects whose owner and cluster name are ours are considered.
+//! Pure: decides whether an object belongs to this cluster. Only objects with our owner and cluster name count.
 //!
-//! | first row that fits | the object is |
+//! | first row that matches | the object is |
 //! |---|---|
 //! | the `cluster-uid` of another cluster | foreign: never changed, never deleted |
-//! | the `cluster-uid` of this cluster; the `service-uid` of the Service, or an id that this program gives its objects | ours |
-//! | a virtual server on the load balancer service in use, whose address is an ingress of the Service; or, if the Service has no ingress and the id is none of this program, all members of its pool, at least one, are addresses of Nodes here | ours |
-//! | a pool, monitor, group or persistence profile that such a virtual server leads to; an allocation whose address is that of one, an ingress of the Service, or that of the tag of a pool of ours | ours |
-//! | anything else | held: never changed, never deleted, reported once |
+//! | the `cluster-uid` of this cluster; the `service-uid` of the Service, or an id that this program generates | ours |
+//! | a virtual server on the load balancer service in use, with an ingress address of the Service; or, if the Service has no ingress and the id is not one of this program, with a non-empty pool whose members all have addresses of our Nodes | ours |
+//! | a pool, monitor, group or persistence profile that such a virtual server refers to; an allocation with the address of such a virtual server, with an ingress address of the Service, or with the address in the tag of one of our pools | ours |
+//! | anything else | ambiguous: never changed, never deleted, reported once |
 //!
-//! While the UID of this cluster is not known, an object that has a `cluster-uid` is ours only by its `service-uid`, its id
+//! While the UID of this cluster is unknown, an object with a `cluster-uid` is ours only by its `service-uid`, its id
 //! or its address.
 
 use std::collections::BTreeSet;
@@ -18,46 +18,46 @@ use super::layout::{self, ClusterLayout, ObjectKind, Port};
 use super::objects::{Allocation, OwnerTags, ServiceResources, VirtualServer};
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
-/// What is known of the cluster and of the Service.
+/// Known facts about the cluster and the Service.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterContext<'a> {
-    /// The name of this cluster, and what identifies it.
+    /// Name and UID of this cluster.
     pub layout: &'a ClusterLayout,
-    /// What identifies the Service; none while there is no Service of this name.
+    /// UID of the Service; `None` if no Service of this name exists.
     pub service_uid: Option<&'a str>,
-    /// The ports of the Service: an id is recognised whatever became of the tags.
+    /// The ports of the Service: ids derive from them and are recognised without tags.
     pub ports: &'a [Port],
     /// The addresses that the Service reports.
     pub ingress: &'a [IpAddr],
     /// The path of the load balancer service in use, if there is one.
     pub lb_service: Option<&'a str>,
-    /// The addresses of all Nodes here.
+    /// The addresses of all Nodes of this cluster.
     pub nodes: &'a BTreeSet<IpAddr>,
 }
 
-/// The objects of a Service by whose they are. Foreign ones are left out.
+/// The objects of a Service by ownership, without those of other clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassifiedResources {
-    /// Those of this cluster.
+    /// Objects of this cluster.
     pub owned: ServiceResources,
-    /// Those that nothing shows to be of this cluster.
+    /// Objects that may belong to this cluster or another one.
     pub ambiguous: ServiceResources,
-    /// Allocations of which only the address can show whose they are, and whose address was not read.
+    /// Allocations without a known address: only the address can show their owner.
     pub unresolved: Vec<Allocation>,
 }
 
-/// What the marks of one object say.
+/// Ownership of one object by its tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TagOwnership {
     Foreign,
     Ours,
-    /// Nothing. `is_tagged`: it has the UID of some cluster, and ours is not known.
+    /// Not decided by the tags. `is_tagged`: it has the UID of some cluster, and ours is unknown.
     Untagged {
         is_tagged: bool,
     },
 }
 
-/// Judges all objects of one Service.
+/// Classifies all objects of one Service.
 pub fn classify(objects: &ServiceResources, facts: &ClusterContext<'_>) -> ClassifiedResources {
     let mut judged = ClassifiedResources::default();
     let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &mut judged;
@@ -101,12 +101,12 @@ pub fn classify(objects: &ServiceResources, facts: &ClusterContext<'_>) -> Class
             TagOwnership::Ours | TagOwnership::Untagged { .. } => ours.allocations.push(allocation.clone()),
         }
     }
-    judge_unlisted(objects, facts, &mut judged);
+    classify_unlisted(objects, facts, &mut judged);
     judged
 }
 
-/// Judges what a virtual server refers to by itself.
-fn judge_unlisted(objects: &ServiceResources, facts: &ClusterContext<'_>, judged: &mut ClassifiedResources) {
+/// Classifies groups and persistence profiles.
+fn classify_unlisted(objects: &ServiceResources, facts: &ClusterContext<'_>, judged: &mut ClassifiedResources) {
     let ClassifiedResources { owned: ours, ambiguous: held, .. } = judged;
     let groups: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.group).collect();
     for group in &objects.groups {
@@ -150,7 +150,7 @@ fn by_marks(marks: &OwnerTags, kind: ObjectKind, facts: &ClusterContext<'_>) -> 
     }
 }
 
-/// Whether a virtual server without marks serves the Service.
+/// Whether a virtual server that the tags do not assign to the Service serves it.
 fn is_served(server: &VirtualServer, is_tagged: bool, objects: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
     if facts.lb_service.is_none_or(|used| *used != *server.lb_service) {
         return false;
@@ -158,8 +158,7 @@ fn is_served(server: &VirtualServer, is_tagged: bool, objects: &ServiceResources
     if !facts.ingress.is_empty() {
         return server.address.is_some_and(|address| facts.ingress.contains(&address));
     }
-    // The Go program gives random ids. One of this program that is not of the Service is of one of another UID, which another
-    // cluster of the same name may have.
+    // The Go program uses random ids. A name-based id of another Service may come from another cluster of this name.
     if layout::is_name_based(&server.marks.id) {
         return false;
     }
@@ -174,7 +173,7 @@ fn is_served(server: &VirtualServer, is_tagged: bool, objects: &ServiceResources
     facts.service_uid.is_some() && !is_tagged && leads_here
 }
 
-/// Whether the Service has the address of an allocation, or had it before its virtual servers were deleted.
+/// Whether the Service uses the address of an allocation, or used it before its virtual servers were deleted.
 fn is_in_use(allocation: &Allocation, ours: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
     let mut known = ours.servers.iter().map(|one| one.address).chain(ours.pools.iter().map(|one| one.address));
     allocation.address.is_some_and(|address| facts.ingress.contains(&address) || known.any(|one| one == Some(address)))

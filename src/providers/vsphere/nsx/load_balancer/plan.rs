@@ -1,16 +1,16 @@
-//! Pure: the next change of the load balancers of a Service. A change is planned from what is there, so that a sync goes on
-//! where an earlier one, or another process, ended.
+//! Pure: plans the next change of the load balancers of a Service. The plan depends only on the current state, so a
+//! sync continues where an earlier sync or another process stopped.
 //!
-//! Order: changes; group and persistence profile; for each port monitor, pool, address, load balancer service, virtual server;
-//! then what no longer serves a port: virtual servers, pools, monitors, persistence profiles, groups; then addresses that no
-//! virtual server has; then virtual servers whose address another client has edited, and addresses that nothing reserves. A
-//! Service with two families has two load balancers, and both are changed before anything is created for either.
+//! Order: changes; group and persistence profile; for each port: monitor, pool, address, load balancer service, virtual
+//! server; deletion of unused virtual servers, pools, monitors, persistence profiles, groups; release of unused
+//! addresses; repair of addresses of virtual servers that another client has edited or released. Both load balancers of
+//! a Service with two families are changed before anything is created for either.
 //!
-//! Never compared: names, descriptions, whether something is enabled, algorithms, limits, weights and states of
-//! members, members of objects that this program does not know.
+//! Never compared: names, descriptions, the enabled flag, algorithms, limits, weights and states of members, and
+//! unknown fields.
 //!
-//! What the Go program ignores (source ranges, affinity, health checks other than TCP connections, SNAT) is compared only where this program
-//! made the virtual server, or adopts fully; see [`ignored()`] for the others.
+//! Features that the Go program ignores (source ranges, affinity, health checks other than TCP, SNAT) are compared only
+//! for virtual servers of this program or with full adoption; [`ignored()`] lists them for others.
 //!
 //! Mirrors `Process` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`.
 
@@ -42,91 +42,91 @@ use super::service_request::Features;
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
-/// A load balancer that a Service is to have, or is no longer to have. A Service with two families has two.
+/// The desired state of one load balancer of a Service. A Service with two families has two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredLoadBalancer {
-    /// Its ports, in the order of the Service; none if it is to be deleted.
+    /// Its ports, in the order of the Service; empty if it is to be deleted.
     pub ports: Vec<WantedPort>,
-    /// The nodes behind it.
+    /// The Nodes behind it.
     pub members: Vec<Member>,
     /// The addresses that the Service reports.
     pub ingress: Vec<IpAddr>,
-    /// What identifies the cluster, if that is known.
+    /// The UID of the cluster, if known.
     pub cluster_uid: Option<String>,
-    /// What identifies the Service; none once it is gone.
+    /// The UID of the Service; `None` once it is deleted.
     pub service_uid: Option<String>,
-    /// What it asks for beside its ports.
+    /// Requested features besides the ports.
     pub features: Features,
-    /// The address that the Service reports for it, which is rather to be reserved than another one.
+    /// The address that the Service reports for it, which is reserved in preference to others.
     pub reported: Option<IpAddr>,
-    /// Whether an allocation may be its, and shows that only by its address, which was not read.
+    /// Whether an allocation with an unknown address may belong to it.
     pub has_unread: bool,
-    /// For a deletion: whether a former process may have left a group or a persistence profile that nothing leads to.
+    /// For a deletion: whether an earlier process may have left a group or persistence profile without references.
     pub may_have_references: bool,
-    /// Whether a load balancer that another program made follows [`Self::features`], too.
+    /// Whether [`Self::features`] also apply to a load balancer that another program created.
     pub adopts_fully: bool,
 }
 
-/// What is there.
+/// The current state of one load balancer.
 #[derive(Clone, Copy, Debug)]
 pub struct CurrentState<'a> {
     /// The objects of the load balancer.
     pub ours: &'a ServiceResources,
-    /// Objects that name the Service, and that nothing shows to be of this cluster; those of other families, too.
+    /// Ambiguous objects that name the Service, of any family.
     pub held: &'a ServiceResources,
     /// The load balancer service in use, if there is one.
     pub lb_service: Option<&'a LbService>,
-    /// What gives objects their ids and tags.
+    /// The layout, for ids and tags.
     pub layout: &'a ClusterLayout,
-    /// The paths of groups and persistence profiles that this sync has read, written or deleted: what is not among `ours` is
-    /// not there, or is not ours. And of allocations that it has read in vain, and of virtual servers whose address it has tried
+    /// Paths of groups and persistence profiles that this sync has read, written or deleted: if not in `ours`, they are
+    /// missing or not ours. Also of allocations read without result, and of virtual servers whose address it has tried
     /// to reserve.
     pub read: &'a BTreeSet<Box<str>>,
-    /// Of the addresses of allocations, those that virtual servers have which are neither `ours` nor `held`.
+    /// Addresses of allocations that virtual servers outside of `ours` and `held` use.
     pub elsewhere: &'a BTreeSet<IpAddr>,
 }
 
 impl CurrentState<'_> {
-    /// Whether the address of an allocation is in use by a virtual server of another owner.
+    /// Whether a virtual server of another owner uses the address of an allocation.
     pub fn is_used_elsewhere(&self, allocation: &Allocation) -> bool {
         allocation.address.is_some_and(|address| self.elsewhere.contains(&address))
     }
 
-    /// Whether a virtual server has the address of an allocation; of one that was not read, whether it may.
+    /// Whether a virtual server has, or with an unknown address may have, the address of an allocation.
     pub fn has_server_on(&self, allocation: &Allocation) -> bool {
         let mut servers = self.ours.servers.iter().chain(&self.held.servers);
         servers.any(|server| allocation.address.is_none() || server.address == allocation.address)
     }
 }
 
-/// A port that is to be served.
+/// A port to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedPort {
     /// The port of the Service.
     pub port: Port,
-    /// The port of the nodes.
+    /// The node port.
     pub node_port: u16,
     /// The path of the application profile.
     pub profile: String,
 }
 
-/// One change. Paths are of objects that are there.
+/// One change. Paths are those of existing objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// Creates the monitor of a port.
     CreateMonitor {
         /// The port.
         port: &'a WantedPort,
-        /// What it asks nodes for.
+        /// Its health check.
         probe: Probe,
     },
-    /// Lets a monitor ask nodes for something else of the same type.
+    /// Changes the health check of a monitor within the same type.
     ChangeMonitor {
         /// The monitor.
         monitor: &'a Monitor,
         /// The port of the Service, for its tag.
         port: Port,
-        /// What it is to ask nodes for.
+        /// The new health check.
         probe: Probe,
     },
     /// Creates the pool of a port.
@@ -135,10 +135,10 @@ pub enum Step<'a> {
         port: &'a WantedPort,
         /// The path of its monitor.
         monitor: Option<&'a str>,
-        /// Whether nodes see the addresses of clients.
+        /// Whether SNAT is disabled, so that Nodes see client addresses.
         is_snat_disabled: bool,
     },
-    /// Gives a pool its members and its monitor.
+    /// Sets members, monitor and SNAT of a pool.
     ChangePool {
         /// The pool.
         pool: &'a Pool,
@@ -146,29 +146,29 @@ pub enum Step<'a> {
         port: Port,
         /// The path of its monitor.
         monitor: Option<&'a str>,
-        /// Whether nodes see the addresses of clients; none leaves it as it is.
+        /// Whether SNAT is disabled; `None` keeps the setting.
         is_snat_disabled: Option<bool>,
     },
     /// Reserves an address for a load balancer that has none.
     Allocate {
-        /// Which one.
+        /// Which address.
         wish: Wish,
     },
-    /// Reserves the address that a virtual server has: otherwise NSX may give it to another one.
+    /// Reserves the address of a virtual server, because NSX may assign it again otherwise.
     Reserve {
         /// The virtual server.
         server: &'a VirtualServer,
         /// Its address.
         address: IpAddr,
     },
-    /// Gives a virtual server the address that is reserved for it: another client has edited it.
+    /// Restores the reserved address of a virtual server that another client has edited.
     SetAddress {
         /// The virtual server.
         server: &'a VirtualServer,
         /// The address.
         address: IpAddr,
     },
-    /// Reads which address is reserved.
+    /// Reads the address of an allocation.
     ReadAddress {
         /// The allocation.
         allocation: &'a Allocation,
@@ -185,12 +185,12 @@ pub enum Step<'a> {
         pool: &'a str,
         /// The path of the load balancer service.
         lb_service: &'a str,
-        /// The path of the group of addresses that may use it; none lets everybody.
+        /// The path of the group that may use it; `None` admits every client.
         group: Option<&'a str>,
         /// The path of its persistence profile.
         persistence: Option<&'a str>,
     },
-    /// Gives a virtual server its port, its pool, the port of the nodes, its profile and what it refers to.
+    /// Sets port, pool, node port, profile and references of a virtual server.
     ChangeServer {
         /// The virtual server.
         server: &'a VirtualServer,
@@ -198,50 +198,50 @@ pub enum Step<'a> {
         port: &'a WantedPort,
         /// The path of its pool.
         pool: &'a str,
-        /// Its group of addresses.
+        /// Change of its group.
         group: Reference<'a>,
-        /// Its persistence profile.
+        /// Change of its persistence profile.
         persistence: Reference<'a>,
     },
     /// Reads a group or persistence profile.
     Read {
-        /// Which of both.
+        /// The kind of the object.
         kind: ObjectKind,
         /// Its path.
         path: String,
     },
-    /// Creates the group of addresses that may use the load balancer.
+    /// Creates the group of source ranges.
     CreateGroup {
         /// The networks.
         ranges: &'a BTreeSet<IpNet>,
     },
-    /// Gives a group other addresses.
+    /// Changes the networks of a group.
     ChangeGroup {
         /// The group.
         group: &'a Group,
         /// The networks.
         ranges: &'a BTreeSet<IpNet>,
     },
-    /// Creates the persistence profile of the load balancer.
+    /// Creates the persistence profile.
     CreatePersistenceProfile {
-        /// How long a client keeps its node.
+        /// The idle timeout.
         timeout: Duration,
     },
-    /// Gives a persistence profile another time.
+    /// Changes the timeout of a persistence profile.
     ChangePersistenceProfile {
         /// The profile.
         profile: &'a PersistenceProfile,
-        /// How long a client keeps its node.
+        /// The idle timeout.
         timeout: Duration,
     },
-    /// Tags an object with the Service and the cluster that it is of.
+    /// Tags an object with its Service and cluster.
     Tag {
         /// The object.
         marks: &'a OwnerTags,
-        /// The address of the virtual server that a pool is of, if nothing else will show whose the allocation is.
+        /// For a pool: the address of its virtual server, if nothing else will show the owner of the allocation.
         address: Option<IpAddr>,
     },
-    /// Removes the address that a pool was tagged with before a deletion that was given up.
+    /// Removes the address tag of a pool after an abandoned deletion.
     Untag {
         /// The pool.
         pool: &'a Pool,
@@ -258,11 +258,11 @@ pub enum Step<'a> {
     DeleteGroup(&'a Group),
     /// Releases an address.
     ReleaseAddress(&'a Allocation),
-    /// Nothing more can be done: NSX has another virtual server where the one of a port is to be. Always the last step.
+    /// Reports that another virtual server occupies the address and port of ours. Always the last step.
     PortConflict {
         /// The port.
         port: &'a WantedPort,
-        /// What is in the way.
+        /// The other virtual server.
         server: &'a VirtualServer,
     },
 }
@@ -300,23 +300,22 @@ impl Step<'_> {
     }
 }
 
-/// What is done for all load balancers of a Service before anything of the next phase is.
+/// Phases run in this order. A phase finishes for every load balancer of the Service before the next one starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// What is there is changed before anything is created, so that a port that cannot be created keeps no other one from
-    /// following its nodes.
+    /// Changes come first, so that a port that cannot be created does not keep others from following their Nodes.
     Change,
     Create,
     Delete,
-    /// Addresses that another client has edited or released are set back and reserved, after all that NSX may accept anyway.
+    /// Restores and reserves addresses that another client has edited or released. Late, because NSX may refuse it.
     Address,
-    /// What is in the way is reported.
+    /// Reports port conflicts.
     Report,
 }
 
 const PHASES: [Phase; 5] = [Phase::Change, Phase::Create, Phase::Delete, Phase::Address, Phase::Report];
 
-/// The next step towards the load balancers of a Service, and for which of them; `None` when all are as they are to be.
+/// The next step, with the index of its load balancer; `None` when all have the desired state.
 pub fn next<'a>(all: &[(&'a DesiredLoadBalancer, CurrentState<'a>)]) -> Option<(usize, Step<'a>)> {
     let of = |phase, (at, (wanted, known)): (usize, &(&'a DesiredLoadBalancer, CurrentState<'a>))| {
         next_of(phase, wanted, known).map(|step| (at, step))
@@ -328,7 +327,7 @@ fn next_of<'a>(phase: Phase, wanted: &'a DesiredLoadBalancer, known: &CurrentSta
     if wanted.ports.is_empty() {
         return next_deletion(wanted, known).filter(|_| phase == Phase::Delete);
     }
-    // Which address it has follows from it.
+    // The address of the load balancer depends on it.
     if let Some(allocation) = unread(known).filter(|_| is_doubtful(&wanted.ingress, known.ours)) {
         return Some(Step::ReadAddress { allocation });
     }
@@ -357,7 +356,7 @@ fn next_of<'a>(phase: Phase, wanted: &'a DesiredLoadBalancer, known: &CurrentSta
     }
 }
 
-/// The next change of what is there for a port.
+/// The next change of the existing objects of a port.
 fn change<'a>(
     row: &PortState<'a>,
     references: &References<'a>,
@@ -376,10 +375,10 @@ fn change<'a>(
 fn change_of_pool<'a>(row: &PortState<'a>, wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let (port, pool) = (row.port.port, row.pool?);
     let is_missing = row.probe.is_some() && row.monitor.is_none();
-    // Until a monitor of another type is created, the pool keeps the one that it has.
+    // Until a monitor of another type exists, the pool keeps its monitor.
     let kept = || pool.monitors.iter().find_map(|path| known.ours.monitors.iter().find(|one| one.marks.path == *path));
     let monitor = if is_missing { kept() } else { row.monitor };
-    // NSX may refuse each change of a pool whose monitor is gone: the monitor is created first.
+    // NSX may refuse all changes of a pool whose monitor is gone, so the monitor is created first.
     if is_missing && monitor.is_none() && !pool.monitors.is_empty() {
         return None;
     }
@@ -403,7 +402,7 @@ fn change_of_server<'a>(
     known: &CurrentState<'a>,
 ) -> Option<Step<'a>> {
     let PortState { port, pool, .. } = *row;
-    // NSX refuses each change of a virtual server that refers to what is gone: that is created first.
+    // NSX refuses all changes of a virtual server with a missing reference, so the missing object is created first.
     let is_whole = !row.lacks_pool && !references.are_missing(row);
     let server = row.server.filter(|_| row.obstacle.is_none() && is_whole)?;
     let path = pool.map_or(&*server.pool, |pool| &*pool.marks.path);
@@ -419,7 +418,7 @@ fn change_of_server<'a>(
     }
 }
 
-/// The next object that a port lacks.
+/// Creates the next missing object of a port.
 fn creation<'a>(
     row: &PortState<'a>,
     references: &References<'a>,
@@ -451,7 +450,7 @@ fn creation<'a>(
     })
 }
 
-/// The next of what serves no port.
+/// Deletes the next object that serves no port.
 fn surplus<'a>(
     rows: &PortStates<'a>,
     references: &References<'a>,
@@ -463,7 +462,7 @@ fn surplus<'a>(
         return Some(mark(wanted, known).unwrap_or(Step::DeleteServer(server)));
     }
     let mut pools: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.pool).collect();
-    // NSX keeps what others use.
+    // NSX keeps pools that others use.
     pools.extend(known.held.servers.iter().map(|server| &*server.pool));
     pools.extend(rows.all().filter_map(|row| row.pool).map(|pool| &*pool.marks.path));
     if let Some(pool) = ours.pools.iter().find(|pool| !pools.contains(&*pool.marks.path)) {
@@ -479,13 +478,13 @@ fn surplus<'a>(
     references.surplus(known).or_else(|| surplus_address(wanted, known)).or_else(unmark)
 }
 
-/// The next address beside the one in use.
+/// Releases the next surplus address.
 fn surplus_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let (ours, address) = (known.ours, address(wanted, known.ours));
     if ours.allocations.len() < 2 {
         return None;
     }
-    // One whose address is not known yet may never get one: it comes last.
+    // An allocation with an unknown address may never get one, so it comes last.
     let is_read = |allocation: &&Allocation| allocation.address.is_some() && allocation.address != address;
     let is_free = |allocation: &&Allocation| {
         is_read(allocation) && !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation)
@@ -494,25 +493,25 @@ fn surplus_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -
     free.map(Step::ReleaseAddress).or_else(|| unread(known).map(|allocation| Step::ReadAddress { allocation }))
 }
 
-/// An allocation whose address is not known, and that this sync has not read in vain.
+/// An allocation with an unknown address, except those that this sync has read without result.
 fn unread<'a>(known: &CurrentState<'a>) -> Option<&'a Allocation> {
     let is_unread = |one: &&Allocation| one.address.is_none() && !known.read.contains(&one.marks.path);
     known.ours.allocations.iter().find(is_unread)
 }
 
-/// The next step towards a Service without this load balancer, or `None` when nothing is left that may be deleted. An allocation
-/// whose address was never read is released, too, unless a virtual server of the Service is left: it may have none.
+/// The next step of the deletion of this load balancer; `None` when no object may be deleted any more. Allocations with
+/// an unknown address, which may have none, are released unless a virtual server of the Service is left.
 fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
-    // While a virtual server is there, it shows whose pools and monitors are.
+    // Existing virtual servers show that their pools and monitors are ours.
     let marks = || mark_with_address(wanted, known).or_else(|| mark(wanted, known));
     let marks = if ours.servers.is_empty() { None } else { marks() };
     let is_free = |allocation: &&Allocation| !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation);
-    // The pool shows whose it is.
+    // The tag of the pool shows that the allocation is ours.
     let is_shown = |allocation: &&Allocation| is_free(allocation) && has_tagged_pool(allocation, known);
     let read = || references::read_for_deletion(wanted, known);
     let read_before = if ours.servers.is_empty() { None } else { read() };
-    // NSX keeps what others use.
+    // NSX keeps pools that others use.
     let led_to: BTreeSet<&str> = known.held.servers.iter().map(|server| &*server.pool).collect();
     let pool = || ours.pools.iter().find(|pool| !led_to.contains(&*pool.marks.path));
     let pools = || ours.pools.iter().chain(&known.held.pools);
@@ -528,16 +527,16 @@ fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> 
         .or_else(|| ours.allocations.iter().find(is_free).map(Step::ReleaseAddress))
 }
 
-/// Marks a pool or monitor that only a virtual server shows to be ours: when that is gone, nothing would. One of another
-/// program gets all marks that are known: the next process may not know the same ones.
+/// Tags a pool or monitor that only a virtual server shows to be ours, before that is deleted. Objects of another
+/// program get all known tags: the next process may not know the same UIDs.
 fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
-    // What an object has no room for is not missing.
+    // A tag without room is not missing.
     let fits = |scope| known.layout.has_room(ObjectKind::Pool, scope);
     let cluster_uid = &wanted.cluster_uid.clone().filter(|_| fits(CLUSTER_UID));
     let service_uid = &wanted.service_uid.clone().filter(|_| fits(SERVICE_UID));
     let lacks = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() != tagged.as_deref();
     let is_unmarked = |marks: &&OwnerTags| match has_own_form(&marks.id) {
-        // The id shows whose it is, too.
+        // The id also shows the owner.
         true => !is_tagged(marks, wanted),
         false => lacks(cluster_uid, &marks.cluster_uid) || lacks(service_uid, &marks.service_uid),
     };
@@ -547,8 +546,8 @@ fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<St
     all.filter(|_| has_uid).find(is_unmarked).map(|marks| Step::Tag { marks, address: None })
 }
 
-/// Marks a pool with the address of an allocation that only a virtual server shows to be ours. An allocation cannot be tagged,
-/// and the status of a Service whose type changed is empty.
+/// Tags a pool with the address of an allocation that only a virtual server shows to be ours. An allocation cannot be
+/// tagged, and the status of a Service whose type changed is empty.
 fn mark_with_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
     let is_reported = |one: &Allocation| one.address.is_some_and(|address| wanted.ingress.contains(&address));
@@ -565,18 +564,18 @@ fn mark_with_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>)
     Some(Step::Tag { marks: &pool.marks, address: Some(address) })
 }
 
-/// Whether the tag of a pool gives the address of an allocation.
+/// Whether the address tag of a pool is that of an allocation.
 fn has_tagged_pool(allocation: &Allocation, known: &CurrentState<'_>) -> bool {
     allocation.address.is_some() && known.ours.pools.iter().any(|pool| pool.address == allocation.address)
 }
 
-/// Whether the tags of an object give this cluster or this Service.
+/// Whether the UID tags of an object match this cluster or Service.
 fn is_tagged(marks: &OwnerTags, wanted: &DesiredLoadBalancer) -> bool {
     let is_of = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() == tagged.as_deref();
     is_of(&wanted.cluster_uid, &marks.cluster_uid) || is_of(&wanted.service_uid, &marks.service_uid)
 }
 
-/// The tags that an object gets with any write: those of [`Step::Tag`] if it is a pool or monitor of another program.
+/// The tags to add with any write: those of [`Step::Tag`] for a pool or monitor of another program.
 pub fn marks_at_write(marks: &OwnerTags, kind: ObjectKind, owner: &Owner<'_>, layout: &ClusterLayout) -> ScopedTags {
     match kind {
         ObjectKind::Pool | ObjectKind::Monitor if !has_own_form(&marks.id) => marks_of(owner, layout, kind, None),

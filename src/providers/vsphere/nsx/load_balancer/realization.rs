@@ -1,57 +1,57 @@
-//! Pure: what NSX has accepted and may not have put into effect. A write is an intent and a deletion is a mark: only the
-//! realized state shows what became of them, and it is read at the times that are decided here.
+//! Pure: schedules reads of the realized state. NSX accepts a write before it realizes it, and a deletion only marks
+//! the object: only the realized state shows the outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::clients::nsx::realization::{Realization, RevisionStatus, SETTLED};
 
-/// When the realized state of written objects is read, counted from the last write. After the last time the objects are
-/// treated as realized, because NSX has not reported an error.
+/// Times at which the realized state is read after the last write. After the last read, the objects count as realized,
+/// because NSX has reported no error.
 const ROLLOUT_READS: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(10), Duration::from_secs(30)];
-/// The pause after NSX has reported an error; it doubles with each further one.
+/// Pause after NSX reported an error; doubles with each further one.
 const FIRST_ERROR_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_ERROR_PAUSE: Duration = Duration::from_secs(300);
 
-/// How often the realized state of deleted virtual servers is read at first, and for how long.
+/// Initial interval of reading the realized state of deleted virtual servers, and how long it applies.
 const FIRST_TEARDOWN_PAUSE: Duration = Duration::from_secs(2);
 const FIRST_TEARDOWN_READS: Duration = Duration::from_secs(20);
-/// How often it is read afterwards, and for how long: NSX purges deleted objects every five minutes.
+/// Later interval, and total duration: NSX purges deleted objects every five minutes.
 const TEARDOWN_PAUSE: Duration = Duration::from_secs(15);
 const TEARDOWN_LIMIT: Duration = Duration::from_secs(300);
-/// For how long an object may be referred to by one that was deleted: until the purge.
+/// Maximum time for which a deleted object may still refer to others, until its purge.
 const PURGE_LIMIT: Duration = Duration::from_secs(360);
 
-/// What follows.
+/// Next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Nothing is open.
     Complete,
-    /// The realized state of these objects is to be read.
+    /// Read the realized state of these objects.
     Read(Vec<Box<str>>),
-    /// It is read after this time.
+    /// Read it after this time.
     Wait(Duration),
-    /// NSX reports errors, by path. It is read again after this time.
+    /// NSX reports these errors, by path. Read again after this time.
     Errors(BTreeMap<Box<str>, String>, Duration),
 }
 
-/// What a read of the realized state of a written object shows.
+/// Result of reading the realized state of a written object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The object is in effect.
+    /// NSX has realized the object.
     Realized,
-    /// Not yet, or the read failed.
+    /// Not realized yet, or the read failed.
     Open,
-    /// NSX could not put it into effect, with the text of its alarm.
+    /// NSX failed to realize it, with the text of its alarm.
     Error(String),
     /// This account may not read the realized state.
     Unreadable,
 }
 
 impl Effect {
-    /// What a status of the revision that was written shows, which was asked for at one age of the write and answered at another.
-    /// One of an older revision decides only with the last read, and only if that failed: NSX may number revisions otherwise.
+    /// Evaluates a status that was requested and received at these ages of the write. A status of an older revision
+    /// counts only if it is a failure at the last read: NSX may number revisions differently.
     pub fn of(status: RevisionStatus, asked: Duration, answered: Duration) -> Self {
         let realization = match status {
             RevisionStatus::Known(realization) => realization,
@@ -67,32 +67,32 @@ impl Effect {
     }
 }
 
-/// Whether the read at this age of the last write is the last one of [`ROLLOUT_READS`].
+/// Whether a read at this age of the last write is the last one of [`ROLLOUT_READS`].
 fn is_last_read(age: Duration) -> bool {
     ROLLOUT_READS.iter().all(|after| *after <= age)
 }
 
-/// Objects of a Service that were written and that NSX may not have put into effect.
+/// Written objects of a Service that NSX may not have realized.
 #[derive(Clone, Debug)]
 pub struct Rollout {
-    /// The last write.
+    /// Time of the last write.
     since: Instant,
-    /// How many of [`ROLLOUT_READS`] are over.
+    /// Number of [`ROLLOUT_READS`] that are done.
     reads: usize,
     open: BTreeSet<Box<str>>,
-    /// The revisions of those that existed before.
+    /// Written revisions of objects that existed before.
     revisions: BTreeMap<Box<str>, i64>,
     errors: BTreeMap<Box<str>, String>,
-    /// How many reads in a row have shown an error, and when the next one is.
+    /// Consecutive reads with errors, and time of the next read.
     failures: u32,
     next: Option<Instant>,
     settled: BTreeSet<Box<str>>,
-    /// Those that NSX has not confirmed.
+    /// Objects that count as realized without confirmation.
     unconfirmed: BTreeSet<Box<str>>,
 }
 
 impl Rollout {
-    /// Nothing was written.
+    /// A rollout without writes.
     pub fn new(at: Instant) -> Self {
         Self {
             since: at,
@@ -107,7 +107,7 @@ impl Rollout {
         }
     }
 
-    /// An object was written; one that existed before has this revision now.
+    /// Records a write. `revision` is that of an object that existed before.
     pub fn written(&mut self, path: &str, revision: Option<i64>, at: Instant) {
         self.removed(path);
         self.open.insert(path.into());
@@ -115,14 +115,14 @@ impl Rollout {
         (self.since, self.reads, self.failures, self.next) = (at, 0, 0, None);
     }
 
-    /// An object whose address is to be reported, which another process may have written.
+    /// Adds an object whose address is to be reported and that another process may have written.
     pub fn expect(&mut self, path: &str) {
         if !self.settled.contains(path) && !self.unconfirmed.contains(path) {
             self.open.insert(path.into());
         }
     }
 
-    /// An object is gone.
+    /// Drops a deleted object.
     pub fn removed(&mut self, path: &str) {
         for paths in [&mut self.open, &mut self.settled, &mut self.unconfirmed] {
             paths.remove(path);
@@ -131,17 +131,17 @@ impl Rollout {
         self.revisions.remove(path);
     }
 
-    /// The revision of an object that is to be in effect, if it existed before it was written.
+    /// The written revision of an object that existed before.
     pub fn revision(&self, path: &str) -> Option<i64> {
         self.revisions.get(path).copied()
     }
 
-    /// The time since the last write.
+    /// Time since the last write.
     pub fn age(&self, at: Instant) -> Duration {
         at.saturating_duration_since(self.since)
     }
 
-    /// What follows at this moment.
+    /// The next action at this time.
     pub fn due(&self, at: Instant) -> Due {
         if self.open.is_empty() {
             return Due::Complete;
@@ -155,13 +155,13 @@ impl Rollout {
         }
     }
 
-    /// Whether NSX reports an error of all that is open. The others are waited for: one of them may be another address of the
-    /// Service, which is not to be reported yet.
+    /// Whether NSX reports errors of all open objects. Otherwise the rest is awaited first: it may serve another
+    /// address of the Service, which must not be reported yet.
     fn is_decided(&self) -> bool {
         self.errors.len() == self.open.len()
     }
 
-    /// Notes what a read has shown of the objects that were open.
+    /// Records the read states of open objects.
     pub fn note(&mut self, shown: BTreeMap<Box<str>, Effect>, at: Instant) {
         let age = self.age(at);
         self.reads = ROLLOUT_READS.iter().filter(|after| **after <= age).count();
@@ -189,7 +189,7 @@ impl Rollout {
         self.next = (self.failures > 0).then(|| at + pause.min(LONGEST_ERROR_PAUSE));
     }
 
-    /// The objects that NSX has not confirmed and that are treated as realized.
+    /// The objects that count as realized without confirmation by NSX.
     pub fn unconfirmed(&self) -> &BTreeSet<Box<str>> {
         &self.unconfirmed
     }
@@ -200,26 +200,26 @@ impl Rollout {
     }
 }
 
-/// Virtual servers of a Service that were deleted and that NSX may still realize.
+/// Deleted virtual servers of a Service that NSX may still realize.
 #[derive(Clone, Debug)]
 pub struct PendingTeardown {
-    /// The last deletion, or the first read.
+    /// Time of the last deletion or of the first read.
     since: Instant,
     next: Instant,
     open: BTreeSet<Box<str>>,
     gone: BTreeSet<Box<str>>,
-    /// Those that are known to be deleted; of others only their ids are known.
+    /// Virtual servers known to be deleted. Of the others, only the ids are known.
     deleted: BTreeSet<Box<str>>,
-    /// Whether this process has deleted one.
+    /// Whether this process has deleted a virtual server.
     has_deleted: bool,
-    /// Those that NSX still realizes after [`TEARDOWN_LIMIT`].
+    /// Virtual servers that NSX still realizes after [`TEARDOWN_LIMIT`].
     left: BTreeSet<Box<str>>,
-    /// The last deletion of any object of the Service.
+    /// Time of the last deletion of any object of the Service.
     last_deletion: Option<Instant>,
 }
 
 impl PendingTeardown {
-    /// Nothing was deleted.
+    /// A teardown without deletions.
     pub fn new(at: Instant) -> Self {
         let none = BTreeSet::new;
         Self {
@@ -234,7 +234,7 @@ impl PendingTeardown {
         }
     }
 
-    /// A virtual server was deleted.
+    /// Records the deletion of a virtual server.
     pub fn deleted(&mut self, path: &str, at: Instant) {
         self.gone.remove(path);
         self.left.remove(path);
@@ -243,12 +243,12 @@ impl PendingTeardown {
         (self.has_deleted, self.since, self.next) = (true, at, at + FIRST_TEARDOWN_PAUSE);
     }
 
-    /// An object of the Service was deleted: until its purge it may keep what it refers to from being deleted.
+    /// Records the deletion of any object of the Service, which may block the deletion of others until its purge.
     pub fn deleted_any(&mut self, at: Instant) {
         self.last_deletion = Some(at);
     }
 
-    /// A virtual server that is in effect and does not exist: another process has deleted it.
+    /// Records that another process has deleted a virtual server: it is realized but does not exist.
     pub fn was_deleted(&mut self, path: &str) {
         self.deleted.insert(path.into());
     }
@@ -263,14 +263,14 @@ impl PendingTeardown {
         self.has_deleted
     }
 
-    /// A virtual server that another process may have deleted.
+    /// Adds a virtual server that another process may have deleted.
     pub fn expect(&mut self, path: &str) {
         if !self.gone.contains(path) && !self.left.contains(path) {
             self.open.insert(path.into());
         }
     }
 
-    /// What follows at this moment.
+    /// The next action at this time.
     pub fn due(&self, at: Instant) -> Due {
         match self.next.saturating_duration_since(at) {
             _ if self.open.is_empty() => Due::Complete,
@@ -279,7 +279,7 @@ impl PendingTeardown {
         }
     }
 
-    /// Notes which of the virtual servers that were open are still realized.
+    /// Records which open virtual servers NSX still realizes.
     pub fn note(&mut self, realized: BTreeSet<Box<str>>, at: Instant) {
         let age = at.saturating_duration_since(self.since);
         let gone: Vec<Box<str>> = self.open.difference(&realized).cloned().collect();
@@ -291,24 +291,24 @@ impl PendingTeardown {
         }
     }
 
-    /// The realized state cannot be read: nothing is open any more.
+    /// Closes all open virtual servers, because the realized state cannot be read.
     pub fn give_up(&mut self) {
         self.left.append(&mut self.open);
     }
 
-    /// Those that NSX still realizes, or may: the deletion goes on without them.
+    /// Virtual servers that NSX still realizes, or may. The deletion continues without waiting for them.
     pub fn left(&self) -> &BTreeSet<Box<str>> {
         &self.left
     }
 
-    /// When a deletion that is refused, because something refers to the object, is tried again; none if nothing was
-    /// deleted lately that may be what refers to it.
+    /// Pause before retrying a deletion that was refused because another object refers to its target. `None` if no
+    /// recent deletion can be the cause.
     pub fn until_purge(&self, at: Instant) -> Option<Duration> {
         until_purge(self.last_deletion?, at)
     }
 }
 
-/// The pause before the next attempt to delete what an object refers to that was deleted then; none once that is purged.
+/// Pause before retrying to delete an object that a deleted one refers to; `None` once that is purged.
 pub fn until_purge(deleted: Instant, at: Instant) -> Option<Duration> {
     let age = at.saturating_duration_since(deleted);
     let pause = if age < FIRST_TEARDOWN_READS { FIRST_TEARDOWN_PAUSE } else { TEARDOWN_PAUSE };

@@ -1,13 +1,13 @@
-//! What NSX has of load balancers, for all Services: readings of everything, with what this program has read and written
-//! since.
+//! Cache of the load balancer objects in NSX, for all Services: the last list of all objects, plus everything that this
+//! program has read and written since.
 //!
-//! A reading begins when a sync asks for one, at most every 10 s; one that is to show what writes have left waits up to 15 s for
-//! the calls about other Services. Half an hour after the first reading of a term, and after each such one, a reading includes
-//! all groups and persistence profiles; nothing else is read in between. No sync waits for a reading: it ends with
-//! [`Error::Pending`], and its Service is announced when the reading is there. Everything is forgotten when the lead ends.
+//! A relist starts when a sync requests one, at most every 10 s. A relist that confirms writes waits up to 15 s for
+//! calls for other Services. A full relist includes groups and persistence profiles. Full relists are the only periodic
+//! ones: every 30 minutes after the first relist of a term. No sync waits for a relist: it returns [`Error::Pending`],
+//! and its Service is requeued after the relist. The cache is cleared when leadership ends.
 //!
-//! A pool of addresses that this account may not list delays no other Service: the objects known in it stay, and it is
-//! *unread* ([`ResourceCache::unread`]).
+//! An IP pool that this account may not list delays no other Service: its known allocations stay in the cache, and the
+//! pool is *unread* ([`ResourceCache::unread`]).
 
 mod quarantine;
 mod realization;
@@ -39,44 +39,44 @@ use crate::cloud::{Error, LeaderToken, Reason, ServiceEvent};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::AnyLeader;
 
-/// A sync that waits for a reading is repeated after this time at the latest.
+/// Latest retry of a sync that waits for a relist.
 const AT_MOST: Duration = Duration::from_secs(60);
-/// How long a reading that shows what writes have left waits at most for the calls of other Services.
+/// Longest delay of a relist that confirms writes, while calls for other Services are in flight.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// The time between two readings that follow from refused changes.
+/// Minimum time between two relists that follow refused changes.
 const BETWEEN_REFUSALS: Duration = Duration::from_secs(60);
-/// How long it is known how full the load balancer service is.
+/// Lifetime of the cached usage of the load balancer service.
 const USAGE_LIFE: Duration = Duration::from_secs(10);
-/// Of so many Services is known at most which pools they had.
+/// Maximum number of Services whose IP pools are remembered.
 const NOTED: usize = 4096;
-/// Events for a subscriber that is behind, before it gets one for all.
+/// Maximum lag of a subscriber in events; beyond, it gets one event for all Services.
 const BACKLOG: usize = 4096;
 
-/// Which reading a decision needs.
+/// Freshness of the cache that a decision requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequiredFreshness {
-    /// Any of this term.
+    /// Any list of this term.
     AnyList,
-    /// A second one of this term: one may miss an object.
+    /// A second list of this term: one list may miss an object.
     TwoLists,
-    /// One that began after this moment.
+    /// A list that started after this time.
     ListedAfter(Instant),
-    /// One that began after this moment, with the allocations of all pools of addresses, also of those that nothing names.
+    /// A list that started after this time and includes the allocations of all IP pools, configured or not.
     AllPoolsListedAfter(Instant),
 }
 
-/// See the file's header.
+/// The cache; see the module documentation.
 pub struct ResourceCache {
     state: Mutex<CacheState>,
     wake: Notify,
     events: broadcast::Sender<ServiceEvent>,
-    /// How many readings were completed, of all terms.
+    /// Number of completed relists in all terms.
     completed: watch::Sender<u64>,
-    /// The reading of how full the load balancer service is.
+    /// Single flight of reading the usage of the load balancer service.
     pub usage_reading: single_flight::SingleFlight,
-    /// The creation of the load balancer service.
+    /// Single flight of creating the load balancer service.
     pub lb_service_creation: single_flight::SingleFlight,
-    /// A look at whether NSX has what the configuration names.
+    /// Single flight of checking that NSX has the configured objects.
     pub configured_reading: single_flight::SingleFlight,
 }
 
@@ -85,108 +85,107 @@ pub struct ResourceCache {
 struct CacheState {
     /// Whether this process leads.
     leads: AnyLeader,
-    /// The term that this belongs to; none for what was read without a permit.
+    /// The term of the state; `None` for state that was read without a permit.
     permit: Option<LeaderToken>,
-    /// Differs after each reset.
+    /// Changes with each reset.
     epoch: u64,
     contents: ResourceIndex,
     names: ScopeNames,
-    /// When the first call of this term began.
+    /// Start of the first call of this term.
     term_began: Option<Instant>,
-    /// How many readings were completed.
+    /// Number of completed relists in this term.
     readings: u64,
-    /// When the last completed one began.
+    /// Start of the last completed relist.
     begun: Option<Instant>,
-    /// When the last one began.
+    /// Start of the last relist.
     attempted: Option<Instant>,
     is_asked: bool,
-    /// When the next reading begins because NSX has refused a change, and when the last such one began.
+    /// Due time of a relist after a refused change, and start of the last such relist.
     refusal_due: Option<Instant>,
     read_after_refusal: Option<Instant>,
-    /// Until when a reading that was asked for waits for the calls of other Services: afterwards they would ask for another one.
+    /// Latest start of a relist that waits for calls for other Services, which would request another one.
     patient_until: Option<Instant>,
-    /// When the next reading with groups and persistence profiles begins; none before the first reading.
+    /// Time of the next full relist; `None` before the first relist.
     next_full: Option<Instant>,
-    /// Whether the next reading includes groups and persistence profiles.
+    /// Whether the next relist is full, that is, includes groups and persistence profiles.
     is_full_due: bool,
-    /// Whether the next reading includes all pools of addresses.
+    /// Whether the next relist includes all IP pools.
     are_pools_due: bool,
-    /// When the last reading began that included them, and why the last one could not, with when it is tried again.
+    /// Start of the last relist with all IP pools; error of the last failed one, and time of its retry.
     pools_begun: Option<Instant>,
     pools_failure: Option<(RelistFailure, Instant)>,
-    /// Why groups and persistence profiles could not be listed.
+    /// The reason why groups and persistence profiles could not be listed.
     references_failure: Option<Reason>,
-    /// The pools whose allocations the last reading could not list, each with the reason.
+    /// The IP pools whose allocations the last relist could not list, with the errors.
     unread: BTreeMap<Box<str>, RelistFailure>,
-    /// The pools that objects named which are or were being deleted, by Service, while one is unread.
+    /// While a pool is unread: the IP pools named by objects that are or were being deleted, by Service.
     pools: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
-    /// Services, by namespace and name, whose syncs wait for a reading.
+    /// Services (namespace/name) whose syncs wait for a relist.
     waiting: BTreeSet<Box<str>>,
-    /// Why the last reading failed, and how many failed in a row.
+    /// Error of the last relist, and number of consecutive failures.
     failure: Option<RelistFailure>,
-    /// The paths of what was read and written since the reading under way began.
+    /// Paths of objects read or written since the start of the running relist.
     touched: Option<BTreeSet<Box<str>>>,
-    /// The paths of what the last reading missed.
+    /// Paths of objects that the last list missed.
     missed: BTreeSet<Box<str>>,
-    /// When the last write about each Service was answered.
+    /// Time of the last response to a write, by Service.
     answered: BTreeMap<Box<str>, Instant>,
     /// Services whose load balancers were complete in this term, with their families.
     complete: BTreeMap<Box<str>, Vec<IpFamily>>,
-    /// Services that a call is about now.
+    /// Services with a call in flight.
     busy: BTreeSet<Box<str>>,
-    /// How full the load balancer service is.
+    /// Usage of the load balancer service.
     room: Option<Room>,
-    /// What the configuration names, and when that was looked up.
+    /// Suitability of configured objects, and when it was read.
     configured: BTreeMap<ConfiguredObject, (Suitability, Instant)>,
-    /// Services that are being deleted, and not needed since; and which of their addresses this process has released, with none
-    /// for one that was not known.
+    /// Services that are being deleted, with the addresses released so far; `None` for an unknown address.
     deleted: BTreeMap<Box<str>, Vec<Option<IpAddr>>>,
-    /// The addresses that Services ask for and are reserving.
+    /// Requested addresses that are being reserved.
     claimed: Vec<AddressReservation>,
-    /// The addresses that Services have released lately.
+    /// Addresses that Services have recently released.
     quarantine: Quarantine,
-    /// Services that wait until there is room on the load balancer service.
+    /// Services that wait for free capacity of the load balancer service.
     without_room: BTreeSet<Box<str>>,
-    /// The paths of held objects by Service, which were reported; those that name no Service by an empty text.
+    /// Paths of the reported ambiguous objects by Service; an empty key for objects that name no Service.
     held: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
-    /// What the owners of Services have to know of their load balancers, by Service; one remark for each reason.
+    /// Pending Events for the owners of Services; one per Service and reason.
     remarks: BTreeMap<Box<str>, BTreeMap<Reason, Remark>>,
-    /// What was written for each Service and may not be in effect.
+    /// Writes for each Service that may not be realized yet.
     rollouts: BTreeMap<Box<str>, Rollout>,
-    /// Virtual servers of each Service that were deleted and may still be in effect.
+    /// Deleted virtual servers of each Service that may still be realized.
     teardowns: BTreeMap<Box<str>, PendingTeardown>,
-    /// The deletion of the load balancer service that NSX has refused.
+    /// The refused deletion of the load balancer service.
     removal: Option<removal::Removal>,
-    /// Load balancer services that NSX has put into effect, by path.
+    /// Paths of realized load balancer services.
     realized_lb_services: BTreeSet<Box<str>>,
-    /// How many syncs create on the load balancer service.
+    /// Number of syncs that create objects on the load balancer service.
     creating: usize,
-    /// Whether it is being deleted.
+    /// Whether the load balancer service is being deleted.
     is_removing: bool,
 }
 
-/// What an Event is to say of a load balancer.
+/// Message of an Event about a load balancer.
 struct Remark {
     message: String,
-    /// Whether it was given to the controller.
+    /// Whether the controller has taken it.
     is_given: bool,
 }
 
-/// The address that a Service asks for and is reserving.
+/// A requested address that is being reserved.
 struct AddressReservation {
     service: Box<str>,
-    /// The id of the pool that it is of.
+    /// Id of its IP pool.
     pool: Box<str>,
     address: IpAddr,
 }
 
-/// How full the load balancer service is.
+/// Usage of the load balancer service.
 struct Room {
-    /// When that was read.
+    /// When it was read.
     read: Instant,
-    /// What was read, and what was taken since.
+    /// The usage that was read, plus capacity taken since.
     usage: Usage,
-    /// What the load balancers of Services have taken and may not have created yet; second ones by their family.
+    /// Capacity taken for load balancers that may not be created yet; for second ones with their family.
     taken: BTreeMap<(Box<str>, Option<IpFamily>), Usage>,
 }
 
@@ -208,7 +207,7 @@ impl RelistFailure {
     }
 }
 
-/// While it is held, no other call of this process is about the Service.
+/// Guard: no other call of this process handles the Service.
 pub struct Busy<'a> {
     inventory: &'a ResourceCache,
     service: Box<str>,
@@ -224,7 +223,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// While it is held, no other Service reserves the address that this one asks for.
+/// Guard: no other Service reserves the address.
 pub struct ReservationGuard<'a> {
     inventory: &'a ResourceCache,
     service: Box<str>,
@@ -236,7 +235,7 @@ impl Drop for ReservationGuard<'_> {
     }
 }
 
-/// While it is held, the load balancer service is not deleted by this process.
+/// Guard: this process does not delete the load balancer service.
 pub struct Creating<'a>(&'a ResourceCache);
 
 impl Drop for Creating<'_> {
@@ -245,7 +244,7 @@ impl Drop for Creating<'_> {
     }
 }
 
-/// While it is held, nothing is created on the load balancer service by this process.
+/// Guard: this process creates nothing on the load balancer service.
 pub struct Removing<'a>(&'a ResourceCache);
 
 impl Drop for Removing<'_> {
@@ -255,7 +254,7 @@ impl Drop for Removing<'_> {
 }
 
 impl CacheState {
-    /// Forgets everything but what is under way.
+    /// Clears everything except operations in flight.
     fn reset(&mut self, permit: Option<LeaderToken>) {
         let (epoch, creating, is_removing) = (self.epoch + 1, self.creating, self.is_removing);
         let (attempted, busy) = (self.attempted, std::mem::take(&mut self.busy));
@@ -268,7 +267,7 @@ impl CacheState {
         self.permit.as_ref().is_some_and(|permit| permit.check().is_err())
     }
 
-    /// Whether the state belongs to a term that has ended or, without a permit, leadership has changed since the last reset.
+    /// Whether the term of the state has ended or, without a permit, leadership has changed since the last reset.
     fn is_outdated(&mut self) -> bool {
         match &self.permit {
             Some(permit) => permit.check().is_err(),
@@ -284,7 +283,7 @@ impl CacheState {
 }
 
 impl ResourceCache {
-    /// Nothing is known.
+    /// An empty cache.
     pub fn new(leads: AnyLeader) -> Self {
         let state = Mutex::new(CacheState { leads, ..CacheState::default() });
         let (events, completed) = (broadcast::Sender::new(BACKLOG), watch::Sender::new(0));
@@ -294,20 +293,20 @@ impl ResourceCache {
         Self { state, wake, events, completed, usage_reading, lb_service_creation, configured_reading }
     }
 
-    /// Begins a call of this term. What was known in another one is forgotten.
+    /// Starts a call of this term, and clears the state of any other term.
     pub fn begin(&self, permit: &LeaderToken) {
         let mut state = self.state.lock();
         if state.permit.as_ref().is_some_and(|known| known.check().is_ok()) {
             return;
         }
-        // What is known without a permit may be of an earlier term.
+        // State that was read without a permit may belong to an earlier term.
         self.reset(&mut state, Some(permit.clone()));
         state.term_began = Some(Instant::now());
-        // The readings end with this term from now on.
+        // From now on, relists end with this term.
         self.wake.notify_one();
     }
 
-    /// Begins a call that only reads.
+    /// Starts a read-only call.
     pub fn begin_read(&self) {
         let mut state = self.state.lock();
         if state.is_outdated() {
@@ -315,10 +314,10 @@ impl ResourceCache {
         }
     }
 
-    /// Whether there is such a reading; if not, one is asked for, and the Service is announced when it is there.
+    /// Checks that the cache is fresh enough. If not, requests a relist and requeues the Service after it.
     ///
     /// # Errors
-    /// [`Error::Pending`], or why the last reading failed.
+    /// [`Error::Pending`], or the error of the last relist.
     pub fn check(&self, service: &str, need: RequiredFreshness) -> Result<(), Error> {
         let mut state = self.state.lock();
         let is_met = match need {
@@ -367,30 +366,30 @@ impl ResourceCache {
         self.state.lock().contents.of_service(service)
     }
 
-    /// The load balancer service in use; none if it has to be created.
+    /// The load balancer service in use; `None` if it has to be created.
     ///
     /// # Errors
-    /// The configured one cannot be used.
+    /// The configured one is unusable.
     pub fn lb_service(&self, selection: Selection<'_>, uid: Option<&str>) -> Result<Option<LbService>, Unusable> {
         self.state.lock().contents.lb_service(selection, uid).map(Option::<&LbService>::cloned)
     }
 
-    /// Whether there is a load balancer service of this path.
+    /// Whether a load balancer service of this path exists.
     pub fn has_lb_service(&self, path: &str) -> bool {
         self.state.lock().contents.has_lb_service(path)
     }
 
-    /// How many virtual servers run on the load balancer service of this path.
+    /// Number of virtual servers on the load balancer service of this path.
     pub fn servers_on(&self, path: &str) -> usize {
         self.state.lock().contents.servers_on(path)
     }
 
-    /// What has the names of the configuration.
+    /// The objects with the configured names.
     pub fn names(&self) -> ScopeNames {
         self.state.lock().names.clone()
     }
 
-    /// Enters what a call has shown.
+    /// Records the result of a call.
     pub fn record(&self, change: &ObjectChange, layout: &ClusterLayout) {
         let mut state = self.state.lock();
         match change {
@@ -400,21 +399,21 @@ impl ResourceCache {
             }
             ObjectChange::Gone(path) => {
                 state.touch(path);
-                // One that never got an address releases none.
+                // An allocation without address releases none.
                 if let Some((service, address)) = state.contents.address_of(path) {
                     state.quarantine.enter(address, &service, Instant::now().into_std());
                 }
                 if !path.contains("/ip-allocations/") {
-                    // There may be more room than was read.
+                    // More capacity may be free than was read.
                     state.room = None;
-                    self.announce(&std::mem::take(&mut state.without_room));
+                    self.request_resync(&std::mem::take(&mut state.without_room));
                     state.realized_lb_services.remove(path.as_str());
                 }
                 state.contents.remove(path);
             }
             ObjectChange::Referenced(path) => {
                 if state.contents.has_lb_service(path) {
-                    state.note_removal_refused(Instant::now());
+                    state.record_removal_refused(Instant::now());
                     self.wake.notify_one();
                 }
             }
@@ -425,15 +424,15 @@ impl ResourceCache {
         }
     }
 
-    /// A write about this Service was answered, or given up; or nothing of it was there. This moment.
+    /// Records and returns the time at which a write for this Service was answered or abandoned, or nothing was found.
     pub fn answered(&self, service: &str) -> Instant {
         let now = Instant::now();
         self.state.lock().answered.insert(service.into(), now);
         now
     }
 
-    /// A deletion of this Service begins, or goes on. Its first look is no earlier than the last answer that is noted: another
-    /// process may have looked after the Service since.
+    /// Starts or continues the deletion of this Service. The first call records the current time, so that only a later
+    /// list can confirm the deletion: another process may have handled the Service before.
     pub fn begin_deletion(&self, service: &str) {
         let mut state = self.state.lock();
         if !state.deleted.contains_key(service) {
@@ -442,9 +441,9 @@ impl ResourceCache {
         }
     }
 
-    /// Notes that this process has released an address of this Service, whose deletion has begun. If it is not known, it is one
-    /// that the Service reports.
-    pub fn note_release(&self, service: &str, address: Option<IpAddr>, reported: &[IpAddr]) {
+    /// Records that this process has released an address during the deletion of this Service. An unknown address may be
+    /// any that the Service reports.
+    pub fn record_release(&self, service: &str, address: Option<IpAddr>, reported: &[IpAddr]) {
         let mut state = self.state.lock();
         state.deleted.entry(service.into()).or_default().push(address);
         for one in reported.iter().filter(|_| address.is_none()) {
@@ -452,13 +451,13 @@ impl ResourceCache {
         }
     }
 
-    /// What it has released since.
+    /// The addresses released during the deletion.
     pub fn released(&self, service: &str) -> Vec<Option<IpAddr>> {
         self.state.lock().deleted.get(service).cloned().unwrap_or_default()
     }
 
-    /// Claims the address of a pool for a Service that asks for it, or says which Service has claimed it.
-    pub fn claim_address(&self, service: &str, pool: &str, address: IpAddr) -> Result<ReservationGuard<'_>, Box<str>> {
+    /// Claims a requested address of an IP pool for a Service. Fails with the Service that has claimed it already.
+    pub fn reserve(&self, service: &str, pool: &str, address: IpAddr) -> Result<ReservationGuard<'_>, Box<str>> {
         let mut state = self.state.lock();
         let claim = AddressReservation { service: service.into(), pool: pool.into(), address };
         let is_other = |one: &AddressReservation| {
@@ -471,77 +470,76 @@ impl ResourceCache {
         Ok(ReservationGuard { inventory: self, service: service.into() })
     }
 
-    /// The namespace whose Services alone may ask for this address now, because one of them has released it lately; none if
-    /// this Service is of it.
+    /// The namespace of the Service that has recently released this address, if only Services of that namespace may
+    /// request it now and this one may not.
     pub fn reserved_for(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
         self.state.lock().quarantine.closed_to(service, address, Instant::now().into_std()).map(Into::into)
     }
 
-    /// Another Service with a virtual server or an allocation that is known to have this address.
+    /// Another Service with a virtual server or an allocation that has this address.
     pub fn user_of(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
         self.state.lock().contents.user_of(service, address)
     }
 
-    /// Another virtual server with this address than those of `own`, of this program or not.
+    /// A virtual server with this address that is not in `own`, whether of this program or not.
     pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
         self.state.lock().contents.other_server_on(address, own)
     }
 
-    /// Whether there are virtual servers of others.
+    /// Whether other owners have virtual servers.
     pub fn has_other_servers(&self) -> bool {
         self.state.lock().contents.has_other_servers()
     }
 
-    /// The Service is needed: a later deletion is another one.
+    /// Records that the Service is needed: a later deletion starts over.
     pub fn is_needed(&self, service: &str) {
         self.state.lock().deleted.remove(service);
     }
 
-    /// Whether load balancers can use what the configuration names, if that was looked up: in this term, or, if they cannot,
-    /// lately.
+    /// Cached suitability of a configured object, if read in this term. `Missing` and `NoEdgeCluster` expire soon.
     pub fn configured(&self, what: &ConfiguredObject) -> Option<Suitability> {
         let (suitability, at) = self.state.lock().configured.get(what).copied()?;
         let may_change = matches!(suitability, Suitability::Missing | Suitability::NoEdgeCluster);
         (!may_change || at.elapsed() < RECENT).then_some(suitability)
     }
 
-    /// Notes what a lookup has shown.
-    pub fn note_configured(&self, what: &ConfiguredObject, suitability: Suitability) {
+    /// Caches the suitability of a configured object.
+    pub fn record_configured(&self, what: &ConfiguredObject, suitability: Suitability) {
         self.state.lock().configured.insert(what.clone(), (suitability, Instant::now()));
     }
 
-    /// When the last write about this Service was answered, or its deletion began.
+    /// Time of the last response to a write for this Service, or of the start of its deletion.
     pub fn last_answer(&self, service: &str) -> Option<Instant> {
         self.state.lock().answered.get(service).copied()
     }
 
-    /// The load balancers of this Service, of these families, are complete.
+    /// Records that the load balancers of this Service are complete, with their families.
     pub fn completed(&self, service: &str, families: Vec<IpFamily>) {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.complete.insert(service.into(), families);
         state.without_room.remove(service);
         state.pools.remove(service);
-        // The time that a deletion may take goes on.
+        // The time limit of a teardown keeps running.
         let CacheState { teardowns, deleted, .. } = &mut *state;
         teardowns.retain(|one, teardown| deleted.contains_key(one) || teardown.until_purge(now.into_std()).is_some());
-        // What it has taken is there.
+        // The taken capacity is in use now.
         if let Some(room) = &mut state.room {
             room.taken.retain(|(taker, _), _| **taker != *service);
         }
     }
 
-    /// Whether it was complete in this term.
+    /// Whether the load balancers of this Service were complete in this term.
     pub fn was_complete(&self, service: &str) -> bool {
         self.state.lock().complete.contains_key(service)
     }
 
-    /// The families of the load balancers of this Service, if they were complete in this term.
+    /// The families of the load balancers of this Service, if these were complete in this term.
     pub fn families(&self, service: &str) -> Vec<IpFamily> {
         self.state.lock().complete.get(service).cloned().unwrap_or_default()
     }
 
-    /// Nothing is left of this Service.
+    /// Clears the state of a Service of which nothing is left.
     pub fn forget(&self, service: &str) {
         let mut state = self.state.lock();
         state.complete.remove(service);
@@ -555,28 +553,28 @@ impl ResourceCache {
         state.remarks.remove(service);
     }
 
-    /// Announces this Service when an object that is no address goes.
+    /// Requeues this Service when an object other than an allocation is deleted.
     pub fn wait_for_room(&self, service: &str) {
         self.state.lock().without_room.insert(service.into());
     }
 
-    /// Announces this Service.
-    pub fn announce_one(&self, service: &str) {
-        self.announce([&service.into()]);
+    /// Requeues this Service.
+    pub fn request_resync_of(&self, service: &str) {
+        self.request_resync([&service.into()]);
     }
 
-    /// Whether these held objects of this Service, and no others, were reported.
+    /// Whether exactly these ambiguous objects of this Service were reported.
     pub fn are_reported(&self, service: &str, held: &ServiceResources) -> bool {
         let paths: BTreeSet<Box<str>> = held.paths().map(Into::into).collect();
         self.state.lock().held.get(service) == Some(&paths)
     }
 
-    /// The held objects of this Service as they are now; each is reported once.
-    pub fn report_held(&self, service: &str, held: &ServiceResources) {
+    /// Updates the ambiguous objects of this Service. Reports each of them once.
+    pub fn report_ambiguous(&self, service: &str, held: &ServiceResources) {
         self.report(service, held.paths().map(Into::into).collect());
     }
 
-    /// Likewise the objects of this cluster's name that name no Service.
+    /// The same for objects of this cluster's name that name no Service.
     pub fn report_without_service(&self, cluster_uid: Option<&str>) {
         let paths = self.state.lock().contents.without_service(cluster_uid);
         self.report("", paths);
@@ -601,8 +599,7 @@ impl ResourceCache {
         }
     }
 
-    /// What holds of the load balancer of this Service now, under this reason; none if nothing does. It is given once, and again
-    /// after another message or none.
+    /// Sets the Event of this Service for a lasting state; `None` clears it. It is emitted once per message.
     pub fn remark(&self, service: &str, reason: Reason, message: Option<String>) {
         let mut state = self.state.lock();
         let Some(message) = message else {
@@ -617,13 +614,13 @@ impl ResourceCache {
         }
     }
 
-    /// What has happened to the load balancer of this Service, under this reason. It is given each time.
+    /// Sets an Event of this Service for a single occurrence. It is emitted each time.
     pub fn remark_event(&self, service: &str, reason: Reason, message: String) {
         let mut state = self.state.lock();
         state.remarks.entry(service.into()).or_default().insert(reason, Remark { message, is_given: false });
     }
 
-    /// A remark about this Service that was not given yet.
+    /// Takes a pending Event of this Service.
     pub fn take_remark(&self, service: &str) -> Option<(Reason, String)> {
         let mut state = self.state.lock();
         let mut of_service = state.remarks.get_mut(service)?.iter_mut();
@@ -632,7 +629,7 @@ impl ResourceCache {
         Some((*reason, remark.message.clone()))
     }
 
-    /// How many objects are known, and how many of them are held; nothing before the first reading of a term.
+    /// Number of known objects and of ambiguous ones among them; `None` before the first list of a term.
     pub fn counts(&self) -> Option<(usize, usize)> {
         let state = self.state.lock();
         let held = state.held.values().map(BTreeSet::len).sum();
@@ -642,8 +639,8 @@ impl ResourceCache {
     /// Claims the Service for one call.
     ///
     /// # Errors
-    /// [`Error::Pending`] while another call is about it.
-    pub fn claim(&self, service: &str) -> Result<Busy<'_>, Error> {
+    /// [`Error::Pending`] while another call handles it.
+    pub fn lock(&self, service: &str) -> Result<Busy<'_>, Error> {
         if !self.state.lock().busy.insert(service.into()) {
             let message = "what is left of a Service of this name is being deleted".to_owned();
             return Err(Error::Pending { message, after: Duration::from_secs(1) });
@@ -651,14 +648,14 @@ impl ResourceCache {
         Ok(Busy { inventory: self, service: service.into() })
     }
 
-    /// Asks for a reading.
+    /// Requests a relist.
     pub fn ask(&self) {
         self.state.lock().is_asked = true;
         self.wake.notify_one();
     }
 
-    /// Asks for a reading because NSX has refused a change: what the change rests on may be gone, or an object that was not seen
-    /// may be in the way. There is one such reading a minute at most.
+    /// Requests a relist after NSX has refused a change: a required object may be gone, or an unseen object may be in
+    /// the way. Such relists are limited to one per minute.
     pub fn ask_after_refusal(&self) {
         let mut state = self.state.lock();
         let (now, before) = (Instant::now(), state.read_after_refusal);
@@ -667,22 +664,22 @@ impl ResourceCache {
         self.wake.notify_one();
     }
 
-    /// Asks for a reading with groups and persistence profiles.
+    /// Requests a full relist.
     pub fn ask_for_all(&self) {
         self.state.lock().is_full_due = true;
         self.ask();
     }
 
-    /// Why one of these pools of addresses could not be listed; none if all of them were.
+    /// The error of one of these IP pools that could not be listed; `None` if all were listed.
     pub fn unread(&self, is_one: impl Fn(&str) -> bool) -> Option<Error> {
         let state = self.state.lock();
         state.unread.iter().find(|(pool, _)| is_one(pool)).map(|(_, failure)| failure.error())
     }
 
-    /// Notes the pools of addresses that objects name which are being deleted. Those that were ever noted of the Service.
-    pub fn note_pools<'a>(&self, service: &str, named: impl Iterator<Item = &'a str>) -> BTreeSet<Box<str>> {
+    /// Adds IP pools named by objects that are being deleted. Returns all IP pools recorded for the Service.
+    pub fn record_pools<'a>(&self, service: &str, named: impl Iterator<Item = &'a str>) -> BTreeSet<Box<str>> {
         let mut state = self.state.lock();
-        // Without a note a deletion waits until all pools are read.
+        // Without a record, a deletion waits until all pools are listed.
         if state.pools.len() >= NOTED && !state.pools.contains_key(service) {
             state.pools.clear();
         }
@@ -691,20 +688,20 @@ impl ResourceCache {
         pools.clone()
     }
 
-    /// Changes after each completed reading.
-    pub fn completed_readings(&self) -> watch::Receiver<u64> {
+    /// Changes after each completed relist.
+    pub fn completed_lists(&self) -> watch::Receiver<u64> {
         self.completed.subscribe()
     }
 
-    /// The permit of the last reading, when that began, and a number that each term has for itself.
+    /// The permit of the last relist, its start, and a number that is unique to the term.
     pub fn term(&self) -> Option<(LeaderToken, Instant, u64)> {
         let state = self.state.lock();
         let permit = state.permit.clone().filter(|permit| permit.check().is_ok())?;
         Some((permit, state.begun?, state.epoch))
     }
 
-    /// The objects of Services that are not here and that no call is about. What was held of Services without objects is
-    /// forgotten.
+    /// The objects of Services that are not in the informer cache and have no call in flight. Also drops ambiguous
+    /// objects of Services that have no objects any more.
     pub fn not_here(&self, is_here: &dyn Fn(&str) -> bool) -> Vec<(Box<str>, ServiceResources)> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -715,8 +712,8 @@ impl ResourceCache {
         open.map(|service| (service.into(), state.contents.of_service(service))).collect()
     }
 
-    /// Services with objects of this cluster that are not here and that no call is about; and how many Services have objects of
-    /// this cluster.
+    /// Services with objects of this cluster that are not in the informer cache and have no call in flight, and the
+    /// number of all Services with objects of this cluster.
     pub fn suspects(&self, uid: &str, is_here: &dyn Fn(&str) -> bool) -> (BTreeSet<Box<str>>, usize) {
         let state = self.state.lock();
         let with_objects = state.contents.services_of(uid);
@@ -727,8 +724,8 @@ impl ResourceCache {
         (suspects, with_objects.len())
     }
 
-    /// Takes room on the load balancer service for the first load balancer of a Service, or for the second one of this family,
-    /// beyond what it has taken before and not used. None if how full it is was not read in the last 10 s.
+    /// Takes capacity of the load balancer service for the first load balancer of a Service, or for the second one of
+    /// this family, beyond capacity taken before. `None` if the usage was not read in the last 10 s.
     pub fn take_room(&self, service: &str, second: Option<IpFamily>, needed: &Usage) -> Option<Result<(), Full>> {
         let mut state = self.state.lock();
         let Room { usage, taken, .. } = state.room.as_mut().filter(|room| room.read.elapsed() < USAGE_LIFE)?;
@@ -741,12 +738,12 @@ impl ResourceCache {
         Some(free)
     }
 
-    /// Notes how full the load balancer service is.
-    pub fn note_usage(&self, usage: Usage) {
+    /// Caches the usage of the load balancer service.
+    pub fn record_usage(&self, usage: Usage) {
         self.state.lock().room = Some(Room { read: Instant::now(), usage, taken: BTreeMap::new() });
     }
 
-    /// Keeps the load balancer service while something is created on it.
+    /// Protects the load balancer service from deletion while something is created on it.
     ///
     /// # Errors
     /// [`Error::Pending`] while it is being deleted.
@@ -760,7 +757,7 @@ impl ResourceCache {
         Ok(Creating(self))
     }
 
-    /// Lets the load balancer service be deleted, unless something is created on it.
+    /// Allows the deletion of the load balancer service, unless something is being created on it.
     pub fn remove(&self) -> Option<Removing<'_>> {
         let mut state = self.state.lock();
         let may_remove = state.creating == 0 && !state.is_removing;
@@ -770,7 +767,7 @@ impl ResourceCache {
         })
     }
 
-    /// Services that are to be synced again, from now on.
+    /// Services to sync again, from now on.
     pub fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
         let events = self.events.subscribe();
         let next = async |mut events: broadcast::Receiver<ServiceEvent>| match events.recv().await {
@@ -781,17 +778,17 @@ impl ResourceCache {
         futures::stream::unfold(events, next).boxed()
     }
 
-    /// Forgets what is known. Those that wait for a reading ask again.
+    /// Clears the cache. Syncs that wait for a relist are requeued.
     fn reset(&self, state: &mut CacheState, permit: Option<LeaderToken>) {
-        self.announce(&std::mem::take(&mut state.waiting));
+        self.request_resync(&std::mem::take(&mut state.waiting));
         state.reset(permit);
     }
 
-    fn announce<'a>(&self, services: impl IntoIterator<Item = &'a Box<str>>) {
+    fn request_resync<'a>(&self, services: impl IntoIterator<Item = &'a Box<str>>) {
         for service in services {
             if let Some((namespace, name)) = service.split_once('/') {
                 let (namespace, name) = (namespace.to_owned(), name.to_owned());
-                // Without a subscriber there is no controller that waits.
+                // Without a subscriber, no controller waits.
                 drop(self.events.send(ServiceEvent::Service { namespace, name }));
             }
         }

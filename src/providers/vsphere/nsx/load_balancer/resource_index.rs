@@ -1,4 +1,4 @@
-//! Pure: what NSX has of load balancers, as the last listings said, with the writes of this program entered since.
+//! Pure: index of the load balancer objects in NSX, from the last lists and the writes of this program since.
 
 pub mod relist;
 
@@ -13,31 +13,31 @@ use crate::base::addresses::parse_ip;
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 
-/// The objects that are considered, by Service, and how many others there are.
+/// The objects of this cluster's name by Service, the load balancer services, and virtual servers of other owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceIndex {
     lb_services: Vec<LbService>,
-    /// By namespace and name.
+    /// By namespace/name.
     services: BTreeMap<Box<str>, ServiceResources>,
-    /// Objects of this cluster's name that name no Service, by path, with the UID of the cluster if they have that tag.
+    /// Objects of this cluster's name that name no Service, by path, with the cluster UID of their tag.
     without_service: Vec<(Box<str>, Option<Box<str>>)>,
-    /// Virtual servers of others, by the path of their load balancer service.
+    /// Number of virtual servers of other owners, by the path of their load balancer service.
     others: BTreeMap<Box<str>, usize>,
-    /// The addresses of those, each with the path of one.
+    /// The addresses of these virtual servers, each with the path of one.
     others_addresses: BTreeMap<IpAddr, Box<str>>,
 }
 
-/// Which load balancer service the virtual servers run on.
+/// Selects the load balancer service for the virtual servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection<'a> {
-    /// An existing one. `tier1` is the gateway that it has to be on, if one is configured.
+    /// An existing one. `tier1` is its required gateway, if configured.
     Existing {
-        /// Its id.
+        /// The configured id.
         id: &'a str,
         /// The path of the gateway.
         tier1: Option<&'a str>,
     },
-    /// The one on this gateway, or one that is tagged as this cluster's; it is created if there is none.
+    /// The one on this gateway, or one that is tagged as this cluster's; created if missing.
     Managed {
         /// The path of the gateway.
         tier1: Option<&'a str>,
@@ -47,7 +47,7 @@ pub enum Selection<'a> {
 /// The configured load balancer service cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// There is none of this id.
+    /// No load balancer service has this id.
     #[error("no load balancer service found with id {0}")]
     Missing(String),
     /// It is on another gateway.
@@ -55,15 +55,15 @@ pub enum Unusable {
     OtherGateway {
         /// Its id.
         id: String,
-        /// The gateway that it is on; empty for none.
+        /// Its gateway; empty for none.
         found: String,
-        /// The gateway of the configuration.
+        /// The configured gateway.
         expected: String,
     },
 }
 
 impl ResourceIndex {
-    /// What these lists have.
+    /// Builds the index from lists.
     pub fn of_lists(lists: &[(ObjectKind, Vec<Object>)], layout: &ClusterLayout) -> Self {
         let mut contents = Self::default();
         for (kind, objects) in lists {
@@ -72,7 +72,7 @@ impl ResourceIndex {
         contents
     }
 
-    /// Enters an object of this cluster that was read or written, and replaces what is known of it.
+    /// Records an object that was read or written, and replaces its previous version.
     pub fn record(&mut self, kind: ObjectKind, object: &Object, layout: &ClusterLayout) {
         self.remove(object.path());
         self.add(kind, object, layout);
@@ -123,7 +123,7 @@ impl ResourceIndex {
         }
     }
 
-    /// Another Service than this one with a virtual server or an allocation that is known to have this address.
+    /// Another Service with a virtual server or an allocation that has this address.
     pub fn user_of(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
         let has_it = |objects: &ServiceResources| {
             let of_servers = objects.servers.iter().map(|one| one.address);
@@ -133,7 +133,7 @@ impl ResourceIndex {
         others.find(|(_, objects)| has_it(objects)).map(|(other, _)| other.clone())
     }
 
-    /// Another virtual server with this address than those of `own`, of this program or not.
+    /// A virtual server with this address that is not in `own`, whether of this program or not.
     pub fn other_server_on(&self, address: IpAddr, own: &[VirtualServer]) -> Option<Box<str>> {
         let all = self.services.values().flat_map(|objects| &objects.servers);
         let is_own = |server: &VirtualServer| own.iter().any(|one| one.marks.path == server.marks.path);
@@ -142,7 +142,7 @@ impl ResourceIndex {
         known.or_else(|| self.others_addresses.get(&address).cloned())
     }
 
-    /// Whether nothing is left of a Service but addresses that virtual servers of others have.
+    /// Whether the Service has no objects except addresses that virtual servers of other owners use.
     pub fn has_only_addresses_of_others(&self, service: &str) -> bool {
         let Some(objects) = self.services.get(service) else { return false };
         let is_used =
@@ -150,12 +150,12 @@ impl ResourceIndex {
         objects.marks().count() == objects.allocations.len() && objects.allocations.iter().all(is_used)
     }
 
-    /// Whether there are virtual servers of others.
+    /// Whether other owners have virtual servers.
     pub fn has_other_servers(&self) -> bool {
         !self.others_addresses.is_empty()
     }
 
-    /// Adds what was read of other pools of addresses: allocations.
+    /// Adds the allocations of other IP pools.
     pub fn extend(&mut self, other: Self) {
         self.without_service.extend(other.without_service);
         for (service, objects) in other.services {
@@ -180,7 +180,7 @@ impl ResourceIndex {
         self.services.retain(|_, objects| !objects.is_empty());
     }
 
-    /// Forgets the groups and persistence profiles: their lists are not complete.
+    /// Drops groups and persistence profiles, because their lists are incomplete.
     pub fn forget_references(&mut self) {
         self.without_service.retain(|(path, _)| !is_reference(path));
         for objects in self.services.values_mut() {
@@ -189,27 +189,27 @@ impl ResourceIndex {
         }
     }
 
-    /// Forgets the allocations of this pool: their list is not complete.
+    /// Drops the allocations of this IP pool, because their list is incomplete.
     pub fn forget_allocations(&mut self, pool: &str) {
         for objects in self.services.values_mut() {
             objects.allocations.retain(|one| *one.address_pool != *pool);
         }
     }
 
-    /// The Service that the allocation of this path is of, by namespace and name, and its address, if that is known.
+    /// The Service (namespace/name) of the allocation with this path, and its address, if known.
     pub fn address_of(&self, path: &str) -> Option<(Box<str>, IpAddr)> {
         let of_service =
             |objects: &ServiceResources| objects.allocations.iter().find(|one| *one.marks.path == *path)?.address;
         self.services.iter().find_map(|(service, objects)| Some((service.clone(), of_service(objects)?)))
     }
 
-    /// Notes the address of the allocation of this path.
+    /// Sets the address of the allocation with this path.
     pub fn set_address(&mut self, path: &str, address: IpAddr) {
         let all = self.services.values_mut().flat_map(|objects| &mut objects.allocations);
         all.filter(|one| *one.marks.path == *path).for_each(|one| one.address = Some(address));
     }
 
-    /// The pools of addresses that tags and allocations name.
+    /// The IP pools that tags and allocations name.
     pub fn address_pools(&self) -> BTreeSet<Box<str>> {
         self.services.values().flat_map(ServiceResources::address_pools).map(Into::into).collect()
     }
@@ -219,14 +219,14 @@ impl ResourceIndex {
         self.services.get(service).cloned().unwrap_or_default()
     }
 
-    /// The Services that objects with this UID of a cluster name.
+    /// The Services named by objects with this cluster UID.
     pub fn services_of(&self, cluster_uid: &str) -> Vec<&str> {
         let is_of =
             |objects: &ServiceResources| objects.marks().any(|marks| marks.cluster_uid.as_deref() == Some(cluster_uid));
         self.services.iter().filter(|(_, objects)| is_of(objects)).map(|(service, _)| &**service).collect()
     }
 
-    /// The Services with several allocations for one load balancer, one of which has no known address: it may be one that nothing needs.
+    /// The Services with several allocations for one load balancer, one with unknown address: it may be surplus.
     pub fn with_unread_surplus(&self) -> impl Iterator<Item = &Box<str>> {
         let is_one = |objects: &ServiceResources| {
             let is_beside = |one: &Allocation, other: &Allocation| {
@@ -238,13 +238,13 @@ impl ResourceIndex {
         self.services.iter().filter(move |(_, objects)| is_one(objects)).map(|(service, _)| service)
     }
 
-    /// How many objects are considered.
+    /// Number of objects that name this cluster.
     pub fn count(&self) -> usize {
         self.services.values().map(|objects| objects.marks().count()).sum::<usize>() + self.without_service.len()
     }
 
-    /// The objects of this cluster's name that name no Service, and that are not of another cluster. While the UID of this
-    /// cluster is not known, only those without one.
+    /// The objects that name this cluster but no Service, except those of other clusters. While the cluster UID is
+    /// unknown, only those without such a tag.
     pub fn without_service(&self, cluster_uid: Option<&str>) -> BTreeSet<Box<str>> {
         let may_be_ours = |tagged: &Option<Box<str>>| tagged.is_none() || tagged.as_deref() == cluster_uid;
         self.without_service.iter().filter(|(_, tagged)| may_be_ours(tagged)).map(|(path, _)| path.clone()).collect()
@@ -260,15 +260,15 @@ impl ResourceIndex {
         self.lb_services.iter().any(|one| *one.path == *path)
     }
 
-    /// How many virtual servers run on the load balancer service of this path, those of others included.
+    /// Number of virtual servers on the load balancer service of this path, including those of other owners.
     pub fn servers_on(&self, path: &str) -> usize {
         let ours = self.services.values().flat_map(|objects| &objects.servers);
         let ours = ours.filter(|server| *server.lb_service == *path).count();
         ours + self.others.get(path).copied().unwrap_or_default()
     }
 
-    /// The load balancer service in use; none if it has to be created. One on the configured gateway is used whatever its
-    /// tags are, as in the Go program.
+    /// The load balancer service in use; `None` if it has to be created. The one on the configured gateway is used
+    /// whatever its tags are, as in the Go program.
     ///
     /// # Errors
     /// The configured one is missing, or on another gateway than the configured one.
@@ -297,7 +297,7 @@ impl ResourceIndex {
                         && match by_cluster_uid(cluster_uid, one.cluster_uid.as_deref()) {
                             OfCluster::This => true,
                             OfCluster::Another => false,
-                            // Of clusters with the same name on several gateways, the gateway shows which one it is.
+                            // Clusters of the same name on several gateways differ by gateway.
                             OfCluster::Unknown => tier1.is_none(),
                         }
                 };
@@ -312,7 +312,7 @@ impl ResourceIndex {
     }
 }
 
-/// Whether an object has the owner and the name of this cluster, and no tag that names a Service.
+/// Whether an object has our owner and cluster name, and no valid Service tag.
 fn names_no_service(object: &Object, layout: &ClusterLayout) -> bool {
     let is_considered = layout.load_balancer_of(object).is_some() && !object.is_marked_for_delete();
     is_considered && !object.path().is_empty() && OwnerTags::read(object, layout).is_none()
@@ -323,10 +323,10 @@ fn is_reference(path: &str) -> bool {
     path.starts_with(GROUPS) || path.starts_with(PERSISTENCE_PROFILES)
 }
 
-/// Inserts by path, so that the same one is chosen whatever the order of the lists.
+/// Inserts sorted by path, so that the order of the lists does not matter.
 fn insert<T>(all: &mut Vec<T>, new: T, path: impl Fn(&T) -> &str) {
     let place = all.partition_point(|one| path(one) < path(&new));
-    // Most Services have one of each kind, and without this there would be room for four.
+    // Most Services have one object of each kind; by default, the vector would reserve space for four.
     all.reserve_exact(1);
     all.insert(place, new);
 }

@@ -1,4 +1,4 @@
-//! One call of the controller about one Service: what it sees, and how it makes one step.
+//! One call of the controller for one Service: observes the objects and performs single steps.
 
 mod addresses;
 mod deletion;
@@ -34,36 +34,37 @@ use crate::cloud::{Error, LeaderToken, Reason, UsableAddresses, node, service};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::reason;
 
-/// When an address is read again that NSX does not give at the moment.
+/// Pause before reading again an address that NSX does not return yet.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A step that is made so often in a row has no effect. Others that create the load balancer service may come first a few times.
+/// A step repeated more often has no effect. Some repeats are normal while other calls create the load balancer
+/// service.
 const MOST_IN_A_ROW: usize = 12;
 
-/// See the file's header.
+/// One call for one Service.
 pub(super) struct ServiceCall<'a> {
     pub(super) of: &'a NsxLoadBalancers,
     pub(super) permit: &'a LeaderToken,
     pub(super) service: &'a Service,
     pub(super) layout: ClusterLayout,
-    /// Namespace and name.
+    /// Namespace/name.
     pub(super) key: String,
     /// The addresses that the Service reports.
     pub(super) ingress: Vec<IpAddr>,
-    /// The addresses of all Nodes, where they decide.
+    /// The addresses of all Nodes, if they decide about ownership.
     nodes: BTreeSet<IpAddr>,
-    /// The paths of allocations that were read in vain: whether NSX says that they have no address.
+    /// Allocations that were read without result, by path; true if NSX reports that they have no address.
     without_address: BTreeMap<Box<str>, bool>,
-    /// The paths of groups and persistence profiles that this call has read or written, of allocations of the cluster that it
-    /// has read in vain, and of virtual servers whose address it has tried to reserve. Never locked over an await.
+    /// Paths of groups and persistence profiles that this call has read or written, of allocations read without result,
+    /// and of virtual servers whose address it has tried to reserve. Never locked over an await.
     pub(super) read: Mutex<BTreeSet<Box<str>>>,
     _busy: Option<Busy<'a>>,
 }
 
-/// The load balancers of a Service that are not as they are to be, and why.
+/// The load balancers of a Service that failed, with their errors.
 type FailedFamilies = Vec<(Option<IpFamily>, Error)>;
 
-/// What a call sees.
+/// The observed state for one step.
 pub(super) struct CallObservation {
     pub(super) judged: ClassifiedResources,
     pub(super) lb_service: Result<Option<LbService>, Unusable>,
@@ -73,13 +74,13 @@ pub(super) struct CallObservation {
     pub(super) elsewhere: BTreeSet<IpAddr>,
 }
 
-/// One load balancer of the Service: it has one for each family.
+/// One load balancer of the Service, with its desired state.
 pub(super) struct FamilyTarget {
     pub(super) balancer: FamilyLoadBalancer,
     pub(super) layout: ClusterLayout,
     pub(super) ours: ServiceResources,
     pub(super) wanted: DesiredLoadBalancer,
-    /// What it is made of; none for one that is deleted.
+    /// Its properties; `None` for one that is deleted.
     pub(super) parts: Option<LoadBalancerSpec>,
 }
 
@@ -91,13 +92,13 @@ impl FamilyTarget {
         CurrentState { ours, held, lb_service, layout, read, elsewhere }
     }
 
-    /// The address that it has.
+    /// Its current address.
     pub(super) fn address(&self) -> Option<IpAddr> {
         plan::address(&self.wanted, &self.ours)
     }
 }
 
-/// How long a call makes steps: the controller gives it a minute, and the last step may take half of that.
+/// Time limit for starting steps: the controller allows a minute per call, and the last step may take half of it.
 const STEPS_LIMIT: Duration = Duration::from_secs(30);
 
 /// The steps that a call has made.
@@ -109,15 +110,15 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// None yet.
+    /// Starts without steps.
     pub(super) fn begin() -> Self {
         Self { began: Instant::now(), made: 0, last: String::new(), in_a_row: 0 }
     }
 
-    /// Whether there is time for another step. A load balancer with many ports takes several calls.
+    /// Checks that there is time for another step. A load balancer with many ports takes several calls.
     ///
     /// # Errors
-    /// [`Error::Pending`], so that the next call goes on at once.
+    /// [`Error::Pending`], so that the next call continues immediately.
     pub(super) fn check_time(&self) -> Result<(), Error> {
         if self.made == 0 || self.began.elapsed() < STEPS_LIMIT {
             return Ok(());
@@ -126,7 +127,7 @@ impl Steps {
         Err(Error::Pending { message, after: Duration::from_millis(10) })
     }
 
-    /// Notes a step. Whether it was made too often without another one between.
+    /// Records a step. Returns whether it was repeated too often in a row.
     pub(super) fn repeats(&mut self, step: &Step<'_>) -> bool {
         let step = step.to_string();
         self.in_a_row = if step == self.last { self.in_a_row + 1 } else { 1 };
@@ -135,13 +136,12 @@ impl Steps {
     }
 }
 
-/// Whether a failed change shows that NSX may have other objects than the last reading: something that it rests on is gone, or
-/// something uses what is to be deleted.
+/// Whether a failed change shows an outdated list: a required object is gone, or an object to delete is in use.
 pub(super) fn shows_change(reason: Reason) -> bool {
     [reason::NSXRefused, reason::NSXObjectMissing].contains(&reason)
 }
 
-/// The next step towards the load balancers of a Service.
+/// The next step for the load balancers of a Service.
 pub(super) fn next<'a>(
     targets: impl IntoIterator<Item = &'a FamilyTarget>,
     seen: &'a CallObservation,
@@ -152,17 +152,17 @@ pub(super) fn next<'a>(
     Some((targets.get(at)?, step))
 }
 
-/// Namespace and name of a Service, as tags give them.
+/// Namespace/name of a Service, as in tags.
 pub(super) fn key_of(service: &Service) -> String {
     let metadata = &service.metadata;
     let part = |part: &Option<String>| part.clone().unwrap_or_default();
     format!("{}/{}", part(&metadata.namespace), part(&metadata.name))
 }
 
-/// The status of the load balancer of a Service; none if nothing of it is there.
+/// The status of the load balancer of a Service; `None` if it has no objects.
 ///
 /// # Errors
-/// [`Error::Pending`] without a reading, or why it failed.
+/// [`Error::Pending`] without a list, or the error of the last list.
 pub(super) fn status_of(
     of: &NsxLoadBalancers,
     service: &Service,
@@ -181,7 +181,7 @@ pub(super) fn status_of(
     Ok((!ours.is_empty()).then(|| status(families::in_order(&service_request::families_of(service), all))))
 }
 
-/// Whether an allocation that was not read may be of the first load balancer of a Service, or of the second one of this family.
+/// Whether an allocation with an unknown address may belong to the first load balancer (`None`) or the second one.
 fn has_unread(seen: &CallObservation, second: Option<IpFamily>) -> bool {
     seen.judged.unresolved.iter().any(|one| one.marks.second == second)
 }
@@ -190,7 +190,7 @@ fn ingress_of(service: &Service) -> Vec<IpAddr> {
     service::ingress(service).iter().filter_map(|ingress| ingress.ip.as_deref().and_then(parse_ip)).collect()
 }
 
-/// The addresses of all Nodes that count; they decide only where the Service reports no address.
+/// The usable addresses of all Nodes. They decide about ownership only if the Service reports no address.
 fn nodes_of(of: &NsxLoadBalancers, ingress: &[IpAddr]) -> BTreeSet<IpAddr> {
     if !ingress.is_empty() {
         return BTreeSet::new();
@@ -228,7 +228,7 @@ fn observe(
     CallObservation { judged, lb_service, read: BTreeSet::new(), elsewhere }
 }
 
-/// The moment of the last answer about a Service is noted also when the call is given up.
+/// Records the time of the last response for a Service when dropped, even if the call was cancelled.
 pub(super) struct AnswerRecorder<'a> {
     pub(super) inventory: &'a ResourceCache,
     pub(super) key: &'a str,
@@ -253,16 +253,16 @@ impl<'a> ServiceCall<'a> {
         Self { of, permit, service, layout, key, ingress, nodes, without_address, read, _busy: None }
     }
 
-    /// The same, for a call that may change it.
+    /// The same call with the Service claimed, for changes.
     ///
     /// # Errors
-    /// [`Error::Pending`] while another call is about the Service.
+    /// [`Error::Pending`] while another call handles the Service.
     pub(super) fn claimed(self) -> Result<Self, Error> {
-        let busy = self.of.inventory.claim(&self.key)?;
+        let busy = self.of.inventory.lock(&self.key)?;
         Ok(Self { _busy: Some(busy), ..self })
     }
 
-    pub(super) fn inventory(&self) -> &'a ResourceCache {
+    pub(super) fn cache(&self) -> &'a ResourceCache {
         &self.of.inventory
     }
 
@@ -270,12 +270,12 @@ impl<'a> ServiceCall<'a> {
         self.of.inventory.check(&self.key, need)
     }
 
-    /// What is there now. Held objects are reported, unless the configuration may be the reason why they are held.
+    /// Observes the current state. Reports ambiguous objects, unless the configuration may make them ambiguous.
     pub(super) fn observe(&self) -> CallObservation {
         let Self { of, service, layout, key, ingress, nodes, .. } = self;
         let seen = observe(of, service, layout, key, ingress, nodes);
         if self.check_lb_service(&seen).is_ok() {
-            of.inventory.report_held(key, &seen.judged.ambiguous);
+            of.inventory.report_ambiguous(key, &seen.judged.ambiguous);
         }
         CallObservation { read: self.read.lock().clone(), ..seen }
     }
@@ -283,17 +283,17 @@ impl<'a> ServiceCall<'a> {
     /// [`Self::observe`], for a call that writes.
     ///
     /// # Errors
-    /// [`Error::Pending`] while the owner of a virtual server depends on a Node whose machine is not known.
+    /// [`Error::Pending`] while the owner of a virtual server depends on a Node with an unknown VM.
     pub(super) fn observe_with_nodes(&self) -> Result<CallObservation, Error> {
         let seen = self.observe();
         self.check_nodes_are_known(&seen)?;
         Ok(seen)
     }
 
-    /// Whether the Service is on the load balancer service that the configuration names.
+    /// Checks that the Service is on the configured load balancer service.
     ///
     /// # Errors
-    /// The configuration is wrong: which load balancer service it names, and which one the Service is on.
+    /// The configuration is wrong. Names the configured load balancer service and the one that the Service is on.
     pub(super) fn check_lb_service(&self, seen: &CallObservation) -> Result<(), Error> {
         let Some(server) = self.misplaced(seen) else {
             return seen.lb_service.as_ref().map(drop).map_err(|unusable| config_wrong(unusable.to_string()));
@@ -308,7 +308,7 @@ impl<'a> ServiceCall<'a> {
         )))
     }
 
-    /// The load balancer service that the configuration names, for messages.
+    /// The configured load balancer service, for messages.
     pub(super) fn named_lb_service(&self, seen: &CallObservation) -> String {
         match (&seen.lb_service, self.of.selection()) {
             (Ok(Some(lb_service)), _) => lb_service.path.to_string(),
@@ -317,8 +317,7 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// A virtual server with an address of the Service, which is held because it is on another load balancer service than the
-    /// one in use.
+    /// A virtual server with an address of the Service that is ambiguous only because of its load balancer service.
     pub(super) fn misplaced<'s>(&self, seen: &'s CallObservation) -> Option<&'s VirtualServer> {
         let ClassifiedResources { owned: ours, ambiguous: held, .. } = &seen.judged;
         let is_reported =
@@ -327,10 +326,10 @@ impl<'a> ServiceCall<'a> {
         held.servers.iter().filter(is_reported).find(|server| !is_ours(server.address))
     }
 
-    /// Whether all virtual servers that are the Service's by the addresses of Nodes are known to be.
+    /// Checks that all virtual servers that belong to the Service by Node addresses are known.
     ///
     /// # Errors
-    /// [`Error::Pending`] while one would be if the machines of Nodes, which are not known yet, had these addresses.
+    /// [`Error::Pending`] while unknown VMs of Nodes may assign more virtual servers to it.
     fn check_nodes_are_known(&self, seen: &CallObservation) -> Result<(), Error> {
         if !self.ingress.is_empty() {
             return Ok(());
@@ -364,10 +363,10 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Nothing is created without the members that it is to have, if they are known in a moment.
+    /// Delays creations while the members of pools will be known soon.
     ///
     /// # Errors
-    /// [`Error::Pending`] while the machine of a Node is looked up, for some seconds.
+    /// [`Error::Pending`] while the VM of a Node is looked up, for a few seconds.
     pub(super) fn check_nodes_are_looked_up(&self, step: &Step<'_>, nodes: &[Arc<Node>]) -> Result<(), Error> {
         if !step.is_creation() {
             return Ok(());
@@ -386,7 +385,7 @@ impl<'a> ServiceCall<'a> {
         self.service.metadata.uid.as_deref()
     }
 
-    /// How many steps are more than any load balancer needs.
+    /// More steps than any load balancer needs.
     pub(super) fn most_steps(&self) -> usize {
         let ports = self.service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).map_or(0, Vec::len);
         64 + 8 * (ports + self.of.inventory.of_service(&self.key).paths().count())
@@ -411,7 +410,7 @@ impl<'a> ServiceCall<'a> {
         self.permit.check()?;
         let request = self.request(layout, parts);
         let writes = !matches!(step, Step::Read { .. });
-        let _answer = writes.then(|| AnswerRecorder { inventory: self.inventory(), key: &self.key });
+        let _answer = writes.then(|| AnswerRecorder { inventory: self.cache(), key: &self.key });
         let is_referenced = AtomicBool::new(false);
         let record = |change: ObjectChange| {
             let path = match &change {
@@ -423,19 +422,19 @@ impl<'a> ServiceCall<'a> {
             };
             self.read.lock().extend(path.map(Into::into));
             is_referenced.fetch_or(matches!(change, ObjectChange::Referenced(_)), Ordering::Relaxed);
-            self.note_effect(step, &change);
-            self.inventory().record(&change, &self.layout);
+            self.record_effect(step, &change);
+            self.cache().record(&change, &self.layout);
         };
         let performed = self.of.backend.perform(&request, step, &record).await;
         if !is_referenced.load(Ordering::Relaxed) {
             return self.noted(performed);
         }
-        let of_own = self.inventory().until_purge(&self.key);
-        match (performed, of_own.or_else(|| self.inventory().until_purge_of_former())) {
+        let of_own = self.cache().until_purge(&self.key);
+        match (performed, of_own.or_else(|| self.cache().until_purge_of_former())) {
             (Err(error), Some(after)) => {
-                // What refers to it may also be there, and missed by the last reading.
+                // The referring object may also exist, missed by the last list.
                 if of_own.is_none() {
-                    self.inventory().ask_after_refusal();
+                    self.cache().ask_after_refusal();
                 }
                 Err(self.wait(&format!("a deleted object may still refer to it: {}", chain(&error)), after))
             }
@@ -443,31 +442,31 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// A refusal may show that NSX has other objects than the last reading.
+    /// Requests a relist if a refusal shows that the last list is outdated.
     fn noted(&self, performed: Result<(), Error>) -> Result<(), Error> {
         if performed.as_ref().is_err_and(|error| shows_change(error.reason())) {
-            self.inventory().ask_after_refusal();
+            self.cache().ask_after_refusal();
         }
         performed
     }
 
-    /// Notes what NSX has accepted, and what has to be seen in effect, or no longer in effect, before the sync ends.
-    fn note_effect(&self, step: &Step<'_>, change: &ObjectChange) {
+    /// Records accepted changes that NSX has to realize before the sync ends.
+    fn record_effect(&self, step: &Step<'_>, change: &ObjectChange) {
         match (step, change) {
             (
                 Step::CreateLbService | Step::CreateServer { .. },
                 ObjectChange::Entered(ObjectKind::LbService | ObjectKind::VirtualServer, object),
-            ) => self.inventory().note_written(&self.key, object.path(), None),
+            ) => self.cache().record_written(&self.key, object.path(), None),
             (
                 Step::ChangeServer { .. } | Step::SetAddress { .. },
                 ObjectChange::Entered(ObjectKind::VirtualServer, object),
-            ) => self.inventory().note_written(&self.key, object.path(), object.revision()),
-            (step, ObjectChange::Gone(path)) if step.is_deletion() => self.inventory().note_deleted(&self.key, path),
+            ) => self.cache().record_written(&self.key, object.path(), object.revision()),
+            (step, ObjectChange::Gone(path)) if step.is_deletion() => self.cache().record_deleted(&self.key, path),
             _ => {}
         }
     }
 
-    /// One of the load balancers, as it is to be deleted.
+    /// A load balancer of the Service, to be deleted.
     pub(super) fn deletion(&self, seen: &CallObservation, balancer: FamilyLoadBalancer) -> FamilyTarget {
         let features = service_request::features_of(self.service, self.of.rules(), balancer.family).unwrap_or_default();
         let wanted = DesiredLoadBalancer {
@@ -479,31 +478,31 @@ impl<'a> ServiceCall<'a> {
             features,
             reported: None,
             has_unread: has_unread(seen, balancer.second),
-            may_have_references: self.inventory().may_have_references(&self.key),
+            may_have_references: self.cache().may_have_references(&self.key),
             adopts_fully: false,
         };
         let (layout, ours) = (self.layout.of(balancer.second), seen.judged.owned.of(balancer.second));
         FamilyTarget { balancer, layout, ours, wanted, parts: None }
     }
 
-    /// Whether the Service reports, or a virtual server of it has, an address that no known allocation has: one that was not
-    /// read may have it.
+    /// Whether an address that the Service reports or a virtual server uses belongs to no known allocation. An
+    /// allocation with an unknown address may have it.
     pub(super) fn lacks_address(&self, seen: &CallObservation) -> bool {
         let ClassifiedResources { owned: ours, ambiguous: held, .. } = &seen.judged;
         let known: BTreeSet<IpAddr> =
             ours.allocations.iter().chain(&held.allocations).filter_map(|allocation| allocation.address).collect();
         let servers = ours.servers.iter().chain(&held.servers).map(|server| server.address);
         // Empty unless the Service is being deleted.
-        let released = self.inventory().released(&self.key);
+        let released = self.cache().released(&self.key);
         let reported = self.ingress.iter().copied().map(Some).filter(|address| !released.contains(address));
         let mut addresses = servers.chain(reported);
         addresses.any(|address| address.is_none_or(|address| !known.contains(&address)))
     }
 
-    /// Reads the address of an allocation that only its address can show to be ours. False if there is none to read.
+    /// Reads the address of the next allocation that only its address can show to be ours. False if none is left.
     ///
     /// # Errors
-    /// All were read, one of them has no address at the moment, and `matters`: it may be the one that is looked for.
+    /// NSX returns no address of a remaining allocation, and `matters` is set: its address may be the missing one.
     pub(super) async fn read_one(&mut self, unread: &[Allocation], matters: bool) -> Result<bool, Error> {
         let Some(allocation) = unread.iter().find(|one| !self.without_address.contains_key(&*one.marks.path)) else {
             let is_open = |one: &&Allocation| self.without_address.get(&*one.marks.path) == Some(&false);
@@ -516,7 +515,7 @@ impl<'a> ServiceCall<'a> {
         let says_none = match self.of.backend.reservation(allocation).await? {
             Reservation::Reserved(address) => {
                 let change = ObjectChange::Reserved { path: path.to_string(), address };
-                self.inventory().record(&change, &self.layout);
+                self.cache().record(&change, &self.layout);
                 return Ok(true);
             }
             Reservation::Pending => false,
@@ -526,12 +525,12 @@ impl<'a> ServiceCall<'a> {
         Ok(true)
     }
 
-    /// An allocation whose address NSX does not give now may be gone: it is read.
+    /// Reads an allocation whose address NSX does not return: it may be gone.
     async fn unless_gone(&self, allocation: &Allocation) -> Result<(), Error> {
         let path = &allocation.marks.path;
         let step = Step::Read { kind: ObjectKind::Allocation, path: path.to_string() };
         self.perform_in(&self.layout, None, &step).await?;
-        let known = self.inventory().of_service(&self.key).allocations;
+        let known = self.cache().of_service(&self.key).allocations;
         if !known.iter().any(|one| one.marks.path == *path && one.address.is_none()) {
             return Ok(());
         }
@@ -539,7 +538,7 @@ impl<'a> ServiceCall<'a> {
         Err(Error::Failed { reason: reason::NSXUnavailable, message, after: Some(SOON) })
     }
 
-    /// Why a call ends that changes and changes.
+    /// Error of a call whose changes do not converge.
     pub(super) fn endless(&self, steps: &Steps) -> Error {
         let message = format!(
             "the load balancer of Service {} is not as it is to be after {} changes: another client changes it, too, or a \

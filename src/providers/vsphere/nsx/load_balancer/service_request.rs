@@ -1,4 +1,4 @@
-//! Pure: the load balancer that a Service asks for, and what is refused before anything is created.
+//! Pure: parses the load balancer that a Service requests, and rejects unsupported requests before anything is created.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -19,20 +19,20 @@ use crate::providers::vsphere::reason;
 /// The annotation that names the class.
 pub const ANNOTATION_CLASS: &str = "loadbalancer.vmware.io/class";
 
-/// The annotation that says whether nodes see the addresses of clients: `automap` or `disabled`.
+/// The annotation that controls SNAT: `automap`, or `disabled` to show client addresses to Nodes.
 pub const ANNOTATION_SNAT: &str = "loadbalancer.vsphere-ccm.dev/snat";
 
-/// The annotation that says how nodes behind UDP ports are checked without `externalTrafficPolicy: Local`: `icmp` or `none`.
+/// The annotation with the health check of UDP ports without `externalTrafficPolicy: Local`: `icmp` or `none`.
 pub const ANNOTATION_UDP_CHECK: &str = "loadbalancer.vsphere-ccm.dev/udp-health-check";
 
-/// How long a client keeps its node if the Service does not say.
+/// Default timeout of session affinity.
 const AFFINITY: Duration = Duration::from_secs(10800);
 
-/// The most networks that NSX takes in one group.
+/// Maximum number of networks in one NSX group.
 const MOST_RANGES: usize = 4000;
 
-/// The networks that may use a load balancer: those of its family. Without any, those of the other family, which let no client of
-/// this family in; a group cannot be empty.
+/// The networks that may use a load balancer: those of its family. If there are none, those of the other family, which
+/// admit no client of this family, because a group cannot be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceRanges {
     networks: BTreeSet<IpNet>,
@@ -40,51 +40,51 @@ pub struct SourceRanges {
 }
 
 impl SourceRanges {
-    /// Of these networks, those that decide about the clients of this family.
+    /// Selects the networks that apply to clients of this family.
     pub fn new(all: &BTreeSet<IpNet>, family: IpFamily) -> Self {
         Self { networks: deciding(all, family), family }
     }
 
-    /// All of one family.
+    /// The selected networks.
     pub fn networks(&self) -> &BTreeSet<IpNet> {
         &self.networks
     }
 
-    /// Whether a group with these networks lets the same clients in. Groups that earlier versions made have the networks of the
-    /// other family, too.
+    /// Whether a group with these networks admits the same clients. Groups of earlier versions also have networks of
+    /// the other family.
     pub fn are_in(&self, group: &BTreeSet<IpNet>) -> bool {
         deciding(group, self.family) == self.networks
     }
 }
 
-/// The networks that decide about the clients of a family.
+/// The networks that apply to clients of a family.
 fn deciding(all: &BTreeSet<IpNet>, family: IpFamily) -> BTreeSet<IpNet> {
     let of_family: BTreeSet<IpNet> =
         all.iter().filter(|network| IpFamily::of(network.addr()) == family).copied().collect();
     if of_family.is_empty() { all.clone() } else { of_family }
 }
 
-/// What a Service asks for beside its ports. The Go program ignores all of it.
+/// Requested features besides the ports. The Go program ignores all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// The networks that may use the load balancer; none lets everybody.
+    /// The networks that may use the load balancer; `None` admits every client.
     pub source_ranges: Option<SourceRanges>,
-    /// How long a client keeps its node, if it keeps one.
+    /// Timeout of session affinity, if requested.
     pub affinity: Option<Duration>,
-    /// The port where a node says whether it has endpoints, if only such nodes are to get traffic.
+    /// The health check node port, if only Nodes with endpoints are to get traffic.
     pub health_check: Option<u16>,
-    /// Whether nodes behind UDP ports are checked by ICMP where there is no such port.
+    /// Whether Nodes behind UDP ports are checked by ICMP, without a health check node port.
     pub has_icmp_check: bool,
-    /// Whether nodes see the addresses of clients.
+    /// Whether SNAT is disabled, so that Nodes see client addresses.
     pub is_snat_disabled: bool,
-    /// The address that the load balancer is to have.
+    /// The requested address of the load balancer.
     pub address: Option<IpAddr>,
 }
 
-/// What the configuration and the flags say of all Services.
+/// Settings of the configuration and the flags for all Services.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServiceRules {
-    /// Whether nodes see the addresses of clients where a Service does not say.
+    /// Whether SNAT is disabled by default.
     pub is_snat_disabled: bool,
     /// Whether `spec.loadBalancerIP` has no effect.
     pub ignores_address: bool,
@@ -96,10 +96,10 @@ impl ServiceRules {
     }
 }
 
-/// What a Service asks of its load balancer of this family beside its ports.
+/// The features that a Service requests for its load balancer of this family.
 ///
 /// # Errors
-/// [`Error::Invalid`] that names the field or annotation which cannot be followed, and what is expected.
+/// [`Error::Invalid`] that names the unsupported field or annotation and the expected value.
 pub fn features_of(service: &Service, rules: ServiceRules, family: IpFamily) -> Result<Features, Error> {
     let nothing = ServiceSpec::default();
     let spec = service.spec.as_ref().unwrap_or(&nothing);
@@ -130,8 +130,8 @@ fn source_ranges_of(service: &Service, family: IpFamily) -> Result<Option<Source
     }
 }
 
-/// Whether ranges let every address of a family in. Those of the other family alone close it, but for `0.0.0.0/0`, the default
-/// of Kubernetes.
+/// Whether the ranges admit every address of a family. Ranges of the other family alone admit none, except `0.0.0.0/0`,
+/// the default of Kubernetes.
 fn are_open(ranges: &BTreeSet<IpNet>, family: IpFamily) -> bool {
     let is_of = |range: &&IpNet| IpFamily::of(range.addr()) == family;
     let mut of_family = ranges.iter().filter(is_of).peekable();
@@ -141,7 +141,7 @@ fn are_open(ranges: &BTreeSet<IpNet>, family: IpFamily) -> bool {
     }
 }
 
-/// The families that a Service asks for, in its order; without any, IPv4.
+/// The families that a Service requests, in its order; IPv4 by default.
 pub fn families_of(service: &Service) -> Vec<IpFamily> {
     let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
     let mut families: Vec<IpFamily> = families.iter().filter_map(|family| IpFamily::of_text(family)).collect();
@@ -151,10 +151,10 @@ pub fn families_of(service: &Service) -> Vec<IpFamily> {
     families
 }
 
-/// Checks that the class has the families that a Service asks for, where it says so before anything is read.
+/// Checks that the class supports the requested families, as far as the Service and the configuration show.
 ///
 /// # Errors
-/// [`Error::Invalid`] that names the field which cannot be followed, and what is expected.
+/// [`Error::Invalid`] that names the unsupported field and the expected value.
 pub fn check_families(service: &Service, class: &str, has_ipv6_pool: bool, rules: ServiceRules) -> Result<(), Error> {
     let nothing = ServiceSpec::default();
     let spec = service.spec.as_ref().unwrap_or(&nothing);
@@ -178,7 +178,7 @@ pub fn check_families(service: &Service, class: &str, has_ipv6_pool: bool, rules
     }
 }
 
-/// Whether an existing load balancer has the address that its Service asks for: an address is not changed.
+/// Checks that an existing load balancer has the requested address, because addresses never change.
 ///
 /// # Errors
 /// [`Error::Invalid`] that names both addresses.
@@ -192,11 +192,11 @@ pub fn check_address(features: &Features, address: IpAddr) -> Result<(), Error> 
     }
 }
 
-/// Whether a load balancer that is complete has both families, if its Service requires them: it has one of IPv6 alone where the
-/// pool of its class gave it such an address before.
+/// Checks that a complete load balancer has both families, if required. It has IPv6 alone if the pool of its class
+/// provided such an address before.
 ///
 /// # Errors
-/// [`Error::Failed`] that names the address: a change of the policy alone is no reason for a sync.
+/// [`Error::Failed`] that names the address. It is retried, because a change of the policy alone triggers no sync.
 pub fn check_both(service: &Service, addresses: &[IpAddr]) -> Result<(), Error> {
     let policy = service.spec.as_ref().and_then(|spec| spec.ip_family_policy.as_deref());
     match addresses {
@@ -224,7 +224,7 @@ fn affinity_of(spec: &ServiceSpec) -> Option<Duration> {
     is_kept.then(|| seconds.filter(|seconds| *seconds > 0).map_or(AFFINITY, Duration::from_secs))
 }
 
-/// The value of an annotation, without blanks around it; empty if there is none.
+/// The trimmed value of an annotation; empty by default.
 fn annotation<'a>(service: &'a Service, name: &str) -> &'a str {
     let annotations = service.metadata.annotations.as_ref();
     annotations.and_then(|annotations| annotations.get(name)).map(|text| text.trim()).unwrap_or_default()
@@ -261,7 +261,7 @@ fn address_of(spec: &ServiceSpec) -> Result<Option<IpAddr>, Error> {
     }
 }
 
-/// The name of the class that a Service asks for.
+/// The name of the class that a Service requests.
 pub fn class_of(service: &Service) -> &str {
     Some(annotation(service, ANNOTATION_CLASS)).filter(|class| !class.is_empty()).unwrap_or(DEFAULT_CLASS)
 }
@@ -269,7 +269,7 @@ pub fn class_of(service: &Service) -> &str {
 /// Checks that the configuration has this class.
 ///
 /// # Errors
-/// [`Error::Invalid`] that names the classes there are.
+/// [`Error::Invalid`] that names the existing classes.
 pub fn check_class(config: &LoadBalancerConfig, class: &str) -> Result<(), Error> {
     if config.class(class).is_some() {
         return Ok(());
@@ -286,10 +286,10 @@ pub fn check_class(config: &LoadBalancerConfig, class: &str) -> Result<(), Error
     Err(Error::Invalid { reason: reason::LoadBalancerClassUnknown, message })
 }
 
-/// The ports of a Service, each with the port of the nodes, in their order.
+/// The ports of a Service with their node ports, in order.
 ///
 /// # Errors
-/// [`Error::Invalid`] that names the port which NSX cannot serve, and why.
+/// [`Error::Invalid`] that names the unsupported port and the reason.
 pub fn ports_of(service: &Service) -> Result<Vec<(Port, u16)>, Error> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     if ports.is_empty() {

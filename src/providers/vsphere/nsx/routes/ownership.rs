@@ -1,11 +1,12 @@
-//! Pure: whose a route of the configured router is.
+//! Pure: decides which cluster owns a route of the configured router.
 //!
-//! | first row that fits | the route is |
+//! | first row that matches | the route is |
 //! |---|---|
 //! | no or another cluster name, or the `cluster-uid` of another cluster | foreign: never changed |
 //! | the `cluster-uid` of this cluster | ours |
-//! | the UID in its id is that of a Node here, or of one that this process saw; or its next hop is an address of the Node that its tag names | ours, tagged with the first write that is needed anyway |
-//! | anything else | held: never changed, and reported once |
+//! | its id has the UID of a Node, current or seen by this process | ours, tagged with the next write needed anyway |
+//! | its next hop is an address of the Node in its tag | the same |
+//! | anything else | ambiguous (`Held`): never changed, and reported once |
 
 use std::net::IpAddr;
 
@@ -13,31 +14,31 @@ use super::static_route::{CLUSTER_NAME, ListedRoute, name_hint};
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 
-/// Whose a route is.
+/// Which cluster owns a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// Of another cluster or program.
+    /// Another cluster or program owns it.
     Foreign,
-    /// Of this cluster.
+    /// This cluster owns it.
     Ours,
-    /// It has the name of this cluster, and nothing shows that it is this cluster's.
+    /// Ambiguous: the cluster name matches, but nothing proves that the route is this cluster's.
     Held,
 }
 
-/// What is known of this cluster.
+/// The facts about this cluster that decide.
 pub struct Cluster<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What identifies it, if that is known.
+    /// Its UID, if known.
     pub uid: Option<&'a str>,
-    /// Whether this is the UID of a Node that is here, or was since this process began and is remembered.
+    /// Whether this is the UID of a Node that exists, or that this process remembers.
     pub is_node: &'a dyn Fn(&str) -> bool,
-    /// The addresses of the Node of this name.
+    /// Returns the addresses of the Node of this name.
     pub addresses: &'a dyn Fn(&str) -> Vec<IpAddr>,
 }
 
-/// Whose `object` is, which was read as `listed`.
-pub fn judge(object: &Object, listed: &ListedRoute, cluster: &Cluster<'_>) -> Ownership {
+/// Decides which cluster owns `object`, which `listed` was parsed from.
+pub fn ownership_of(object: &Object, listed: &ListedRoute, cluster: &Cluster<'_>) -> Ownership {
     if object.tag(CLUSTER_NAME) != Some(cluster.name) {
         return Ownership::Foreign;
     }
@@ -95,7 +96,7 @@ mod tests {
             let listed = ListedRoute::read(&object).unwrap();
             let judged = |uid| {
                 let addresses = |node: &str| if node == "n1" { vec![HOP.parse().unwrap()] } else { Vec::new() };
-                judge(
+                ownership_of(
                     &object,
                     &listed,
                     &Cluster { name: CLUSTER, uid, is_node: &|uid| uid == "u1", addresses: &addresses },

@@ -1,9 +1,9 @@
-//! Waits until NSX has put a route into effect.
+//! Waits until NSX has realized a route.
 //!
-//! A route that is new is realized when one of its realized entities says so. Of a route that was rewritten NSX may report for
-//! seconds what became of the revision before, so that the realized status is read, which names the revision
-//! (`intent_version`). Where it names none, the entities are believed once [`SETTLED`] has passed since the rewrite; where it
-//! names an older one for [`UNCONFIRMED`], the route is as that is: if it is realized, a warning says that NSX has not confirmed
+//! A new route is realized when one of its realized entities says so. For a rewritten route NSX may report the previous
+//! revision for seconds, so the realized status is read, which names the revision (`intent_version`). If it names none,
+//! the entities are trusted once [`SETTLED`] has passed since the rewrite. If it names an older revision for
+//! [`UNCONFIRMED`], the state of that revision decides: if it is realized, a warning says that NSX has not confirmed
 //! the new one.
 
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::cloud::Error;
 use crate::providers::vsphere::nsx::failed;
 use crate::providers::vsphere::reason;
 
-/// When it is asked for the first time, and how often then.
+/// Delay of the first status read, then the interval.
 const FIRST: Duration = Duration::from_millis(250);
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long it is waited for, as in the Go program.
+/// Longest wait, as in the Go program.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// After this time since a rewrite the state of an older revision decides: NSX may number them otherwise.
+/// Time since a rewrite after which the state of an older revision decides: NSX may number revisions differently.
 const UNCONFIRMED: Duration = Duration::from_secs(30);
 
 impl RouterRoutes {
-    /// Completes when the route of this id is realized as `last_write` wrote it, which made this revision of it.
+    /// Completes when the route is realized as `last_write` wrote it, which created `revision`.
     pub(super) async fn wait_until_realized(
         &self,
         id: &str,
@@ -57,7 +57,7 @@ impl RouterRoutes {
         Err(not_realized(format!("NSX has not put it into effect within {} s", LIMIT.as_secs())))
     }
 
-    /// The state of this revision. `revision` becomes `None` where NSX does not say of which one its state is.
+    /// Reads the state of this revision. Sets `revision` to `None` where NSX does not name the revision of its state.
     async fn realization(
         &self,
         id: &str,
@@ -68,7 +68,7 @@ impl RouterRoutes {
         let path = self.path(id);
         let asked = last_write.at.elapsed();
         let is_unconfirmed = asked >= UNCONFIRMED;
-        // A state that names no revision may be that of the revision before.
+        // Without a revision the state may be that of the previous one.
         let is_settled = !last_write.is_rewrite || asked >= SETTLED;
         let settled = |realization| if is_settled { realization } else { Realization::Pending };
         if let Some(wanted) = *revision {

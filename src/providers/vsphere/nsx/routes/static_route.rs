@@ -1,5 +1,5 @@
-//! Pure: how a route of the pod network is written in NSX. Ids, names and tags are those of the Go program, so that either
-//! program keeps what the other wrote.
+//! Pure: the form of a pod network route in NSX. Ids, names and tags equal those of the Go program, so that either
+//! program keeps routes of the other.
 //!
 //! Mirrors `generateStaticRoute` and `getNodeIPAddress` of `pkg/cloudprovider/vsphere/route/routeprovider.go`.
 
@@ -16,40 +16,40 @@ use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
 use crate::providers::vsphere::nsx::ownership::CLUSTER_UID;
 use crate::providers::vsphere::nsx::tags::ScopedTags;
 
-/// The scope of the tag with the cluster's name.
+/// Scope of the tag with the cluster's name.
 pub const CLUSTER_NAME: &str = "vsphere.k8s.io/cluster-name";
-/// The scope of the tag with the name of the Node.
+/// Scope of the tag with the name of the Node.
 pub const NODE_NAME: &str = "vsphere.k8s.io/node-name";
-/// The scope of the tag with the name of this program. The Go program does not know it for routes.
+/// Scope of the tag with the name of this program. The Go program does not write it for routes.
 pub const OWNER: &str = "owner";
-/// The name of this program, as load balancers of the Go program have it.
+/// The name of this program, as the Go program writes it for load balancers.
 pub const OWNER_NAME: &str = "vsphere-cloud-controller-manager";
 
-/// A route as it is to be.
+/// The wanted state of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticRoute<'a> {
     /// The cluster's name.
     pub cluster_name: &'a str,
-    /// What identifies the cluster, if that is known.
+    /// The UID of the cluster, if known.
     pub cluster_uid: Option<&'a str>,
     /// The name of the Node.
     pub node: &'a str,
-    /// The network of its pods, as text.
+    /// The network of the Node's pods, as text.
     pub network: &'a str,
-    /// Where the traffic goes to.
+    /// The address that receives the traffic.
     pub next_hop: IpAddr,
 }
 
-/// A route as NSX has it.
+/// A route as listed by NSX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedRoute {
-    /// Its id below the router.
+    /// The id below the router.
     pub id: String,
-    /// The name of the Node that its tag gives; empty without one.
+    /// The name of the Node in the route's tag; empty without one.
     pub node: String,
     /// The network, as text.
     pub network: String,
-    /// The addresses of its next hops.
+    /// The addresses of the next hops.
     pub next_hops: Vec<IpAddr>,
 }
 
@@ -58,20 +58,20 @@ pub fn id(name_hint: &str, network: &str) -> String {
     format!("{name_hint}_{network}").replace('/', "_")
 }
 
-/// The UID in such an id.
+/// The UID of the Node in the id of a route.
 pub fn name_hint(id: &str) -> &str {
     id.split_once('_').map_or("", |(hint, _)| hint)
 }
 
-/// The name of the Node in the display name of a route of this cluster. `None` if it is not the one that this program and the Go
-/// program give; names of Nodes have no underscore.
+/// The name of the Node in the display name of a route of this cluster. `None` if the name has not the form of this
+/// program and the Go program; names of Nodes have no underscore.
 pub fn node_of_display_name<'a>(object: &'a Object, cluster_name: &str) -> Option<&'a str> {
     let rest = object.text("display_name").strip_prefix(cluster_name)?.strip_prefix('_')?;
     let node = rest.strip_suffix(object.text("network"))?.strip_suffix('_')?;
     (!node.is_empty() && !node.contains('_')).then_some(node)
 }
 
-/// The first address of the network's family that others can reach: internal ones before external ones.
+/// The first routable address of the network's family; internal addresses take precedence over external ones.
 pub fn next_hop(addresses: &[NodeAddress], network: &IpNet) -> Option<IpAddr> {
     let is_usable = |ip: &IpAddr| {
         let is_link_local = match ip {
@@ -95,9 +95,9 @@ impl StaticRoute<'_> {
         object
     }
 
-    /// Makes an object that exists lead where this route leads. What this program does not know stays, other tags too.
+    /// Updates an existing object to this route. Unknown fields and other tags stay.
     pub fn write_into(&self, object: &mut Object) {
-        // Another spelling of the same network stays: the Go program compares texts.
+        // Keep another spelling of the same network: the Go program compares texts.
         if parse_network_sloppy(object.text("network")) != parse_network_sloppy(self.network) {
             object.0.insert("network".to_owned(), self.network.into());
         }
@@ -108,14 +108,14 @@ impl StaticRoute<'_> {
         self.tags().write_into(object);
     }
 
-    /// Whether an object leads where this route leads.
+    /// Whether a listed route has the network, next hop and Node of this route.
     pub fn is_led_by(&self, listed: &ListedRoute) -> bool {
         parse_network_sloppy(&listed.network) == parse_network_sloppy(self.network)
             && listed.next_hops == [self.next_hop]
             && listed.node == self.node
     }
 
-    /// The tags that an object is to have, besides those of others.
+    /// The tags of this route, besides those of others.
     pub fn tags(&self) -> ScopedTags {
         let tags = ScopedTags::default().with(CLUSTER_NAME, self.cluster_name).with(NODE_NAME, self.node);
         match self.cluster_uid {
@@ -131,7 +131,7 @@ impl StaticRoute<'_> {
 }
 
 impl ListedRoute {
-    /// `None` for an object that is no route: without an id, a network or next hops.
+    /// Parses an object; `None` if it is no route: without an id, a network or next hops.
     pub fn read(object: &Object) -> Option<Self> {
         let (id, network) = (object.id(), object.text("network"));
         let hops = object.0.get("next_hops")?.as_array()?;

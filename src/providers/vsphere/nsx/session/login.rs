@@ -1,4 +1,4 @@
-//! One login with user and password: claimed, made, settled.
+//! One login with user and password: claim it in the ledger, send it, settle the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::providers::vsphere::login::credentials::{self, Credential, Credential
 use crate::providers::vsphere::login::policy::NSX_LOGIN_POLICY;
 use crate::providers::vsphere::login::schedule::{Interface, LoginBlocked, LoginSchedule, Rejection, account, place};
 
-/// After a login that a manager in trouble refused: calls come by the hundred, and each would be one more.
+/// Backoff after a login that an overloaded or failing manager refused: hundreds of calls would otherwise each log in.
 pub(super) const HARMLESS: Backoff =
     Backoff::doubling(Duration::from_secs(1), Duration::from_secs(10)).shortened_by(0.5);
 
-/// After a login whose answer was lost. It may have been rejected, so that the ledger takes only a few of them in 15 minutes;
-/// they have to last for a trouble of a minute.
+/// Backoff after a login whose answer was lost. It may have been rejected, so the ledger grants only a few in 15
+/// minutes; they have to last for an outage of a minute.
 const UNANSWERED: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(60)).shortened_by(0.5);
 
 impl NsxSession {
-    /// Tries what is offered, in order, until one is accepted or there is trouble of another kind.
+    /// Tries the offered credentials in order, until one is accepted or an attempt fails without a rejection.
     pub(super) async fn log_in_with(
         &self,
         client: &Client,
@@ -60,7 +60,7 @@ impl NsxSession {
         }))
     }
 
-    /// Logs in beside whatever is in use, unless that has to wait.
+    /// Logs in, unless that has to wait; the login in use stays.
     pub(super) async fn try_credential(
         &self,
         client: &Client,
@@ -71,10 +71,10 @@ impl NsxSession {
             let why = "expected a user name and a password for NSX, found a certificate or a URL".to_owned();
             return Err(NoLogin { kind: Kind::Unavailable, why });
         };
-        let claim = match self.claim(credential).await {
+        let claim = match self.claim_attempt(credential).await {
             Ok(claim) => claim,
             Err(held) => {
-                let why = format!("{}: {}", held.what(&self.login_of(credential)), self.why_held(credential, &held));
+                let why = format!("{}: {}", held.what(&self.login_of(credential)), self.why_blocked(credential, &held));
                 let was_rejected = self.state.lock().pairs.was_rejected(credential);
                 let kind = if was_rejected { Kind::Rejected } else { Kind::Unavailable };
                 return Err(NoLogin { kind, why });
@@ -84,13 +84,13 @@ impl NsxSession {
         match submit(client, sessions, (scheme, user, password)).await {
             Ok(login) => {
                 self.accepted(credential, sessions);
-                self.ledger.settle(claim, Outcome::Accepted).await;
+                self.ledger.record_outcome(claim, Outcome::Accepted).await;
                 Ok(login)
             }
             Err(error) if sessions == Sessions::End && error.kind == Kind::Rejected && self.is_in_use(credential) => {
-                // NSX has just opened a session with the same password, so it refuses Basic authentication, not the password.
-                // The ledger keeps the request as unanswered until NSX accepts the next login.
-                self.ledger.settle(claim, Outcome::Unanswered).await;
+                // NSX has just opened a session with the same password, so it refuses per-request authentication, not
+                // the password. The ledger keeps the request as unanswered until NSX accepts the next login.
+                self.ledger.record_outcome(claim, Outcome::Unanswered).await;
                 Err(self.require_sessions(&error))
             }
             Err(error) => Err(self.settle_failed(claim, credential, &error).await),
@@ -102,7 +102,7 @@ impl NsxSession {
         state.pairs.accepted(credential, Interface::Primary);
         match sessions {
             Sessions::End => state.sessions = Sessions::Replaced,
-            // What was refused was another password.
+            // Per-request authentication was refused for another password.
             Sessions::Required if state.in_use.as_ref().is_some_and(|in_use| in_use.login != credential.login) => {
                 (state.sessions, state.short_lived) = (Sessions::Serve, 0);
             }
@@ -110,11 +110,11 @@ impl NsxSession {
         }
     }
 
-    /// A login that failed: counted, and the next one waits.
+    /// Records a failed login and its backoff.
     async fn settle_failed(&self, claim: LoginAttempt, credential: &Arc<Credential>, error: &Error) -> NoLogin {
         let outcome = outcome(error);
         self.account_for(&claim, credential, outcome, chain(error));
-        self.ledger.settle(claim, outcome).await;
+        self.ledger.record_outcome(claim, outcome).await;
         let why = match outcome {
             Outcome::Rejected => format!(
                 "login rejected by {}: wrong user or password, or the account is locked, disabled or expired: {}",
@@ -138,7 +138,7 @@ impl NsxSession {
         self.state.lock().in_use.as_ref().is_some_and(|in_use| in_use.login == credential.login)
     }
 
-    /// Sessions end at once, and NSX does not take user and password with a request: the next session waits.
+    /// Sessions end at once, and NSX refuses per-request authentication: the next session backs off.
     fn require_sessions(&self, refused: &Error) -> NoLogin {
         let why = format!(
             "sessions were over at once, and NSX does not accept user and password with each request: a load balancer before \
@@ -153,11 +153,11 @@ impl NsxSession {
         failure
     }
 
-    /// The permission of this process's own schedule, then that of the ledger.
-    async fn claim(&self, credential: &Arc<Credential>) -> Result<LoginAttempt, LoginBlocked> {
+    /// Checks the local schedule, then claims an attempt in the shared ledger.
+    async fn claim_attempt(&self, credential: &Arc<Credential>) -> Result<LoginAttempt, LoginBlocked> {
         let attempt = {
             let state = self.state.lock();
-            if let Some(held) = state.pairs.held(credential, Interface::Primary, self.began.elapsed()) {
+            if let Some(held) = state.pairs.blocked(credential, Interface::Primary, self.began.elapsed()) {
                 return Err(held);
             }
             state.pairs.attempt(credential, &self.server)
@@ -188,20 +188,20 @@ impl NsxSession {
         Rejection { moment: self.now(), why, least }
     }
 
-    /// The manager and the account of a login, and where its credentials are from.
+    /// Text with the manager, the account and the origin of the credentials.
     fn login_of(&self, credential: &Credential) -> String {
         let place = place(&credential.origin, || "[NSXT] in the cloud config".to_owned());
         format!("NSX {} as {:?} (credentials from {place})", self.server, account(&credential.login))
     }
 
-    /// Why a login waits, and how the wait can be ended.
-    fn why_held(&self, credential: &Credential, held: &LoginBlocked) -> String {
+    /// Text with the reason of a wait and how to end it.
+    fn why_blocked(&self, credential: &Credential, held: &LoginBlocked) -> String {
         let reset = self.ledger.reset_command(NSX_LOGIN_POLICY, &self.server, account(&credential.login));
         held.why(NSX_LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
     }
 }
 
-/// A manager whose sessions do not serve, or that has none, takes user and password with each request.
+/// Opens a session; uses per-request authentication where sessions do not work or the manager has none.
 async fn submit(
     client: &Client,
     sessions: Sessions,
@@ -215,8 +215,7 @@ async fn submit(
     client.try_basic(scheme, user, password).await
 }
 
-/// What the manager may have counted: a rejection, or an answer that was lost. A gateway that waits for its server no longer
-/// does not know what became of the login.
+/// What the manager may have counted: a rejection, or a lost answer. After a gateway timeout the outcome is unknown.
 fn outcome(error: &Error) -> Outcome {
     match error.kind {
         Kind::Rejected => Outcome::Rejected,

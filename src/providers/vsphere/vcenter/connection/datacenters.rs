@@ -1,4 +1,5 @@
-//! Says once which of the configured datacenters vCenter does not have, after the VM of a Node was found outside of them.
+//! Warns once about configured datacenters that vCenter does not have, after the VM of a Node was found outside of
+//! them.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,14 +14,14 @@ use crate::providers::vsphere::vcenter::snapshot::Datacenter;
 
 /// How long vCenter may take to list its datacenters.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
-/// The pause before they are listed again where that failed.
+/// Pause before the next list after a failed one.
 const PAUSE: Duration = Duration::from_secs(60);
-/// How many names of a kind the message has; the number of the others follows.
+/// Most names per kind in the message; the number of the others follows.
 const MOST_NAMED: usize = 10;
 
 impl Vcenter {
-    /// The VM of a Node is outside of these datacenters, which are those of the configuration. Asks vCenter once for
-    /// each set of them which datacenters it has; what is said of Nodes does not depend on it.
+    /// Reports that the VM of a Node is outside of `configured`, the configured datacenters. For each such set
+    /// vCenter's datacenters are listed once; the state of Nodes does not depend on it.
     pub fn suspect_datacenters(&self, configured: &[String]) {
         self.suspected.send_if_modified(|known| {
             let is_news = *known != *configured;
@@ -31,14 +32,14 @@ impl Vcenter {
         });
     }
 
-    /// Lists the datacenters when they are suspected, and warns of those that are not there. Never ends itself.
+    /// Lists the datacenters on suspicion, and warns about missing ones. Never ends itself.
     pub(super) async fn check_datacenters(&self) -> Infallible {
         let mut suspected = self.suspected.subscribe();
         loop {
             let configured = suspected.borrow_and_update().clone();
             if !configured.is_empty() && !self.tell_missing(&configured).await {
                 sleep(PAUSE).await;
-                // Whoever finds such a VM next asks for the list again.
+                // The next such VM requests the list again.
                 self.suspected.send_if_modified(|known| {
                     if *known == configured {
                         known.clear();
@@ -46,12 +47,12 @@ impl Vcenter {
                     false
                 });
             }
-            // The sender is here.
+            // Cannot fail: `self` holds the sender.
             let _ = suspected.changed().await;
         }
     }
 
-    /// Warns of the datacenters that vCenter does not have. Returns whether vCenter has answered.
+    /// Warns about missing datacenters. Returns whether vCenter answered.
     async fn tell_missing(&self, configured: &[String]) -> bool {
         let (vcenter, soap) = (self.server(), self.session().soap());
         let objects = match timeout(LIST_LIMIT, soap.retrieve_datacenters()).await {
@@ -74,7 +75,7 @@ impl Vcenter {
     }
 }
 
-/// What is told of the configured datacenters that are not among those that are present; nothing where all are.
+/// The warning about configured datacenters that are not `present`; `None` if all are.
 fn missing(configured: &[String], present: &[Datacenter]) -> Option<String> {
     let missing: Vec<String> =
         scope::without_datacenter(configured, present).into_iter().map(|item| format!("{item:?}")).collect();

@@ -1,4 +1,4 @@
-//! A fresh read of whether a machine runs, for what must not rest on the snapshot.
+//! A fresh read of a VM's power state, for decisions that must not rest on the snapshot.
 
 use super::Vcenter;
 use super::reads::{CONNECTION_STATE, Denial, ReadAnswer, denial};
@@ -7,16 +7,15 @@ use crate::cloud::Unknown;
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, PowerState};
 
-/// What is read of the machine.
 const MACHINE_PATHS: [&str; 3] = [POWER, CONNECTION_STATE, HOST];
 const POWER: &str = "runtime.powerState";
 const HOST: &str = "runtime.host";
 
 impl Vcenter {
-    /// The power state of this machine now, where machine and host are connected.
+    /// Reads the power state of this VM. Both VM and host must be connected.
     ///
     /// # Errors
-    /// Why it is not proven: nobody says, the account may not read it, or vCenter does not hear from machine or host.
+    /// Why the state is not proven: no answer, no permission, or a disconnected VM or host.
     pub async fn read_power(&self, id: &str) -> Result<PowerState, Unknown> {
         let vm = MoRef::new("VirtualMachine", id);
         let content = found(&vm, self.read(&vm, &MACHINE_PATHS).await)?;
@@ -51,7 +50,7 @@ fn check_connected(content: &ObjectContent) -> Result<(), Unknown> {
     }
 }
 
-/// A property that is not in the answer.
+/// The error for a property that is missing in the answer.
 fn unsaid(content: &ObjectContent, path: &str) -> Unknown {
     let missing = content.missing.iter().find(|missing| missing.path == path);
     match missing.and_then(|missing| denial(&missing.fault, Some(&content.object))) {

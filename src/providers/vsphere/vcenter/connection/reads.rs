@@ -1,7 +1,7 @@
-//! Fresh reads by id and fresh searches: evidence, where the snapshot is inventory.
+//! Fresh reads by id and fresh searches: evidence, where the snapshot is only a cache.
 //!
-//! Only one answer says that an object is gone: the fault `ManagedObjectNotFound` that names exactly this object. A
-//! vCenter that may not tell, or tells nothing, is another answer each.
+//! Only one answer proves that an object is gone: the fault `ManagedObjectNotFound` that names exactly this object. A
+//! missing permission and a missing answer are separate results.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use crate::providers::vsphere::vcenter::snapshot::Trouble;
 /// How long one read or search may take.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a read needs, where vCenter does not say.
+/// The privilege that a read needs, for denials that name none.
 pub(super) const READ_PRIVILEGE: &str = "System.Read";
 
-/// The paths that say which machine an id names. Two carry the same UUID.
+/// The properties that identify a VM. Two carry the same UUID.
 const IDENTITY_PATHS: [&str; 3] = ["name", "config.uuid", "summary.config.uuid"];
 
-/// Whether vCenter hears from a machine or a host.
+/// The property with the connection state of a VM or a host.
 pub(super) const CONNECTION_STATE: &str = "runtime.connectionState";
 
-/// What vCenter answered.
+/// Result of a read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReadAnswer<T> {
-    /// It is there.
+    /// The object exists.
     Found(T),
     /// vCenter says that exactly this object does not exist.
     Gone,
-    /// The account may not read it. That proves nothing.
+    /// The account may not read the object. That proves nothing.
     Denied(Denial),
-    /// Nothing can be concluded: no answer, or another fault.
+    /// No conclusion: no answer, or another fault.
     Silent(Trouble),
 }
 
 impl<T> ReadAnswer<T> {
-    /// What `judge` makes of what was found. The other answers stay.
+    /// Maps `Found` by `judge`; other results stay.
     fn and_then<U>(self, judge: impl FnOnce(T) -> ReadAnswer<U>) -> ReadAnswer<U> {
         match self {
             ReadAnswer::Found(found) => judge(found),
@@ -52,14 +52,14 @@ impl<T> ReadAnswer<T> {
     }
 }
 
-/// What the account may not read, and which privilege is missing.
+/// An object that the account may not read, and the missing privilege.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// The object as vCenter names it, for example `Folder:group-v3`.
     pub object: String,
     /// The missing privileges, joined by commas.
     pub privilege: String,
-    /// Whether vCenter says so. It may also return nothing at all for what the account may not read.
+    /// Whether vCenter reported the denial. It may also silently return nothing.
     pub is_told: bool,
 }
 
@@ -77,51 +77,51 @@ impl std::fmt::Display for Denial {
     }
 }
 
-/// What an id names.
+/// Identity of a VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VmIdentity {
-    /// The name in vCenter, decoded; empty where it may not be read.
+    /// The name in vCenter, decoded; empty if unreadable.
     pub name: String,
-    /// The BIOS UUID; none where it is unset or may not be read.
+    /// The BIOS UUID; `None` if unset or unreadable.
     pub bios_uuid: Option<BiosUuid>,
 }
 
-/// The answer to a read of a virtual machine.
+/// The result of reading a VM.
 pub type VmRead = ReadAnswer<VmIdentity>;
 
-/// The answer to a read of a host: its `runtime.connectionState`, as vCenter spells it.
+/// The result of reading a host: its `runtime.connectionState`, as vCenter spells it.
 pub type HostRead = ReadAnswer<String>;
 
-/// The answer to a read of any other object.
+/// The result of reading any other object.
 pub type ObjectRead = ReadAnswer<()>;
 
-/// The answer to a search: the ids that match, possibly none. It is never [`ReadAnswer::Gone`].
+/// The result of a search: the matching ids, possibly none. Never [`ReadAnswer::Gone`].
 pub type SearchRead = ReadAnswer<Vec<Arc<str>>>;
 
 impl Vcenter {
-    /// Reads which machine this id names, now.
+    /// Reads the identity of the VM with this id.
     pub async fn read_vm(&self, id: &str) -> VmRead {
         let read = self.read(&MoRef::new("VirtualMachine", id), &IDENTITY_PATHS).await;
         read.and_then(|content| ReadAnswer::Found(identity(&content)))
     }
 
-    /// Reads whether this host is there, now, and whether vCenter hears from it. A host whose state vCenter does not say
-    /// is denied or silent.
+    /// Reads the connection state of this host. If vCenter does not return the state, the result is `Denied` or
+    /// `Silent`.
     pub async fn read_host(&self, host: &MoRef) -> HostRead {
         self.read(host, &["name", CONNECTION_STATE]).await.and_then(connection_state)
     }
 
-    /// Reads whether this object is there, now.
+    /// Reads whether this object exists.
     pub async fn read_object(&self, object: &MoRef) -> ObjectRead {
         self.read(object, &["name"]).await.and_then(|_| ReadAnswer::Found(()))
     }
 
-    /// Searches the whole vCenter for machines with this BIOS UUID, in the byte order given.
+    /// Searches the whole vCenter for VMs with this BIOS UUID, in the byte order given.
     pub async fn search_by_uuid(&self, uuid: &BiosUuid) -> SearchRead {
         self.search(self.session.soap().find_all_by_uuid(&uuid.to_string())).await
     }
 
-    /// Searches the whole vCenter for machines whose guest has this host name, or this address if it is one.
+    /// Searches the whole vCenter for VMs whose guest has this host name, or this IP address.
     pub async fn search_by_name(&self, name: &str) -> SearchRead {
         if name.parse::<IpAddr>().is_ok() {
             return self.search(self.session.soap().find_all_by_ip(name)).await;
@@ -139,12 +139,12 @@ impl Vcenter {
     pub(super) async fn read(&self, object: &MoRef, paths: &[&str]) -> ReadAnswer<ObjectContent> {
         let spec = FilterSpec::of_object(object, paths);
         match self.ask(self.session.soap().retrieve_properties(&spec)).await {
-            Ok(objects) => judge_content(object, objects),
+            Ok(objects) => classify_content(object, objects),
             Err(refusal) => refusal.of_object(object),
         }
     }
 
-    /// Asks within the limit, and only a vCenter that answers and is whom it was before.
+    /// Makes a call within the limit. The vCenter must be live before and after, with the same instance UUID.
     async fn ask<T>(&self, call: impl Future<Output = Result<T, vim::Error>>) -> Result<T, Refusal> {
         let before = self.snapshot();
         before.freshness.check().map_err(Refusal::Silent)?;
@@ -171,14 +171,14 @@ impl Vcenter {
     }
 }
 
-/// Why there is no answer.
+/// Why a call has no usable answer.
 enum Refusal {
     Silent(Trouble),
     Failed(vim::Error),
 }
 
 impl Refusal {
-    /// What it means for this object.
+    /// The result for a read of this object.
     fn of_object<T>(self, object: &MoRef) -> ReadAnswer<T> {
         match self {
             Refusal::Failed(error) if error.is_managed_object_not_found(object) => ReadAnswer::Gone,
@@ -186,7 +186,7 @@ impl Refusal {
         }
     }
 
-    /// What it means where no object was asked for by its id.
+    /// The result for a call that named no object.
     fn without_object<T>(self) -> ReadAnswer<T> {
         match self {
             Refusal::Silent(trouble) => ReadAnswer::Silent(trouble),
@@ -198,7 +198,7 @@ impl Refusal {
     }
 }
 
-/// What a permission fault names; none if it is another fault.
+/// The contents of a permission fault; `None` for another fault.
 pub(super) fn denial(fault: &Fault, asked: Option<&MoRef>) -> Option<Denial> {
     if fault.kind != FaultKind::NoPermission {
         return None;
@@ -212,8 +212,8 @@ pub(super) fn denial(fault: &Fault, asked: Option<&MoRef>) -> Option<Denial> {
     Some(Denial { object, privilege, is_told: true })
 }
 
-/// What an answer without a fault says of the object. One readable property is enough: it is there.
-fn judge_content(object: &MoRef, objects: Vec<ObjectContent>) -> ReadAnswer<ObjectContent> {
+/// Judges an answer without a fault. One readable property proves that the object exists.
+fn classify_content(object: &MoRef, objects: Vec<ObjectContent>) -> ReadAnswer<ObjectContent> {
     let untold = || Denial { object: object.to_string(), privilege: READ_PRIVILEGE.to_string(), is_told: false };
     let Some(content) = objects.into_iter().find(|content| content.object == *object) else {
         return ReadAnswer::Denied(untold());
@@ -352,7 +352,7 @@ mod tests {
             ("another object", vec![content(MoRef::new("VirtualMachine", "vm-4"), &named, None)], "untold"),
             ("no object", vec![], "untold"),
         ] {
-            let read = judge_content(&vm(), objects);
+            let read = classify_content(&vm(), objects);
             let is = match &read {
                 ReadAnswer::Found(_) => "found",
                 ReadAnswer::Gone => "gone",

@@ -1,4 +1,4 @@
-//! Why there is no session, and when to try again.
+//! Why there is no session, and when to retry.
 
 use std::time::Duration;
 
@@ -8,38 +8,36 @@ use crate::providers::vsphere::vcenter::outage::Outage;
 use crate::providers::vsphere::vcenter::snapshot::Trouble;
 use crate::providers::vsphere::vcenter::spelling::Spelling;
 
-/// What went wrong.
+/// The cause of a connection failure.
 #[derive(Debug, thiserror::Error)]
 pub(in super::super) enum Cause {
-    /// The server did not answer, or refused.
+    /// No answer of the server, or a refusal.
     #[error(transparent)]
     Soap(#[from] vim::Error),
-    /// There is no token to log in with.
     #[error(transparent)]
     Token(#[from] sts::Error),
-    /// There is no ticket for a shared session.
     #[error(transparent)]
     Ticket(#[from] session_manager::Error),
     /// The login has to wait.
     #[error("{why}")]
     Held {
         why: String,
-        /// Whether the server refused these credentials when they were tried last.
+        /// Whether the server rejected these credentials in the last attempt.
         was_rejected: bool,
     },
-    /// There is nothing to log in with: what is missing.
+    /// No credentials: says what is missing.
     #[error("{0}")]
     NoCredentials(String),
-    /// What there is to log in with is not known: what was not read.
+    /// The credentials are not known: says what was not read.
     #[error("{0}")]
     CredentialsUnread(String),
-    /// Something that is no answer of this server.
+    /// Another cause than an answer of this server.
     #[error("{0}")]
     Other(String),
 }
 
 impl Cause {
-    /// The server refused the credentials.
+    /// Whether the server rejected the credentials.
     pub(in super::super) fn is_invalid_login(&self) -> bool {
         match self {
             Cause::Soap(error) => error.is_invalid_login(),
@@ -49,7 +47,7 @@ impl Cause {
         }
     }
 
-    /// What it means for those who use the vCenter.
+    /// The outage that it causes.
     pub(in super::super) fn outage(&self) -> Outage {
         match self {
             _ if self.is_invalid_login() => Outage::LoginRejected,
@@ -64,7 +62,7 @@ impl Cause {
         }
     }
 
-    /// The certificate of vCenter that was refused.
+    /// The refused certificate of vCenter.
     fn certificate(&self) -> Option<&http::CertificateRefusal> {
         match self {
             Cause::Soap(vim::Error::Http(error)) | Cause::Token(sts::Error::Http(error)) => match error {
@@ -75,24 +73,22 @@ impl Cause {
         }
     }
 
-    /// The session is gone.
+    /// Whether the session has ended.
     pub(in super::super) fn is_not_authenticated(&self) -> bool {
         matches!(self, Cause::Soap(error) if error.is_not_authenticated())
     }
 }
 
-/// When to try again.
+/// When to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Pause {
-    /// Soon, then less and less often.
     Backoff,
-    /// After this long, or when other credentials are offered.
+    /// After this time, or when other credentials are offered.
     For(Duration),
-    /// When other credentials are offered.
     UntilOffered,
 }
 
-/// Why a connection ended or was not made, and during what.
+/// Why and during which operation a connection ended or failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{during}")]
 pub(in super::super) struct ConnectionFailure {
@@ -103,8 +99,8 @@ pub(in super::super) struct ConnectionFailure {
 }
 
 impl ConnectionFailure {
-    /// All there is to say, for the log line of the vCenter, whose entry is written so. A certificate that a thumbprint
-    /// excuses comes with the line to configure.
+    /// The full text for the log line of the vCenter whose configuration entry is `entry`. For a refused certificate
+    /// that a thumbprint would make acceptable, it includes the line to configure.
     pub(in super::super) fn text(&self, entry: &Spelling) -> String {
         match self.source.certificate().and_then(|refusal| refusal.thumbprint) {
             Some(thumbprint) => format!("{}, with {}", chain(self), entry.thumbprint_line(thumbprint)),
@@ -112,11 +108,11 @@ impl ConnectionFailure {
         }
     }
 
-    /// What it means for those who use the vCenter, whose entry is written so.
+    /// The outage as `Trouble`, with texts for this configuration entry.
     pub(in super::super) fn trouble(&self, entry: &Spelling) -> Trouble {
         let outage = self.source.outage();
         let cause = match outage {
-            // Says which account of which source it is, and how a pause ends.
+            // The text names the account, its source, and how a pause ends.
             Outage::LoginRejected | Outage::LoginDelayed { .. } => chain(self),
             _ => chain(&self.source),
         };
@@ -124,7 +120,7 @@ impl ConnectionFailure {
     }
 }
 
-/// All there is to say of a read that failed, as [`ConnectionFailure::text`].
+/// The full text of a failed read, as [`ConnectionFailure::text`].
 pub(in super::super) fn text_of_read(error: &vim::Error, entry: &Spelling) -> String {
     let refusal = match error {
         vim::Error::Http(http::Error::Certificate(_, refusal)) => Some(refusal),
@@ -136,35 +132,34 @@ pub(in super::super) fn text_of_read(error: &vim::Error, entry: &Spelling) -> St
     }
 }
 
-/// Attaches what was being done to a client's error.
+/// Adds the operation to a client's error.
 pub(in super::super) fn failed(during: &str) -> impl FnOnce(vim::Error) -> ConnectionFailure + '_ {
     move |source| ConnectionFailure { during: during.to_string(), source: source.into(), pause: Pause::Backoff }
 }
 
-/// Why there is no REST session, or why it did not answer.
+/// Why there is no REST session, or no answer.
 #[derive(Debug, thiserror::Error)]
 pub(in super::super) enum RestFailure {
-    /// The server did not answer, or refused.
+    /// No answer of the server, or a refusal.
     #[error(transparent)]
     Rest(#[from] vapi::Error),
-    /// There is no token to log in with.
     #[error(transparent)]
     Token(#[from] sts::Error),
-    /// No login may be made before this has passed.
+    /// A login has to wait.
     #[error("{why}")]
     Held {
-        /// What held it.
+        /// The reason.
         why: String,
-        /// For how long.
+        /// The remaining time.
         pause: Duration,
     },
-    /// There is no SOAP session to begin with.
+    /// There is no SOAP session, which REST requires.
     #[error("there is no session with vCenter yet")]
     NoSession,
 }
 
 impl RestFailure {
-    /// The session ended, or this server does not take a session of SOAP.
+    /// Whether the session ended, or this server does not accept a SOAP session.
     pub(in super::super) fn is_unauthenticated(&self) -> bool {
         matches!(self, RestFailure::Rest(error) if error.is_unauthenticated() && !error.is_invalid_login())
     }

@@ -1,4 +1,4 @@
-//! One session over SOAP, the REST session beside it, and who uses them at the moment.
+//! One SOAP session, its REST session, and a count of their users.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::clients::{vapi, vim};
 use crate::providers::vsphere::login::credentials::Credential;
 use crate::providers::vsphere::vcenter::stale_subscriptions::Leftovers;
 
-/// The clients of one session, and what it was made with.
+/// The clients of one session, and its credential.
 pub(in super::super) struct SessionHandle {
     pub(super) soap: vim::Client,
     pub(super) rest: vapi::Client,
@@ -20,7 +20,7 @@ pub(in super::super) struct SessionHandle {
     facts: Mutex<SessionObservations>,
 }
 
-/// What is learnt while the link is used. Never locked over an await.
+/// Facts learned during use. Never locked over an await.
 #[derive(Default)]
 struct SessionObservations {
     credential: Option<Arc<Credential>>,
@@ -39,7 +39,7 @@ impl SessionHandle {
         })
     }
 
-    /// What the session was made with; nothing before the first login.
+    /// The credential of the session; `None` before the first login.
     pub(super) fn credential(&self) -> Option<Arc<Credential>> {
         self.facts.lock().credential.clone()
     }
@@ -48,7 +48,7 @@ impl SessionHandle {
         self.facts.lock().credential = Some(credential);
     }
 
-    /// What the server said of itself when it was connected to last.
+    /// The server's description at the last connect.
     pub(super) fn about(&self) -> AboutInfo {
         self.facts.lock().about.clone()
     }
@@ -57,7 +57,7 @@ impl SessionHandle {
         self.facts.lock().about = about;
     }
 
-    /// Whether the REST session is the SOAP session.
+    /// Whether the SOAP session is used as REST session.
     pub(super) fn is_borrowing(&self) -> bool {
         self.facts.lock().is_borrowing
     }
@@ -66,7 +66,7 @@ impl SessionHandle {
         self.facts.lock().is_borrowing = is_borrowing;
     }
 
-    /// The SOAP client, counted as in use until what is returned is dropped.
+    /// The SOAP client, counted as a user until dropped.
     pub(in super::super) fn soap(self: &Arc<Self>) -> ClientInUse<vim::Client> {
         ClientInUse::new(self, self.soap.clone())
     }
@@ -75,15 +75,15 @@ impl SessionHandle {
         ClientInUse::new(self, self.rest.clone())
     }
 
-    /// Completes when nobody uses it.
+    /// Completes when the session has no users.
     pub(super) async fn unused(&self) {
         let mut uses = self.uses.subscribe();
-        // The sender is here, so this waits for nothing else.
+        // Cannot fail: `self` holds the sender.
         let _ = uses.wait_for(|count| *count == 0).await;
     }
 }
 
-/// A client in use: the session it belongs to is not ended before this is dropped.
+/// A client in use: its session is not ended before this is dropped.
 pub struct ClientInUse<C> {
     client: C,
     pub(super) link: Arc<SessionHandle>,
@@ -95,12 +95,12 @@ impl<C> ClientInUse<C> {
         Self { client, link: Arc::clone(link) }
     }
 
-    /// What the server said of itself when it was connected to last.
+    /// The server's description at the last connect.
     pub(in super::super) fn about(&self) -> AboutInfo {
         self.link.about()
     }
 
-    /// What subscriptions left behind on its session.
+    /// Server-side leftovers of subscriptions on its session.
     pub(in super::super) fn leftovers(&self) -> Arc<Leftovers> {
         Arc::clone(&self.link.leftovers)
     }

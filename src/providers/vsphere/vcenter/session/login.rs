@@ -1,4 +1,4 @@
-//! One login: claimed, made, settled.
+//! One login: claim it in the ledger, send it, settle the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::providers::vsphere::login::credentials::{Credential, Login, Origin};
 use crate::providers::vsphere::login::policy::LOGIN_POLICY;
 use crate::providers::vsphere::login::schedule::{Interface, LoginBlocked, Rejection, account, place};
 
-/// How long reading a token from a file may take.
+/// Limit for reading a token from a file.
 const READ_LIMIT: Duration = Duration::from_secs(5);
 
-/// Whether the session is a copy of somebody else's, for which REST has no login.
+/// Whether the session is a clone of a shared one, for which REST has no login.
 pub(super) fn is_shared(credential: &Credential) -> bool {
     matches!(credential.login, Login::SharedSession { .. })
 }
@@ -31,14 +31,14 @@ impl Session {
         link: &SessionHandle,
         credential: &Arc<Credential>,
     ) -> Result<(), ConnectionFailure> {
-        // From the claim on, so that a claim is not left behind by a stop that comes a moment too early.
+        // Begins before the claim, so that a stop does not leave a claim behind.
         let _under_way = self.logins.begin();
-        let claim = match self.claim(credential, Interface::Primary).await {
+        let claim = match self.claim_attempt(credential, Interface::Primary).await {
             Ok(claim) => claim,
             Err(held) => {
                 let pause = held.until.saturating_sub(self.began.elapsed());
                 let was_rejected = self.state.lock().pairs.was_rejected(credential);
-                let source = Cause::Held { why: self.why_held(credential, &held), was_rejected };
+                let source = Cause::Held { why: self.why_blocked(credential, &held), was_rejected };
                 let during = held.what(&self.login_of(credential));
                 return Err(ConnectionFailure { during, source, pause: Pause::For(pause) });
             }
@@ -50,13 +50,13 @@ impl Session {
                     state.pairs.accepted(credential, Interface::Primary);
                     state.facts.soap_logins += 1;
                 }
-                self.ledger.settle(claim, Outcome::Accepted).await;
+                self.ledger.record_outcome(claim, Outcome::Accepted).await;
                 Ok(())
             }
             Err(cause) => {
                 let outcome = if is_shared(credential) { Outcome::Harmless } else { outcome(&cause) };
                 let pause = self.account_for(&claim, credential, Interface::Primary, outcome, || chain(&cause));
-                self.ledger.settle(claim, outcome).await;
+                self.ledger.record_outcome(claim, outcome).await;
                 let during = match cause.is_invalid_login() {
                     true => self.rejected(credential),
                     false => format!("failed to log in to {}", self.login_of(credential)),
@@ -73,9 +73,9 @@ impl Session {
         credential: &Arc<Credential>,
     ) -> Result<(), RestFailure> {
         let _under_way = self.logins.begin();
-        let claim = self.claim(credential, Interface::Rest).await.map_err(|held| RestFailure::Held {
+        let claim = self.claim_attempt(credential, Interface::Rest).await.map_err(|held| RestFailure::Held {
             pause: held.until.saturating_sub(self.began.elapsed()),
-            why: format!("{}: {}", held.what(&self.login_of(credential)), self.why_held(credential, &held)),
+            why: format!("{}: {}", held.what(&self.login_of(credential)), self.why_blocked(credential, &held)),
         })?;
         match self.present_rest(&link.rest, &credential.login).await {
             Ok(()) => {
@@ -84,23 +84,27 @@ impl Session {
                     state.pairs.accepted(credential, Interface::Rest);
                     state.facts.rest_logins += 1;
                 }
-                self.ledger.settle(claim, Outcome::Accepted).await;
+                self.ledger.record_outcome(claim, Outcome::Accepted).await;
                 Ok(())
             }
             Err(error) => {
                 let outcome = rest_outcome(&error);
                 self.account_for(&claim, credential, Interface::Rest, outcome, || chain(&error));
-                self.ledger.settle(claim, outcome).await;
+                self.ledger.record_outcome(claim, outcome).await;
                 Err(error)
             }
         }
     }
 
-    /// The permission of this process's own schedule, then that of the ledger.
-    async fn claim(&self, credential: &Arc<Credential>, interface: Interface) -> Result<LoginAttempt, LoginBlocked> {
+    /// Checks the local schedule, then claims an attempt in the shared ledger.
+    async fn claim_attempt(
+        &self,
+        credential: &Arc<Credential>,
+        interface: Interface,
+    ) -> Result<LoginAttempt, LoginBlocked> {
         let attempt = {
             let state = self.state.lock();
-            if let Some(held) = state.pairs.held(credential, interface, self.began.elapsed()) {
+            if let Some(held) = state.pairs.blocked(credential, interface, self.began.elapsed()) {
                 return Err(held);
             }
             state.pairs.attempt(credential, &self.names.server)
@@ -116,7 +120,7 @@ impl Session {
         })
     }
 
-    /// Takes down how a login failed; when it may be made again.
+    /// Records how a login failed. Returns when to retry.
     fn account_for(
         &self,
         claim: &LoginAttempt,
@@ -142,7 +146,7 @@ impl Session {
         }
     }
 
-    /// The vCenter and the account of a login, and where its credentials are from.
+    /// Text with the vCenter, the account and the origin of the credentials.
     fn login_of(&self, credential: &Credential) -> String {
         let server = &self.names.server;
         let place = place(&credential.origin, || self.spelling().credentials_place());
@@ -155,7 +159,7 @@ impl Session {
         }
     }
 
-    /// vCenter refused the credentials. It gives the same answer to a wrong password and for a locked account.
+    /// Text for rejected credentials. vCenter answers the same for a wrong password and for a locked account.
     fn rejected(&self, credential: &Credential) -> String {
         let causes = match credential.login {
             Login::Password { .. } => ": wrong user or password, or the account is locked, disabled or expired",
@@ -164,8 +168,8 @@ impl Session {
         format!("login rejected by {}{causes}", self.login_of(credential))
     }
 
-    /// Why a login waits, and how the wait can be ended.
-    fn why_held(&self, credential: &Credential, held: &LoginBlocked) -> String {
+    /// Text with the reason of a wait and how to end it.
+    fn why_blocked(&self, credential: &Credential, held: &LoginBlocked) -> String {
         let reset = self.ledger.reset_command(LOGIN_POLICY, &self.names.server, account(&credential.login));
         held.why(LOGIN_POLICY, matches!(credential.origin, Origin::Secret { .. }), reset.as_deref())
     }
@@ -194,19 +198,20 @@ impl Session {
                 let token = sts::issue(&self.http, certificate, key, Timestamp::now()).await?;
                 Ok(rest.login_signed(&token, Timestamp::now()).await?)
             }
-            // Its REST session is that of SOAP: it has none of its own.
+            // A shared session has no REST login: REST uses the SOAP session.
             Login::SharedSession { .. } => Err(RestFailure::NoSession),
         }
     }
 }
 
-/// What the server may have counted: a rejection, or an answer that was lost. A fault of another kind is an answer, and
-/// does not say that the credentials are wrong. A ticket of a session manager is nobody's password: it is asked for anew.
+/// What the server may have counted: a rejection, or a lost answer. A fault of another kind is an answer that does not
+/// say that the credentials are wrong. A ticket of a session manager is no password: a new one is fetched for each
+/// login.
 fn outcome(cause: &Cause) -> Outcome {
     match cause {
         Cause::Soap(error) if error.is_invalid_login() => Outcome::Rejected,
         Cause::Soap(vim::Error::Fault { .. } | vim::Error::NotVcenter { .. }) => Outcome::Harmless,
-        Cause::Soap(vim::Error::Http(error)) if was_never_judged(error) => Outcome::Harmless,
+        Cause::Soap(vim::Error::Http(error)) if was_never_checked(error) => Outcome::Harmless,
         Cause::Soap(vim::Error::Http(_) | vim::Error::Malformed { .. }) => Outcome::Unanswered,
         Cause::Token(error) => token_outcome(error),
         Cause::Ticket(_) => Outcome::Harmless,
@@ -219,7 +224,7 @@ fn outcome(cause: &Cause) -> Outcome {
 fn rest_outcome(failure: &RestFailure) -> Outcome {
     match failure {
         RestFailure::Rest(error) if error.is_invalid_login() => Outcome::Rejected,
-        RestFailure::Rest(vapi::Error::Http(error)) if was_never_judged(error) => Outcome::Harmless,
+        RestFailure::Rest(vapi::Error::Http(error)) if was_never_checked(error) => Outcome::Harmless,
         RestFailure::Rest(vapi::Error::Refused { status, .. }) if is_of_gateway(*status) => Outcome::Unanswered,
         RestFailure::Rest(vapi::Error::Refused { .. } | vapi::Error::NoSession { .. }) => Outcome::Harmless,
         RestFailure::Rest(vapi::Error::Http(_) | vapi::Error::Malformed { .. }) => Outcome::Unanswered,
@@ -232,13 +237,13 @@ fn token_outcome(error: &sts::Error) -> Outcome {
     match error {
         _ if error.is_invalid_login() => Outcome::Rejected,
         sts::Error::Key(_) | sts::Error::NotThere { .. } | sts::Error::Fault { .. } => Outcome::Harmless,
-        sts::Error::Http(error) if was_never_judged(error) => Outcome::Harmless,
+        sts::Error::Http(error) if was_never_checked(error) => Outcome::Harmless,
         sts::Error::Http(_) | sts::Error::Malformed { .. } => Outcome::Unanswered,
     }
 }
 
-/// Whether nobody has looked at the credentials: nothing has left this process, or a busy server said so.
-fn was_never_judged(error: &http::Error) -> bool {
+/// Whether the credentials were never checked: nothing was sent, or a busy server refused the request.
+fn was_never_checked(error: &http::Error) -> bool {
     use http::Error::{Certificate, Configuration, Connect, Proxy, Resolve, Status, Tls};
     match error {
         Configuration { .. } | Resolve { .. } | Connect { .. } | Proxy { .. } => true,
@@ -252,7 +257,7 @@ fn is_busy(status: u16) -> bool {
     matches!(status, 429 | 503)
 }
 
-/// A gateway that waits for its server no longer does not know what became of the login.
+/// After a gateway timeout the outcome of the login is unknown.
 fn is_of_gateway(status: u16) -> bool {
     matches!(status, 408 | 502 | 504)
 }

@@ -1,5 +1,5 @@
-//! Asks a vCenter that is away, without a login, whether it answers again, so that it is used within seconds of its
-//! return. How often connections and logins are tried has nothing to do with it.
+//! Probes an unreachable vCenter without a login, so that it is used within seconds of its return. The backoff of
+//! connections and logins is independent of the probes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,20 +13,19 @@ use tracing::debug;
 use super::{Session, next_change};
 use crate::clients::vim;
 
-/// The pause between the beginnings of two questions; a quarter more or less by chance.
+/// Interval between the starts of two probes; jitter of up to a quarter.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// How long one question may take, connecting included. A vCenter that needs longer is found by the usual tries.
+/// Limit for one probe, including the connection. The usual retries find a slower vCenter.
 const LIMIT: Duration = Duration::from_millis(1_500);
-/// Questions under way to all vCenters of a process together.
+/// Maximum number of concurrent probes to all vCenters of a process.
 pub const PROBES: usize = 16;
 
-/// Whether one vCenter answers.
 pub(super) struct Reachability {
     is_unreachable: AtomicBool,
     marked: Notify,
-    /// Counts how often it has come back.
+    /// Counts how often the vCenter came back.
     returned: watch::Sender<u64>,
-    /// Shared by all vCenters.
+    /// Permits for probes, shared by all vCenters.
     probes: Arc<Semaphore>,
 }
 
@@ -42,30 +41,31 @@ impl Default for Reachability {
 }
 
 impl Session {
-    /// Asks no more at once than these permits, which all vCenters of a process share.
+    /// Limits concurrent probes by these permits, which all vCenters of a process share.
     #[must_use]
     pub fn with_probes(mut self, probes: Arc<Semaphore>) -> Self {
         self.reach.probes = probes;
         self
     }
 
-    /// vCenter may not answer: it is probed every 2 s until it answers, or [`Session::mark_reachable`] says that it does.
+    /// Starts probes every 2 s, until vCenter answers or [`Session::mark_reachable`] is called.
     pub(in super::super) fn mark_unreachable(&self) {
         self.reach.is_unreachable.store(true, Ordering::Relaxed);
         self.reach.marked.notify_one();
     }
 
-    /// vCenter answers.
+    /// Stops the probes.
     pub(in super::super) fn mark_reachable(&self) {
         self.reach.is_unreachable.store(false, Ordering::Relaxed);
     }
 
-    /// Completes when it has come back, from the time of the call on.
+    /// Completes when vCenter comes back after the time of the call.
     pub(in super::super) fn returned(&self) -> impl Future<Output = ()> + use<> {
         next_change(self.reach.returned.subscribe())
     }
 
-    /// Makes a call, and once more whenever vCenter comes back meanwhile: what was sent while it was away gets no answer.
+    /// Makes a call, and repeats it whenever vCenter comes back meanwhile: a request sent during the outage gets no
+    /// answer.
     pub(in super::super) async fn persist<F: Future>(&self, call: impl Fn() -> F) -> F::Output {
         loop {
             let returned = self.returned();
@@ -91,7 +91,7 @@ impl Session {
                 if !self.reach.is_unreachable.load(Ordering::Relaxed) {
                     break;
                 }
-                // Never closed. The permit is kept for the time of the question.
+                // The semaphore is never closed. The permit is held during the probe.
                 let permit = self.reach.probes.acquire().await;
                 let answers = matches!(timeout(LIMIT, client.probe()).await, Ok(Ok(())));
                 drop(permit);

@@ -1,5 +1,5 @@
-//! Ends a pause of logins early when the ledger no longer asks for it: an administrator may have deleted what it counts,
-//! and another replica may have been accepted.
+//! Ends a wait of logins early when the ledger no longer requires it: an administrator deleted the failed logins, or
+//! another replica's login was accepted.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use tracing::info;
 
 use super::{Session, next_change};
 
-/// The pause between two reviews while a login waits; up to a quarter is added by chance.
+/// Interval of reviews while a login waits; jitter adds up to a quarter.
 const REVIEW: Duration = Duration::from_secs(30);
 
 impl Session {
-    /// Ends waits that the ledger does not ask for any more. Never ends itself, and sleeps while nothing waits.
+    /// Ends waits that the ledger no longer requires. Never ends itself, and sleeps while no login waits.
     pub(in super::super) async fn review(&self) -> Infallible {
         loop {
             tokio::time::sleep(REVIEW.mul_f64(1.0 + fastrand::f64() / 4.0)).await;
@@ -23,7 +23,7 @@ impl Session {
             }
             for pause in paused {
                 let attempt = self.state.lock().pairs.attempt(&pause.credential, &self.names.server);
-                if self.ledger.may_retry(&attempt, pause.is_of_rejection).await {
+                if self.ledger.can_retry(&attempt, pause.is_of_rejection).await {
                     info!(
                         vcenter = self.names.server,
                         "a paused login is tried again: the failed logins were deleted, or another replica logged in"
@@ -35,7 +35,7 @@ impl Session {
         }
     }
 
-    /// Completes when a login that waits may be made after all, from the time of the call on.
+    /// Completes when the wait of a login ends early, after the time of the call.
     pub(in super::super) fn released(&self) -> impl Future<Output = ()> + use<> {
         next_change(self.released.subscribe())
     }

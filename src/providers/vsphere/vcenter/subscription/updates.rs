@@ -1,4 +1,4 @@
-//! Follows a subscription: one wait for updates after the other, until the session is of no use any more.
+//! Follows a subscription: one wait for updates after the other, until a failure ends it.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -16,49 +16,45 @@ use crate::providers::vsphere::vcenter::mirror::{Mirror, TouchedObjects};
 use crate::providers::vsphere::vcenter::session::{Cause, ConnectionFailure, Pause};
 use crate::providers::vsphere::vcenter::snapshot::Trouble;
 
-/// How long one `WaitForUpdatesEx` stays outstanding. Proxies cut idle connections at 60 s and more; and this bounds for
-/// how long a wait that was lost on its way goes unnoticed, with the margin that the client gives an answer.
+/// Duration of one `WaitForUpdatesEx`. Proxies cut idle connections after 60 s or more. It also bounds how long a lost
+/// wait goes unnoticed, together with the client's margin for an answer.
 const WAIT: Duration = Duration::from_secs(20);
-/// The wait for the first answer: with nothing to report a server may stay silent for the whole time.
+/// Duration of the wait for the first answer: a server without changes may stay silent for all of it.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// First answers without anything that are not believed while there are members. A server may answer early; one whose
-/// members may all not be read never tells anything.
+/// Number of empty first answers to ignore while the view has members. A server may answer early; but if the account
+/// may read no member, all answers are empty.
 const EMPTY_ANSWERS: u32 = 3;
-/// Objects per answer; bounds what one answer costs in memory.
+/// Objects per answer; bounds the memory of one answer.
 const PAGE: u32 = 100;
-/// Pause after an answer with changes, in which the server gathers more. It bounds the calls of a migration storm.
+/// Pause after an answer, during which the server gathers changes. Bounds the calls of a migration storm.
 const COALESCE: Duration = Duration::from_millis(100);
-/// How long a wait that is cancelled may take to end.
 const CANCEL_LIMIT: Duration = Duration::from_millis(1_500);
-/// The pause before it is cancelled once more, doubled from time to time: a cancellation may overtake the wait.
+/// Pause before the cancellation is repeated, doubled each time: a cancellation may overtake its wait.
 const CANCEL_AGAIN: Duration = Duration::from_millis(100);
-/// Failures in a row after which the wait is not repeated on the same session.
+/// Consecutive failures after which the subscription is given up.
 const PATIENCE: u32 = 3;
 
-/// How far a subscription was followed.
 #[derive(Default)]
 struct FollowProgress {
     /// The version of the last answer; empty before the first one.
     version: String,
-    /// Whether there was a whole answer.
+    /// Whether a complete answer was received.
     is_complete: bool,
-    /// Whether the last answer goes on with the next wait.
+    /// Whether the next wait continues the last answer.
     is_truncated: bool,
-    /// The first answer, as far as it came.
+    /// The parts of the first answer.
     first: Mirror,
-    /// A later answer, as far as it came.
+    /// The parts of a later answer.
     pages: Vec<UpdateSet>,
-    /// Failures since the last answer.
     failures: u32,
-    /// First answers without anything.
     empty_answers: u32,
-    /// The last request to synchronize from before the wait.
+    /// The last synchronization request before the wait.
     request: u64,
 }
 
 impl FollowProgress {
-    /// Whether the wait may be sent again on the same subscription: the server then reports everything since the last
-    /// whole answer.
+    /// Whether the wait may be repeated on the same subscription: the server then reports everything since the last
+    /// complete answer.
     fn may_repeat(&self, error: &vim::Error) -> bool {
         error.is_transient() && !self.is_truncated && self.is_complete && self.failures < PATIENCE
     }
@@ -75,7 +71,7 @@ impl FollowProgress {
 }
 
 impl Subscription<'_> {
-    /// Waits for updates and publishes them, until the session is of no use any more. `retry` is reset with each answer.
+    /// Publishes updates until a failure ends the subscription. Each answer resets `retry`.
     pub(in super::super) async fn follow(&self, retry: &mut Failures) -> ConnectionFailure {
         let mut progress = FollowProgress::default();
         loop {
@@ -103,7 +99,7 @@ impl Subscription<'_> {
             if progress.is_truncated {
                 continue;
             }
-            // Half an answer may hold a machine without its ancestors; nobody sees it before it is whole.
+            // Published only when complete: a part may have a VM without its ancestors.
             if self.take_in(&mut progress) {
                 retry.reset();
                 self.mark_live();
@@ -118,16 +114,16 @@ impl Subscription<'_> {
         ConnectionFailure { during, source, pause: Pause::Backoff }
     }
 
-    /// Sends one wait. None where it was ended, so that another one is sent.
+    /// Sends one wait. `None` if it was cancelled, so that another one follows.
     async fn next_answer(&self, progress: &mut FollowProgress) -> Option<Result<Option<UpdateSet>, vim::Error>> {
         if !progress.is_truncated {
-            // Further pages tell of the same moment.
+            // Further pages report the same moment.
             progress.request = self.fence.last_request();
         }
         let wait = match progress.is_complete && progress.failures == 0 {
             true if self.fence.is_synced(progress.request) => WAIT,
             true => Duration::ZERO,
-            // After a failure the question is whether vCenter answers at all, also where nothing changes for hours.
+            // After a failure a short wait shows whether vCenter answers at all, even without changes for hours.
             false => FIRST_WAIT,
         };
         let may_be_ended = wait == WAIT && !progress.is_truncated;
@@ -135,7 +131,7 @@ impl Subscription<'_> {
         tokio::select! {
             biased;
             answer = self.wait(&progress.version, wait, may_be_ended) => answer,
-            // What was asked while vCenter was away gets no answer.
+            // A request sent during the outage gets no answer.
             () = returned, if wait == FIRST_WAIT && !progress.is_truncated => {
                 self.cancel().await;
                 None
@@ -143,7 +139,7 @@ impl Subscription<'_> {
         }
     }
 
-    /// Publishes a whole answer. Returns false for one that is not to be believed yet.
+    /// Publishes a complete answer. Returns false for one that is not trusted yet.
     fn take_in(&self, progress: &mut FollowProgress) -> bool {
         if progress.is_complete {
             let touched = self.publisher.apply(&std::mem::take(&mut progress.pages));
@@ -163,7 +159,7 @@ impl Subscription<'_> {
         true
     }
 
-    /// vCenter answers: what is known is true.
+    /// Marks vCenter reachable and the snapshot live.
     fn mark_live(&self) {
         self.session.mark_reachable();
         if self.publisher.mark_live() {
@@ -171,7 +167,7 @@ impl Subscription<'_> {
         }
     }
 
-    /// Until the wait is sent again after so many failures in a row.
+    /// Backs off before the wait is repeated.
     async fn pause(&self, failures: u32, error: &vim::Error) {
         self.publisher.mark_stale(Trouble::unavailable(chain(error)));
         self.session.mark_unreachable();
@@ -180,8 +176,8 @@ impl Subscription<'_> {
         self.cancel().await;
     }
 
-    /// One wait. If a synchronization is requested meanwhile, it is ended where it `may_be_ended`: with nothing,
-    /// unless its answer was on its way. The next one asks for everything since the last version.
+    /// Sends one wait. If a synchronization is requested meanwhile and `may_be_ended`, the wait is cancelled: the
+    /// result is `None` unless its answer was on the way. The next wait asks for everything since the last version.
     async fn wait(
         &self,
         version: &str,
@@ -190,7 +186,7 @@ impl Subscription<'_> {
     ) -> Option<Result<Option<UpdateSet>, vim::Error>> {
         let mut waiting = pin!(self.soap.wait_for_updates(&self.collector, version, wait, PAGE));
         tokio::select! {
-            // First, so that it is on its way before it is ended.
+            // First, so that the wait is sent before its cancellation.
             biased;
             answer = &mut waiting => return Some(answer),
             () = self.fence.requested(), if may_be_ended => {}
@@ -199,7 +195,7 @@ impl Subscription<'_> {
         let ended = async {
             let mut pause = CANCEL_AGAIN;
             while answer.is_none() {
-                // The cancellation is seen through, so that it does not meet the next wait.
+                // The cancellation finishes, so that it does not hit the next wait.
                 let ending = async { answer = timeout(pause, &mut waiting).await.ok() };
                 tokio::join!(ending, self.cancel());
                 pause = pause.saturating_mul(2);
@@ -212,12 +208,12 @@ impl Subscription<'_> {
         if answer.is_none() {
             debug!(vcenter = self.session.names().server, "the old wait did not end; another one is sent");
         }
-        // An answer that was on its way already is true, and not every server tells the same twice.
+        // An answer that was on its way is valid, and not every server repeats it.
         answer.filter(|answer| matches!(answer, Ok(Some(_))))
     }
 
-    /// Ends a wait whose client is gone. Closing its connection does not, and until it ends by itself the server keeps
-    /// the next one waiting. Best effort: the next one tells whether it helped.
+    /// Cancels a wait on the server. Closing its connection does not, and until it ends the server delays the next one.
+    /// Best effort: the next wait shows whether it helped.
     async fn cancel(&self) {
         let call = self.soap.cancel_wait_for_updates(&self.collector);
         if let Ok(Err(error)) = timeout(CLEAR_LIMIT, call).await {

@@ -1,4 +1,4 @@
-//! Pure: what is told when no machine was found: what was searched for, where, what came near, and what helps.
+//! Pure: the message for a Node without a VM: what was searched for and where, near matches, and what helps.
 
 use std::borrow::Borrow;
 
@@ -7,10 +7,10 @@ use crate::cloud::{Reason, Unknown};
 use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::Freshness;
 
-/// How many things of a kind a message names; the number of the others follows.
+/// How many items of a kind a message names; the number of the others follows.
 const MOST_NAMED: usize = 10;
 
-/// Names joined by commas, of many only the first.
+/// Names joined by commas, limited to the first ones.
 pub(super) fn listed<T: Borrow<str>>(names: &[T]) -> String {
     match names.get(MOST_NAMED..) {
         None | Some([]) => names.join(", "),
@@ -20,12 +20,12 @@ pub(super) fn listed<T: Borrow<str>>(names: &[T]) -> String {
     }
 }
 
-/// The vCenters that did not answer, each with why.
+/// The vCenters that did not answer, each with the reason.
 pub(super) fn silent(question: &Question<'_>) -> Vec<String> {
     unheard(question).map(why_unheard).collect()
 }
 
-/// The vCenters that did not answer, or went away before what they answered was read.
+/// The vCenters that did not answer, or went away before their matches were reported.
 fn unheard<'q>(question: &'q Question<'_>) -> impl Iterator<Item = &'q VcenterAnswer<'q>> {
     question.vcenters.iter().filter(|asked| match asked.answer {
         SearchAnswer::Pending | SearchAnswer::Silent(_) | SearchAnswer::Denied(_) => true,
@@ -37,7 +37,7 @@ fn unheard<'q>(question: &'q Question<'_>) -> impl Iterator<Item = &'q VcenterAn
     })
 }
 
-/// A vCenter that did not answer, or answered before it went away, with why.
+/// Name of a vCenter and why it is `unheard`.
 pub(super) fn why_unheard(asked: &VcenterAnswer<'_>) -> String {
     format!("{} ({})", asked.server, why(asked))
 }
@@ -50,7 +50,7 @@ fn why<'a>(asked: &'a VcenterAnswer<'_>) -> &'a str {
     }
 }
 
-/// Which vCenters a node waits for, and whether others do not have its VM.
+/// The vCenters that a Node waits for, and whether the others do not have its VM.
 fn waiting(question: &Question<'_>) -> String {
     let silent: Vec<&VcenterAnswer<'_>> = unheard(question).collect();
     let waiting = match silent.as_slice() {
@@ -64,12 +64,12 @@ fn waiting(question: &Question<'_>) -> String {
     if is_alone { waiting } else { format!("not found in the vCenters that answered; {waiting}") }
 }
 
-/// The reasons that say what an operator has to do, the most urgent first: each further login may lock the account.
+/// Reasons that tell an operator what to do, the most urgent first: each further login may lock the account.
 const OWN_REASONS: [Reason; 3] =
     [reason::CredentialsRejected, reason::CredentialsMissing, reason::VCenterCertificateRejected];
 
-/// The reason for which some of these vCenters did not answer: one that says what to do, else that of a missing permission
-/// if no other vCenter is silent.
+/// The reason why some of these vCenters did not answer: one that tells what to do, else a missing permission if no
+/// other vCenter is silent.
 pub(super) fn why_silent<'a>(vcenters: impl IntoIterator<Item = &'a VcenterAnswer<'a>>) -> Reason {
     let silent: Vec<&VcenterAnswer<'_>> = vcenters.into_iter().filter(|asked| !asked.answer.is_answered()).collect();
     let is_denied = |asked: &&VcenterAnswer<'_>| matches!(asked.answer, SearchAnswer::Denied(_));
@@ -83,10 +83,10 @@ pub(super) fn why_silent<'a>(vcenters: impl IntoIterator<Item = &'a VcenterAnswe
     }
 }
 
-/// No match may be taken. `set_aside` are those that do not count, with why.
+/// The decision if no match may be taken. `set_aside` lists the matches that do not count, with the reason.
 pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> LookupDecision {
     if question.vcenters.is_empty() {
-        // A standby without sessions: nobody was asked, so nothing was found out.
+        // A standby without sessions: no vCenter was asked, so nothing is known.
         return LookupDecision::Unresolved(Unknown::passing(
             reason::LookupPending,
             "this replica is a cold standby and does not query vCenter",
@@ -137,19 +137,19 @@ pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>)
         format!(
             "no virtual machine with {} in {}{aside}; check that the machine exists there, that the account may read \
              it, and that `datacenters` covers it",
-            looked_for(node, question.asked_by_name),
+            search_terms(node, question.asked_by_name),
             listed(&places)
         ),
     );
     if set_aside.is_empty() { LookupDecision::NoMatch(unknown) } else { LookupDecision::Unresolved(unknown) }
 }
 
-/// Some of these vCenters did not answer.
+/// The state while some of these vCenters have not answered.
 pub(super) fn unanswered<'a>(
     vcenters: impl IntoIterator<Item = &'a VcenterAnswer<'a>> + Clone,
     message: String,
 ) -> Unknown {
-    // The first connection of a process takes moments, or fails and says why.
+    // The first connection of a process takes moments, or fails with a reason.
     let will_tell = |freshness: &Freshness| matches!(freshness, Freshness::Live | Freshness::Never);
     let is_under_way =
         |asked: &VcenterAnswer<'_>| *asked.answer == SearchAnswer::Pending && will_tell(&asked.snapshot.freshness);
@@ -161,7 +161,7 @@ pub(super) fn unanswered<'a>(
     }
 }
 
-/// The provider ID names no machine any more, and the node's own machine is there with another UUID.
+/// The provider ID matches no VM, and the Node's VM exists with another UUID.
 fn mismatch(question: &Question<'_>) -> Option<Unknown> {
     let own = question.node.provider_id.as_ref()?;
     let found: Vec<String> = question
@@ -191,8 +191,8 @@ fn mismatch(question: &Question<'_>) -> Option<Unknown> {
     ))
 }
 
-/// What a machine was searched by.
-fn looked_for(node: &NodeFacts, asked_by_name: bool) -> String {
+/// The search key, for messages.
+fn search_terms(node: &NodeFacts, asked_by_name: bool) -> String {
     let Some(uuid) = node.search_uuid() else {
         return format!("guest host name {} (the Node reports no valid systemUUID to search for)", node.name);
     };
@@ -200,11 +200,11 @@ fn looked_for(node: &NodeFacts, asked_by_name: bool) -> String {
     format!("BIOS UUID {uuid} or, in the other byte order, {}{by_name}", uuid.byte_swapped())
 }
 
-/// Where a machine was searched for: the vCenter, and what of it counts.
+/// The searched vCenter and datacenters, for messages.
 fn place(asked: &VcenterAnswer<'_>) -> String {
     match asked.datacenters {
         [] => format!("{} (every datacenter)", asked.server),
-        // A pattern or a name may have commas.
+        // Patterns and names may contain commas.
         datacenters => {
             let quoted: Vec<String> = datacenters.iter().map(|datacenter| format!("{datacenter:?}")).collect();
             format!("{} (datacenters {})", asked.server, listed(&quoted))

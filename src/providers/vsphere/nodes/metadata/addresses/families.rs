@@ -1,7 +1,7 @@
-//! Pure: which missing address family a node that joins still waits for.
+//! Pure: the missing address family that a joining Node still waits for.
 //!
 //! `nodemanager.go:DiscoverNode` fails while any family is missing, so the taint stays. Guests report their families
-//! seconds apart; pods that start in between keep one family for as long as they live.
+//! seconds apart; pods that start in between keep one family for their whole life.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use std::time::Duration;
 use super::is_of;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
-/// A family that a node waits for before it is initialised.
+/// A family that a Node waits for before it is initialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AwaitedFamily {
     /// The family.
     pub family: IpFamily,
-    /// For how long at most, from the first address of the guest on; none: until there is one.
+    /// Longest wait, from the first address of the guest on; none: no limit.
     pub limit: Option<Duration>,
 }
 
-/// The first of the `missing` families that a node waits for: its first one without limit, each further one until
-/// `known_for`, the time since the first address of its guest was seen, reaches `limit`. The first family is that of the
-/// first `provided` address, else the first of `families`.
+/// The first of the `missing` families that a Node waits for. Its own first family has no limit; each further one is
+/// awaited until `known_for`, the time since the guest's first address, reaches `limit`. The Node's first family is
+/// that of the first `provided` address, else the first of `families`.
 pub fn awaited(
     missing: &[IpFamily],
     families: &[IpFamily],
@@ -42,7 +42,7 @@ mod tests {
     use super::IpFamily::{V4, V6};
     use super::*;
 
-    /// A name, the missing families, all families, `--node-ip`, the time since the first address, and what is awaited.
+    /// Name, missing families, all families, `--node-ip`, time since the first address, and the awaited family.
     type Case<'a> = (&'a str, &'a [IpFamily], &'a [IpFamily], &'a str, Duration, Option<AwaitedFamily>);
 
     #[test]

@@ -1,4 +1,4 @@
-//! Pure: why the addresses that a guest reports were not chosen, for messages.
+//! Pure: why reported addresses were not chosen, for messages.
 
 use std::net::IpAddr;
 
@@ -9,14 +9,13 @@ use crate::base::addresses::parse_ip;
 use crate::clients::vim::GuestNic;
 use crate::providers::vsphere::config::address_rules::{AddressRules, IpFamily};
 
-/// How many interfaces and how many addresses of each a message names; a guest may report hundreds.
+/// How many interfaces, and addresses of each, a message names; a guest may report hundreds.
 const MAX_DESCRIBED: usize = 8;
 
-/// How many characters of a text of the guest a message has: no address is longer, and no name of a network.
+/// How many characters of a guest's text a message contains: addresses and network names are shorter.
 const MAX_TEXT: usize = 80;
 
-/// What makes an address unfit for any node, if something does: only an address that is one machine's and that can be
-/// reached from others is fit.
+/// Why an address is unfit for any Node, if it is: a fit one belongs to one VM and can be reached from others.
 pub(super) fn unusable(ip: IpAddr) -> Option<&'static str> {
     let (is_link_local, is_broadcast) = match ip {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.is_broadcast()),
@@ -32,16 +31,16 @@ pub(super) fn unusable(ip: IpAddr) -> Option<&'static str> {
     rows.into_iter().find_map(|(is_so, word)| is_so.then_some(word))
 }
 
-/// What refuses addresses.
+/// The reasons for refusing addresses.
 pub(super) struct Refusals<'a> {
-    /// The families that are asked for.
+    /// The configured families.
     pub(super) families: &'a [IpFamily],
-    /// What may be chosen.
+    /// The configured rules.
     pub(super) rules: &'a AddressRules,
 }
 
 impl Refusals<'_> {
-    /// The interfaces and their addresses, each with what refuses it.
+    /// The interfaces and their addresses, each with the reason why it was refused.
     pub(super) fn describe(&self, nics: &[GuestNic]) -> String {
         let nic_text = |nic: &GuestNic| {
             let network = clip(nic.network.as_deref().unwrap_or_default());
@@ -70,7 +69,7 @@ impl Refusals<'_> {
             (Some(internal), Some(external)) => {
                 format!("excluded by {internal} as InternalIP and by {external} as ExternalIP")
             }
-            // What is left was not excluded for both, and is refused only where nothing may be guessed.
+            // These addresses are not excluded for both types, and are refused only because nothing may be guessed.
             (Some(internal), None) => format!("excluded by {internal} as InternalIP, not named for ExternalIP"),
             (None, Some(external)) => format!("excluded by {external} as ExternalIP, not named for InternalIP"),
             (None, None) => "in no configured CIDR".to_owned(),
@@ -78,7 +77,7 @@ impl Refusals<'_> {
     }
 }
 
-/// The first of `items` and how many more there are.
+/// The first of `items`, and the number of the others.
 fn listed<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     let shown: Vec<String> = items.iter().take(MAX_DESCRIBED).map(text).collect();
     let more = match items.len().saturating_sub(MAX_DESCRIBED) {

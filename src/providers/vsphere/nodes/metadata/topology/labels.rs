@@ -1,8 +1,8 @@
-//! Pure: where a virtual machine is, as labels of its node.
+//! Pure: the topology labels of a Node.
 //!
-//! A name in vCenter may hold what a label may not: every such character becomes `_`, what is no letter or digit is cut
-//! from both ends, and 63 characters are kept. Two names may become one label then. A name of which nothing is left
-//! gives no label.
+//! A vCenter name may contain characters that a label value may not: each becomes `_`, non-alphanumeric characters are
+//! cut from both ends, and 63 characters are kept. Two names may therefore become the same value. A name of which
+//! nothing is left gives no label.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,18 @@ use crate::base::names::MAX_LABEL_VALUE;
 use crate::clients::vim::{MoRef, decode_name};
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
 
-/// What is known of a place.
+/// The name at one level of a VM's location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PlaceName {
     Named(String),
-    /// There is none, such as the cluster of a host that stands alone.
+    /// The level does not apply, such as the cluster of a standalone host.
     Nowhere,
-    /// It cannot be told at the moment.
+    /// Not known now.
     Unknown,
 }
 
-/// The labels for a machine at the vCenter `server`. `None` takes a label away: its place does not apply, or is not
-/// asked for while another one is. A place that cannot be told now has no entry, and nothing has one where none is
-/// asked for.
+/// The labels for a VM at the vCenter `server`. `None` removes a label: its level does not apply, or is not enabled
+/// while another one is. A level that is not known now has no entry; without enabled levels the result is empty.
 pub fn labels(
     asked: &TopologyLabels,
     server: &str,
@@ -78,7 +77,7 @@ fn find(place: TopologyPlace, server: &str, snapshot: &Snapshot, record: &VmReco
     }
 }
 
-/// The datastore in `[datastore1] web/web.vmx`. A machine may have disks elsewhere.
+/// The datastore in `[datastore1] web/web.vmx`. The VM may have disks on others.
 fn datastore_of(path: &str) -> Option<String> {
     let (name, _) = path.strip_prefix('[')?.split_once(']')?;
     (!name.is_empty()).then(|| decode_name(name))

@@ -1,7 +1,7 @@
-//! Load balancers over the Policy API of NSX.
+//! `Backend` for the NSX Policy API.
 //!
-//! An object that is created has an id of its Service and port, so that a create which is repeated meets the same object. One
-//! that is changed or deleted is read before, and left alone if its tags differ from those that the decision rests on.
+//! The id of a new object derives from its Service and port, so a repeated create finds the same object. An object is
+//! read before each change or deletion and left alone if its tags differ from those that the plan was based on.
 
 mod addresses;
 mod capacity;
@@ -38,9 +38,9 @@ use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_clust
 use crate::providers::vsphere::nsx::permit as permit_of;
 use crate::providers::vsphere::reason;
 
-/// How often a change is tried again after another client changed the object.
+/// Attempts per change if another client changes the object, too.
 const ATTEMPTS: u32 = 5;
-/// How many objects a page of a list has, and of pools and groups, which may have many members.
+/// Page size of lists; pools and groups may have many members.
 const PAGE: usize = 1000;
 const POOL_PAGE: usize = 100;
 const GROUP_PAGE: usize = 100;
@@ -50,14 +50,14 @@ const MONITORS: &str = "/infra/lb-monitor-profiles";
 const PROFILES: &str = "/infra/lb-app-profiles";
 const ADDRESS_POOLS: &str = "/infra/ip-pools";
 
-/// The load balancers of one NSX Manager.
+/// Load balancers of one NSX Manager.
 pub struct NsxBackend {
     client: Client,
     /// Whether several pools are written with one call.
     batches: AtomicBool,
 }
 
-/// The names of the calls about one kind of objects, for metrics.
+/// Operation names of the calls for one kind of object, for metrics.
 struct Calls {
     get: &'static str,
     put: &'static str,
@@ -94,7 +94,7 @@ impl Calls {
     }
 }
 
-/// One object, and what is being done to it.
+/// One object and the current operation on it, for messages.
 #[derive(Clone, Copy)]
 struct ObjectTarget<'a> {
     kind: ObjectKind,
@@ -102,7 +102,7 @@ struct ObjectTarget<'a> {
     doing: &'a str,
 }
 
-/// An object that is created under one of its ids.
+/// An object to create under one of its ids.
 struct New<'a> {
     kind: ObjectKind,
     /// The path without the id.
@@ -110,12 +110,12 @@ struct New<'a> {
     id: &'a (dyn Fn(u8) -> String + Send + Sync),
     body: Object,
     doing: String,
-    /// The first of the ids that is tried.
+    /// The first id to try.
     first: u8,
 }
 
 impl NsxBackend {
-    /// Nothing is sent.
+    /// Sends nothing.
     pub fn new(client: Client, batches: bool) -> Self {
         Self { client, batches: AtomicBool::new(batches) }
     }
@@ -133,15 +133,15 @@ impl NsxBackend {
         }
     }
 
-    /// Whether a path is that of a part that this program can create again, and there is none: NSX calls a path invalid for other
-    /// reasons, too.
+    /// Whether the object of the path is one that this program recreates, and is missing. NSX has other reasons to
+    /// reject paths, too.
     async fn lacks_part(&self, path: &str, doing: &str) -> Result<bool, Error> {
         let Some(kind) = part_of(path) else { return Ok(false) };
         let found = self.get(ObjectTarget { kind, path, doing }).await?;
         Ok(found.is_none_or(|object| object.is_marked_for_delete()))
     }
 
-    /// Creates an object under the first of its ids that is free, or finds it there.
+    /// Creates an object under its first free id, or returns the existing one.
     async fn create(&self, request: &Request<'_>, new: New<'_>, record: Record<'_>) -> Result<Option<Object>, Error> {
         let permit = permit_of(request.permit);
         for attempt in new.first..IDS {
@@ -181,7 +181,7 @@ impl NsxBackend {
             };
             match &error.kind {
                 client::Kind::MarkedForDeletion => return Ok(CreateOutcome::Taken),
-                // It was made before, or whether it was made is not known.
+                // The object may exist already, or the outcome is unknown.
                 client::Kind::Conflict | client::Kind::Unknown => match self.get(target).await? {
                     Some(object) => return Ok(taken(request, new, object)),
                     None => last = Some(error),
@@ -189,7 +189,7 @@ impl NsxBackend {
                 client::Kind::MissingReference(missing) if self.lacks_part(missing, &new.doing).await? => {
                     return Ok(CreateOutcome::Missing(missing.clone()));
                 }
-                // An old version of NSX does not know the member.
+                // Old versions of NSX do not know this field.
                 client::Kind::BadRequest if body.0.remove(GROUP_TYPE).is_some() => last = Some(error),
                 _ => return Err(refused(&new.doing, &error)),
             }
@@ -197,7 +197,7 @@ impl NsxBackend {
         Err(last.map_or_else(|| Error::other(&*new.doing), |error| refused(&new.doing, &error)))
     }
 
-    /// Allocations have no answer: what is there is what was sent.
+    /// A PATCH of an allocation returns no body, so the sent body is returned.
     async fn put(
         &self,
         permit: &Arc<dyn Permit>,
@@ -217,7 +217,7 @@ impl NsxBackend {
         Ok(object)
     }
 
-    /// Makes the change of a step in an object.
+    /// Applies a step to an existing object.
     async fn edit(
         &self,
         request: &Request<'_>,
@@ -236,7 +236,7 @@ impl NsxBackend {
         self.change(request, ObjectTarget { kind, path, doing: &doing }, marks, &edit, record).await
     }
 
-    /// Changes an object whose marks are as they were.
+    /// Changes an object if its tags are unchanged.
     async fn change(
         &self,
         request: &Request<'_>,
@@ -275,7 +275,7 @@ impl NsxBackend {
         Err(last.map_or_else(|| Error::other(doing), |error| failed(doing, None, &error)))
     }
 
-    /// The object, if it is there and its marks are as they were; else what it is now is recorded.
+    /// The object, if it exists with unchanged tags; otherwise records its new state.
     async fn checked(
         &self,
         layout: &ClusterLayout,
@@ -296,7 +296,7 @@ impl NsxBackend {
         }
     }
 
-    /// Deletes an object whose marks are as they were.
+    /// Deletes an object if its tags are unchanged.
     async fn delete(
         &self,
         request: &Request<'_>,
@@ -346,30 +346,30 @@ impl NsxBackend {
     }
 }
 
-/// What became of an object under one id.
+/// Outcome of a create under one id.
 enum CreateOutcome {
     Here(Object),
-    /// The id has another object, or one that is being deleted.
+    /// The id belongs to another object, or to one that is being deleted.
     Taken,
-    /// The id has an object of this cluster that names no Service.
+    /// The id belongs to an object of this cluster that names no Service.
     Unmarked,
-    /// Another part of the load balancer that it refers to is gone: its path.
+    /// The path of a missing object of the load balancer that the new one refers to.
     Missing(String),
 }
 
-/// An object that has the id already: it is ours if it names the Service and no other cluster.
+/// Classifies an object that already has the id: it is ours if it names the Service and no other cluster.
 fn taken(request: &Request<'_>, New { kind, body, .. }: &New<'_>, object: Object) -> CreateOutcome {
     let (Request { layout, owner, .. }, kind) = (*request, *kind);
     let is_of_type = kind != ObjectKind::Monitor || object.text("resource_type") == body.text("resource_type");
     let is_service = |marks: &OwnerTags| *marks.service == *owner.to_string() && marks.second == layout.second;
-    // One load balancer service is for both families.
+    // One load balancer service serves both families.
     let second = layout.second.filter(|_| kind != ObjectKind::LbService);
     let is_named = layout.load_balancer_of(&object) == Some(second);
     match &OwnerTags::read(&object, layout) {
         _ if is_of_another(layout, &object) || object.is_marked_for_delete() => CreateOutcome::Taken,
         Some(marks) if is_service(marks) && is_of_type => CreateOutcome::Here(object),
         None if is_named && kind == ObjectKind::LbService => CreateOutcome::Here(object),
-        // With another one the address of the Service may change.
+        // A second object of these kinds could change the address of the Service.
         None if is_named && matches!(kind, ObjectKind::VirtualServer | ObjectKind::Allocation) => {
             CreateOutcome::Unmarked
         }
@@ -564,9 +564,9 @@ impl Backend for NsxBackend {
         self.has_subnet_of(pool, family).await
     }
 
-    /// NSX may accept an address that is outside of the pool or in use.
+    /// NSX may accept an address that is outside of the IP pool or in use, so this is checked here.
     async fn check_address(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
-        self.look_for(request, pool, wish).await
+        self.check_is_free(request, pool, wish).await
     }
 
     async fn delete_lb_service(

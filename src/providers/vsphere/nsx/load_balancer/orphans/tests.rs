@@ -15,15 +15,15 @@ fn listed(count: usize) -> Vec<Box<str>> {
 #[test]
 fn a_suspect_is_due_when_a_reading_ten_minutes_later_has_it_too() {
     let (mut orphans, now) = (Orphans::default(), Instant::now());
-    assert_eq!((orphans.note(names(0), now), orphans.next_reading()), (vec![], None));
-    assert_eq!(orphans.note(names(2), now), listed(0));
-    assert_eq!(orphans.next_reading(), Some(now + APART));
+    assert_eq!((orphans.update(names(0), now), orphans.next_list()), (vec![], None));
+    assert_eq!(orphans.update(names(2), now), listed(0));
+    assert_eq!(orphans.next_list(), Some(now + APART));
     // One of them is gone in between: it begins again.
-    assert_eq!(orphans.note(names(1), now + APART / 2), listed(0));
-    assert_eq!(orphans.note(names(2), now + APART), listed(1));
-    assert_eq!(orphans.note(names(2), now + APART * 2), listed(2));
-    assert_eq!(orphans.note(names(0), now + APART * 2), listed(0));
-    assert_eq!(orphans.next_reading(), None);
+    assert_eq!(orphans.update(names(1), now + APART / 2), listed(0));
+    assert_eq!(orphans.update(names(2), now + APART), listed(1));
+    assert_eq!(orphans.update(names(2), now + APART * 2), listed(2));
+    assert_eq!(orphans.update(names(0), now + APART * 2), listed(0));
+    assert_eq!(orphans.next_list(), None);
 }
 
 #[test]
@@ -71,49 +71,49 @@ fn many_suspects_of_one_reading_are_news_once_in_a_term() {
 #[test]
 fn what_is_not_deleted_at_once_is_looked_at_again() {
     let (mut orphans, now) = (Orphans::default(), Instant::now());
-    orphans.note(names(8), now);
-    orphans.note(names(8), now + APART);
+    orphans.update(names(8), now);
+    orphans.update(names(8), now + APART);
     let (of_few, later) = (listed(7), now + APART);
     assert!(matches!(orphans.decide(of_few.clone(), 40, later), OrphanDecision::Delete(some) if some.len() == 5));
-    assert_eq!(orphans.next_reading(), Some(later + WINDOW));
+    assert_eq!(orphans.next_list(), Some(later + WINDOW));
     assert_eq!(orphans.decide(of_few, 5, later), OrphanDecision::Hold(7));
-    assert_eq!(orphans.next_reading(), Some(later + HOLD));
-    orphans.note(names(0), later);
-    assert_eq!(orphans.next_reading(), None);
+    assert_eq!(orphans.next_list(), Some(later + HOLD));
+    orphans.update(names(0), later);
+    assert_eq!(orphans.next_list(), None);
 }
 
 #[test]
 fn one_that_is_found_later_does_not_defer_the_first() {
     let (mut orphans, now) = (Orphans::default(), Instant::now());
-    orphans.note(names(1), now);
-    orphans.note(names(2), now + APART / 2);
-    assert_eq!(orphans.next_reading(), Some(now + APART));
-    assert_eq!(orphans.note(names(2), now + APART), listed(1));
-    assert_eq!(orphans.next_reading(), Some(now + APART / 2 + APART));
+    orphans.update(names(1), now);
+    orphans.update(names(2), now + APART / 2);
+    assert_eq!(orphans.next_list(), Some(now + APART));
+    assert_eq!(orphans.update(names(2), now + APART), listed(1));
+    assert_eq!(orphans.next_list(), Some(now + APART / 2 + APART));
 }
 
 #[test]
 fn what_fails_comes_last_and_waits_longer_each_time() {
     let (mut orphans, now) = (Orphans::default(), Instant::now());
-    orphans.note(names(7), now);
-    orphans.note(names(7), now + APART);
+    orphans.update(names(7), now);
+    orphans.update(names(7), now + APART);
     let mut at = now + APART;
     for pause in [1, 2, 4, 8, 16, 30, 30] {
         listed(5).iter().for_each(|service| orphans.failed(service, at));
         let next = at + Duration::from_secs(pause * 60);
-        assert_eq!(orphans.next_reading(), Some(next));
+        assert_eq!(orphans.next_list(), Some(next));
         let before = next - Duration::from_secs(1);
         assert_eq!(orphans.decide(listed(5), 100, before), OrphanDecision::Delete(vec![]));
         let OrphanDecision::Delete(services) = orphans.decide(listed(7), 50, next) else { panic!("they are few") };
         let expected: Vec<Box<str>> = [5, 6, 0, 1, 2].map(|number| listed(7)[number].clone()).into();
         assert_eq!(services, expected);
         at = next;
-        orphans.note(names(7), at);
+        orphans.update(names(7), at);
         orphans.decide(listed(1), 100, at);
     }
     orphans.begin_term();
-    assert_eq!(orphans.next_reading(), None);
-    assert_eq!(orphans.note(names(7), at), listed(0), "another term begins anew");
+    assert_eq!(orphans.next_list(), None);
+    assert_eq!(orphans.update(names(7), at), listed(0), "another term begins anew");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Pure: the address of a load balancer, which one is to be reserved for it, and virtual servers whose address another
-//! client has edited or released.
+//! Pure: the address of a load balancer, the address to reserve, and virtual servers whose address another client has
+//! edited or released.
 
 use std::net::IpAddr;
 
@@ -8,19 +8,19 @@ use super::{CurrentState, DesiredLoadBalancer, Step};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::objects::{ServiceResources, VirtualServer};
 
-/// Which address of a pool is to be reserved.
+/// The address to reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Any one that is free.
+    /// Any free address.
     Any,
-    /// This one, or any other one if the pool does not have it or it is in use.
+    /// Preferably this address, otherwise any.
     Rather(IpAddr),
-    /// This one and no other.
+    /// Only this address.
     Only(IpAddr),
 }
 
 impl Wish {
-    /// What a Service asks for goes before what it reports.
+    /// The requested address takes precedence over the reported one.
     pub fn of(wanted: &DesiredLoadBalancer) -> Self {
         match (wanted.features.address, wanted.reported) {
             (Some(address), _) => Self::Only(address),
@@ -30,10 +30,9 @@ impl Wish {
     }
 }
 
-/// The address of the load balancer: that of its virtual servers, one that the Service reports before others, and one with a
-/// port of the Service before those that are to go; without any the one that is reserved, likewise. A virtual server whose
-/// address is not reserved, while another one is, was edited, and does not count. None while one that the Service reports may
-/// still be found among those that were not read.
+/// The address of the load balancer. Virtual servers take precedence over allocations. Among them, an address that the
+/// Service reports comes first, then one of a current port. A virtual server is ignored as edited if its address is not
+/// reserved but another one is. `None` while an allocation with an unknown address may have the reported address.
 pub fn address(wanted: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<IpAddr> {
     let servers = || ours.servers.iter().filter(|server| !is_edited(server, ours, wanted.has_unread));
     let of_servers = || servers().filter_map(|server| server.address);
@@ -50,22 +49,22 @@ pub fn address(wanted: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<
         .or_else(|| of_allocations().next().filter(|_| are_read || wanted.ingress.is_empty()))
 }
 
-/// The address that virtual servers show, or the reserved one where they were edited. None without virtual servers.
+/// The address of the virtual servers, or the reserved one if they were edited. `None` without virtual servers.
 pub fn shown_address(ours: &ServiceResources, has_unread: bool) -> Option<IpAddr> {
     let servers = ours.servers.iter().filter(|server| !is_edited(server, ours, has_unread));
     let reserved = || ours.allocations.iter().filter(|_| !ours.servers.is_empty()).find_map(|one| one.address);
     servers.filter_map(|server| server.address).next().or_else(reserved)
 }
 
-/// Whether a virtual server has another address than any that is reserved. Not as long as one of them was not read.
+/// Whether the address of a virtual server differs from all reserved ones. False while a reserved address is unknown.
 fn is_edited(server: &VirtualServer, ours: &ServiceResources, has_unread: bool) -> bool {
     let mut allocations = ours.allocations.iter();
     let is_known = !has_unread && !ours.allocations.is_empty();
     is_known && allocations.all(|one| one.address.is_some() && one.address != server.address)
 }
 
-/// Whether the Service reports an address, and its virtual servers have others of the same family: another client may have
-/// edited them, and what is reserved decides.
+/// Whether the Service reports an address and its virtual servers have others of the same family. Another client may
+/// have edited them; the reserved address decides.
 pub fn is_doubtful(ingress: &[IpAddr], ours: &ServiceResources) -> bool {
     let is_other = |address: IpAddr| {
         let of_family = |one: &&IpAddr| IpFamily::of(**one) == IpFamily::of(address);
@@ -75,8 +74,7 @@ pub fn is_doubtful(ingress: &[IpAddr], ours: &ServiceResources) -> bool {
     ours.servers.iter().filter_map(|server| server.address).any(is_other)
 }
 
-/// Sets the next edited virtual server back, if it is one that this program may change so, and nothing that is known is in the
-/// way.
+/// Restores the address of an edited virtual server that may be changed, unless another virtual server is in the way.
 pub fn set_back<'a>(
     rows: &PortStates<'a>,
     wanted: &DesiredLoadBalancer,
@@ -91,7 +89,7 @@ pub fn set_back<'a>(
     Some(Step::SetAddress { server, address })
 }
 
-/// The virtual servers whose address was edited.
+/// Virtual servers with an edited address.
 pub fn edited<'a>(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>) -> Vec<&'a VirtualServer> {
     let rows = PortStates::find(wanted, known, address(wanted, known.ours));
     edited_in(&rows, wanted, known).map(|(_, server)| server).collect()
@@ -106,8 +104,8 @@ fn edited_in<'r, 'a>(
     rows.ports.iter().filter_map(of_row).filter(|(_, server)| is_edited(server, known.ours, wanted.has_unread))
 }
 
-/// A virtual server with the address of the load balancer, which nothing reserves: no allocation is known, also none that the
-/// Service may have, and its tag names the pool that it is of. None once this sync has tried to reserve it.
+/// A virtual server whose address, that of the load balancer, is not reserved: no allocation is known or possible, and
+/// its tag names the IP pool. `None` once this sync has tried to reserve it.
 pub fn unreserved<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<(&'a VirtualServer, IpAddr)> {
     let has_none = known.ours.allocations.is_empty() && !wanted.has_unread;
     let address = address(wanted, known.ours).filter(|_| has_none)?;

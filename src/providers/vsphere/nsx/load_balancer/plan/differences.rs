@@ -1,4 +1,4 @@
-//! Pure: in what an adopted load balancer differs from what its Service asks for, and is left as it is.
+//! Pure: the settings of a Service that are not applied to its adopted load balancer.
 
 use super::port_states::{PortState, PortStates};
 use super::references::has_ranges;
@@ -6,7 +6,7 @@ use super::{CurrentState, DesiredLoadBalancer, address};
 use crate::providers::vsphere::nsx::load_balancer::layout::Protocol;
 use crate::providers::vsphere::nsx::load_balancer::service_request::{ANNOTATION_SNAT, ANNOTATION_UDP_CHECK, Features};
 
-/// The fields and the annotations of the Service that the plan does not follow, because another program made the load balancer.
+/// The fields and annotations of the Service that are ignored because another program created the load balancer.
 pub fn ignored(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> Vec<&'static str> {
     let rows = PortStates::find(wanted, known, address(wanted, known.ours));
     let adopted: Vec<&PortState<'_>> = rows.all().filter(|row| !row.is_compared).collect();

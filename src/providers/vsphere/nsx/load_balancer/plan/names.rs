@@ -1,4 +1,4 @@
-//! Pure: what a step is called in messages.
+//! Pure: names of steps for messages.
 
 use std::fmt;
 

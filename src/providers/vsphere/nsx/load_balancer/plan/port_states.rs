@@ -1,7 +1,7 @@
-//! Pure: which objects are there for each port of a Service.
+//! Pure: assigns the existing objects to the ports of a Service.
 //!
-//! An object is of the port that its id says, because a second one of the same id cannot be created; else a virtual server is
-//! of the port that it listens on, because NSX has one for each; else of the port that its tag says.
+//! The port of an object comes from its id, because an id exists only once; otherwise, for a virtual server, from its
+//! address and port, because NSX allows one virtual server there; otherwise from its tag.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,33 +16,33 @@ use crate::providers::vsphere::nsx::load_balancer::objects::{
 use crate::providers::vsphere::nsx::load_balancer::service_request::Features;
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 
-/// What is there for a port.
+/// The existing objects of a port.
 #[derive(Clone, Copy)]
 pub struct PortState<'a> {
     pub port: &'a WantedPort,
     pub server: Option<&'a VirtualServer>,
     pub pool: Option<&'a Pool>,
-    /// The virtual server leads to a pool that is not there, and another one is created.
+    /// The virtual server refers to a missing pool; another pool is created.
     pub lacks_pool: bool,
     pub monitor: Option<&'a Monitor>,
-    /// What its monitor asks nodes for, if it is to have one.
+    /// The probe of its monitor; `None` for a port without monitor.
     pub probe: Option<Probe>,
-    /// Whether it follows what the Go program ignores: this program made its virtual server, or is to make it.
+    /// Whether all features are enforced: true for virtual servers of this program and with full adoption.
     pub is_compared: bool,
-    /// Another virtual server on the address and port that this one needs.
+    /// Another virtual server on the required address and port.
     pub obstacle: Option<&'a VirtualServer>,
 }
 
-/// What is there for all ports.
+/// The existing objects of all ports.
 pub struct PortStates<'a> {
     /// One for each port, in the order of the Service.
     pub ports: Vec<PortState<'a>>,
-    /// One for each further virtual server of a port. Nothing says which one clients use, so that all follow.
+    /// Further virtual servers of the ports. Clients may use any of them, so all are updated.
     pub further: Vec<PortState<'a>>,
 }
 
 impl<'a> PortStates<'a> {
-    /// Finds the objects of each port. Those on the address of the load balancer come first.
+    /// Finds the objects of each port. Prefers those on the address of the load balancer.
     pub fn find(wanted: &'a DesiredLoadBalancer, known: &CurrentState<'a>, address: Option<IpAddr>) -> Self {
         let search = Search { wanted, known: *known, ours: known.ours, address, ids: ids(wanted, known) };
         let obstructed = |row: PortState<'a>| PortState { obstacle: obstacle(&row, known, address), ..row };
@@ -89,7 +89,7 @@ impl<'a> Search<'a> {
         PortState { pool, lacks_pool, monitor: row.probe.and_then(|probe| self.monitor(port, probe, pool)), ..row }
     }
 
-    /// A row without pool and monitor.
+    /// The state of a port without pool and monitor.
     fn empty(&self, port: &'a WantedPort, server: Option<&'a VirtualServer>) -> PortState<'a> {
         let is_compared = self.wanted.adopts_fully || server.is_none_or(|server| self.is_made_here(server));
         let Features { health_check, has_icmp_check, .. } = &self.wanted.features;
@@ -101,14 +101,14 @@ impl<'a> Search<'a> {
         PortState { port, server, pool: None, lacks_pool: false, monitor: None, probe, is_compared, obstacle: None }
     }
 
-    /// The tag with the UID of the cluster is not enough: adopted objects get it with their first change.
+    /// The cluster UID tag alone proves nothing: adopted objects get it with their first change.
     fn is_made_here(&self, server: &VirtualServer) -> bool {
         let OwnerTags { id, cluster_uid, .. } = &server.marks;
         let of_cluster = by_cluster_uid(self.known.layout.cluster_uid.as_deref(), cluster_uid.as_deref());
         self.ids.contains_key(&**id) || (of_cluster == OfCluster::This && has_own_form(id))
     }
 
-    /// The row of a second virtual server of a port, which is on another address than the first. A pool that another row has is not in it.
+    /// The state of a further virtual server of a port, on another address. Excludes pools of other ports.
     fn further(&self, server: &'a VirtualServer, rows: &PortStates<'a>) -> Option<PortState<'a>> {
         let is_of = |port: &&WantedPort| self.is_on(server, port) && server.number == Some(port.port.number);
         let port = self.wanted.ports.iter().find(is_of).filter(|_| !rows.have_server(server))?;
@@ -123,7 +123,7 @@ impl<'a> Search<'a> {
         Some(PortState { pool, monitor, ..row })
     }
 
-    /// The monitor of a port: that of its pool before others.
+    /// The monitor of a port. Prefers the monitor of its pool.
     fn monitor(&self, port: &WantedPort, probe: Probe, pool: Option<&Pool>) -> Option<&'a Monitor> {
         let is_of_port = |monitor: &&Monitor| {
             monitor.monitor_type == probe.monitor_type() && self.port_of(&monitor.marks) == Some(port.port)
@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The ids that objects of the ports have.
+/// The ids of the objects of each port.
 fn ids(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> BTreeMap<String, Port> {
     let mut ids = BTreeMap::new();
     for (uid, port) in wanted.service_uid.iter().flat_map(|uid| wanted.ports.iter().map(move |port| (uid, port.port))) {
@@ -160,7 +160,7 @@ fn ids(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> BTreeMap<Strin
     ids
 }
 
-/// NSX has one virtual server for an address, port and protocol, and the profile says which protocol.
+/// NSX allows one virtual server per address, port and protocol. The application profile determines the protocol.
 pub fn listens(server: &VirtualServer, port: &WantedPort, address: IpAddr) -> bool {
     let is_there = server.address == Some(address) && server.number == Some(port.port.number);
     is_there && *server.profile == *port.profile

@@ -1,7 +1,7 @@
-//! Pure: the group of addresses and the persistence profile of a Service, which its virtual servers refer to.
+//! Pure: the group of source ranges and the persistence profile of a Service, which its virtual servers refer to.
 //!
-//! A listing has neither of them: they are known from reads of their paths and from the writes of this program. A create
-//! needs no read, because it meets an object that is there.
+//! Most lists include neither: they are known from reads by path and from the writes of this program. A create needs no
+//! read, because it returns an existing object.
 
 use super::port_states::{PortState, PortStates};
 use super::{CurrentState, DesiredLoadBalancer, Step};
@@ -11,14 +11,14 @@ use crate::providers::vsphere::nsx::load_balancer::objects::{
 };
 use crate::providers::vsphere::nsx::load_balancer::service_request::SourceRanges;
 
-/// What a virtual server is to refer to.
+/// Change of a reference of a virtual server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference<'a> {
-    /// What it refers to now.
+    /// Keeps the current reference.
     Unchanged,
-    /// Nothing.
+    /// Removes the reference.
     Unset,
-    /// The object of this path.
+    /// Refers to the object of this path.
     Path(&'a str),
 }
 
@@ -32,7 +32,7 @@ pub struct References<'a> {
 }
 
 impl<'a> References<'a> {
-    /// The objects that virtual servers refer to come first.
+    /// Prefers the objects that virtual servers refer to.
     pub fn find(rows: &PortStates<'a>, wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Self {
         let servers = || rows.all().filter_map(|row| row.server);
         let groups = known.ours.groups.iter();
@@ -46,17 +46,17 @@ impl<'a> References<'a> {
         }
     }
 
-    /// The group that a new virtual server refers to.
+    /// The path of the group for a new virtual server.
     pub fn group_path(&self) -> Option<&'a str> {
         self.group.filter(|_| self.is_group_needed).map(|group| &*group.marks.path)
     }
 
-    /// The persistence profile that a new virtual server refers to.
+    /// The path of the persistence profile for a new virtual server.
     pub fn persistence_path(&self) -> Option<&'a str> {
         self.persistence.filter(|_| self.is_persistence_needed).map(|profile| &*profile.marks.path)
     }
 
-    /// Whether the virtual server of a row refers to a group or profile that is not known, where one is needed.
+    /// Whether a required group or profile is unknown although the virtual server of this port refers to one.
     pub fn are_missing(&self, row: &PortState<'_>) -> bool {
         row.server.filter(|_| row.is_compared).is_some_and(|server| {
             let lacks_group = self.is_group_needed && self.group.is_none() && !server.group.is_empty();
@@ -65,7 +65,7 @@ impl<'a> References<'a> {
         })
     }
 
-    /// What the virtual server of a row is to refer to: what it refers to now while that, or what is needed, is not known.
+    /// Changes of the references of a virtual server. Both stay while the current or the required object is unknown.
     pub fn of(&self, row: &PortState<'_>, known: &CurrentState<'_>) -> (Reference<'a>, Reference<'a>) {
         let is_read =
             |server: &&VirtualServer| !is_unread(&server.group, known) && !is_unread(&server.persistence, known);
@@ -89,7 +89,7 @@ impl<'a> References<'a> {
         (group, persistence)
     }
 
-    /// The next read or change of what is there.
+    /// The next read or change of an existing object.
     pub fn change(
         &self,
         rows: &PortStates<'a>,
@@ -110,7 +110,7 @@ impl<'a> References<'a> {
         (profile.timeout != Some(timeout)).then_some(Step::ChangePersistenceProfile { profile, timeout })
     }
 
-    /// What is needed and not there.
+    /// Creates a missing group or persistence profile.
     pub fn creation(&self, wanted: &'a DesiredLoadBalancer) -> Option<Step<'a>> {
         let ranges = wanted.features.source_ranges.as_ref().filter(|_| self.is_group_needed && self.group.is_none());
         let is_missing = self.is_persistence_needed && self.persistence.is_none();
@@ -119,19 +119,19 @@ impl<'a> References<'a> {
         group.or_else(|| timeout.map(|timeout| Step::CreatePersistenceProfile { timeout }))
     }
 
-    /// What nothing needs and no virtual server refers to.
+    /// Deletes a group or persistence profile that is neither needed nor referred to.
     pub fn surplus(&self, known: &CurrentState<'a>) -> Option<Step<'a>> {
         deletion(known, self.group_path(), self.persistence_path())
     }
 }
 
-/// Whether a group lets the clients of these ranges in, and no others.
+/// Whether a group admits exactly the clients of these ranges.
 pub fn has_ranges(group: &Group, ranges: &SourceRanges) -> bool {
     group.ranges.as_ref().is_some_and(|known| ranges.are_in(known))
 }
 
-/// The next read of a deletion: what the virtual servers refer to, and, once they are gone, what an interrupted creation or
-/// deletion may have left. The Service may have asked for it then, and not now.
+/// The next read of a deletion: the objects that virtual servers refer to; without virtual servers, leftovers of an
+/// interrupted create or deletion, even if the Service no longer requests them.
 pub fn read_for_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ServiceResources { servers, groups, persistence_profiles, .. } = known.ours;
     if !servers.is_empty() {
@@ -149,7 +149,7 @@ pub fn read_for_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<
     group.map(read(ObjectKind::Group)).or_else(|| profile.map(read(ObjectKind::PersistenceProfile)))
 }
 
-/// The next persistence profile or group that no virtual server refers to, but these.
+/// Deletes the next persistence profile or group that no virtual server refers to, except these two.
 pub fn deletion<'a>(known: &CurrentState<'a>, group: Option<&str>, persistence: Option<&str>) -> Option<Step<'a>> {
     let is_free = |path: &str, of: fn(&VirtualServer) -> &str| {
         known.ours.servers.iter().chain(&known.held.servers).all(|server| of(server) != path)
@@ -167,14 +167,14 @@ pub fn deletion<'a>(known: &CurrentState<'a>, group: Option<&str>, persistence: 
     profile.map(Step::DeletePersistenceProfile).or_else(|| groups().map(Step::DeleteGroup))
 }
 
-/// The next object of this program that a virtual server refers to and that is not known.
+/// Reads the next unknown object of this program that a virtual server refers to.
 fn read_of<'a>(server: &VirtualServer, known: &CurrentState<'_>) -> Option<Step<'a>> {
     let all = [(ObjectKind::Group, &server.group), (ObjectKind::PersistenceProfile, &server.persistence)];
     let unread = all.into_iter().find(|(_, path)| is_unread(path, known));
     unread.map(|(kind, path)| Step::Read { kind, path: path.to_string() })
 }
 
-/// Whether a path may be that of an object of this program, and what is there is not known.
+/// Whether the path may be that of an object of this program whose state is unknown.
 fn is_unread(path: &str, known: &CurrentState<'_>) -> bool {
     let has_own_form = path.rsplit('/').next().is_some_and(has_own_form);
     let is_known = |objects: &ServiceResources| {

@@ -1,16 +1,16 @@
-//! Pure: addresses that Services have released lately. For ten minutes only Services of the same namespace get one of them by
-//! `spec.loadBalancerIP`: clients may still use it, and would reach the Service of another tenant.
+//! Pure: recently released addresses. For ten minutes only Services of the same namespace can request one of them with
+//! `spec.loadBalancerIP`: clients may still use it and would reach the Service of another tenant.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How long after its release.
+/// Duration of the quarantine.
 const PERIOD: Duration = Duration::from_secs(600);
-/// So many addresses at most; beyond, the one that was released first is forgotten.
+/// Maximum number of addresses; beyond, the oldest release is dropped.
 const MOST: usize = 4096;
 
-/// See the file's header.
+/// Recently released addresses.
 #[derive(Default)]
 pub struct Quarantine(BTreeMap<IpAddr, Release>);
 
@@ -20,7 +20,7 @@ struct Release {
 }
 
 impl Quarantine {
-    /// The Service, by namespace and name, has released this address.
+    /// Records that the Service (namespace/name) has released this address.
     pub fn enter(&mut self, address: IpAddr, service: &str, at: Instant) {
         self.0.retain(|_, release| at.duration_since(release.at) < PERIOD);
         if self.0.len() >= MOST
@@ -31,7 +31,7 @@ impl Quarantine {
         self.0.insert(address, Release { namespace: namespace_of(service).into(), at });
     }
 
-    /// The namespace that alone may ask for this address now, if this Service, by namespace and name, is of another one.
+    /// The only namespace that may request this address now, unless it is that of the Service (namespace/name).
     pub fn closed_to(&self, service: &str, address: IpAddr, moment: Instant) -> Option<&str> {
         let Release { namespace, at } = self.0.get(&address)?;
         let is_closed = moment.duration_since(*at) < PERIOD && **namespace != *namespace_of(service);
@@ -65,7 +65,7 @@ mod tests {
         ] {
             assert_eq!(quarantine.closed_to(service, address(of), at(seconds)), expected, "{service} {of} {seconds}");
         }
-        // The last release counts.
+        // The last release takes precedence.
         quarantine.enter(address(1), "b/two", at(60));
         assert_eq!(quarantine.closed_to("a/one", address(1), at(659)), Some("b"));
         assert_eq!(quarantine.closed_to("b/one", address(1), at(61)), None);
@@ -80,7 +80,7 @@ mod tests {
         let now = start + Duration::from_secs(10);
         let is_closed = |number| quarantine.closed_to("b/one", address(number), now).is_some();
         assert_eq!((quarantine.0.len(), is_closed(0), is_closed(1), is_closed(4096)), (MOST, false, true, true));
-        // What is over takes no room.
+        // Expired entries are dropped.
         quarantine.enter(address(0), "a/one", start + Duration::from_secs(3600));
         assert_eq!(quarantine.0.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! What was written or deleted for each Service and what NSX has made of it.
+//! Objects written or deleted for each Service, and their realization in NSX.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,21 +10,21 @@ use crate::providers::vsphere::nsx::load_balancer::layout::{LB_SERVICES, SERVERS
 use crate::providers::vsphere::nsx::load_balancer::realization::{Due, Effect, PendingTeardown, Rollout, until_purge};
 
 impl ResourceCache {
-    /// A virtual server of this Service, or the load balancer service for it, was written. One that existed before has this
-    /// revision now.
-    pub fn note_written(&self, service: &str, path: &str, revision: Option<i64>) {
+    /// Records a write of a virtual server of this Service or of its load balancer service. `revision` is that of an
+    /// object that existed before.
+    pub fn record_written(&self, service: &str, path: &str, revision: Option<i64>) {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
         state.rollouts.entry(service.into()).or_insert_with(|| Rollout::new(now)).written(path, revision, now);
     }
 
-    /// The revision that is to be in effect, of an object that existed before it was written for this Service.
+    /// The written revision of an object that existed before, which has to be realized.
     pub fn revision(&self, service: &str, path: &str) -> Option<i64> {
         self.state.lock().rollouts.get(service)?.revision(path)
     }
 
-    /// An object of this Service was deleted.
-    pub fn note_deleted(&self, service: &str, path: &str) {
+    /// Records the deletion of an object of this Service.
+    pub fn record_deleted(&self, service: &str, path: &str) {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
         if let Some(rollout) = state.rollouts.get_mut(service) {
@@ -37,8 +37,8 @@ impl ResourceCache {
         }
     }
 
-    /// What follows for the objects that were written for this Service, and for `unreported`: virtual servers whose address the
-    /// Service does not report yet.
+    /// Next action for the objects written for this Service, and for `unreported`: virtual servers with an address that
+    /// the Service does not report yet.
     pub fn rollout<'a>(&self, service: &str, unreported: impl Iterator<Item = &'a str>) -> Due {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
@@ -50,14 +50,14 @@ impl ResourceCache {
         state.rollouts.get(service).map_or(Due::Complete, |rollout| rollout.due(now))
     }
 
-    /// The time since the last write for this Service.
+    /// Time since the last write for this Service.
     pub fn rollout_age(&self, service: &str) -> Duration {
         let now = Instant::now().into_std();
         self.state.lock().rollouts.get(service).map(|rollout| rollout.age(now)).unwrap_or_default()
     }
 
-    /// Notes what a read has shown of the objects that were written for this Service.
-    pub fn note_rollout(&self, service: &str, shown: BTreeMap<Box<str>, Effect>) {
+    /// Records the realized states of objects written for this Service.
+    pub fn record_rollout(&self, service: &str, shown: BTreeMap<Box<str>, Effect>) {
         let mut state = self.state.lock();
         let realized = shown.iter().filter(|(_, effect)| **effect == Effect::Realized).map(|(path, _)| path);
         let lb_services: Vec<Box<str>> = realized.filter(|path| path.starts_with(LB_SERVICES)).cloned().collect();
@@ -67,13 +67,13 @@ impl ResourceCache {
         }
     }
 
-    /// Whether NSX has put this load balancer service into effect.
+    /// Whether NSX has realized this load balancer service.
     pub fn is_lb_service_realized(&self, path: &str) -> bool {
         self.state.lock().realized_lb_services.contains(path)
     }
 
-    /// The objects of this Service that NSX has not confirmed. Without any, nothing is remembered of what was written once
-    /// the Service reports its address.
+    /// The objects of this Service that NSX has not confirmed. Without any, the record of writes is dropped once the
+    /// Service reports its address.
     pub fn unconfirmed(&self, service: &str, is_reported: bool) -> BTreeSet<Box<str>> {
         let mut state = self.state.lock();
         let Some(rollout) = state.rollouts.get(service) else { return BTreeSet::new() };
@@ -84,8 +84,8 @@ impl ResourceCache {
         unconfirmed
     }
 
-    /// What follows for the virtual servers of this Service that were deleted, and for `expected`: those that another process
-    /// may have deleted.
+    /// Next action for the deleted virtual servers of this Service, and for `expected`: those that another process may
+    /// have deleted.
     pub fn teardown(&self, service: &str, expected: &BTreeSet<Box<str>>) -> Due {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
@@ -101,23 +101,23 @@ impl ResourceCache {
         self.state.lock().teardowns.get(service).is_some_and(|teardown| teardown.is_deleted(path))
     }
 
-    /// Whether a former process may have left a group or a persistence profile of this Service: this one has seen no virtual
-    /// server that would lead to it, neither in a complete load balancer nor before a deletion.
+    /// Whether an earlier process may have left a group or persistence profile of this Service: this process has seen
+    /// no virtual server that refers to them, neither in a complete load balancer nor before a deletion.
     pub fn may_have_references(&self, service: &str) -> bool {
         let state = self.state.lock();
         let has_deleted = state.teardowns.get(service).is_some_and(PendingTeardown::has_deleted);
         !has_deleted && !state.complete.contains_key(service)
     }
 
-    /// This virtual server is in effect and does not exist: another process has deleted it.
-    pub fn note_deleted_before(&self, service: &str, path: &str) {
+    /// Records that another process has deleted this virtual server: it is realized but does not exist.
+    pub fn record_deleted_before(&self, service: &str, path: &str) {
         if let Some(teardown) = self.state.lock().teardowns.get_mut(service) {
             teardown.was_deleted(path);
         }
     }
 
-    /// Notes which of them are still in effect; none if that cannot be read.
-    pub fn note_teardown(&self, service: &str, in_effect: Option<BTreeSet<Box<str>>>) {
+    /// Records which deleted virtual servers are still realized; `None` if that cannot be read.
+    pub fn record_teardown(&self, service: &str, in_effect: Option<BTreeSet<Box<str>>>) {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
         let Some(teardown) = state.teardowns.get_mut(service) else { return };
@@ -127,18 +127,18 @@ impl ResourceCache {
         }
     }
 
-    /// The virtual servers of this Service that NSX still realizes although they were deleted long ago.
+    /// Virtual servers of this Service that NSX still realizes long after their deletion.
     pub fn left_in_effect(&self, service: &str) -> BTreeSet<Box<str>> {
         self.state.lock().teardowns.get(service).map(|teardown| teardown.left().clone()).unwrap_or_default()
     }
 
-    /// When a deletion of this Service that is refused, because something refers to the object, is tried again; none if
-    /// nothing was deleted lately that may refer to it until its purge.
+    /// Pause before retrying a deletion that was refused because another object refers to its target. `None` if no
+    /// recent deletion of this Service can be the cause.
     pub fn until_purge(&self, service: &str) -> Option<Duration> {
         self.state.lock().teardowns.get(service)?.until_purge(Instant::now().into_std())
     }
 
-    /// The same for what a former process may have deleted, until the first call of this one.
+    /// The same for deletions by an earlier process, counted from the first call of this one.
     pub fn until_purge_of_former(&self) -> Option<Duration> {
         until_purge(self.state.lock().term_began?.into_std(), Instant::now().into_std())
     }

@@ -1,4 +1,4 @@
-//! When everything is read, and what follows from it.
+//! Schedules relists and applies their results to the cache.
 
 use super::*;
 use crate::providers::vsphere::nsx::load_balancer::LATER;
@@ -9,16 +9,16 @@ use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-/// At most one reading begins in this time.
+/// Minimum interval between the starts of relists.
 const BETWEEN: Duration = Duration::from_secs(10);
-/// After failures in a row the pause grows up to this.
+/// Maximum pause after consecutive failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How long one reading may take. Each call and each page has a limit of its own; those of many pages add up to hours.
+/// Maximum duration of a relist. Each call and page has its own limit; for many pages, these add up to hours.
 const LIMIT: Duration = Duration::from_secs(600);
-/// After this time everything is read again, with groups and persistence profiles.
+/// Interval of full relists.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 
-/// What a reading is to include, and of which term it is.
+/// Parameters of a relist.
 struct RelistScope {
     epoch: u64,
     at: Instant,
@@ -26,20 +26,20 @@ struct RelistScope {
     has_all_pools: bool,
 }
 
-/// What a reading has shown.
+/// Result of a relist.
 struct RelistResult {
     read: ObjectListing,
     names: ScopeNames,
-    /// The pools that could not be listed.
+    /// The IP pools that could not be listed, with the errors.
     unread: BTreeMap<Box<str>, RelistFailure>,
-    /// Why groups and persistence profiles could not be listed.
+    /// Error of listing groups and persistence profiles.
     references_failure: Option<Error>,
-    /// Why the allocations of all pools could not be listed, if they were asked for.
+    /// Error of listing the allocations of all IP pools, if that was requested.
     pools_failure: Option<Error>,
 }
 
 impl CacheState {
-    /// When the next reading begins; none before the first one is requested, or without a term.
+    /// Time of the next relist; `None` before the first request, or without a term.
     fn next(&self, now: Instant) -> Option<Instant> {
         let (failures, said) = self.failure.as_ref().map_or((0, None), |failure| (failure.in_a_row, failure.after));
         let pause = BETWEEN.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
@@ -55,8 +55,8 @@ impl CacheState {
         }
     }
 
-    /// The allocations of these pools could not be listed.
-    fn note_unread(&mut self, unread: BTreeMap<Box<str>, RelistFailure>) {
+    /// Updates the IP pools whose allocations could not be listed, and logs changes.
+    fn record_unread(&mut self, unread: BTreeMap<Box<str>, RelistFailure>) {
         for (pool, RelistFailure { reason, message, .. }) in &unread {
             if self.unread.get(pool).is_none_or(|known| known.reason != *reason) {
                 warn!(%reason, "cannot list the allocations of IP pool {pool}; creations and deletions that depend on it wait: {message}");
@@ -71,8 +71,8 @@ impl CacheState {
         self.unread = unread;
     }
 
-    /// Whether a reading that began at this moment has included all pools of addresses.
-    fn note_pools(&mut self, at: Instant, failure: Option<Error>) {
+    /// Records the result of a relist with all IP pools that started at this time.
+    fn record_pools(&mut self, at: Instant, failure: Option<Error>) {
         match failure {
             None => (self.pools_begun, self.pools_failure) = (Some(at), None),
             Some(error) => {
@@ -82,8 +82,8 @@ impl CacheState {
         }
     }
 
-    /// Why groups and persistence profiles could not be listed, if they could not: those that are known stay.
-    fn note_references(&mut self, failure: Option<Error>) {
+    /// Logs a failure to list groups and persistence profiles. The known ones stay in the cache.
+    fn record_references(&mut self, failure: Option<Error>) {
         let reason = failure.as_ref().map(Error::reason);
         if let Some(error) = failure.filter(|_| reason != self.references_failure) {
             let reason = error.reason();
@@ -94,7 +94,7 @@ impl CacheState {
 }
 
 impl ResourceCache {
-    /// Reads everything whenever it is time. Ends with `stop`.
+    /// Runs relists when they are due, until `stop` is cancelled.
     pub async fn run(&self, backend: &dyn Backend, layout: &ClusterLayout, scope: &Scope, stop: &CancellationToken) {
         let mut leads = self.state.lock().leads.clone();
         loop {
@@ -102,18 +102,18 @@ impl ResourceCache {
                 () = stop.cancelled() => return,
                 () = self.until_due(&mut leads) => {}
             }
-            let begun = self.begin_reading();
+            let begun = self.begin_list();
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.until_reset(begun.epoch, &mut leads) => {}
                 shown = timeout(LIMIT, self.read_all(backend, layout, scope, &begun)) => {
-                    self.end_reading(&begun, shown.unwrap_or_else(|_| Err(too_long())));
+                    self.end_list(&begun, shown.unwrap_or_else(|_| Err(too_long())));
                 }
             }
         }
     }
 
-    /// Waits until the next reading is due.
+    /// Waits until the next relist is due.
     async fn until_due(&self, leads: &mut AnyLeader) {
         loop {
             let (next, epoch) = {
@@ -128,8 +128,8 @@ impl ResourceCache {
         }
     }
 
-    /// Resets the state of this epoch at the end of its term, or, without a permit, at the next change of the lead. A call of the
-    /// next term may do so before. A reading is given up only after that: it would be missing otherwise.
+    /// Waits for a reset of the state of this epoch, and resets it when its term ends or, without a permit, leadership
+    /// changes. A running relist is cancelled only after a reset: the state would miss it otherwise.
     async fn until_reset(&self, epoch: u64, leads: &mut AnyLeader) {
         loop {
             let permit = {
@@ -191,7 +191,7 @@ impl ResourceCache {
         Ok(RelistResult { read, names, unread, references_failure, pools_failure })
     }
 
-    /// Reads the allocations of pools that nothing names.
+    /// Lists the allocations of IP pools that nothing names.
     async fn read_others(
         &self,
         backend: &dyn Backend,
@@ -204,7 +204,7 @@ impl ResourceCache {
             let mut each = |kind, object| of_pool.add(kind, &object, layout);
             match backend.read_allocations(pool, &mut each).await {
                 Ok(()) => contents.extend(of_pool),
-                // A pool of another tenant, in which this account has reserved nothing.
+                // An IP pool of another tenant: this account has reserved nothing there.
                 Err(error) if error.reason() == reason::NSXNoPermission => {}
                 Err(error) => return Err(error),
             }
@@ -212,7 +212,7 @@ impl ResourceCache {
         Ok(())
     }
 
-    fn begin_reading(&self) -> RelistScope {
+    fn begin_list(&self) -> RelistScope {
         let (mut state, at) = (self.state.lock(), Instant::now());
         state.attempted = Some(at);
         state.begin_removal(at);
@@ -226,35 +226,35 @@ impl ResourceCache {
         RelistScope { epoch: state.epoch, at, is_full, has_all_pools }
     }
 
-    fn end_reading(&self, begun: &RelistScope, shown: Result<RelistResult, Error>) {
+    fn end_list(&self, begun: &RelistScope, shown: Result<RelistResult, Error>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        // The lead has ended meanwhile.
+        // Leadership has ended during the relist.
         if state.epoch != begun.epoch {
             return;
         }
         let touched = state.touched.take().unwrap_or_default();
         let RelistResult { read, names, unread, references_failure, pools_failure } = match shown {
             Ok(shown) => shown,
-            Err(error) => return self.note_failure(state, &error),
+            Err(error) => return self.record_failure(state, &error),
         };
         if begun.has_all_pools {
-            state.note_pools(begun.at, pools_failure);
+            state.record_pools(begun.at, pools_failure);
         }
         if begun.is_full {
-            // A missing permission may stay missing; any other failure is expected to pass.
+            // A missing permission may be permanent; other failures are probably temporary.
             let is_brief = references_failure.as_ref().is_some_and(|error| error.reason() != reason::NSXNoPermission);
             let next = begun.at + if is_brief { LATER } else { AGAIN };
             (state.is_full_due, state.next_full) = (false, Some(next));
-            state.note_references(references_failure);
+            state.record_references(references_failure);
         }
         let before = Before { contents: &state.contents, touched: &touched, missed: &state.missed };
         let merged = merge(read, before);
-        // Another reading decides about them.
+        // Missing references need another full relist to confirm.
         state.is_full_due |= merged.misses_references();
         let MergeResult { contents, missed, mut changed } = merged;
         if begun.is_full {
-            // A list may not show that an address has come meanwhile.
+            // A list may lack an address that was assigned meanwhile.
             changed.extend(contents.with_unread_surplus().cloned());
         }
         let is_first = state.readings == 0;
@@ -262,21 +262,21 @@ impl ResourceCache {
             info!("the load balancers in NSX are listed again");
         }
         (state.contents, state.names, state.failure) = (contents, names, None);
-        state.note_unread(unread);
+        state.record_unread(unread);
         state.readings += 1;
         state.begun = Some(begun.at);
         state.next_full.get_or_insert(begun.at + AGAIN);
         state.is_asked |= !missed.is_empty();
         state.missed = missed;
-        self.announce(&std::mem::take(&mut state.waiting));
+        self.request_resync(&std::mem::take(&mut state.waiting));
         if !is_first {
-            self.announce(&changed);
+            self.request_resync(&changed);
         }
         drop(guard);
         self.completed.send_modify(|completed| *completed += 1);
     }
 
-    fn note_failure(&self, state: &mut CacheState, error: &Error) {
+    fn record_failure(&self, state: &mut CacheState, error: &Error) {
         let in_a_row = state.failure.as_ref().map_or(0, |failure| failure.in_a_row) + 1;
         let failure = RelistFailure::new(error, in_a_row);
         let RelistFailure { reason, message, .. } = &failure;
@@ -284,16 +284,16 @@ impl ResourceCache {
             warn!(%reason, "cannot list the load balancer objects in NSX, and tries again; what needs a new list waits: {message}");
         }
         state.failure = Some(failure);
-        // No sync may wait for it.
+        // No sync may be waiting for a full relist, or for the second list after a miss.
         state.is_asked |= state.is_full_due || !state.missed.is_empty();
-        // Those that wait since then have the failure already, and ask again by themselves.
+        // After later failures, waiting syncs already have the error and retry by themselves.
         if in_a_row == 1 {
-            self.announce(&std::mem::take(&mut state.waiting));
+            self.request_resync(&std::mem::take(&mut state.waiting));
         }
     }
 }
 
-/// A reading that did not end.
+/// Error of a relist that exceeded its limit.
 fn too_long() -> Error {
     let limit = LIMIT.as_secs() / 60;
     let message = format!(
@@ -303,7 +303,7 @@ fn too_long() -> Error {
     Error::Failed { reason: reason::NSXUnavailable, message, after: None }
 }
 
-/// Whether NSX refuses this list alone: the id may be from a tag that was edited by hand.
+/// Whether NSX refuses only this list: the pool id may come from a tag that was edited by hand.
 fn is_of_pool(error: &Error) -> bool {
     [reason::NSXNoPermission, reason::NSXRefused].contains(&error.reason())
 }
@@ -316,7 +316,7 @@ mod tests {
 
     use super::*;
 
-    /// What happens before the task that reads sees the end of a term.
+    /// The events before the relist task observes the end of a term.
     #[derive(Clone, Copy, Debug)]
     enum Meanwhile {
         Nothing,
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(due(), None);
         inventory.ask_after_refusal();
         assert_eq!(due(), Some(Duration::ZERO));
-        inventory.begin_reading();
+        inventory.begin_list();
         assert_eq!(due(), None);
         tokio::time::advance(Duration::from_secs(20)).await;
         inventory.ask_after_refusal();
@@ -402,7 +402,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(30)).await;
         inventory.ask_after_refusal();
         assert_eq!(due(), Some(Duration::from_secs(10)), "it is not put off");
-        inventory.begin_reading();
+        inventory.begin_list();
         assert_eq!(due(), None, "any reading shows what the refusal is about");
     }
 
@@ -412,7 +412,7 @@ mod tests {
             let inventory = ResourceCache::new(AnyLeader::new(Vec::new()));
             let mut state = inventory.state.lock();
             state.missed.clone_from(&missed);
-            inventory.note_failure(&mut state, &Error::other("the list failed"));
+            inventory.record_failure(&mut state, &Error::other("the list failed"));
             assert_eq!(state.is_asked, !missed.is_empty());
         }
     }

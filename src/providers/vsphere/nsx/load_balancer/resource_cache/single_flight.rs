@@ -1,4 +1,4 @@
-//! What one call does for all calls that need it at the same time.
+//! Runs an operation once for all calls that need it at the same time.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How long the others wait for the end.
+/// Maximum wait of the other calls.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// See the file's header.
+/// Lock of one operation whose result all callers share.
 pub struct SingleFlight {
     /// Never locked over an await.
     is_under_way: Mutex<bool>,
-    /// Changes with each end.
+    /// Changes at each end.
     ended: watch::Sender<u64>,
 }
 
-/// While it is held, the others wait.
+/// Guard of the running operation: other calls wait until it is dropped.
 pub struct Flight<'a>(&'a SingleFlight);
 
 impl Default for SingleFlight {
@@ -34,9 +34,9 @@ impl Drop for Flight<'_> {
 }
 
 impl SingleFlight {
-    /// Begins it. None if another call has done it meanwhile, or has tried for long.
+    /// Starts the operation. `None` after waiting for another call that has run it, or that takes too long.
     pub async fn start_or_wait(&self) -> Option<Flight<'_>> {
-        // Before the look at who does it, so that no end is missed.
+        // Subscribes before checking for a running operation, so that its end is not missed.
         let mut ended = self.ended.subscribe();
         if !std::mem::replace(&mut *self.is_under_way.lock(), true) {
             return Some(Flight(self));

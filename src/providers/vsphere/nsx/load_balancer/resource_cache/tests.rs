@@ -44,7 +44,7 @@ async fn the_time_of_a_deletion_passes_whatever_becomes_of_other_services() {
     for _ in 0..330 {
         tokio::time::advance(Duration::from_secs(1)).await;
         if let Due::Read(paths) = inventory.teardown("ns/s", &deleted_before) {
-            inventory.note_teardown("ns/s", Some(paths.into_iter().collect()));
+            inventory.record_teardown("ns/s", Some(paths.into_iter().collect()));
         }
         inventory.completed("ns/other", Vec::new());
     }

@@ -1,7 +1,7 @@
-//! Pure: a reading of all objects, and what was known before it.
+//! Pure: merges a new list of all objects into the previous state.
 //!
-//! A list may miss an object while others delete, so that what a reading misses stays until the next one misses it, too. What
-//! this program read or wrote during the reading is newer than the reading.
+//! A list may miss an object while other objects are deleted. A missing object therefore stays until the next list
+//! misses it, too. Objects that this program read or wrote during the relist are newer than the list.
 
 use std::collections::BTreeSet;
 
@@ -10,36 +10,36 @@ use crate::providers::vsphere::nsx::load_balancer::objects::{
     Allocation, Group, LbService, Monitor, PersistenceProfile, Pool, ServiceResources, VirtualServer,
 };
 
-/// A reading.
+/// A list of all objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectListing {
-    /// What the lists have.
+    /// The listed objects.
     pub contents: ResourceIndex,
     /// Whether groups and persistence profiles were listed.
     pub has_references: bool,
-    /// The pools whose allocations could not be listed.
+    /// The IP pools whose allocations could not be listed.
     pub unread: BTreeSet<Box<str>>,
 }
 
-/// What a reading is compared with.
+/// State that a list is merged into.
 #[derive(Clone, Copy, Debug)]
 pub struct Before<'a> {
-    /// What was known at the end of the reading.
+    /// The known objects at the end of the relist.
     pub contents: &'a ResourceIndex,
-    /// The paths of objects that this program read or wrote during the reading.
+    /// The paths of objects that this program read or wrote during the relist.
     pub touched: &'a BTreeSet<Box<str>>,
-    /// The paths of objects that the reading before this one missed.
+    /// The paths of objects that the previous list missed.
     pub missed: &'a BTreeSet<Box<str>>,
 }
 
-/// What follows from a reading.
+/// Result of a merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeResult {
-    /// What is known now.
+    /// The objects that are known now.
     pub contents: ResourceIndex,
-    /// The paths of objects that this reading missed, and that are kept for once.
+    /// The paths of objects that this list missed for the first time, and that are kept.
     pub missed: BTreeSet<Box<str>>,
-    /// The Services of which the reading shows other objects than were known.
+    /// The Services whose objects have changed.
     pub changed: BTreeSet<Box<str>>,
 }
 
@@ -50,11 +50,11 @@ impl MergeResult {
     }
 }
 
-/// An object with its path.
+/// An object with a path.
 trait ListedObject: Clone + PartialEq {
     fn path(&self) -> &str;
 
-    /// Takes over what lists do not show.
+    /// Copies fields that lists do not show from the previous version.
     fn complete(&mut self, _before: &Self) {}
 }
 
@@ -104,7 +104,7 @@ impl ListedObject for PersistenceProfile {
     }
 }
 
-/// Merges a reading into what was known before.
+/// Merges a list into the previous state.
 pub fn merge(read: ObjectListing, before: Before<'_>) -> MergeResult {
     let ObjectListing { contents: mut read, has_references, unread } = read;
     let mut missed = BTreeSet::new();
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn what_was_written_during_a_reading_is_newer_than_it() {
-        // `a` was changed, `b` deleted and `c` created; the reading saw all of it as it was before.
+        // `a` was changed, `b` deleted and `c` created; the list shows the state before.
         let known = of(&[("a", 2), ("c", 1)]);
         let after = merged(of(&[("a", 1), ("b", 1)]), &known, &["a", "b", "c"], &[]);
         assert_eq!((after.contents, after.missed), (known, BTreeSet::new()));

@@ -1,5 +1,4 @@
-//! Which address is reserved for a load balancer, and which addresses are reported because another client has edited
-//! them or nothing reserves them.
+//! Reserves the address of a load balancer, and reports addresses that another client has edited or released.
 
 use std::net::IpAddr;
 
@@ -18,20 +17,19 @@ use crate::providers::vsphere::nsx::load_balancer::resource_cache::ReservationGu
 use crate::providers::vsphere::reason;
 
 impl<'a> ServiceCall<'a> {
-    /// Reads the address of an allocation that may be the Service's, where it matters which one that is. False if there is none to
-    /// read.
+    /// Reads the address of the next allocation that may be the Service's, if it matters. False if none is left.
     pub(super) async fn read_next(&mut self, seen: &CallObservation) -> Result<bool, Error> {
         let ClassifiedResources { owned: ours, unresolved: unread, .. } = &seen.judged;
-        // Its address would be found in vain if it is one of these; and beside one that is ours, one of both is surplus.
+        // The Service's address may be that of an unread allocation; a second allocation would be surplus.
         let has_server = |one: &Allocation| ours.servers.iter().any(|server| server.marks.second == one.marks.second);
-        // An edited address says nothing of the reserved one.
+        // An edited address does not identify the reserved one.
         let is_open = unread.iter().any(|one| !has_server(one) || plan::is_doubtful(&self.ingress, ours));
         let matters = is_open && self.lacks_address(seen);
         let is_read = is_open || !ours.allocations.is_empty();
         Ok(is_read && self.read_one(unread, matters).await?)
     }
 
-    /// Makes a step.
+    /// Performs a step.
     pub(super) async fn make(
         &self,
         target: &FamilyTarget,
@@ -50,42 +48,42 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Whether the address that the Service asks for can be reserved. If so, it is claimed.
+    /// Checks that the requested address can be reserved, and claims it.
     pub(super) async fn check_address(&self, target: &FamilyTarget) -> Result<Option<ReservationGuard<'a>>, Error> {
         let address = target.wanted.features.address.filter(|_| has_no_address(target));
         let Some((address, parts)) = address.zip(target.parts.as_ref()) else { return Ok(None) };
-        if let Some(namespace) = self.inventory().reserved_for(&self.key, address) {
+        if let Some(namespace) = self.cache().reserved_for(&self.key, address) {
             let why = format!(
                 "a Service of the namespace {namespace} released it less than 10 minutes ago, and until then only Services of \
                  that namespace get it by spec.loadBalancerIP"
             );
             return Err(unavailable(&parts.address_pool, address, &why));
         }
-        self.claim(target, parts, address).await.map(Some)
+        self.reserve_address(target, parts, address).await.map(Some)
     }
 
     /// Claims an address that can be reserved.
-    async fn claim(
+    async fn reserve_address(
         &self,
         target: &FamilyTarget,
         parts: &LoadBalancerSpec,
         address: IpAddr,
     ) -> Result<ReservationGuard<'a>, Error> {
         let (request, pool) = (self.request(&target.layout, Some(parts)), parts.address_pool.as_str());
-        // Claimed before the look: once another claim ends, the look shows what was reserved.
-        let claim = self.inventory().claim_address(&self.key, pool, address).map_err(|other| {
+        // Claim first: after another claim ends, the checks below see its reservation.
+        let claim = self.cache().reserve(&self.key, pool, address).map_err(|other| {
             let why = format!("the Service {other} asks for it, too; give one of them another spec.loadBalancerIP");
             unavailable(pool, address, &why)
         })?;
-        // NSX may give it a second time, and does not show the addresses of all allocations.
-        if let Some(other) = self.inventory().user_of(&self.key, address) {
+        // NSX may assign an address twice and does not show the addresses of all allocations.
+        if let Some(other) = self.cache().user_of(&self.key, address) {
             return Err(unavailable(pool, address, &format!("it is in use by the Service {other}")));
         }
         self.of.backend.check_address(&request, pool, address).await?;
         Ok(claim)
     }
 
-    /// Reserves the address that the Service reports, so that its clients find it again, or another one if that is not possible.
+    /// Reserves the reported address, so that clients keep it, or another one if that is impossible.
     async fn allocate_rather(
         &self,
         target: &FamilyTarget,
@@ -109,12 +107,12 @@ impl<'a> ServiceCall<'a> {
         progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
         if let Some(parts) = &target.parts {
-            progress.claimed.push(self.claim(target, parts, address).await?);
+            progress.claimed.push(self.reserve_address(target, parts, address).await?);
         }
         self.perform(target, step).await
     }
 
-    /// Reserves the address that a virtual server has. Where that is not possible, the Service is served all the same.
+    /// Reserves the address of a virtual server. If that is impossible, the Service is still served.
     async fn reserve(
         &self,
         target: &FamilyTarget,
@@ -123,8 +121,8 @@ impl<'a> ServiceCall<'a> {
         progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
         let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
-        // The allocation may be there.
-        let may_be_there = self.inventory().unread(|unread| unread == pool).is_some();
+        // The allocation may exist in the unread pool.
+        let may_be_there = self.cache().unread(|unread| unread == pool).is_some();
         if !may_be_there {
             self.check_twice()?;
         }
@@ -145,10 +143,10 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// What the owner of the Service has to know of its addresses.
+    /// Sets the Events about addresses of the Service.
     pub(super) fn remark_addresses(&self, targets: &[FamilyTarget], seen: &CallObservation, unreserved: &[String]) {
         let unreserved = (!unreserved.is_empty()).then(|| unreserved.join("; "));
-        self.inventory().remark(&self.key, reason::AddressNotReserved, unreserved);
+        self.cache().remark(&self.key, reason::AddressNotReserved, unreserved);
         let mut edited = Vec::new();
         for target in targets.iter().filter(|target| target.balancer.is_wanted) {
             let Some(address) = target.address() else { continue };
@@ -163,17 +161,17 @@ impl<'a> ServiceCall<'a> {
                 edited.join("; ")
             )
         });
-        self.inventory().remark(&self.key, reason::LoadBalancerAddressEdited, message);
+        self.cache().remark(&self.key, reason::LoadBalancerAddressEdited, message);
     }
 
-    /// An edited virtual server has the reserved address again.
+    /// Sets the Event about a restored address.
     fn remark_set_back(&self, server: &VirtualServer, address: IpAddr) {
         let message = format!(
             "the address of the virtual server {} was changed to {} by another client, and is set back to {address}",
             server.marks.path,
             text_of(server)
         );
-        self.inventory().remark_event(&self.key, reason::LoadBalancerAddressSetBack, message);
+        self.cache().remark_event(&self.key, reason::LoadBalancerAddressSetBack, message);
     }
 }
 
@@ -181,7 +179,7 @@ fn text_of(server: &VirtualServer) -> String {
     server.address.map_or_else(|| "no address".to_owned(), |address| address.to_string())
 }
 
-/// Whether NSX, or what is known of it, denies an address, and another try soon would not help.
+/// Whether an address is denied and a quick retry would not help.
 fn is_denied(error: &Error) -> bool {
     let denials =
         [reason::AddressUnavailable, reason::NSXRefused, reason::NSXNoPermission, reason::LoadBalancerConfigWrong];

@@ -1,4 +1,4 @@
-//! Deletes the load balancer of a Service. Needs neither the class nor the pool of the configuration.
+//! Deletes the load balancer of a Service, without using the configured class or IP pool.
 
 use tracing::warn;
 
@@ -19,16 +19,16 @@ use crate::providers::vsphere::nsx::load_balancer::service_request;
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 use crate::providers::vsphere::reason;
 
-/// The allocations whose addresses decide whether they are released: those that only a virtual server, while it is there,
-/// shows to be ours, and those that a virtual server of others may have.
+/// The allocations whose unknown addresses decide whether they are released: those that only an existing virtual server
+/// shows to be ours, and those that a virtual server of another owner may use.
 fn undecided(seen: &CallObservation, has_other_servers: bool) -> Vec<Allocation> {
     let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &seen.judged;
     let may_be_used = |one: &&Allocation| one.address.is_none() && (!held.servers.is_empty() || has_other_servers);
     unread.iter().chain(ours.allocations.iter().filter(may_be_used)).cloned().collect()
 }
 
-/// Whether a read is of a group or persistence profile that the Service does not ask for and no virtual server leads to: an account
-/// without the permission to read it has made none.
+/// Whether a step reads a group or persistence profile that is neither requested nor referred to: an account without
+/// permission to read it has not created one.
 fn is_optional(target: &FamilyTarget, step: &Step<'_>) -> bool {
     let Step::Read { kind, .. } = step else { return false };
     let is_asked_for = match kind {
@@ -41,14 +41,14 @@ fn is_optional(target: &FamilyTarget, step: &Step<'_>) -> bool {
 
 impl ServiceCall<'_> {
     pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete(mut self) -> Result<(), Error> {
-        self.inventory().begin_deletion(&self.key);
+        self.cache().begin_deletion(&self.key);
         self.check(RequiredFreshness::AnyList)?;
         let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool: false };
         let mut steps = Steps::begin();
         for _ in 0..self.most_steps() {
             let seen = self.observe_with_nodes()?;
-            self.note_pools(&seen);
-            let open = undecided(&seen, self.inventory().has_other_servers());
+            self.record_pools(&seen);
+            let open = undecided(&seen, self.cache().has_other_servers());
             if self.read_one(&open, self.lacks_address(&seen)).await? {
                 continue;
             }
@@ -62,15 +62,15 @@ impl ServiceCall<'_> {
                 Some((target, Step::ReleaseAddress(allocation)))
             };
             let next = next(&targets, &seen).or_else(refused);
-            // A deletion is a mark: what was deleted may serve the address for a while.
+            // A deletion only marks objects: NSX may serve the address of a deleted one for a while.
             let is_last = next.as_ref().is_none_or(|(_, step)| matches!(step, Step::ReleaseAddress(_)));
             if is_last && self.check_teardown(&expected).await? == TeardownState::Found {
                 continue;
             }
             let Some((target, step)) = next else { return self.end(&seen).await };
             steps.check_time()?;
-            // One reading may miss the virtual server that has the address.
-            if matches!(step, Step::ReleaseAddress(_)) && !self.inventory().was_complete(&self.key) {
+            // A single list may miss the virtual server with this address.
+            if matches!(step, Step::ReleaseAddress(_)) && !self.cache().was_complete(&self.key) {
                 self.check(RequiredFreshness::TwoLists)?;
             }
             if let Err(error) = self.perform(target, &step).await {
@@ -82,7 +82,7 @@ impl ServiceCall<'_> {
                     self.read.lock().insert(path.as_str().into());
                     continue;
                 }
-                // A virtual server that listings miss may refer to it, also where one that was deleted may.
+                // A virtual server missed by lists may refer to it, even if a deleted one may, too.
                 let is_refused = matches!(error, Error::Pending { .. }) || error.reason() == reason::NSXRefused;
                 if step.is_deletion() && is_refused && self.check_teardown(&expected).await? == TeardownState::Found {
                     continue;
@@ -92,7 +92,7 @@ impl ServiceCall<'_> {
             if let Step::ReleaseAddress(allocation) = step
                 && self.is_gone(&allocation.marks.path)
             {
-                self.inventory().note_release(&self.key, allocation.address, &self.ingress);
+                self.cache().record_release(&self.key, allocation.address, &self.ingress);
             }
             if steps.repeats(&step) {
                 break;
@@ -101,59 +101,59 @@ impl ServiceCall<'_> {
         Err(self.endless(&steps))
     }
 
-    /// An allocation that NSX refuses an address: no virtual server has it, whoever made that.
+    /// An allocation for which NSX refuses an address, so that no virtual server uses it.
     fn refused_allocation<'s>(&self, seen: &'s CallObservation) -> Option<&'s Allocation> {
         seen.judged.owned.allocations.iter().find(|one| self.without_address.get(&one.marks.path) == Some(&true))
     }
 
     fn is_gone(&self, path: &str) -> bool {
-        self.inventory().of_service(&self.key).paths().all(|known| *known != *path)
+        self.cache().of_service(&self.key).paths().all(|known| *known != *path)
     }
 
-    /// Nothing of the Service is left that is known.
+    /// Finishes after all known objects of the Service are deleted.
     async fn end(&self, seen: &CallObservation) -> Result<(), Error> {
         self.check_left(seen)?;
-        check_absence(self.of, self.service, &self.key, &self.ingress, &self.note_pools(seen))?;
+        check_absence(self.of, self.service, &self.key, &self.ingress, &self.record_pools(seen))?;
         match delete_lb_service(self.of, self.permit, &self.layout).await {
             Err(Error::NotLeader) => return Err(Error::NotLeader),
-            // Such a failure passes, and there may be no other deletion. That of an orphan is not repeated.
+            // The failure is temporary, and there may be no later deletion. Orphans are not retried for this.
             Err(error) if error.reason() == reason::NSXUnavailable && self.uid().is_some() => return Err(error),
-            // Nothing of the Service is left, and the next deletion tries again.
+            // Nothing of the Service is left, and the next deletion of a Service tries again.
             Err(error) => warn!(service = self.key, "{}", chain(&error)),
             Ok(()) => {}
         }
-        // One reading may miss objects, or be older than those of a Service that another process looked after.
-        let moment = self.inventory().last_answer(&self.key).unwrap_or_else(|| self.inventory().answered(&self.key));
-        // An address that an earlier process has left may be in a pool that the configuration named then.
-        let released = self.inventory().released(&self.key);
+        // A single list may miss objects, or predate objects that another process created for the Service.
+        let moment = self.cache().last_answer(&self.key).unwrap_or_else(|| self.cache().answered(&self.key));
+        // An earlier process may have left an address in an IP pool that is no longer configured.
+        let released = self.cache().released(&self.key);
         let missing = self.ingress.iter().filter(|address| !released.contains(&Some(**address))).count();
-        // One without a known address may be one of these.
+        // A released allocation with unknown address may have had one of these.
         let is_anywhere = missing > released.iter().filter(|address| address.is_none()).count();
         self.check(if is_anywhere {
             RequiredFreshness::AllPoolsListedAfter(moment)
         } else {
             RequiredFreshness::ListedAfter(moment)
         })?;
-        let left = self.inventory().left_in_effect(&self.key);
-        self.inventory().forget(&self.key);
+        let left = self.cache().left_in_effect(&self.key);
+        self.cache().forget(&self.key);
         self.remark_left(&left);
         self.remark_kept(seen);
         Ok(())
     }
 
-    /// Whether this is an address that a virtual server of another owner has: it stays reserved.
+    /// Whether this is an address that a virtual server of another owner uses: it stays reserved.
     fn is_kept(&self, seen: &CallObservation, path: &str) -> bool {
         let ClassifiedResources { owned: ours, .. } = &seen.judged;
         let is_used = |one: &Allocation| one.address.is_some_and(|address| seen.elsewhere.contains(&address));
         ours.allocations.iter().any(|one| *one.marks.path == *path && is_used(one))
     }
 
-    /// Says which addresses stay reserved, and why.
+    /// Reports the addresses that stay reserved.
     fn remark_kept(&self, seen: &CallObservation) {
         let kept: Vec<String> = seen
             .elsewhere
             .iter()
-            .filter_map(|address| Some((address, self.inventory().other_server_on(*address, &[])?)))
+            .filter_map(|address| Some((address, self.cache().other_server_on(*address, &[])?)))
             .map(|(address, server)| format!("{address}, which the virtual server {server} has"))
             .collect();
         if kept.is_empty() {
@@ -166,12 +166,12 @@ impl ServiceCall<'_> {
         );
         warn!(service = self.key, "{message}");
         if self.uid().is_some() {
-            self.inventory().remark(&self.key, reason::AddressNotReleased, Some(message));
+            self.cache().remark(&self.key, reason::AddressNotReleased, Some(message));
         }
     }
 
-    /// Whether something is left that is the Service's. A virtual server with its address is held while the configuration names
-    /// another load balancer service.
+    /// Checks that no object of the Service is left. A virtual server with its address is ambiguous while another load
+    /// balancer service is configured.
     fn check_left(&self, seen: &CallObservation) -> Result<(), Error> {
         let left: Vec<&str> = seen.judged.owned.paths().filter(|path| !self.is_kept(seen, path)).collect();
         if self.misplaced(seen).is_some() {
@@ -189,8 +189,8 @@ impl ServiceCall<'_> {
     }
 }
 
-/// Deletes the load balancer service, if this program made it and nothing runs on it. If NSX refuses that because something
-/// still refers to it, the inventory has it tried again.
+/// Deletes the load balancer service, if this program created it and nothing runs on it. If NSX refuses because of a
+/// remaining reference, the cache schedules a retry.
 pub(in crate::providers::vsphere::nsx::load_balancer) async fn delete_lb_service(
     of: &NsxLoadBalancers,
     permit: &LeaderToken,

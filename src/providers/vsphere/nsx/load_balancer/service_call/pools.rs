@@ -1,5 +1,5 @@
-//! Pools of addresses that this account may not list: only what depends on one waits, and nothing is taken for absent that may
-//! be in it.
+//! IP pools that this account may not list: only operations that depend on such a pool wait, and no address that it may
+//! contain is treated as absent.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,19 +17,19 @@ use crate::providers::vsphere::nsx::load_balancer::ownership::ClassifiedResource
 use crate::providers::vsphere::nsx::load_balancer::resource_cache::RequiredFreshness;
 use crate::providers::vsphere::nsx::load_balancer::{NsxLoadBalancers, RECENT, service_request};
 
-/// The pools that objects of the Service name.
+/// The IP pools that objects of the Service name.
 fn named(ClassifiedResources { owned: ours, unresolved: unread, .. }: &ClassifiedResources) -> BTreeSet<Box<str>> {
     let of_unread = unread.iter().map(|allocation| &*allocation.address_pool);
     ours.address_pools().chain(of_unread).map(Into::into).collect()
 }
 
-/// Whether an allocation or virtual server of the Service has an address that it reports, or it reports none.
+/// Whether a known address of the Service is one that it reports, or it reports none.
 fn has_reported(ours: &ServiceResources, ingress: &[IpAddr]) -> bool {
     let addresses = ours.servers.iter().map(|one| one.address).chain(ours.allocations.iter().map(|one| one.address));
     ingress.is_empty() || addresses.flatten().any(|address| ingress.contains(&address))
 }
 
-/// The ids of the pools of the class of a Service, if it has any.
+/// The ids of the IP pools of the class of a Service; `None` if unknown.
 fn of_class(of: &NsxLoadBalancers, service: &Service) -> Option<Vec<String>> {
     let class = service_request::class_of(service);
     let mut ids = match of.config.class(class)?.pool {
@@ -40,8 +40,8 @@ fn of_class(of: &NsxLoadBalancers, service: &Service) -> Option<Vec<String>> {
     Some(ids)
 }
 
-/// Whether nothing of a Service may be in a pool that could not be listed. `named` are the pools that its objects name, or named
-/// before they were deleted; without any, the address that it reports may be in every pool.
+/// Checks that no address of a Service may be in an unread IP pool. `named` are the IP pools that its objects name or
+/// named before their deletion; if empty, a reported address may be in any IP pool.
 pub(super) fn check_absence(
     of: &NsxLoadBalancers,
     service: &Service,
@@ -66,7 +66,7 @@ fn check(of: &NsxLoadBalancers, key: &str, may_have: impl Fn(&str) -> bool) -> R
     Err(unless_outdated(of, key, Error::Failed { reason, message, after }))
 }
 
-/// This failure, which a recent reading has shown; else another reading decides.
+/// Returns this error if a recent list confirms it; otherwise requests a relist.
 pub(super) fn unless_outdated(of: &NsxLoadBalancers, key: &str, error: Error) -> Error {
     match Instant::now().checked_sub(RECENT) {
         Some(moment) => of.inventory.check(key, RequiredFreshness::ListedAfter(moment)).err().unwrap_or(error),
@@ -75,31 +75,32 @@ pub(super) fn unless_outdated(of: &NsxLoadBalancers, key: &str, error: Error) ->
 }
 
 impl ServiceCall<'_> {
-    /// Notes the pools that objects of the Service name: afterwards they are deleted.
-    pub(super) fn note_pools(&self, seen: &CallObservation) -> BTreeSet<Box<str>> {
+    /// Records the IP pools that objects of the Service name, before these are deleted.
+    pub(super) fn record_pools(&self, seen: &CallObservation) -> BTreeSet<Box<str>> {
         let named = named(&seen.judged);
-        self.inventory().note_pools(&self.key, named.iter().map(AsRef::as_ref))
+        self.cache().record_pools(&self.key, named.iter().map(AsRef::as_ref))
     }
 
-    /// Notes the pools that objects of a load balancer name which is being deleted because the Service has another family.
-    pub(super) fn note_removed(&self, targets: &[FamilyTarget]) {
+    /// Records the IP pools of a load balancer that is deleted because the Service has another family.
+    pub(super) fn record_removed(&self, targets: &[FamilyTarget]) {
         for target in targets.iter().filter(|target| !target.balancer.is_wanted) {
-            self.inventory().note_pools(&self.key, target.ours.address_pools());
+            self.cache().record_pools(&self.key, target.ours.address_pools());
         }
     }
 
-    /// Whether nothing is left of the addresses that the Service reports beside those that it has.
+    /// Checks that no addresses are left that the Service reports but no longer has.
     pub(super) fn check_removed(&self, addresses: &[IpAddr]) -> Result<(), Error> {
         let removed: Vec<IpAddr> =
             self.ingress.iter().copied().filter(|address| !addresses.contains(address)).collect();
         if removed.is_empty() {
             return Ok(());
         }
-        let named = self.inventory().note_pools(&self.key, std::iter::empty());
+        let named = self.cache().record_pools(&self.key, std::iter::empty());
         check_absence(self.of, self.service, &self.key, &removed, &named)
     }
 
-    /// Whether an address may be chosen: what is created for a load balancer without virtual server could get a second one.
+    /// Checks that a new address may be reserved for a load balancer: without virtual servers, an unread IP pool may
+    /// have its address already.
     pub(super) fn check_choice(&self, seen: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
         let (ours, second, family) = (&target.ours, target.balancer.second, target.balancer.family);
         if !ours.servers.is_empty() {

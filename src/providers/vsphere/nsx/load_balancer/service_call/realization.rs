@@ -1,5 +1,5 @@
-//! Whether NSX has put into effect what was written and deleted for the Service. Nothing waits here: a sync that has to wait ends
-//! with [`Error::Pending`].
+//! Checks that NSX has realized the writes and deletions for the Service. Nothing blocks here: a sync that has to wait
+//! returns [`Error::Pending`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,54 +19,54 @@ use crate::providers::vsphere::nsx::load_balancer::realization::{Due, Effect};
 use crate::providers::vsphere::nsx::load_balancer::service_request;
 use crate::providers::vsphere::reason;
 
-/// How many realized states are read at the same time.
+/// Concurrent reads of realized states.
 const AT_ONCE: usize = 8;
 
-/// What reads of the realized state of deleted virtual servers have shown.
+/// Result of reading the realized state of deleted virtual servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TeardownState {
-    /// None is in effect.
+    /// None is realized any more.
     Complete,
-    /// One was not deleted: a listing has missed it.
+    /// One was not deleted: a list has missed it.
     Found,
 }
 
 impl ServiceCall<'_> {
-    /// The load balancers that NSX could not put into effect, and why.
+    /// The load balancers that NSX could not realize, with the errors.
     ///
     /// # Errors
-    /// [`Error::Pending`] while NSX has not said what became of them, for 30 s at most.
+    /// [`Error::Pending`] while NSX has not reported the outcome, for at most 30 s.
     pub(super) async fn unrealized(&self, targets: &[FamilyTarget]) -> Result<FailedFamilies, Error> {
         loop {
-            match self.inventory().rollout(&self.key, self.unreported(targets).iter().map(AsRef::as_ref)) {
+            match self.cache().rollout(&self.key, self.unreported(targets).iter().map(AsRef::as_ref)) {
                 Due::Complete => return Ok(Vec::new()),
                 Due::Errors(errors, after) => return Ok(failures(targets, &errors, after)),
                 Due::Wait(after) => return Err(self.wait("NSX has not put the load balancer into effect yet", after)),
                 Due::Read(paths) => {
                     let shown = self.read_effects(paths).await?;
-                    self.inventory().note_rollout(&self.key, shown);
+                    self.cache().record_rollout(&self.key, shown);
                 }
             }
         }
     }
 
-    /// What serves an address that the Service does not report yet, and that is not known to be in effect.
+    /// Paths that serve an address which the Service does not report yet and that are not known to be realized.
     fn unreported(&self, targets: &[FamilyTarget]) -> BTreeSet<Box<str>> {
         let servers = targets.iter().filter(|target| target.balancer.is_wanted).flat_map(|target| &target.ours.servers);
         let mut paths = BTreeSet::new();
         for server in servers.filter(|one| one.address.is_some_and(|address| !self.ingress.contains(&address))) {
             paths.insert(server.marks.path.clone());
-            if !server.lb_service.is_empty() && !self.inventory().is_lb_service_realized(&server.lb_service) {
+            if !server.lb_service.is_empty() && !self.cache().is_lb_service_realized(&server.lb_service) {
                 paths.insert(server.lb_service.clone());
             }
         }
         paths
     }
 
-    /// Notes what NSX has not confirmed of what the Service reports now.
+    /// Sets the Event about reported objects that NSX has not confirmed.
     pub(super) fn remark_unconfirmed(&self, addresses: &[IpAddr]) {
         let is_reported = addresses.iter().all(|address| self.ingress.contains(address));
-        let unconfirmed = self.inventory().unconfirmed(&self.key, is_reported);
+        let unconfirmed = self.cache().unconfirmed(&self.key, is_reported);
         let message = (!unconfirmed.is_empty()).then(|| {
             format!(
                 "NSX has not confirmed within 30 s that the load balancer is in effect, or this account may not read that: {}; \
@@ -74,10 +74,10 @@ impl ServiceCall<'_> {
                 joined(&unconfirmed)
             )
         });
-        self.inventory().remark(&self.key, reason::LoadBalancerNotConfirmed, message);
+        self.cache().remark(&self.key, reason::LoadBalancerNotConfirmed, message);
     }
 
-    /// Notes the deleted virtual servers that are still in effect, or may be. An orphan has no Event.
+    /// Reports deleted virtual servers that NSX still realizes, or may. Orphans get no Event.
     pub(super) fn remark_left(&self, left: &BTreeSet<Box<str>>) {
         if left.is_empty() {
             return;
@@ -89,19 +89,19 @@ impl ServiceCall<'_> {
         );
         warn!(service = self.key, "{message}");
         if self.uid().is_some() {
-            self.inventory().remark(&self.key, reason::LoadBalancerStillRealized, Some(message));
+            self.cache().remark(&self.key, reason::LoadBalancerStillRealized, Some(message));
         }
     }
 
     async fn read_effects(&self, paths: Vec<Box<str>>) -> Result<BTreeMap<Box<str>, Effect>, Error> {
-        let asked = self.inventory().rollout_age(&self.key);
+        let asked = self.cache().rollout_age(&self.key);
         let read = async |path: Box<str>| {
-            let revision = self.inventory().revision(&self.key, &path);
+            let revision = self.cache().revision(&self.key, &path);
             let status = self.of.backend.realization(&path, revision).await;
             (path, status)
         };
         let all: Vec<_> = futures::stream::iter(paths).map(read).buffer_unordered(AT_ONCE).collect().await;
-        let answered = self.inventory().rollout_age(&self.key);
+        let answered = self.cache().rollout_age(&self.key);
         let effect = |(path, status): (Box<str>, Result<RevisionStatus, Error>)| {
             let effect = match status {
                 Ok(status) => Effect::of(status, asked, answered),
@@ -117,8 +117,8 @@ impl ServiceCall<'_> {
         all.into_iter().map(effect).collect()
     }
 
-    /// The paths that virtual servers of the Service have if this program made them. `seconds` says of which load balancers: of
-    /// the first one (`None`), of the second one.
+    /// The paths of the Service's virtual servers with ids of this program. `None` in `seconds`: the first load
+    /// balancer.
     pub(super) fn expected_servers(&self, seconds: &[Option<IpFamily>]) -> BTreeSet<Box<str>> {
         let (Some(uid), Ok(ports)) = (self.uid(), service_request::ports_of(self.service)) else {
             return BTreeSet::new();
@@ -131,13 +131,13 @@ impl ServiceCall<'_> {
         seconds.iter().flat_map(of_balancer).map(|id| format!("{SERVERS}/{id}").into()).collect()
     }
 
-    /// Whether the virtual servers that were deleted, and those of `expected`, are no longer in effect.
+    /// Checks that NSX no longer realizes deleted virtual servers and those of `expected`.
     ///
     /// # Errors
-    /// [`Error::Pending`] while one of them is, for 5 minutes at most.
+    /// [`Error::Pending`] while NSX realizes one of them, for at most 5 minutes.
     pub(super) async fn check_teardown(&self, expected: &BTreeSet<Box<str>>) -> Result<TeardownState, Error> {
         loop {
-            match self.inventory().teardown(&self.key, expected) {
+            match self.cache().teardown(&self.key, expected) {
                 Due::Complete | Due::Errors(..) => return Ok(TeardownState::Complete),
                 Due::Wait(after) => {
                     return Err(self.wait("NSX still serves virtual servers of the Service that were deleted", after));
@@ -151,7 +151,7 @@ impl ServiceCall<'_> {
         }
     }
 
-    /// Ends the sync until later. The wait may take minutes and has no Event, so the log says what for.
+    /// Ends the sync until later. Long waits have no Event, so the reason is logged.
     pub(super) fn wait(&self, message: &str, after: Duration) -> Error {
         debug!(service = self.key, "{message}; the next check is in {} s", after.as_secs());
         Error::Pending { message: message.to_owned(), after }
@@ -175,33 +175,33 @@ impl ServiceCall<'_> {
                         "cannot check that deleted virtual servers serve no traffic: {}",
                         chain(&error)
                     );
-                    self.inventory().note_teardown(&self.key, None);
+                    self.cache().record_teardown(&self.key, None);
                     return Ok(TeardownState::Complete);
                 }
                 Err(error) if matches!(error, Error::NotLeader) || error.reason() == reason::NSXUnavailable => {
                     return Err(error);
                 }
-                // An answer that is no answer to the question: the limit of time holds, too.
+                // The answer is inconclusive; the time limit still applies.
                 Err(error) => {
                     debug!(service = self.key, "{}", chain(&error));
                     in_effect.insert(path);
                 }
             }
         }
-        self.inventory().note_teardown(&self.key, Some(in_effect));
+        self.cache().record_teardown(&self.key, Some(in_effect));
         Ok(found)
     }
 
-    /// Whether a virtual server that is in effect exists: its deletion is not known here.
+    /// Whether a realized virtual server exists: another process may have deleted it.
     async fn exists(&self, path: &str) -> Result<bool, Error> {
-        if self.inventory().is_deleted(&self.key, path) {
+        if self.cache().is_deleted(&self.key, path) {
             return Ok(false);
         }
         let step = Step::Read { kind: ObjectKind::VirtualServer, path: path.to_owned() };
         self.perform_in(&self.layout, None, &step).await?;
-        let exists = self.inventory().of_service(&self.key).servers.iter().any(|server| *server.marks.path == *path);
+        let exists = self.cache().of_service(&self.key).servers.iter().any(|server| *server.marks.path == *path);
         if !exists {
-            self.inventory().note_deleted_before(&self.key, path);
+            self.cache().record_deleted_before(&self.key, path);
         }
         Ok(exists)
     }
@@ -211,7 +211,7 @@ fn joined(paths: &BTreeSet<Box<str>>) -> String {
     paths.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ")
 }
 
-/// What NSX reports of the load balancers that it could not put into effect.
+/// The errors that NSX reports for load balancers it could not realize.
 fn failures(targets: &[FamilyTarget], errors: &BTreeMap<Box<str>, String>, after: Duration) -> FailedFamilies {
     let failure = |target: &FamilyTarget| {
         let servers = &target.ours.servers;

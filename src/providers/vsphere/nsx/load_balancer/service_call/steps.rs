@@ -1,4 +1,4 @@
-//! Creates the load balancer of a Service, or brings it up to date.
+//! Creates or updates the load balancer of a Service.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -25,23 +25,23 @@ use crate::providers::vsphere::nsx::load_balancer::{LATER, config_wrong, familie
 use crate::providers::vsphere::nsx::routes::Adoption;
 use crate::providers::vsphere::reason;
 
-/// How many times one call reads the usage of the load balancer service at most.
+/// Maximum number of times that a call reads the usage of the load balancer service.
 const USAGE_READINGS: usize = 3;
 
-/// What a call has done so far.
+/// Progress of a call.
 #[derive(Default)]
 pub(super) struct EnsureProgress<'a> {
-    /// Keeps the load balancer service.
+    /// Protects the load balancer service from deletion.
     creating: Option<Creating<'a>>,
-    /// The load balancers whose address was reserved by this call.
+    /// Load balancers whose address this call has reserved.
     allocated: Vec<Option<IpFamily>>,
-    /// The load balancers of which this call has checked whether they can be created.
+    /// Load balancers that this call has checked before creating them.
     checked: Vec<Option<IpFamily>>,
-    /// The addresses that the Service asks for, until they are reserved.
+    /// Claims of requested addresses, until these are reserved.
     pub(super) claimed: Vec<ReservationGuard<'a>>,
-    /// Which addresses of virtual servers could not be reserved, and why.
+    /// Messages about addresses of virtual servers that could not be reserved.
     pub(super) unreserved: Vec<String>,
-    /// Why a load balancer is not as it is to be. This call makes no further step for it; the other one goes on.
+    /// Failed load balancers. This call makes no further steps for them; the other one continues.
     failed: FailedFamilies,
 }
 
@@ -58,7 +58,7 @@ impl<'a> ServiceCall<'a> {
         service_request::features_of(self.service, self.of.rules(), IpFamily::V4)?;
         let asked = RequestedFamilies { families: &service_request::families_of(self.service), has_ipv6_pool };
         self.check(RequiredFreshness::AnyList)?;
-        self.inventory().is_needed(&self.key);
+        self.cache().is_needed(&self.key);
         let (mut progress, mut steps) = (EnsureProgress::default(), Steps::begin());
         for _ in 0..self.most_steps() {
             let seen = self.observe_with_nodes()?;
@@ -67,8 +67,8 @@ impl<'a> ServiceCall<'a> {
                 continue;
             }
             let targets = self.targets(&seen, &asked, &ports, nodes).map_err(|error| self.unless_outdated(error))?;
-            self.note_removed(&targets);
-            // What is to go stays until what takes its place is there.
+            self.record_removed(&targets);
+            // An unneeded load balancer stays until its replacement is complete.
             let is_open = |target: &&FamilyTarget| {
                 let FamilyLoadBalancer { second, is_wanted, .. } = &target.balancer;
                 !has_failed(&progress.failed, *second) && (*is_wanted || progress.failed.is_empty())
@@ -90,7 +90,7 @@ impl<'a> ServiceCall<'a> {
                 Ok(()) => {}
                 Err(error @ (Error::NotLeader | Error::Pending { .. })) => return Err(error),
                 Err(error) => {
-                    // NSX answers, and only this address is late: the other load balancer can go on.
+                    // NSX responds and only this address is late: the other load balancer can continue.
                     let is_of_address = matches!(step, Step::Allocate { .. } | Step::ReadAddress { .. });
                     let is_silent = error.reason() == reason::NSXUnavailable && !is_of_address;
                     progress.failed.push((target.balancer.second, error));
@@ -107,7 +107,7 @@ impl<'a> ServiceCall<'a> {
         Err(self.endless(&steps))
     }
 
-    /// Makes one step, if it may be made.
+    /// Performs one step, if its preconditions hold.
     async fn advance(
         &self,
         asked: &RequestedFamilies<'_>,
@@ -122,7 +122,7 @@ impl<'a> ServiceCall<'a> {
             if self.check_teardown(&expected).await? == TeardownState::Found {
                 return Ok(());
             }
-            self.remark_left(&self.inventory().left_in_effect(&self.key));
+            self.remark_left(&self.cache().left_in_effect(&self.key));
         }
         let which = target.balancer.second;
         if step.is_creation() {
@@ -131,10 +131,10 @@ impl<'a> ServiceCall<'a> {
         }
         let is_made = matches!(step, Step::CreateLbService | Step::CreateServer { .. });
         if is_made && progress.creating.is_none() {
-            progress.creating = Some(self.inventory().create()?);
+            progress.creating = Some(self.cache().create()?);
         }
         let _only = match step {
-            Step::CreateLbService => match self.inventory().lb_service_creation.start_or_wait().await {
+            Step::CreateLbService => match self.cache().lb_service_creation.start_or_wait().await {
                 Some(only) => Some(only),
                 // Another call has created it.
                 None => return Ok(()),
@@ -158,7 +158,7 @@ impl<'a> ServiceCall<'a> {
                 if matches!(step, Step::Allocate { .. }) {
                     progress.allocated.push(which);
                 }
-                // With one more address known, one that was read in vain may be released.
+                // With one more known address, an allocation that was read without result may be releasable.
                 if matches!(step, Step::ReadAddress { .. }) {
                     self.read.lock().retain(|path| !path.contains("/ip-allocations/"));
                 }
@@ -168,7 +168,7 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// What can be refused is refused before anything is created.
+    /// Checks everything that can be refused before anything is created.
     async fn check_creation(
         &self,
         asked: &RequestedFamilies<'_>,
@@ -190,7 +190,7 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Nothing is left to do.
+    /// Finishes a call after the last step.
     fn completed(
         &self,
         asked: &RequestedFamilies<'_>,
@@ -199,7 +199,7 @@ impl<'a> ServiceCall<'a> {
     ) -> Result<LoadBalancerStatus, Error> {
         let wanted = || targets.iter().filter(|target| target.balancer.is_wanted);
         self.check_removed(&wanted().filter_map(FamilyTarget::address).collect::<Vec<_>>())?;
-        self.inventory().completed(&self.key, wanted().map(|target| target.balancer.family).collect());
+        self.cache().completed(&self.key, wanted().map(|target| target.balancer.family).collect());
         let mut ignored: Vec<&str> = Vec::new();
         for field in wanted().flat_map(|target| plan::ignored(&target.wanted, &target.known(seen))) {
             if !ignored.contains(&field) {
@@ -207,7 +207,7 @@ impl<'a> ServiceCall<'a> {
             }
         }
         let as_is = (!ignored.is_empty()).then(|| adopted_as_is(&ignored));
-        self.inventory().remark(&self.key, reason::LoadBalancerAdoptedAsIs, as_is);
+        self.cache().remark(&self.key, reason::LoadBalancerAdoptedAsIs, as_is);
         let addresses = wanted().filter_map(|target| Some((target, target.address()?)));
         for (target, address) in addresses.clone().filter(|_| ignored.is_empty()) {
             service_request::check_address(&target.wanted.features, address)?;
@@ -218,8 +218,8 @@ impl<'a> ServiceCall<'a> {
         Ok(status(addresses))
     }
 
-    /// One load balancer is not as it is to be, or both are not. The Service gets the address of one that is complete, and is
-    /// announced: the failure is reported by the next sync.
+    /// Finishes a call with failed load balancers. If one has a new address, the Service gets it and is requeued, and
+    /// the next sync reports the failures.
     fn failed(
         &self,
         asked: &RequestedFamilies<'_>,
@@ -233,20 +233,20 @@ impl<'a> ServiceCall<'a> {
             let mut all = targets.iter().filter(|one| has_failed(&failed, one.balancer.second));
             all.any(|one| one.balancer.family == IpFamily::of(**address))
         };
-        // One that is reported shows what is the Service's, also while nothing serves it.
+        // Reported addresses identify the Service's objects, even while nothing serves them.
         let mut addresses: BTreeSet<IpAddr> = self.ingress.iter().filter(is_of_failed).copied().collect();
         let is_served = |one: &&FamilyTarget| !one.ours.servers.is_empty() && !has_failed(&failed, one.balancer.second);
         addresses.extend(wanted().filter(is_served).filter_map(FamilyTarget::address));
         match failed.into_iter().map(|(_, error)| error).reduce(joined) {
             Some(error) if !has_new => Err(error),
             _ => {
-                self.inventory().announce_one(&self.key);
+                self.cache().request_resync_of(&self.key);
                 Ok(status(families::in_order(asked.families, addresses)))
             }
         }
     }
 
-    /// Adds what NSX could not put into effect, before an address is reported.
+    /// Adds the load balancers that NSX could not realize, before an address is reported.
     async fn add_unrealized(
         &self,
         targets: &[FamilyTarget],
@@ -259,7 +259,7 @@ impl<'a> ServiceCall<'a> {
         Ok(())
     }
 
-    /// Whether a load balancer is complete whose address the Service does not report.
+    /// Whether a complete load balancer has an address that the Service does not report yet.
     fn has_news(&self, targets: &[FamilyTarget], seen: &CallObservation, failed: &FailedFamilies) -> bool {
         let wanted = targets.iter().filter(|one| one.balancer.is_wanted);
         let is_complete = |one: &&FamilyTarget| {
@@ -268,21 +268,21 @@ impl<'a> ServiceCall<'a> {
         wanted.filter(is_complete).filter_map(FamilyTarget::address).any(|address| !self.ingress.contains(&address))
     }
 
-    /// One reading may miss objects: of a Service that has an address nothing is created, and no address is released, before
-    /// a second one has missed them, too.
+    /// A single list may miss objects. If the Service reports an address, nothing is created before a second list, and
+    /// addresses are released only after a second list.
     fn check_missed(&self, step: &Step<'_>) -> Result<(), Error> {
         let may_exist = step.is_creation() && !self.ingress.is_empty();
         let matters = may_exist || matches!(step, Step::ReleaseAddress(_));
         if matters { self.check_twice() } else { Ok(()) }
     }
 
-    /// Whether two readings, or what this process has made, show what there is.
+    /// Checks that two lists, or a complete load balancer of this term, show the current objects.
     pub(super) fn check_twice(&self) -> Result<(), Error> {
-        if self.inventory().was_complete(&self.key) { Ok(()) } else { self.check(RequiredFreshness::TwoLists) }
+        if self.cache().was_complete(&self.key) { Ok(()) } else { self.check(RequiredFreshness::TwoLists) }
     }
 
-    /// Refuses a new port, and the creation of a load balancer service, while the address of the Service is on another load
-    /// balancer service than the configured one: an address is on one gateway.
+    /// Refuses new ports and a new load balancer service while the address of the Service is on another load balancer
+    /// service than the configured one: an address belongs to one gateway.
     fn check_gateway(&self, seen: &CallObservation, target: &FamilyTarget, step: &Step<'_>) -> Result<(), Error> {
         let servers = &target.ours.servers;
         let is_served = |port: &WantedPort| servers.iter().any(|server| server.marks.port == Some(port.port));
@@ -300,7 +300,7 @@ impl<'a> ServiceCall<'a> {
         let is_elsewhere = |server: &&VirtualServer| {
             server.address == address
                 && used.is_none_or(|used| server.lb_service != used.path)
-                && self.inventory().has_lb_service(&server.lb_service)
+                && self.cache().has_lb_service(&server.lb_service)
         };
         let Some(VirtualServer { marks, lb_service, .. }) = servers.iter().find(is_elsewhere) else { return Ok(()) };
         let named = self.named_lb_service(seen);
@@ -312,7 +312,7 @@ impl<'a> ServiceCall<'a> {
         ))))
     }
 
-    /// Whether the pool of addresses has the family that the load balancer is to have.
+    /// Checks that the IP pool has the family of the load balancer.
     async fn check_family(&self, target: &FamilyTarget, family: IpFamily) -> Result<(), Error> {
         let Some(LoadBalancerSpec { address_pool, .. }) = &target.parts else { return Ok(()) };
         if self.of.backend.has_family(address_pool, family).await? {
@@ -324,17 +324,17 @@ impl<'a> ServiceCall<'a> {
         )))
     }
 
-    /// What the configuration names may be there meanwhile: a recent reading decides.
+    /// The configured objects may exist by now: a recent list decides.
     fn unless_outdated(&self, error: Error) -> Error {
         let is_of_names = error.reason() == reason::LoadBalancerConfigWrong;
         if is_of_names { unless_outdated(self.of, &self.key, error) } else { error }
     }
 
-    /// Whether NSX has what the configuration names by id or path: what NSX would refuse later is refused before anything is
-    /// created. What it names otherwise was found by a reading.
+    /// Checks objects that are configured by id or path before anything is created; lists have resolved those
+    /// configured by name.
     async fn check_configured(&self, seen: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
         let Some(LoadBalancerSpec { address_pool, tier1, .. }) = &target.parts else { return Ok(()) };
-        let names = self.inventory().names();
+        let names = self.cache().names();
         let listed: BTreeSet<&String> = names.pools.values().chain(names.profiles.values()).flatten().collect();
         let mut all = BTreeSet::new();
         if has_no_address(target) && !listed.contains(address_pool) {
@@ -370,27 +370,28 @@ impl<'a> ServiceCall<'a> {
             "{gateway} does not advertise the addresses of load balancers, so that clients outside of NSX may not reach them: add \
              TIER1_LB_VIP to its route advertisement in NSX"
         );
-        self.inventory().remark(&self.key, reason::LoadBalancerConfigWrong, Some(message));
+        self.cache().remark(&self.key, reason::LoadBalancerConfigWrong, Some(message));
     }
 
     async fn suitability(&self, what: &ConfiguredObject) -> Result<Suitability, Error> {
-        if let Some(known) = self.inventory().configured(what) {
+        if let Some(known) = self.cache().configured(what) {
             return Ok(known);
         }
-        let _only = self.inventory().configured_reading.start_or_wait().await;
-        if let Some(known) = self.inventory().configured(what) {
+        let _only = self.cache().configured_reading.start_or_wait().await;
+        if let Some(known) = self.cache().configured(what) {
             return Ok(known);
         }
         let suitability = match self.of.backend.suitability(what).await {
-            // It may be usable, and NSX says so when it is used.
+            // The object may be usable; NSX refuses its use otherwise.
             Err(error) if error.reason() == reason::NSXNoPermission => Suitability::Usable,
             answer => answer?,
         };
-        self.inventory().note_configured(what, suitability);
+        self.cache().record_configured(what, suitability);
         Ok(suitability)
     }
 
-    /// Whether the load balancer service has room for what is to be created. Where it does not say, NSX does when it is full.
+    /// Checks the capacity of the load balancer service. If the usage is unknown, NSX itself refuses creations when
+    /// full.
     async fn check_room(&self, seen: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
         let Ok(Some(lb_service)) = &seen.lb_service else { return Ok(()) };
         let DesiredLoadBalancer { ports, members, .. } = &target.wanted;
@@ -400,9 +401,9 @@ impl<'a> ServiceCall<'a> {
             return Ok(());
         }
         let needed = Usage::of_ports(ports, members.len());
-        let take = || self.inventory().take_room(&self.key, target.balancer.second, &needed);
+        let take = || self.cache().take_room(&self.key, target.balancer.second, &needed);
         let mut taken = take();
-        // What was read is outdated as soon as something was deleted.
+        // The usage that was read is dropped after each deletion.
         for _ in 0..USAGE_READINGS {
             if taken.is_some() || !self.read_usage(&lb_service.path).await {
                 break;
@@ -410,7 +411,7 @@ impl<'a> ServiceCall<'a> {
             taken = take();
         }
         let Some(Err(Full { what, used, allowed })) = taken else { return Ok(()) };
-        self.inventory().wait_for_room(&self.key);
+        self.cache().wait_for_room(&self.key);
         let message = format!(
             "the load balancer service {} has {used} of {allowed} {what}, and {ports} ports of the Service are to be created",
             lb_service.path
@@ -418,16 +419,16 @@ impl<'a> ServiceCall<'a> {
         Err(Error::Exhausted { reason: reason::LoadBalancerCapacity, message, after: LATER })
     }
 
-    /// Reads how full the load balancer service is, or waits for another call that does. False if it does not say.
+    /// Reads the usage of the load balancer service, or waits for another call that does. False if unavailable.
     async fn read_usage(&self, lb_service: &str) -> bool {
-        let Some(_only) = self.inventory().usage_reading.start_or_wait().await else { return true };
+        let Some(_only) = self.cache().usage_reading.start_or_wait().await else { return true };
         let usage = self.of.backend.usage(lb_service).await;
         let is_read = usage.is_ok();
-        usage.into_iter().for_each(|usage| self.inventory().note_usage(usage));
+        usage.into_iter().for_each(|usage| self.cache().record_usage(usage));
         is_read
     }
 
-    /// What follows from a step that failed. It is no failure of the load balancer if it concerned what serves nothing.
+    /// Handles a failed step. Returns an error only if the load balancer depends on the step.
     async fn refused(
         &self,
         seen: &CallObservation,
@@ -446,17 +447,17 @@ impl<'a> ServiceCall<'a> {
             let path = &allocation.marks.path;
             let is_other = |one: &Allocation| one.address.is_none() && one.marks.path != *path;
             let is_first = self.read.lock().insert(path.clone());
-            // Without it, an edited address would be reported.
+            // Without this address, an edited one would be reported.
             if !is_unavailable && plan::is_doubtful(&self.ingress, &target.ours) {
                 return Err(error);
             }
-            let known = self.inventory().of_service(&self.key).allocations;
+            let known = self.cache().of_service(&self.key).allocations;
             let is_released = is_unavailable && known.iter().all(|one| one.marks.path != *path);
-            // An earlier call made it, and the pool may have an address now.
+            // An earlier call created it; by now the IP pool may have a free address.
             if is_released && !is_allocated {
                 return Ok(());
             }
-            // It is beside the address in use, and may never get one; or another one may be that.
+            // It may never get an address, and is surplus, or another allocation may have the address.
             if is_first && (!target.ours.servers.is_empty() || target.ours.allocations.iter().any(is_other)) {
                 return Ok(());
             }
@@ -473,7 +474,7 @@ impl<'a> ServiceCall<'a> {
         Err(error)
     }
 
-    /// Releases an address that is reserved in vain.
+    /// Releases a reserved address that cannot be used.
     async fn release(&self, seen: &CallObservation, target: &FamilyTarget, address: IpAddr) -> Result<(), Error> {
         let known = target.known(seen);
         let is_free = |one: &&Allocation| one.address == Some(address) && !known.has_server_on(one);
@@ -483,7 +484,7 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// NSX reports an error for an allocation, which may be of the moment: it is released only if nothing can have its address.
+    /// NSX reports an error of an allocation, perhaps a temporary one. Releases it only if nothing can use its address.
     async fn release_refused(
         &self,
         seen: &CallObservation,
@@ -491,8 +492,8 @@ impl<'a> ServiceCall<'a> {
         allocation: &Allocation,
     ) -> Result<(), Error> {
         let path = &*allocation.marks.path;
-        let mut known = self.inventory().of_service(&self.key).allocations.into_iter();
-        // Of an exhausted pool it never had one, and was released at once.
+        let mut known = self.cache().of_service(&self.key).allocations.into_iter();
+        // One of an exhausted IP pool has been released already.
         if known.all(|one| *one.marks.path != *path) || self.lacks_address(seen) {
             return Ok(());
         }
@@ -501,7 +502,7 @@ impl<'a> ServiceCall<'a> {
         self.perform(target, &step).await
     }
 
-    /// The load balancers as they are to be.
+    /// The load balancers of the Service, with their desired states.
     fn targets(
         &self,
         seen: &CallObservation,
@@ -543,7 +544,7 @@ impl<'a> ServiceCall<'a> {
         asked.balancers(&seen.judged.owned).into_iter().map(target).collect()
     }
 
-    /// One load balancer as it is to be.
+    /// Completes the desired state of one load balancer.
     fn wanted(
         &self,
         mut target: FamilyTarget,
@@ -583,7 +584,7 @@ impl<'a> ServiceCall<'a> {
         match pool {
             IpPool::Id(id) => Ok(id.clone()),
             IpPool::Name(name) => {
-                let names = self.inventory().names();
+                let names = self.cache().names();
                 only(names.pools.get(name), || format!("the IP pool named {name:?}"))
             }
         }
@@ -597,7 +598,7 @@ impl<'a> ServiceCall<'a> {
         match profile {
             Profile::Path(path) => Ok(path.clone()),
             Profile::Name(name) => {
-                let names = self.inventory().names();
+                let names = self.cache().names();
                 let found = names.profiles.get(&(protocol, name.clone()));
                 only(found, || format!("the {kind} application profile named {name:?}"))
             }
@@ -609,7 +610,7 @@ fn has_failed(failed: &FailedFamilies, second: Option<IpFamily>) -> bool {
     failed.iter().any(|(which, _)| *which == second)
 }
 
-/// The only one of a name.
+/// The only object of a name.
 fn only(found: Option<&Vec<String>>, what: impl Fn() -> String) -> Result<String, Error> {
     match found.map(Vec::as_slice) {
         Some([one]) => Ok(one.clone()),
@@ -623,7 +624,7 @@ fn only(found: Option<&Vec<String>>, what: impl Fn() -> String) -> Result<String
     }
 }
 
-/// The pool of addresses that the load balancer has its address of.
+/// The IP pool of the address of a load balancer.
 fn named_pool(target: &FamilyTarget) -> Option<String> {
     let ServiceResources { servers, allocations, .. } = &target.ours;
     let address = target.address();
@@ -633,7 +634,7 @@ fn named_pool(target: &FamilyTarget) -> Option<String> {
     of_servers.or_else(of_allocations).map(str::to_owned)
 }
 
-/// The failures of both load balancers of a Service.
+/// Combines the errors of both load balancers of a Service.
 fn joined(first: Error, second: Error) -> Error {
     let message = format!("{}; {}", chain(&first), chain(&second));
     let after = first.retry_after().into_iter().chain(second.retry_after()).min();

@@ -78,10 +78,7 @@ fn calls() -> Vec<Mutant> {
         Mutant::new(
             "addresses-of-another-service",
             CALL,
-            (
-                "self.inventory().user_of(&self.key, address)",
-                "self.inventory().user_of(&self.key, address).filter(|_| false)",
-            ),
+            ("self.cache().user_of(&self.key, address)", "self.cache().user_of(&self.key, address).filter(|_| false)"),
             NSX,
         ),
         Mutant::new(

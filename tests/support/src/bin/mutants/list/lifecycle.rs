@@ -374,7 +374,7 @@ pub fn all() -> Vec<Mutant> {
             ),
             SHARED,
         ),
-        Mutant::new("driver-notes-at-once", HEAD, ("                looks.note(self, &name);\n", ""), GLUE),
+        Mutant::new("driver-notes-at-once", HEAD, ("                looks.observe(self, &name);\n", ""), GLUE),
         Mutant::new(
             "driver-events-end-answers",
             HEAD,

@@ -105,7 +105,7 @@ pub fn all() -> Vec<Mutant> {
             "pools-created-again-is-left",
             NODES,
             (
-                "created_again.into_inner().into_iter().for_each(|key| of.inventory.announce_one(key));",
+                "created_again.into_inner().into_iter().for_each(|key| of.inventory.request_resync_of(key));",
                 "drop(created_again.into_inner());",
             ),
             OUTCOMES,

@@ -188,7 +188,7 @@ fn of_the_look_up() -> Vec<Mutant> {
         Mutant::new(
             "machines-of-every-claimant",
             EVALUATE,
-            ("match self.held_by_another(tracked) {", "match self.held_by_another(tracked).filter(|_| false) {"),
+            ("match self.backs_another(tracked) {", "match self.backs_another(tracked).filter(|_| false) {"),
             CLAIMS,
         ),
         Mutant::new(

@@ -1,4 +1,4 @@
-//! Reserves addresses, reads which one an allocation has, and says which ones a pool can have.
+//! Reserves addresses in IP pools, reads the address of an allocation, and checks which addresses an IP pool has.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,18 +17,17 @@ use crate::providers::vsphere::nsx::load_balancer::layout::{IDS, ObjectKind};
 use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, OwnerTags};
 use crate::providers::vsphere::reason;
 
-/// How long an address may take.
+/// How long to wait for an address.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
-/// The first pause before the address of an allocation is read; later ones are [`ADDRESS_PAUSE`].
+/// Pause after the first read of the address of an allocation; later pauses are [`ADDRESS_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
-/// How often the address of an allocation is read in vain before a read shows whether the allocation is there: an address
-/// usually comes sooner.
+/// Reads without an address before checking that the allocation still exists. Addresses usually arrive sooner.
 const READS_IN_VAIN: u32 = 2;
 
 impl NsxBackend {
-    /// Reserves this address of a pool, or any. NSX may answer a PATCH of an id that is marked for deletion as if the
-    /// allocation was there: then the next id is tried.
+    /// Reserves this or any address of an IP pool. NSX may accept a PATCH of an id that is marked for deletion as if
+    /// the allocation existed; then the next id is tried.
     pub(super) async fn allocate(
         &self,
         request: &Request<'_>,
@@ -45,17 +44,17 @@ impl NsxBackend {
             let new = New { kind, parent: &parent, id: &id, body: body.clone(), doing: doing.clone(), first };
             let Some(object) = self.create(request, new, record).await? else { return Ok(()) };
             let Some(allocation) = Allocation::read(&object, layout) else { return Ok(()) };
-            // Also of an address that was asked for: NSX may refuse it.
+            // Also read a requested address: NSX may refuse it.
             if self.read_address(request, &allocation, true, record).await? {
                 return Ok(());
             }
-            // After the last one, the creation says that all are in use.
+            // After the last id, `create` reports that all ids are in use.
             first = (first..IDS).find(|attempt| id(*attempt) == object.id()).map_or(IDS, |attempt| attempt + 1);
         }
     }
 
-    /// Waits for the address of an allocation. One that gets none because its pool is exhausted, and a new one, is released.
-    /// False if there is no such allocation.
+    /// Waits for the address of an allocation. Releases a failed allocation that is new or whose IP pool is exhausted.
+    /// Returns false if the allocation does not exist.
     pub(super) async fn read_address(
         &self,
         request: &Request<'_>,
@@ -99,18 +98,18 @@ impl NsxBackend {
     pub(super) async fn has_subnet_of(&self, pool: &str, family: IpFamily) -> Result<bool, Error> {
         let (mut has_it, mut has_others) = (false, false);
         self.list(&subnets_of(pool), "ip-subnets.list", PAGE, &mut |subnet| match family_of(&subnet) {
-            // That of a block is not shown.
+            // The family of a subnet from an IP block is unknown.
             None => has_it = true,
             Some(one) if one == family => has_it = true,
             Some(_) => has_others = true,
         })
         .await?;
-        // NSX says what a pool without any subnet lacks.
+        // NSX reports the error of an IP pool without subnets.
         Ok(has_it || !has_others)
     }
 
-    /// Whether a pool can have an address, and no allocation is known to have it.
-    pub(super) async fn look_for(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
+    /// Checks that an address is in the ranges of an IP pool and that no known allocation has it.
+    pub(super) async fn check_is_free(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
         let doing = format!("reserve the address {wish} of the pool {pool}");
         let unavailable = |what: &str| address_unavailable(format!("{doing}: {what}"));
         let (mut is_inside, mut is_taken) = (false, false);
@@ -132,7 +131,7 @@ impl NsxBackend {
     }
 }
 
-/// Whether an allocation is that of the Service, whose creation was not answered.
+/// Whether the allocation is the Service's own, from a create without response.
 fn is_own_allocation(Request { layout, owner, .. }: &Request<'_>, object: &Object) -> bool {
     let is_named = OwnerTags::read(object, layout).is_some_and(|marks| *marks.service == *owner.to_string());
     is_named

@@ -1,4 +1,4 @@
-//! Pure: what NSX says of how full a load balancer service is, and of the subnets of a pool of addresses.
+//! Pure: parses the usage of a load balancer service, the subnets of an IP pool, and route advertisement.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::clients::nsx::Object;
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::load_balancer::backend::Usage;
 
-/// How full a load balancer service is. Some versions give one for each place where the service runs.
+/// The usage of a load balancer service. Some versions of NSX return one per enforcement point; the first one counts.
 pub(super) fn usage_of(answer: &Map<String, Value>) -> Option<Usage> {
     let first = answer.get("results").and_then(|results| results.get(0)).and_then(Value::as_object);
     let answer = first.unwrap_or(answer);
@@ -30,7 +30,7 @@ pub(super) fn advertises_addresses(gateway: &Object) -> bool {
     types.is_some_and(|types| types.iter().any(|one| one == "TIER1_LB_VIP"))
 }
 
-/// The path of the subnets of a pool of addresses.
+/// The path of the subnets of an IP pool.
 pub(super) fn subnets_of(pool: &str) -> String {
     format!("{ADDRESS_POOLS}/{pool}/ip-subnets")
 }
@@ -43,15 +43,15 @@ fn end(range: &Value, name: &str) -> Option<IpAddr> {
     range.get(name).and_then(Value::as_str).and_then(parse_ip)
 }
 
-/// The family of a subnet, if it is shown.
+/// The family of a subnet, if known.
 pub(super) fn family_of(subnet: &Object) -> Option<IpFamily> {
     let of_network = parse_network_sloppy(subnet.text("cidr")).map(|network| network.addr());
     let of_range = || ranges_of(subnet).iter().find_map(|range| end(range, "start"));
     of_network.or_else(of_range).map(IpFamily::of)
 }
 
-/// Whether a range of a subnet has the address. Which addresses a subnet has that NSX carves from a block is not shown: the
-/// realized state of a reservation says it.
+/// Whether a range of a subnet may contain the address. True for a subnet from an IP block, whose ranges are unknown:
+/// the realized state of the allocation decides.
 pub(super) fn may_have_address(subnet: &Object, address: IpAddr) -> bool {
     let ranges = ranges_of(subnet);
     let has_it = |range: &Value| {

@@ -1,4 +1,4 @@
-//! Pure: what a call that NSX refused means for the load balancer.
+//! Pure: maps failed NSX calls to errors of the load balancer.
 
 use super::{GROUPS, LB_SERVICES, MONITORS, PERSISTENCE_PROFILES, POOLS};
 use crate::clients::nsx as client;
@@ -9,7 +9,7 @@ use crate::providers::vsphere::nsx::load_balancer::plan::WantedPort;
 use crate::providers::vsphere::nsx::load_balancer::{LATER, address_unavailable, config_wrong};
 use crate::providers::vsphere::{nsx, reason};
 
-/// The kind of the object of a path, if it is one that this program creates and others refer to.
+/// The kind of an object by its path, if this program creates such objects and others refer to them.
 pub(super) fn part_of(path: &str) -> Option<ObjectKind> {
     let parts = [
         (LB_SERVICES, ObjectKind::LbService),
@@ -22,8 +22,8 @@ pub(super) fn part_of(path: &str) -> Option<ObjectKind> {
     parts.into_iter().find(|(parent, _)| is_below(parent)).map(|(_, kind)| kind)
 }
 
-/// The failure of a call. A request that NSX does not accept is repeated, sooner with other Nodes: another object may be the
-/// cause, or an answer that this program does not know.
+/// Error of a failed call. Requests that NSX rejects are retried, earlier if the Nodes change: another object may be
+/// the cause, or the response may be unknown to this program.
 pub(super) fn failed(doing: &str, owner: Option<&str>, error: &client::Error) -> Error {
     match nsx::failed(doing, owner, error) {
         Error::Invalid { reason, message } => Error::Refused { reason, message, after: LATER },
@@ -31,16 +31,16 @@ pub(super) fn failed(doing: &str, owner: Option<&str>, error: &client::Error) ->
     }
 }
 
-/// The failure of a creation.
+/// Error of a failed create.
 pub(super) fn refused(doing: &str, error: &client::Error) -> Error {
     match failed(doing, None, error) {
-        // It is none of ours: a pool of addresses, an application profile or a gateway.
+        // The missing object is not ours: an IP pool, an application profile or a gateway.
         Error::Failed { message, .. } if is_missing(error) && !names_part(error) => config_wrong(message),
         other => other,
     }
 }
 
-/// Another client removed the tag that names the Service.
+/// Error if another client removed the tag that names the Service.
 pub(super) fn unmarked(doing: &str, path: &str) -> Error {
     let message = format!(
         "{doing}: {path} has the id for it, and no tag \"service\" that names a Service; set the tag back, or delete the \
@@ -49,7 +49,7 @@ pub(super) fn unmarked(doing: &str, path: &str) -> Error {
     Error::Failed { reason: reason::NSXRefused, message, after: Some(LATER) }
 }
 
-/// Another virtual server is where the one of a port is to be.
+/// Error if another virtual server uses the address and port of ours.
 pub(super) fn obstructed(port: &WantedPort, server: &VirtualServer) -> Error {
     let message = format!(
         "port {} cannot be served: the virtual server {} listens on its address and port; delete it in NSX if nothing needs it",
@@ -72,7 +72,7 @@ pub(super) fn no_address(doing: &str, is_exhausted: bool, alarm: &str) -> Error 
     address_unavailable(format!("{doing}: {what}{alarm}"))
 }
 
-/// Without a list nothing is decided, so that it is tried again soon.
+/// Error of a failed list: retried soon, because nothing can be decided without a list.
 pub(super) fn not_listed(path: &str, error: &client::Error) -> Error {
     failed(&format!("list {path}"), None, error)
 }

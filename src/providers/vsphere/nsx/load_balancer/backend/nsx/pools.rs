@@ -1,8 +1,8 @@
-//! Other nodes behind many pools: the pools are read once and those that change are written together.
+//! Updates the members of many pools: lists the pools once and writes the changed ones in batches.
 //!
-//! A stale revision reads and plans the pools of the request again. Another refusal halves it until the bad pool is alone.
-//! Where NSX does not take such requests, pools are written one by one. A pool that NSX refuses with its new members loses
-//! those that are to go, all the same.
+//! After a conflict (stale revision), the pools of the batch are listed and planned again. After any other refusal, the
+//! batch is halved until the bad pool is alone. If NSX does not accept batches, pools are written one by one. If NSX
+//! refuses new members of a pool, the surplus members are still removed.
 
 use std::sync::atomic::Ordering;
 
@@ -14,28 +14,28 @@ use super::*;
 use crate::base::error_chain::chain;
 use crate::clients::nsx::Kind as Failure;
 
-/// How many pools are written with one request, and how large that may be.
+/// Maximum number of pools and bytes per batch.
 const MOST_POOLS: usize = 50;
 const MOST_BYTES: usize = 512 << 10;
-/// How many pools are written at the same time where they are written one by one.
+/// Concurrent writes without batches.
 const AT_ONCE: usize = 8;
 
 const TOGETHER: &str = "lb-pools.patch-together";
 
-/// One round of updates.
+/// State of one update of many pools.
 struct Round<'a> {
     nsx: &'a NsxBackend,
     permit: Arc<dyn Permit>,
     layout: &'a ClusterLayout,
     record: Record<'a>,
-    /// What is to be done, by path.
+    /// Updates to make, by path.
     open: BTreeMap<Box<str>, PoolUpdate>,
-    /// How many members stay, the first ones, of each pool that loses some and gets others, by path.
+    /// Number of members to keep (the first ones) for each pool that both loses and gets members, by path.
     staying: BTreeMap<Box<str>, usize>,
     failed: BTreeMap<Box<str>, Error>,
 }
 
-/// Pools that are written with one request.
+/// Pools to write with one request.
 #[derive(Default)]
 struct Batch {
     objects: Vec<Object>,
@@ -82,17 +82,17 @@ impl NsxBackend {
     }
 }
 
-/// What became of pools that were written one by one.
+/// Result of writing pools one by one.
 #[derive(Default)]
 struct WrittenPools {
-    /// How many were written.
+    /// Number of written pools.
     count: usize,
-    /// Whether the account may not write one of them.
+    /// Whether the account lacks permission to write one of them.
     is_any_denied: bool,
 }
 
 impl Round<'_> {
-    /// Reads the pools that are open, and writes them. Those whose revision is stale stay open.
+    /// Lists and writes the open pools. Pools with a stale revision stay open.
     async fn attempt(&mut self) -> Result<(), Error> {
         let client = self.nsx.client.clone();
         let mut pages = client.pages(POOLS, "lb-pools.list", POOL_PAGE);
@@ -129,7 +129,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// The pool as it is to be; none if nothing is to be written.
+    /// The pool with its new members; `None` if there is nothing to write.
     fn planned(&mut self, mut object: Object) -> Option<Object> {
         let update = self.open.get(object.path())?;
         let is_known = OwnerTags::read(&object, self.layout).as_ref() == Some(&update.marks);
@@ -149,11 +149,11 @@ impl Round<'_> {
         None
     }
 
-    /// Writes pools together, or in parts, until each is written, stale or failed.
+    /// Writes pools in batches, splitting them on refusals, until each pool is written, stale or failed.
     async fn write(&mut self, batch: Batch) {
         let mut parts = vec![batch.objects];
         while let Some(mut objects) = parts.pop() {
-            // A single one is refused with a message about the pool.
+            // The refusal of a single pool names that pool.
             if !self.nsx.has_batches() || objects.len() < 2 {
                 self.write_one_by_one(objects).await;
                 continue;
@@ -167,8 +167,8 @@ impl Round<'_> {
                 Failure::Conflict | Failure::Unknown => {}
                 _ if is_call_refused(&error) => {
                     let WrittenPools { count, is_any_denied } = self.write_one_by_one(objects).await;
-                    // A page of something before NSX, which refuses everything, says nothing of these requests; and a pool that
-                    // the account may not write says nothing of the others.
+                    // A proxy in front of NSX that refuses everything proves nothing about batches, nor does a lack of
+                    // permission for one pool.
                     let is_of_one = is_any_denied && error.kind == Failure::NoPermission;
                     if !is_of_one && (count > 0 || error.kind != Failure::Unavailable) {
                         warn!("pools are written one by one from now on: {error}");
@@ -221,7 +221,7 @@ impl Round<'_> {
         result
     }
 
-    /// NSX refused a pool, maybe for its new members: those that are to go are removed without adding any. A failure is no news.
+    /// NSX refused a pool, perhaps for its new members: only removes the surplus members. Errors are only logged.
     async fn remove_members(&mut self, mut object: Object) {
         let Some(count) = self.staying.remove(object.path()) else { return };
         if let Some(members) = object.0.get_mut("members").and_then(Value::as_array_mut) {
@@ -244,7 +244,7 @@ impl Round<'_> {
         self.failed.insert(path.into(), error);
     }
 
-    /// What is open fails for one cause.
+    /// Fails all open updates with the same error.
     fn fail_all(&mut self, error: &Error) {
         for path in std::mem::take(&mut self.open).into_keys() {
             let message = format!("change the pool {path}: {}", chain(error));
@@ -257,19 +257,18 @@ impl Round<'_> {
     }
 }
 
-/// Whether the pool has to be read before the change is planned again: another client has changed or deleted it, or the outcome
-/// is not known.
+/// Whether the pool has to be read and planned again: another client changed or deleted it, or the outcome is unknown.
 fn is_to_be_read(kind: &Failure) -> bool {
     matches!(kind, Failure::Conflict | Failure::Unknown | Failure::NotFound | Failure::MarkedForDeletion)
 }
 
-/// Whether requests for several objects are refused, and not these objects.
+/// Whether NSX refuses batch requests as such, rather than these objects.
 fn is_call_refused(error: &client::Error) -> bool {
     let is_of_call = !matches!(error.kind, Failure::MissingReference(_) | Failure::Rejected | Failure::SessionOver);
     is_of_call && matches!(error.status(), Some(403..=405))
 }
 
-/// Why a pool was not changed.
+/// Error for one pool.
 fn of_pool(object: &Object, error: &client::Error) -> Error {
     failed(&format!("change the pool {}", object.path()), Some(object.created_by()), error)
 }

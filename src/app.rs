@@ -1,4 +1,5 @@
-//! The composition root: builds everything, starts it, waits, stops it. The only module that sees all others.
+//! The composition root: builds and starts all parts of the program, waits for the stop signal, and stops them in
+//! order. The only module that may use all others.
 
 mod access;
 mod admin;
@@ -107,7 +108,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<(), Error> {
     let (settings, socket) = settle(options)?;
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     let threads = threads.worker_threads(THREADS).enable_all().build().map_err(Error::Threads)?;
-    // Fails only if a provider is installed already, which is this one.
+    // Fails only if a provider is already installed, and nothing installs another one than this.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let outcome = threads.block_on(until_told(settings, socket, verbosity));
     threads.shutdown_background();
@@ -179,7 +180,8 @@ async fn start(
     if let Some(serving) = settings.serving.as_ref().zip(socket) {
         admin::start(serving, settings, &parts, verbosity, stages).await?;
     }
-    // Not earlier: a process that cannot serve, or cannot authenticate its clients, is no candidate.
+    // Competes for the Lease only after the server has started: a process that cannot serve, or cannot authenticate
+    // clients of the secure port, must not become the leader.
     parts.compete(stages);
     let provider = build_provider(settings, &parts, stages)?;
     controllers::start(settings, &parts, &provider, stages)

@@ -33,8 +33,8 @@ pub use reason::Reason;
 pub use routes::{Route, Routes};
 pub use zones::{Zone, Zones};
 
-/// A cloud provider; `Interface` of `cloud.go`. Optional capabilities are `Option`, as there. Load balancers and routes
-/// may appear and disappear at run time, so callers get them anew for each use.
+/// A cloud provider; `Interface` of `cloud.go`. Optional capabilities are `Option`s. Load balancers and routes may
+/// appear and disappear at run time, so callers request them for each use.
 ///
 /// Differences from upstream: there is no `Initialize` (the provider returns its background work to `app` as named
 /// futures when it is built), and a provider decides which provider IDs are its own.
@@ -65,8 +65,8 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Load balancers for Services. The object stays the same as long as its state is valid; if it changes, controllers
-    /// start from scratch.
+    /// Load balancers for Services. Returns the same object as long as its state is valid; if another object is
+    /// returned, controllers drop what they know.
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
         None
     }
@@ -76,7 +76,8 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Routes of the pod network; object identity as for [`CloudProvider::load_balancer`].
+    /// Routes of the pod network. Returns the same object as long as its state is valid, as
+    /// [`CloudProvider::load_balancer`] does.
     fn routes(&self) -> Option<Arc<dyn Routes>> {
         None
     }
@@ -93,7 +94,7 @@ pub trait CloudProvider: Send + Sync {
         Box::pin(futures::stream::pending())
     }
 
-    /// Clusters.
+    /// The clusters of the cloud.
     fn clusters(&self) -> Option<Arc<dyn Clusters>> {
         None
     }

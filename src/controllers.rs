@@ -2,7 +2,7 @@
 //!
 //! A controller maps the events of the [`driver`] to keys. `observe` gathers all inputs into one value, `plan` maps
 //! that value to a list of changes without any I/O, `apply` performs the changes. A reconcile gets only the object's
-//! key, not the event, so a missed event is healed by the next period.
+//! key, not the event, so the next periodic resync makes up for a missed event.
 
 pub mod capability;
 pub mod driver;
@@ -29,7 +29,7 @@ use crate::kubernetes::leadership::Leadership;
 /// Shared dependencies of every controller, in addition to its caches and settings. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    /// The client for writes. It refuses them while this process does not lead.
+    /// The client for writes. It refuses writes while this process does not lead.
     pub write: kube::Client,
     /// Records Events. Each controller sets its own component name.
     pub recorder: Recorder,

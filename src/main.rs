@@ -12,7 +12,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// 0 after an orderly stop, `--help` and `--version`; else 1, as in the Go program. Subcommands have their own codes.
+/// Exit code 0 after an orderly stop, `--help` and `--version`, else 1, as in the Go program; subcommands differ.
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     if let Some(outcome) = subcommands::run(&arguments) {
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ignores errors: the reader may have closed its end.
+/// Writes the text. Ignores errors: the reader may have closed its end of the pipe.
 fn print(mut to: impl Write, text: &str) {
     let _ = to.write_all(text.as_bytes());
 }

@@ -17,11 +17,11 @@ pub struct Task {
     pub run: BoxFuture<'static, ()>,
 }
 
-/// A configuration that names something this program cannot use.
+/// An entry of the configuration that this program cannot use.
 #[derive(Debug, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct BuildError {
-    /// The entry of the configuration.
+    /// The name of the entry.
     key: String,
     problem: String,
 }

@@ -22,8 +22,8 @@ use std::time::Duration;
 /// The authenticator and the authorizer of the secure port.
 pub type Access = (Arc<dyn Authenticator>, Arc<dyn Authorizer>);
 
-/// How long the start waits for the API server to deny access to its ConfigMap. An API server that does not answer
-/// must not keep the process from starting.
+/// How long the start waits for the first read of the ConfigMap with the client CAs, which fails the start if access is
+/// forbidden. An API server that does not answer must not keep the process from starting.
 const FIRST_LOOK: Duration = Duration::from_secs(3);
 
 /// The process may not read the client CAs that the API server trusts.
@@ -36,7 +36,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(3);
 )]
 pub struct LookupForbidden(#[source] Arc<CallError>);
 
-/// Builds both, and starts the tasks that keep them up to date.
+/// Builds the authenticator and the authorizer, and starts the task that keeps the trusted client CAs up to date.
 pub async fn prepare(settings: &Settings, parts: &Parts, stages: &mut Stages) -> Result<Access, Error> {
     let metrics = Metrics::default();
     metrics.register(parts.metrics.registry())?;
@@ -56,7 +56,7 @@ async fn client_of(kubeconfig: Option<&PathBuf>, parts: &Parts) -> Result<Client
     Ok(client::unguarded(&client::read_config(&settings).await?, client::purpose::PROCESS)?)
 }
 
-/// Reads the client CAs from the file of the flag; without the flag, from the API server.
+/// Reads the client CAs from the file of `--client-ca-file`; without the flag, from the API server.
 async fn believe(
     settings: &Authentication,
     trust: &ClientTrust,

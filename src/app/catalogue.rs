@@ -29,7 +29,7 @@ pub struct Controller {
     pub name: &'static str,
     /// The older name, accepted in `--controllers` as well; the label in `running_managed_controllers`.
     pub alias: &'static str,
-    /// Whether `*` includes it.
+    /// Whether `*` in `--controllers` includes it.
     pub is_on_by_default: bool,
     /// The service account it has with `--use-service-account-credentials`, and its part of the user agent.
     pub client_name: &'static str,

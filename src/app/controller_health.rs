@@ -39,8 +39,8 @@ fn readiness(caches: &[Arc<dyn Cache>], capability: Option<&Capability>) -> Heal
     }
 }
 
-/// Healthy once all caches are filled. A cache that may stay empty is healthy too: a missing permission must not block
-/// a rollout.
+/// Healthy once all caches have been listed. A cache that says why it stays empty (`idle`) is healthy too: a missing
+/// permission must not block a rollout.
 pub fn of_caches(caches: &[Arc<dyn Cache>]) -> Health {
     let mut waiting = caches.iter().filter(|cache| !cache.is_synced());
     match waiting.clone().find(|cache| cache.idle().is_none()) {
@@ -103,7 +103,7 @@ mod tests {
 
     struct Filled(bool);
 
-    /// A cache that may stay empty.
+    /// A cache that is never filled and says why (`idle`), as if the API server refused to list the objects.
     struct Refused;
 
     impl Cache for Refused {

@@ -26,9 +26,7 @@ type ControllerFuture = BoxFuture<'static, Result<(), BoxError>>;
 
 /// A controller that is ready to run.
 struct Runnable {
-    /// The caches it reads.
     caches: Vec<Arc<dyn Cache>>,
-    /// The capability of the provider that it needs.
     capability: Option<Capability>,
     run: Box<dyn FnOnce(CancellationToken) -> ControllerFuture>,
 }
@@ -77,7 +75,6 @@ pub fn start(
     Ok(())
 }
 
-/// Builds the node controller.
 fn build_node(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
     let mut settings = settings.nodes.clone();
     // Warns once; the Go program warns for every Node.
@@ -93,7 +90,6 @@ fn build_node(settings: &Settings, parts: &Parts, context: Context) -> Result<Ru
     Runnable::new(node_controller::controller(context, parts.nodes.clone(), settings)?, parts)
 }
 
-/// Builds the node-lifecycle controller.
 fn build_node_lifecycle(settings: &Settings, parts: &Parts, context: Context) -> Result<Runnable, Error> {
     let settings = settings.node_lifecycle.clone();
     tracing::info!("{}", deletion_mode(&settings.deletion));
@@ -123,7 +119,8 @@ fn build_route(
     Runnable::new(route::controller(context, nodes, routes), parts).map(Some)
 }
 
-/// A provider with routes needs `--cluster-cidr`, as in the Go program: routes outside of it are never deleted.
+/// Refuses a provider with routes without `--cluster-cidr`, as in the Go program: routes outside of it are never
+/// deleted.
 fn check_networks(settings: &route::Settings, has_routes: bool) -> Result<(), Error> {
     if has_routes && settings.networks.is_empty() { Err(Error::NoClusterCidr) } else { Ok(()) }
 }
@@ -150,8 +147,8 @@ fn pause(interval: Duration, chance: f64) -> Duration {
     interval.mul_f64(1.0 + chance)
 }
 
-/// Starts the work once this process has led for `delay`. Without a delay the work itself waits for leadership; in
-/// later terms all controllers start at once.
+/// Starts the work once this process has led for `delay`; without a delay at once, since the work itself waits for
+/// leadership. Only the first term has delays: in later ones, all controllers start at the same time.
 async fn delayed(
     work: ControllerFuture,
     delay: Duration,

@@ -78,7 +78,8 @@ pub fn prepare(
 }
 
 impl Candidates {
-    /// Competes until the shutdown stage of the election; both Leases are released then.
+    /// Starts the tasks that compete for the Lease, or for both Leases in a leader migration. The tasks run until the
+    /// shutdown stage of the election, and then release the Leases that this process holds.
     pub fn start(self, recorder: &Recorder, checks: &Checks, stages: &mut Stages) {
         let renewals = self.checks;
         checks.add_health("leaderElection", move || {
@@ -93,7 +94,8 @@ impl Candidates {
     }
 }
 
-/// Logs where each controller works, and warns about names that match no controller.
+/// Logs under which Lease each controller runs, or that another program runs it, and warns about names that match no
+/// controller.
 fn tell(migration: &LeaderMigration, main: &str) {
     for controller in CONTROLLERS {
         let (lease, name) = (&migration.leader_name, controller.name);
@@ -110,13 +112,14 @@ fn tell(migration: &LeaderMigration, main: &str) {
     }
 }
 
-/// The older name under which a controller is listed instead of its own; it has no effect, as in the Go program.
+/// The older name under which the leader migration lists a controller, if it does not list the controller's current
+/// name. Such an entry has no effect, as in the Go program.
 fn misnamed<'a>(migration: &'a LeaderMigration, controller: &Controller) -> Option<&'a str> {
     let is_listed = |name: &str| migration.controller_leaders.iter().any(|leader| leader.name == name);
     let mut names = migration.controller_leaders.iter().map(|leader| leader.name.as_str());
     match is_listed(controller.name) {
         true => None,
-        // Two of the older names are now names of service accounts only.
+        // Includes `client_name`, since two of the older names are now only names of service accounts.
         false => names.find(|name| [controller.alias, controller.client_name].contains(name)),
     }
 }

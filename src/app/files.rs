@@ -38,7 +38,7 @@ impl FileSystem for SystemFiles {
     }
 }
 
-/// State of each path that was read. Contents are kept as hashes.
+/// State of each path when it was read: for a file, the hash of its content or the kind of error.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct FileFingerprints {
     files: BTreeMap<PathBuf, Result<u64, io::ErrorKind>>,

@@ -26,7 +26,7 @@ const OURS: &str = "Flags the Go program does not have (each also an environment
 /// The flags with their values, by name. Values are not validated here, so that all errors can be reported together.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// All of them.
+    /// Every flag of the program, with its value.
     pub values: Vec<Value>,
     /// A warning for each environment variable that looks like one of ours but is unknown.
     pub unknown_variables: Vec<String>,
@@ -144,12 +144,12 @@ impl Options {
         value
     }
 
-    /// The only value of a flag; empty if there is none.
+    /// The value of a flag, the last one if there are several; empty if there is none.
     pub fn text(&self, name: &str) -> &str {
         self.value(name).and_then(|value| value.items.last()).map_or("", String::as_str)
     }
 
-    /// The items of a list.
+    /// The items of a flag that takes a list; empty if there is none.
     pub fn list(&self, name: &str) -> &[String] {
         self.value(name).map_or(&[], |value| &value.items)
     }

@@ -7,7 +7,7 @@ use super::settings::Settings;
 use crate::runtime::admin::Page;
 use std::sync::Arc;
 
-/// All of them. Their content does not change while the process runs.
+/// Returns all pages that show settings and flags. Their content does not change while the process runs.
 pub fn all(settings: &Settings) -> Vec<Page> {
     vec![
         page("/configz", "application/json", configz::text(settings)),

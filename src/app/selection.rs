@@ -1,7 +1,7 @@
 //! Pure: lists that turn named items on and off, as `--controllers` and `--webhooks` do. Mirrors `IsControllerEnabled`
 //! of `k8s.io/controller-manager` and `ResolveAllControllerNames` of `k8s.io/cloud-provider`.
 
-/// Stands for everything that is on by default.
+/// The item that stands for everything that is on by default.
 const ALL: &str = "*";
 
 /// Replaces every alias in the list by its name, also after `-`. `aliases` has pairs of alias and name.

@@ -86,8 +86,8 @@ pub fn settle(options: &Options, files: &dyn FileSystem, environment: &Environme
     }
 }
 
-/// The settings of the log alone. They are needed first, since the other settings are logged. If they have errors,
-/// which [`settle`] reports, the defaults apply until then.
+/// The settings of the log alone, needed first because the other settings are logged. If their flags have errors, the
+/// defaults apply until [`settle`] reports the errors.
 pub fn of_the_log(options: &Options) -> logging::Settings {
     let environment = Environment::default();
     let mut check =
@@ -117,7 +117,7 @@ pub struct Mistake {
 /// All configuration errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistakes {
-    /// At least one.
+    /// The errors, at least one.
     pub found: Vec<Mistake>,
     /// Warnings about the same file and the environment variables; they often name the cause.
     pub warnings: Vec<String>,
@@ -144,12 +144,14 @@ struct Check<'a> {
     files: &'a dyn FileSystem,
     environment: &'a Environment,
     mistakes: Vec<Mistake>,
-    /// Warnings about the files.
+    /// Warnings about unknown environment variables and about the file of `--cloud-config`. They are reported only
+    /// together with errors, because they often name the cause.
     warnings: Vec<String>,
 }
 
 impl<'a> Check<'a> {
-    /// An invalid flag gets an arbitrary value: use the result only without errors. `None` without a provider.
+    /// Returns the settings; `None` without a valid provider. Invalid flags get arbitrary values: use the result only
+    /// if `mistakes` is empty.
     fn settings(&mut self) -> Option<Settings> {
         let provider = self.provider();
         let topology_labels = provider.as_ref().map(ProviderSettings::topology_labels).unwrap_or_default();
@@ -204,7 +206,7 @@ impl<'a> Check<'a> {
         client::Settings { kubeconfig, master: master.map(str::to_owned), rate: self.rate() }
     }
 
-    /// A rate limit, only if a flag asks for it: the API server has API Priority and Fairness.
+    /// The client-side rate limit, `None` unless a flag sets it: API Priority and Fairness protects the API server.
     fn rate(&mut self) -> Option<client::Rate> {
         let given = |name| self.options.list(name).last();
         let (qps, burst) = (given("kube-api-qps"), given("kube-api-burst"));
@@ -272,7 +274,7 @@ impl<'a> Check<'a> {
         pause.unwrap_or_default()
     }
 
-    /// The value that the given word names.
+    /// The value that the flag's word selects from `choices`; records an error for any other word.
     fn choice<T: Clone>(&mut self, flag: &str, choices: &[(&str, T)], expected: &str) -> Option<T> {
         let value = self.options.text(flag);
         let choice = choices.iter().find(|(word, _)| *word == value).map(|(_, choice)| choice.clone());
@@ -300,7 +302,7 @@ impl<'a> Check<'a> {
 }
 
 fn is_server_url(text: &str) -> bool {
-    // Like client-go, takes http for a host without a scheme.
+    // Like client-go, accepts a host without a scheme, which means http.
     text.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()))
 }
 

@@ -47,7 +47,7 @@ pub struct Parts {
     pub metrics: Metrics,
     /// The checks behind the probes.
     pub checks: Checks,
-    /// `None` once they compete, or without an election.
+    /// The candidates of the election until they start to compete; `None` afterwards, or without an election.
     candidates: Option<Candidates>,
     config: kube::Config,
     rate: Option<Rate>,
@@ -56,7 +56,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Builds the parts and starts their background work. Waits for no answer of the API server, at most for its name.
+    /// Builds the parts and starts their background work. Waits at most for the API server's name to be resolved, not
+    /// for its answers.
     pub async fn prepare(settings: &Settings, stages: &mut Stages) -> Result<Self, Error> {
         let config = client::read_config(&settings.kubernetes).await?;
         tracing::info!(server = %config.cluster_url, "API server");
@@ -155,8 +156,9 @@ fn start_accounts(
     Ok(accounts)
 }
 
-/// Resolves the addresses of the API server once: the host itself, or the addresses of its name. On failure, logs it
-/// and returns none. They may be virtual addresses, which a Node must not report as its own.
+/// Returns the addresses of the API server, resolved once: the host if it is an IP address, otherwise all addresses of
+/// the name. If the name cannot be resolved, logs the error and returns none. The addresses may be virtual IPs, which a
+/// Node must not report as its own.
 async fn addresses(url: &http::Uri) -> Vec<IpAddr> {
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     if let Ok(address) = host.parse() {

@@ -1,4 +1,4 @@
-//! The tasks of the process in the order in which they stop: a user of something ends before it.
+//! The tasks of the process in the order in which they stop: a task stops before the tasks that it uses.
 
 use crate::base::error_chain::chain;
 use crate::runtime::tasks::{BoxError, TaskEnded, Tasks};

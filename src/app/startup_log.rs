@@ -8,7 +8,7 @@ use crate::controllers::node_lifecycle::DeletionMode;
 /// From this verbosity on, every flag is logged with its value, as in the Go program.
 const VALUES_FROM: u32 = 1;
 
-/// Logs all of it, once.
+/// Logs all of the above; called once, at the start.
 pub fn announce(settings: &Settings) {
     let options = &settings.options;
     if settings.logging.verbosity >= VALUES_FROM {
@@ -32,12 +32,11 @@ pub fn deletion_mode(deletion: &DeletionMode) -> String {
     }
 }
 
-/// `FLAG: --name="value"` for each.
 fn values(options: &Options) -> Vec<String> {
     options.values.iter().map(|value| format!("FLAG: --{}={:?}", value.flag.name, value.printed())).collect()
 }
 
-/// Flags without effect here that were set to something else than their default.
+/// Lines about flags that have no effect in this program and were set to something else than their default.
 fn in_vain(options: &Options, settings: &Settings) -> Vec<String> {
     let flags = options.without_effect();
     let flags = flags.into_iter().map(|(flag, why)| format!("{flag} is accepted and has no effect: {why}"));

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Does not connect yet: a vCenter that is down delays nothing.
+/// Builds the provider and starts its tasks. Does not wait for connections, so a vCenter that is down delays nothing.
 pub fn build(
     vsphere: &Vsphere,
     settings: &Settings,
@@ -192,7 +192,7 @@ impl Connections {
         Ok(Self { calls, certificates, proxy, tls, clients, credentials, nsx: Arc::new(nsx) })
     }
 
-    /// Applies another configuration. Clients of remaining entries verify certificates by it.
+    /// Applies another configuration: the clients of entries that it still has verify certificates by its TLS settings.
     fn take(&self, cloud_config: &CloudConfig) {
         self.nsx.take(cloud_config);
         self.tls.lock().clone_from(&cloud_config.tls);
@@ -204,7 +204,7 @@ impl Connections {
             if client.tls == wanted {
                 continue;
             }
-            // The settings were tried when the files were read.
+            // Should not fail: the TLS settings were checked when the files were read.
             if let Err(error) = client.http.set_tls(wanted.clone()) {
                 tracing::error!("{}", chain(&error));
                 continue;

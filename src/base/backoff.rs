@@ -18,17 +18,17 @@ impl Backoff {
         Self { first, longest, growth: 2.0, jitter: 0.0 }
     }
 
-    /// The same with another factor than two; it must not be below one.
+    /// This policy with another growth factor than two; it must not be below one.
     pub const fn growing_by(self, growth: f64) -> Self {
         Self { growth, ..self }
     }
 
-    /// The same with jitter that shortens each pause by up to this fraction.
+    /// This policy with jitter that shortens each pause by up to this fraction.
     pub const fn shortened_by(self, part: f64) -> Self {
         Self { jitter: -part, ..self }
     }
 
-    /// The same with jitter that lengthens each pause, also the longest, by up to this fraction.
+    /// This policy with jitter that lengthens each pause, also the longest, by up to this fraction.
     pub const fn lengthened_by(self, part: f64) -> Self {
         Self { jitter: part, ..self }
     }

@@ -1,7 +1,8 @@
 //! Pure: shell patterns as Go's `path.Match` and `filepath.Match` read them.
 
-/// Whether all of `name` matches: `*` is any characters but `/`, `?` one of them, `[a-c]` and `[^a-c]` one character in
-/// or outside a class (also `/`), `\` the next character literally. A malformed pattern matches nothing.
+/// Whether the pattern matches all of `name`: `*` stands for any number of characters but `/`, `?` for one character
+/// but `/`, `[a-c]` and `[^a-c]` for one character in or outside a class (also `/`), `\` makes the next character
+/// literal. A malformed pattern matches nothing.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
@@ -26,7 +27,7 @@ pub fn is_well_formed(pattern: &str) -> bool {
     }
 }
 
-/// On a mismatch, matching resumes at the last `*`, so the time is at most the product of the lengths.
+/// On a mismatch, only the last `*` takes one more character, so the time is at most the product of both lengths.
 fn matches_from(pattern: &[char], name: &[char]) -> bool {
     let (mut rest, mut left) = (pattern, name);
     let mut last_star: Option<(&[char], &[char])> = None;
@@ -43,7 +44,6 @@ fn matches_from(pattern: &[char], name: &[char]) -> bool {
         };
         match (step, last_star) {
             (Some((next, after)), _) => (rest, left) = (next, after),
-            // The star takes one more character.
             (None, Some((after, from))) => match from.split_first() {
                 Some((char, fewer)) if *char != '/' => {
                     last_star = Some((after, fewer));
@@ -98,7 +98,7 @@ fn bound(class: &[char]) -> Option<(char, &[char])> {
 mod tests {
     use super::*;
 
-    /// Vectors of Go's `path/match_test.go`, where a bad pattern is an error.
+    /// Test cases of Go's `path/match_test.go`. A bad pattern is an error there and matches nothing here.
     const OF_GO: &[(&str, &str, bool)] = &[
         ("abc", "abc", true),
         ("*", "abc", true),

@@ -8,7 +8,7 @@ pub enum InvalidDuration {
     /// Not numbers with units, such as `10` or `5 minutes`.
     #[error("it is not a duration such as 1h2m3s, 1.5h or 100ms")]
     Form,
-    /// Go accepts it; no flag here has a use for it.
+    /// It is negative: Go accepts it, but no flag here has a use for it.
     #[error("it is negative")]
     Negative,
     /// More than Go's 2^63-1 nanoseconds, some 292 years.
@@ -66,7 +66,8 @@ fn split_at_first(text: &str, is_end: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(is_end).unwrap_or(text.len()))
 }
 
-/// `1`, `1.`, `.5` or `1.5` of a unit of `scale` nanoseconds; fractions of a nanosecond are dropped, as in Go.
+/// Parses a decimal number such as `1`, `1.`, `.5` or `1.5`, and converts it to nanoseconds; its unit is `scale`
+/// nanoseconds long. Drops fractions of a nanosecond, as Go does.
 fn parse_number(text: &str, scale: u128) -> Result<u128, InvalidDuration> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {

@@ -12,11 +12,11 @@ const SMALLEST_BUFFER: usize = 1_023;
 /// Reads all of `source`, whose announced size is `expected` bytes, into a buffer that is wiped on drop.
 ///
 /// # Errors
-/// Those of the source, and `FileTooLarge` for more than `limit` bytes.
+/// The errors of the source, and `FileTooLarge` for more than `limit` bytes.
 pub fn read_limited(mut source: impl Read, expected: usize, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
-    // One byte more than expected shows the end. The buffer is no larger, because files are read every few seconds and
-    // unused bytes would be wiped each time. A longer source continues in a second buffer and the first one is wiped: a
-    // buffer that grows by itself leaves copies behind.
+    // The buffer has one byte more than expected, which stays free if the source ends there. It is no larger, because
+    // files are read every few seconds and unused bytes would be wiped each time. A longer source continues in a second
+    // buffer and the first one is wiped: a buffer that grows by itself leaves copies behind.
     let mut buffer = Zeroizing::new(vec![0; expected.clamp(SMALLEST_BUFFER, limit.max(SMALLEST_BUFFER)) + 1]);
     let mut length = 0;
     while length <= limit {

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 
-/// Go accepts unused bits in the last character.
+/// Base64 that, like Go, accepts unused bits in the last character.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 

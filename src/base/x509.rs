@@ -1,4 +1,4 @@
-//! Facts of certificates, also of those that Go accepts but the TLS library does not parse, such as X.509 version 1.
+//! Reads certificates, also those that Go accepts but the TLS library does not parse, such as X.509 version 1.
 
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
 use x509_parser::x509::SubjectPublicKeyInfo;

@@ -1,6 +1,6 @@
-//! Pure: YAML as a tree that remembers lines and quotes.
+//! Pure: parses YAML into a tree that keeps the line of each value, and whether the value was in quotes.
 //!
-//! No serde types: `yaml.v2`, which the Go program uses, distinguishes `"443"` from `443` and `yes` from `"yes"`, and a
+//! Not serde: `yaml.v2`, which the Go program uses, distinguishes `"443"` from `443` and `yes` from `"yes"`, and a
 //! typed decode stops at the first error. Limits apply to the nesting, values and bytes of a document with its aliases
 //! expanded. Errors carry a line number and never any of the text, which may contain a password.
 
@@ -142,7 +142,7 @@ fn refusal(error: &ScanError) -> YamlError {
     }
 }
 
-/// A list or map that is still open.
+/// A list or map whose end has not been read yet.
 enum Open {
     List { line: usize, anchor: usize, items: Vec<Node>, size: Size },
     Map { line: usize, anchor: usize, entries: Vec<Entry>, size: Size, key: Key },
@@ -170,7 +170,6 @@ struct Size {
 }
 
 impl Size {
-    /// A list or map without content.
     const EMPTY: Self = Self { values: 1, text: 0 };
 
     fn add(&mut self, other: Self) {
@@ -184,7 +183,7 @@ struct Builder {
     open: Vec<Open>,
     /// The node of each anchor, and its size.
     anchors: HashMap<usize, (Node, Size)>,
-    /// Totals made so far, copies included.
+    /// Numbers of values and bytes of text created so far, copies of anchored nodes included.
     values: usize,
     text: usize,
 }
@@ -218,7 +217,7 @@ impl Builder {
             },
             Event::Alias(_) if self.aliases == Aliases::Refused => Err(YamlError::Alias(line)),
             Event::Alias(anchor) => {
-                // An anchor that is still open would contain itself.
+                // `anchors` lacks an anchor whose node is not complete: that node would contain itself.
                 let size = self.anchors.get(&anchor).ok_or(YamlError::Syntax(line))?.1;
                 self.make_text(size, line)?;
                 let (node, size) = self.anchors.get(&anchor).cloned().ok_or(YamlError::Syntax(line))?;
@@ -239,7 +238,7 @@ impl Builder {
         Ok(None)
     }
 
-    /// Counts text of this size before it is read or copied.
+    /// Adds the text of this size to the total, before the text is read or copied. Fails above the limit.
     fn make_text(&mut self, size: Size, line: usize) -> Result<(), YamlError> {
         self.text = self.text.saturating_add(size.text);
         if self.text > MAX_TEXT { Err(YamlError::TooLarge(line)) } else { Ok(()) }
@@ -247,7 +246,7 @@ impl Builder {
 
     /// Adds a complete node to its container, or returns it as the root.
     fn close(&mut self, node: Node, anchor: usize, size: Size) -> Result<Option<Node>, YamlError> {
-        // A container counts its content twice, once per level; a bound need not be exact.
+        // A value counts once for itself and once for each container around it; the limit need not be exact.
         self.values = self.values.saturating_add(size.values);
         if self.values > MAX_VALUES {
             return Err(YamlError::TooLarge(node.line));

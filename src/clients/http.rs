@@ -1,4 +1,4 @@
-//! HTTP and HTTPS to one endpoint: TLS trust, proxy, time limits, size limits, one clear error. Vendor-neutral.
+//! A vendor-neutral HTTP(S) client for one endpoint: TLS trust, proxy, time limits, size limits, one error type.
 //!
 //! A [`Request`] goes to the [`Client`], which enforces the limits, then to a [`Transport`], and comes back as a
 //! [`Response`]. HTTP/1.1 only, no cookie store, no redirects. Nothing is read from the environment. Bodies and
@@ -61,9 +61,9 @@ pub struct Settings {
     pub host: String,
     /// The TCP port.
     pub port: u16,
-    /// How the server's certificate is judged.
+    /// How the server's certificate is verified.
     pub tls: TlsSettings,
-    /// The proxies to go through; `None` for none.
+    /// The proxies of the environment; `None` to connect directly.
     pub proxy: Option<ProxySettings>,
     /// The `User-Agent` header of every request.
     pub user_agent: String,
@@ -99,7 +99,7 @@ pub struct Client {
 
 struct Inner {
     endpoint: Endpoint,
-    /// The initial settings, including the initial `tls`.
+    /// The settings given at the start; `current` has the TLS settings in use.
     settings: Settings,
     seen: Arc<PeerCertificate>,
     current: Mutex<Current>,
@@ -147,13 +147,13 @@ impl Client {
         Self::to(endpoint, Settings { host, port, tls, ..self.inner.settings.clone() })
     }
 
-    /// Sends the request and reads the whole answer, whatever its status.
+    /// Sends the request and reads the whole answer, of any status.
     ///
     /// A repeatable request is sent once more if its connection broke before the response head was complete: servers
     /// close idle pooled connections.
     ///
     /// # Errors
-    /// Every variant of [`Error`] but `Status`: the caller judges the status.
+    /// Every variant of [`Error`] but `Status`: classifying the status is up to the caller.
     pub async fn send(&self, request: Request) -> Result<Response, Error> {
         let (timeout, operation, permit) = (request.timeout, request.operation, request.permit.clone());
         let ended = async {
@@ -176,7 +176,7 @@ impl Client {
         Error::Status(self.failed(operation), response.status, response.media_type())
     }
 
-    /// The request as errors name it.
+    /// Describes a request of this client, for errors.
     pub fn failed(&self, operation: &'static str) -> FailedRequest {
         FailedRequest { endpoint: self.endpoint().to_owned(), operation }
     }
@@ -192,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Each attempt uses the current transport: the trust may have changed since the previous attempt.
+    /// Makes one attempt, over the current transport: `set_tls` may have replaced it since the previous attempt.
     async fn send_once(&self, request: Request) -> Result<Response, Failure> {
         let (operation, limit) = (request.operation, request.max_bytes);
         if request.permit.as_ref().is_some_and(|permit| !permit.is_valid()) {
@@ -206,8 +206,8 @@ impl Client {
         Ok(response)
     }
 
-    /// Judges new connections by these settings, in clones too. Idle connections are not reused; calls in flight are
-    /// not affected.
+    /// Verifies the servers of new connections by these settings, also for clones of this client. Stops reusing idle
+    /// connections; calls in flight are not affected.
     ///
     /// # Errors
     /// [`Error::Configuration`] when the settings cannot be used; the previous ones stay in force.
@@ -217,8 +217,8 @@ impl Client {
         Ok(())
     }
 
-    /// Stops reusing idle connections; calls in flight are not affected. For a server that authenticates clients per
-    /// connection and may judge a new connection differently.
+    /// Stops reusing idle connections; calls in flight are not affected. For servers that authenticate the client per
+    /// connection, and may accept its certificate on a new one.
     ///
     /// # Errors
     /// [`Error::Configuration`] when new connections cannot be prepared; the previous ones stay in use.
@@ -286,7 +286,7 @@ impl WeakClient {
     }
 }
 
-/// Reports the certificate of a client's server, as long as the client exists.
+/// Gives access to the certificate of a client's server, as long as the client exists.
 #[derive(Clone)]
 pub struct CertificateSource(Weak<Inner>);
 
@@ -297,19 +297,19 @@ impl CertificateSource {
     }
 
     /// The certificate of the last handshake in which the server proved that it holds the key. `None` before the first
-    /// one and when the client is gone.
+    /// such handshake, and once the client is dropped.
     pub fn certificate(&self) -> Option<Certificate> {
         self.0.upgrade()?.seen.last()
     }
 
-    /// As [`Client::is_verified`]; `None` when the client is gone.
+    /// As [`Client::is_verified`]; `None` once the client is dropped.
     pub fn is_verified(&self) -> Option<bool> {
         self.0.upgrade().map(|inner| Client { inner }.is_verified())
     }
 }
 
 impl Current {
-    /// With a transport of the caller's, the trust settings are only stored: applying them is up to that transport.
+    /// If `settings` bring a transport, the trust settings are only stored: applying them is up to that transport.
     fn new(
         settings: &Settings,
         endpoint: &Endpoint,

@@ -1,7 +1,8 @@
 //! NSX over its Policy API: logins, calls, lists. The caller decides when to log in, and with what ([`LogIn`]).
 //!
-//! A call waits for the pace, is sent with the client's login, and its answer is classified by one table
-//! (`nsx::answer`). An ended session is renewed once. Objects stay as received: a write preserves unknown fields.
+//! A call waits until the rate limiter (`Pace`) admits it, and is sent with the client's login. One table classifies
+//! the answers (`nsx::answer`). An ended session is renewed once per call. Objects keep all fields as received, so that
+//! a write preserves fields that this program does not know.
 //!
 //! Mirrors the REST connector that `pkg/nsxt/connector_manager.go` uses, and adds limits.
 
@@ -36,7 +37,8 @@ use super::http;
 /// Base path of the Policy API.
 const BASE: &str = "/policy/api/v1";
 
-/// How many requests with Basic may be in flight. Each is a login: this limits the rejections after a password change.
+/// Most requests with HTTP Basic in flight. Each is a login, so this limits the rejected logins after a password
+/// change.
 const BASIC_REQUESTS: usize = 2;
 
 /// Time limits of the calls, connecting included.
@@ -48,7 +50,7 @@ pub struct Timeouts {
     pub login: Duration,
     /// The logout, which must not hold up a shutdown.
     pub logout: Duration,
-    /// How long a call may wait for its turn.
+    /// How long a call may wait for the rate limiter.
     pub turn: Duration,
 }
 
@@ -82,7 +84,8 @@ struct Inner {
 }
 
 impl Client {
-    /// A client without a login; sends nothing. `prefix` is empty or begins with a slash. One manager has one pace.
+    /// A client without a login; sends nothing. `prefix` is empty or begins with a slash. Clients of one manager must
+    /// share `pace`.
     pub fn new(
         http: http::Client,
         prefix: impl Into<String>,

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 /// A managed object reference: the concrete class, as the server spells it, and the id, unique per vCenter only.
 ///
-/// One text, shared by its clones: every VM refers to its host, and a VM's references are kept in several places.
+/// Clones share one text, to save memory: each VM refers to its host, and references are kept in several places.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "RestObject", into = "RestObject")]
 pub struct MoRef {
     /// `HostSystem:host-21`
     text: Arc<str>,
-    /// Where the class ends, in bytes.
+    /// Length of the class at the start of `text`, in bytes.
     kind_end: u32,
 }
 
@@ -24,7 +24,7 @@ impl MoRef {
         Self { text: format!("{kind}:{id}").into(), kind_end: u32::try_from(kind.len()).unwrap_or(u32::MAX) }
     }
 
-    /// The concrete class, for example `VirtualMachine` or `ClusterComputeResource`. Possibly unknown here.
+    /// The concrete class, for example `VirtualMachine` or `ClusterComputeResource`; maybe unknown to this program.
     pub fn kind(&self) -> &str {
         self.text.get(..self.kind_end as usize).unwrap_or_default()
     }
@@ -35,7 +35,7 @@ impl MoRef {
     }
 }
 
-/// A managed object as REST writes it: the class in `type`.
+/// A managed object reference as the REST API writes it: the class is in `type`.
 #[derive(Serialize, Deserialize)]
 struct RestObject {
     id: String,

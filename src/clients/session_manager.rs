@@ -18,7 +18,7 @@ const FETCH: &str = "session-manager.get";
 /// Limit for the whole exchange, as in the Go program.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A ticket has some hundred bytes.
+/// The largest accepted answer, in bytes. A ticket has some hundred.
 const MAX_BYTES: usize = 64 << 10;
 
 /// Why there is no ticket.
@@ -108,7 +108,7 @@ fn bearer(token: &str) -> SecretString {
     value.into()
 }
 
-/// Path and query of a URL that the client has accepted.
+/// Path and query of a URL; the client has checked before that the URL is valid.
 fn path_of(url: &str) -> String {
     use url::Position::{AfterQuery, BeforePath};
     url::Url::parse(url).map_or_else(|_| "/".to_owned(), |url| url[BeforePath..AfterQuery].to_owned())

@@ -29,13 +29,13 @@ const TRUST: &str = "http://docs.oasis-open.org/ws-sx/ws-trust/200512";
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<soapenv:Envelope \
      xmlns:soapenv=\"http://schemas.xmlsoap.org/soap/envelope/\">";
 
-/// Lifetime of the Go program's tokens; a login follows immediately.
+/// Lifetime of a token, as in the Go program; the login follows immediately.
 const TOKEN_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
-/// As for a login, which may involve a directory service.
+/// The same as for a login, since issuing a token may involve a directory service.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A token names the groups of its user, which may be hundreds.
+/// The largest accepted answer, in bytes: a token names the groups of its user, which may be hundreds.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Requests a delegatable token for this certificate (PEM) and its RSA key (PEM, PKCS#1 or PKCS#8).
@@ -54,10 +54,9 @@ pub async fn issue(http: &http::Client, certificate: &str, key: &SecretString, n
     http.observed(ISSUE, Error::reason, async { token_from(http, http.send(request).await?, key) }).await
 }
 
-/// The whole request.
 fn request(key: &HolderKey, now: Timestamp, ids: &Ids) -> Result<http::Body, Error> {
     let expires = now.saturating_add(TOKEN_LIFETIME).unwrap_or(now);
-    // The body element declares `wsu`, so in canonical form nothing inside does.
+    // The body element declares `wsu`; in canonical form, no element inside declares it again.
     let content = format!(
         "<RequestSecurityToken xmlns=\"{TRUST}\"><TokenType>urn:oasis:names:tc:SAML:2.0:assertion</TokenType>\
          <RequestType>{TRUST}/Issue</RequestType><Lifetime><wsu:Created>{}</wsu:Created><wsu:Expires>{}\

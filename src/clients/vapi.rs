@@ -65,7 +65,7 @@ struct Inner {
 struct Session {
     id: SecretString,
     framing: Framing,
-    /// Whether it is the SOAP session, which must not be ended here.
+    /// Whether the session is the one of the SOAP client, which this client must not end.
     is_borrowed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a provider may use of the Kubernetes cluster: cached Nodes, live reads of the API server, and Events about the
+//! A provider's access to the Kubernetes cluster: cached Nodes, live reads of the API server, and Events about the
 //! cluster.
 
 use async_trait::async_trait;

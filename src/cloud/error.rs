@@ -138,7 +138,7 @@ impl Error {
         }
     }
 
-    /// Whether the content of the write failed, so that other content may succeed at once.
+    /// Whether the content of the write was refused, so that a write with other content may succeed at once.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Error::Invalid { .. } | Error::Refused { .. })
     }

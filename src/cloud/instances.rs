@@ -1,4 +1,4 @@
-//! `Instances` and `InstancesV2` of `cloud.go`, and the stream of instance changes (ours).
+//! `Instances` and `InstancesV2` of `cloud.go`, and the stream of instance changes (not in `cloud.go`).
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -57,7 +57,7 @@ pub enum FoundBy {
     ProviderId,
     /// The UUID that the kubelet reads from the firmware, unique to this VM.
     SystemUuid,
-    /// That UUID, shared with other VMs; a rule chose this one.
+    /// The UUID that the kubelet reads from the firmware, shared with other VMs; a rule chose this VM.
     SystemUuidAmongSeveral,
     /// The Node's name alone.
     Name,
@@ -66,14 +66,14 @@ pub enum FoundBy {
 /// Power state of a VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PowerState {
-    /// It runs.
+    /// The VM runs.
     #[default]
     On,
-    /// It is powered off.
+    /// The VM is powered off.
     Off,
-    /// It is halted with its memory kept; it may resume at any time.
+    /// The VM is halted with its memory kept; it may resume at any time.
     Suspended,
-    /// It does not run; the cloud gives no details.
+    /// The VM does not run; the cloud gives no details.
     NotRunning,
 }
 
@@ -82,7 +82,7 @@ pub enum PowerState {
 pub struct Power {
     /// The state.
     pub state: PowerState,
-    /// How long this process has known the state without a gap. Zero if the provider keeps no count.
+    /// How long this process has known this state without interruption. Zero if the provider does not measure it.
     pub lasting: Duration,
 }
 
@@ -100,12 +100,12 @@ pub trait InstancesV2: Send + Sync {
         self.instance_power(node).await.map(|power| power.state != PowerState::On)
     }
 
-    /// The proven power state of the VM behind `node`, and its duration. Ours; `cloud.go` knows only whether it is shut
+    /// The proven power state of the VM behind `node`, and its duration. `cloud.go` has only whether the VM is shut
     /// down.
     async fn instance_power(&self, node: &Node) -> Presence<Power>;
 
-    /// Like [`InstancesV2::instance_power`], but read live, for decisions that must not use stale data. Off only if no
-    /// other VM with the Node's identity may run; otherwise unknown.
+    /// Like [`InstancesV2::instance_power`], but read live, for decisions that must not use stale data. The result is
+    /// off only if no other VM with the Node's identity may run; otherwise it is unknown.
     async fn read_instance_power(&self, node: &Node) -> Presence<PowerState>;
 
     /// Provider ID, addresses, type, zone, region and labels of the VM behind `node`.
@@ -113,11 +113,11 @@ pub trait InstancesV2: Send + Sync {
 
     /// Confirms the provider's data with the cloud, so that no stale data counts as live: unconfirmed data is marked
     /// stale when this returns, within a few seconds. Called at the start of a term, because the previous leader may
-    /// have had newer data. Ours.
+    /// have had newer data. Not in `cloud.go`.
     async fn refresh(&self) {}
 }
 
-/// Changes of instances, which make polling unnecessary. Ours; `cloud.go` has no counterpart.
+/// Changes of instances, which make polling unnecessary. `cloud.go` has no counterpart.
 pub trait InstanceEvents: Send + Sync {
     /// A new subscription. A slow subscriber gets [`InstanceEvent::All`] instead of missed items.
     fn subscribe(&self) -> BoxStream<'static, InstanceEvent>;

@@ -54,8 +54,8 @@ pub trait LoadBalancer: Send + Sync {
 /// The message of the Go program for a load balancer without Nodes.
 pub const NO_NODES: &str = "There are no available nodes for the load balancer";
 
-/// All load balancers of a provider together. Ours: upstream calls the provider for each Service alone. With the
-/// default methods a plain [`LoadBalancer`] behaves as upstream.
+/// All load balancers of a provider together. Not in `cloud.go`: upstream calls the provider for each Service alone.
+/// With the default methods, a plain [`LoadBalancer`] behaves as upstream.
 #[async_trait]
 pub trait LoadBalancerFleet: LoadBalancer {
     /// Whether this provider implements the load balancer of `service`. Reads only the Service: no I/O.
@@ -79,25 +79,26 @@ pub trait LoadBalancerFleet: LoadBalancer {
         results
     }
 
-    /// Prefixes of the annotations that a load balancer depends on; a change of any other triggers no sync. Default:
-    /// all that the cache keeps ([`ANNOTATIONS`](super::service::cache_filter::ANNOTATIONS)).
+    /// Prefixes of the annotations that a load balancer depends on; a change of any other annotation triggers no sync.
+    /// By default, all annotations that the cache keeps ([`ANNOTATIONS`](super::service::cache_filter::ANNOTATIONS)).
     fn annotation_prefixes(&self) -> &[&str] {
         &[""]
     }
 
     /// Reason and message of an Event for the owner of a Service whose load balancer was ensured or deleted. Each
-    /// remark is returned once; none when all were returned.
+    /// remark is returned once; `None` when all were returned.
     fn remark(&self, _service: &Service) -> Option<(Reason, String)> {
         None
     }
 
-    /// Why the load balancer, ensured or updated with these Nodes, sends traffic to none of them, or to none of one
-    /// address family. None if it does. No I/O.
+    /// The reason why the load balancer has no targets after it was ensured or updated with these Nodes: there are no
+    /// Nodes, or none has a usable address of one of its address families. `None` if no such reason is known. No I/O.
     fn without_nodes(&self, _service: &Service, nodes: &[Arc<Node>]) -> Option<String> {
         nodes.is_empty().then(|| NO_NODES.to_owned())
     }
 
-    /// Addresses of a Node that load balancers send traffic to. A change is announced as one of the instance. No I/O.
+    /// Addresses of a Node that load balancers send traffic to. The provider announces a change of these addresses as a
+    /// change of the instance. No I/O.
     fn usable_addresses(&self, _node: &Node) -> UsableAddresses {
         UsableAddresses::All
     }
@@ -133,13 +134,13 @@ pub enum Handling {
 /// Load balancers that need a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceEvent {
-    /// That of one Service.
+    /// The load balancer of one Service.
     Service {
         /// The Service's namespace.
         namespace: String,
         /// The Service's name.
         name: String,
     },
-    /// Possibly those of every Service: the subscriber lagged behind, or the provider does not know which.
+    /// Possibly the load balancers of all Services: the subscriber lagged behind, or the provider knows no details.
     All,
 }

@@ -1,5 +1,5 @@
 //! The record of rejected and unanswered logins that all replicas share, so that together they do not lock an account.
-//! Ours; `cloud.go` has no counterpart.
+//! `cloud.go` has no counterpart.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct SecretVersion {
     /// The Secret's UID.
     pub uid: String,
-    /// Its resourceVersion.
+    /// The Secret's resourceVersion.
     pub resource_version: String,
 }
 
@@ -24,9 +24,9 @@ pub struct LoginPolicy {
     pub scope: &'static str,
     /// The time window of the budget.
     pub window: Duration,
-    /// Attempts per window; one more if the server accepted the credentials before, or has rejected none.
+    /// Maximum number of attempts per window; one more if the server accepted the credentials before, or rejected none.
     pub budget: usize,
-    /// Attempts per window of one process while the replicas cannot share their count.
+    /// Maximum number of attempts per window of one process while the replicas cannot share their counts.
     pub budget_alone: usize,
 }
 
@@ -41,19 +41,19 @@ pub struct Attempt {
     pub user: String,
     /// The Secret that the credentials come from, if any.
     pub version: Option<SecretVersion>,
-    /// Whether this process had the credentials accepted, and not rejected since: the login will most likely succeed,
-    /// and does not wait for the rejections of others.
+    /// Whether the server accepted the credentials from this process, and has not rejected them since: the login will
+    /// most likely succeed, and does not wait for the rejections of others.
     pub is_known: bool,
     /// Whether this process has not tried the credentials before: they may differ from the rejected ones.
     pub is_new: bool,
 }
 
-/// The permission for one login. It counts until it is settled.
+/// The permission for one login. It counts as an attempt until its outcome is recorded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LoginAttempt {
     /// The planned login.
     pub attempt: Attempt,
-    /// The id in the record.
+    /// The unique id under which the shared record of logins counts this attempt.
     pub id: String,
     /// Minimum time before the credentials may be retried after a rejection.
     pub pause_if_rejected: Duration,
@@ -63,12 +63,12 @@ pub struct LoginAttempt {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct LoginRefusal {
-    /// How long, including jitter.
+    /// How long the login has to wait, including jitter.
     pub pause: Duration,
     /// The counted attempts, for messages.
     pub why: String,
-    /// Whether failed logins block it, because one more could lock the account. Otherwise another login is in flight,
-    /// and the wait ends with it.
+    /// Whether failed logins block the login, because one more could lock the account. Otherwise another login is in
+    /// flight, and the wait ends when that login does.
     pub is_lockout: bool,
 }
 
@@ -95,13 +95,13 @@ pub trait LoginThrottle: Send + Sync {
     /// Requests the permission for one login, before it is made.
     async fn claim(&self, attempt: &Attempt) -> Result<LoginAttempt, LoginRefusal>;
 
-    /// Whether a refused attempt may now be made, given the counts of all replicas; false while they are unreachable.
-    /// `was_rejected`: the server rejected this process, so the rejection must have been deleted since, or the
-    /// credentials been accepted from another replica.
+    /// Whether a refused attempt may now be made, given the counts of all replicas; false while these cannot be read.
+    /// `was_rejected`: the server rejected the credentials of this process. Then the rejection must have been deleted
+    /// since, or another replica must have logged in with the credentials.
     async fn can_retry(&self, attempt: &Attempt, was_rejected: bool) -> bool;
 
-    /// The command that makes all replicas forget the failed logins of this account, at this server and all others of
-    /// any product, where they count as well; none while each process counts its own.
+    /// The command that makes all replicas forget the failed logins of this account, at this server and, because they
+    /// count here as well, at all other servers of any product. `None` while each process counts only its own.
     fn reset_command(&self, policy: LoginPolicy, server: &str, user: &str) -> Option<String>;
 
     /// Reports the result of the login. A claim that is never settled counts as unanswered.

@@ -46,7 +46,7 @@ const CONTROL_PLANE_LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane"
 pub enum Readiness {
     /// The kubelet reports ready.
     True,
-    /// The kubelet reports not ready. Also any status that Kubernetes does not define.
+    /// The kubelet reports not ready. Also stands for any status that Kubernetes does not define.
     False,
     /// The kubelet stopped reporting, or never reported.
     Unknown,

@@ -1,5 +1,5 @@
-//! The permission of this process to write to the cloud. Ours; `cloud.go` has no counterpart, because a Go process
-//! exits when it loses its lead.
+//! The permission of this process to write to the cloud. `cloud.go` has no counterpart, because a Go process exits when
+//! it loses leadership.
 
 use std::fmt;
 use std::sync::Arc;

@@ -14,9 +14,9 @@ use super::reason::Reason;
 pub enum Presence<T = ()> {
     /// The instance exists; contains the requested data.
     Exists(T),
-    /// The instance is gone; contains the proof.
+    /// The instance does not exist; contains the proof.
     Absent(AbsenceProof),
-    /// Nothing may be concluded. Never a reason for a deletion.
+    /// Nothing may be concluded. Never justifies a deletion.
     Unknown(Unknown),
 }
 
@@ -50,7 +50,7 @@ impl<T> From<Result<T, Unknown>> for Presence<T> {
     }
 }
 
-/// Positive evidence that an instance is gone.
+/// Positive evidence that an instance does not exist.
 ///
 /// The evidence is text for people (Events, logs). It is never empty, so that no proof exists by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct AbsenceProof {
 }
 
 impl AbsenceProof {
-    /// A proof based on `first` and `more`.
+    /// Creates a proof whose evidence is `first`, followed by `more`.
     pub fn new(first: impl Into<String>, more: impl IntoIterator<Item = String>) -> Self {
         let mut evidence = vec![first.into()];
         evidence.extend(more);
@@ -87,11 +87,11 @@ pub struct Unknown {
     pub message: String,
     /// When to retry, if the answer may change without an announcement.
     pub retry_after: Option<Duration>,
-    /// The answer is in progress and will be announced: not to be reported yet.
+    /// Whether the answer is in progress and will be announced, so that the reason is not reported yet.
     pub is_passing: bool,
-    /// The VM belongs or may belong to another Node: to be reported on a working Node, too.
+    /// Whether the VM belongs or may belong to another Node, which is reported even on an initialised Node.
     pub is_disputed: bool,
-    /// The instance's location until it was seen to leave, which replaces an older record.
+    /// The record with the location from which the instance disappeared. It replaces an older record on the Node.
     pub last_record: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Reason(&'static str);
 
 impl Reason {
-    /// For `reasons!` only, so that every word is documented.
+    /// Creates a reason. Only for the macro `reasons!`, so that every word is documented.
     pub(crate) const fn declare(word: &'static str) -> Self {
         Self(word)
     }
@@ -28,7 +28,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// For tests and messages that have the word.
+/// Compares with a word, for tests and messages.
 impl PartialEq<&str> for Reason {
     fn eq(&self, word: &&str) -> bool {
         self.as_str() == *word
@@ -64,7 +64,7 @@ reasons! {
     NoPermission,
     /// The VM's power state is not known now.
     PowerStateUnknown,
-    /// The cloud has no such instance, which proves nothing.
+    /// The cloud finds no such instance, which is no proof that it does not exist.
     InstanceNotFound,
     /// The provider does not implement the operation.
     NotImplemented,

@@ -42,13 +42,13 @@ pub trait Routes: Send + Sync {
     async fn delete_route(&self, permit: &LeaderToken, cluster_name: &str, route: &Route) -> Result<(), Error>;
 
     /// Whether [`Routes::create_route`] changes a route's addresses without an interruption, so that the old route must
-    /// not be deleted first. Ours; the Go program deletes and creates.
+    /// not be deleted first. Not in `cloud.go`: the Go program deletes the route and creates it again.
     fn rewrites_in_place(&self) -> bool {
         false
     }
 
     /// Number of ambiguous routes that the last list left out, because nothing shows whether they belong to this
-    /// cluster. They are neither changed nor deleted. Ours.
+    /// cluster. They are neither changed nor deleted. Not in `cloud.go`.
     fn ambiguous_routes(&self) -> usize {
         0
     }

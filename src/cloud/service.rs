@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 use crate::base::addresses::parse_network_sloppy;
 use crate::base::quoting::quoted;
 
-/// The finalizer that keeps a deleted Service until its load balancer is gone.
+/// The finalizer that keeps a deleted Service until its load balancer is deleted.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The annotation with source ranges of a Service without `spec.loadBalancerSourceRanges`, comma separated.
 pub const ANNOTATION_SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
@@ -25,13 +25,13 @@ const NODE_PORT: &str = "NodePort";
 /// The path at which a Node says whether it has endpoints of the Service.
 const HEALTH_CHECK_PATH: &str = "/healthz";
 
-/// Whether the Service needs a load balancer of the cloud: it has the type and no class.
+/// Whether the Service needs a load balancer of the cloud: it has the type `LoadBalancer` and no class.
 pub fn wants_load_balancer(service: &Service) -> bool {
     let class = service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_ref());
     is_of_type(service, LOAD_BALANCER) && class.is_none()
 }
 
-/// Whether the Service has the type, with or without a class.
+/// Whether the Service has the type `LoadBalancer`, with or without a class.
 pub fn is_load_balancer(service: &Service) -> bool {
     is_of_type(service, LOAD_BALANCER)
 }
@@ -85,7 +85,7 @@ fn everything() -> IpNet {
     IpNet::V4(Ipv4Net::default())
 }
 
-/// Whether a Node forwards external traffic only to its own endpoints.
+/// Whether each Node forwards external traffic of the Service only to endpoints on that Node.
 pub fn is_only_local(service: &Service) -> bool {
     let policy = service.spec.as_ref().and_then(|spec| spec.external_traffic_policy.as_deref());
     policy == Some("Local") && [LOAD_BALANCER, NODE_PORT].iter().any(|kind| is_of_type(service, kind))
@@ -100,7 +100,7 @@ pub struct HealthCheck {
     pub port: i32,
 }
 
-/// The health check of the load balancer: only traffic to local endpoints needs one.
+/// The health check of the load balancer; `None` unless Nodes forward only to their own endpoints.
 pub fn health_check(service: &Service) -> Option<HealthCheck> {
     let port = service.spec.as_ref().and_then(|spec| spec.health_check_node_port).unwrap_or_default();
     let is_needed = is_only_local(service) && is_of_type(service, LOAD_BALANCER);

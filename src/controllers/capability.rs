@@ -41,7 +41,7 @@ impl Capability {
         Self { provider, present, idle: "idle: the cloud provider has no routes" }
     }
 
-    /// Present while the provider's configuration disables routes.
+    /// A pseudo-capability that the provider has while its configuration disables routes.
     pub(in crate::controllers) fn routes_off(provider: Arc<dyn CloudProvider>) -> Self {
         let present = |provider: &dyn CloudProvider| provider.routes_are_off().then_some(Present::Off);
         Self { provider, present, idle: "idle: routes are not off" }

@@ -1,10 +1,11 @@
 //! The driver: runs a controller while this process leads.
 //!
-//! A leadership term begins with a new [`Reconciler`] and an empty queue. Events of the declared caches and of the
-//! cloud's instances enqueue their keys at once; the keys of the period are spread evenly over it. Each worker takes
-//! one key at a time, contains its panic and requeues it as the reconciler decides. When leadership is lost, all of
-//! this is dropped; on the signal to stop, reconciles in progress are finished. A controller idles while the provider
-//! lacks the declared capability: a term also begins when the capability appears, and ends when it goes.
+//! A leadership term begins with a new [`Reconciler`] and an empty queue, and with a refresh of the cloud's instances
+//! before any key is worked on. Events of the declared caches and of the instances enqueue their keys at once; the keys
+//! of the periodic resync are spread evenly over its interval. Each worker takes one key at a time, contains its panic
+//! and requeues it as the reconciler decides. When leadership is lost, all of this is dropped; on the signal to stop,
+//! reconciles in progress are finished. A controller idles while the provider lacks the declared capability: a term
+//! also begins when the provider gets the capability, and ends when the provider loses it.
 //!
 //! A new controller declares its [`Spec`] and implements [`Reconciler`]: it maps events to keys, and reconciles a key
 //! with its `observe`, `plan` and `apply`. Readiness follows from the declared caches.
@@ -74,8 +75,9 @@ pub struct Spec {
     pub side_queue: Option<&'static str>,
     /// Interval of [`Event::Period`]; at least 100 ms.
     pub period: Duration,
-    /// The caches it reads: their events arrive, and the controller is ready once they are filled. The first event of
-    /// each cache is about all of its objects. Instances have no such event: without caches, the period comes first.
+    /// The caches that the controller reads. Their events enqueue keys, and the controller is ready once all of them
+    /// are filled. The first event of each cache is about all of its objects. Instances have no such first event:
+    /// without caches, the first keys are those of the first period.
     pub caches: Vec<Arc<dyn Cache>>,
     /// The cloud's instances, if the controller uses their events. They are refreshed at the beginning of each term.
     pub instances: Option<Instances>,
@@ -88,7 +90,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The result of a reconcile.
     type Outcome: Send + 'static;
 
-    /// The keys to reconcile because of `event`. The driver spreads those of the period over it.
+    /// The keys to reconcile because of `event`. The driver spreads those of `Event::Period` evenly over the period.
     fn keys_of(&self, event: Event) -> Vec<String>;
 
     /// The priority of a waiting key.
@@ -96,12 +98,13 @@ pub trait Reconciler: Send + Sync + 'static {
         Priority::Normal
     }
 
-    /// Whether the key goes to the side queue.
+    /// Whether the key must not wait behind the others: it then goes to the side queue, which has its own worker, if
+    /// the controller has one.
     fn is_aside(&self, _: &str) -> bool {
         false
     }
 
-    /// The next key due for a reason of the controller's own. Must be cancel-safe.
+    /// Waits for the next key that is due for another reason than an event, such as a timer. Must be cancel-safe.
     fn next_key(&self) -> impl Future<Output = String> + Send {
         std::future::pending()
     }
@@ -200,12 +203,12 @@ pub enum Next {
     BackoffOrAfter(Duration),
     /// Failed: again after this time; the controller counts the failures itself.
     Retry(Duration),
-    /// Neither: the failure count stays. Again after this time, if any, or with the period.
+    /// Neither done nor failed: the failure count stays. Again after this time, if given, otherwise with the period.
     Wait(Option<Duration>),
 }
 
 impl Next {
-    /// The same, but after `delay` if that is earlier.
+    /// The same time, but no later than after `delay`.
     pub fn or_after(self, delay: Duration) -> Self {
         match self {
             Next::Period => Next::After(delay),
@@ -231,7 +234,7 @@ impl<R: Reconciler> Controller<R> {
         (self.begin_term)()
     }
 
-    /// Registers the metrics with `registry`, once. Fails if one of their names is taken.
+    /// Registers the metrics with `registry`, once. Fails if a collector in `registry` already has one of their names.
     pub fn register(&mut self, registry: &Registry) -> Result<(), prometheus::Error> {
         for queue in std::iter::once(&self.queue).chain(&self.side_queue) {
             registry.register(Box::new(queue.clone()))?;
@@ -254,7 +257,7 @@ trait ErasedReconciler: Send + Sync {
     fn priority(&self, key: &str) -> Priority;
     fn is_aside(&self, key: &str) -> bool;
     fn next_key(&self) -> BoxFuture<'_, String>;
-    /// Reconciles the key, and returns when it is reconciled next.
+    /// Reconciles the object with this key. The result says when the key is reconciled again.
     fn work(self: Arc<Self>, key: String) -> BoxFuture<'static, Next>;
     fn end(&self);
 }
@@ -306,7 +309,7 @@ impl Driver {
             }
             let term = (self.begin_term)();
             tokio::select! {
-                // Drops this future, and with it all queued and running work.
+                // Drops the future of `lead`, and with it all queued and running work.
                 () = self.wait_until_over() => term.end(),
                 () = self.lead(&term, &stop) => return Ok(()),
             }
@@ -380,7 +383,7 @@ impl Driver {
         let mut events: SelectAll<_> = self.spec.caches.iter().map(|cache| events_of(&**cache)).collect();
         events.extend(self.spec.instances.as_ref().and_then(instance_events));
         let length = self.spec.period.max(SHORTEST_PERIOD);
-        // The first event of a cache is about all of its objects.
+        // The first tick comes after one period: the first event of each cache already covers all its objects.
         let mut period = interval_at(Instant::now() + length, length);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -64,8 +64,8 @@ impl Instances {
     }
 
     /// Makes the provider check its view against the cloud. Runs at the beginning of a term, before any write: the view
-    /// may be older than the writes of the previous leader. Takes no longer than the limit; what is not confirmed by
-    /// then stays marked stale.
+    /// may be older than the writes of the previous leader. Takes no longer than `CONFIRM_LIMIT`; data that is not
+    /// confirmed by then stays marked stale.
     pub(super) async fn refresh(&self) {
         let v2 = Arc::clone(&self.v2);
         let confirmed = contain(async move { v2.refresh().await });

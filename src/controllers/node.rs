@@ -60,11 +60,11 @@ pub struct Policy {
     pub node_labels: BTreeMap<String, String>,
     /// The label keys of `--topology-labels`, which `--node-labels` does not set.
     pub topology_labels: BTreeSet<String>,
-    /// `--node-labels-on`
+    /// `--node-labels-on`: which Nodes get missing labels of `--node-labels`.
     pub node_labels_on: NodeLabelsOn,
-    /// `--zone-labels`
+    /// `--zone-labels`: when zone and region labels follow the cloud.
     pub zone_labels: LabelMode,
-    /// `--instance-type`
+    /// `--instance-type`: when the labels of the instance type follow the cloud.
     pub instance_type: LabelMode,
     /// `--adopt-untainted-nodes`: also initialises Nodes without taint and provider ID.
     pub adopts_untainted_nodes: bool,
@@ -159,7 +159,7 @@ impl Reconciler for NodeReconciler {
                     self.tell_lacks();
                 }
                 let mut names = self.store.keys();
-                // The deletion of a Node may have been missed: reconciling it clears its state.
+                // Includes deleted Nodes whose deletion event may have been missed: their reconcile clears their state.
                 let known = self.reasons.keys().into_iter().chain(self.remembered.nodes());
                 names.extend(known.filter(|name| !self.store.contains(name)));
                 names
@@ -173,7 +173,7 @@ impl Reconciler for NodeReconciler {
         if is_first { Priority::First } else { Priority::Normal }
     }
 
-    /// Nodes whose VM moved, and Nodes that lack labels, one at a time.
+    /// The next Node with a turn for a deferrable write: its VM moved, or it lacks labels.
     async fn next_key(&self) -> String {
         tokio::select! {
             node = self.moves.next() => node,
@@ -205,7 +205,7 @@ impl Reconciler for NodeReconciler {
     }
 }
 
-/// Decides whether a Node is done, retried or waits. The only place that does.
+/// The only function that decides whether a Node is done, is retried or waits.
 fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>) -> Next {
     let held = match outcome {
         Ok(NextStep::Settled) => {
@@ -213,7 +213,7 @@ fn next(sync: &NodeReconciler, name: &str, outcome: Result<NextStep, CallError>)
             sync.reasons.clear(name);
             return Next::Period;
         }
-        // The end of the leadership term ends this worker.
+        // Leadership is lost, so the driver stops this worker; or the cache's next event enqueues the Node.
         Err(_) | Ok(NextStep::Superseded) => return Next::Wait(None),
         Ok(NextStep::Held(held)) => held,
     };

@@ -35,15 +35,16 @@ const WORKERS: usize = 8;
 pub struct Settings {
     /// `--node-monitor-period`: interval of the periodic reconcile of Nodes that are not Ready, in addition to events.
     pub period: Duration,
-    /// `--node-deletion`
+    /// `--node-deletion`: whether Nodes with absent VMs are deleted.
     pub deletion: DeletionMode,
     /// `--node-deletion-grace`: how long a Node has to be Ready=Unknown and its VM absent before the Node is deleted.
     pub grace: Duration,
-    /// `--node-deletion-limit`
+    /// `--node-deletion-limit`: how many Nodes may be deleted within a window.
     pub limit: Limit,
     /// `--node-deletion-mass-hold`: how long deletions pause when many VMs are absent at once.
     pub mass_hold: Duration,
-    /// `--out-of-service-after`; `None` if the flag is not set.
+    /// `--out-of-service-after`: how long a Node has to be Ready=Unknown and its VM powered off before it gets the
+    /// out-of-service taint; `None` if the flag is not set.
     pub out_of_service_after: Option<Duration>,
 }
 
@@ -119,7 +120,7 @@ impl Reconciler for LeaderState {
         let looks = &self.looks;
         match event {
             Event::Object(_, name) => {
-                // At once: decisions about other Nodes depend on it.
+                // Recorded now and not at the Node's reconcile: decisions about other Nodes depend on these facts.
                 looks.observe(self, &name);
                 vec![name]
             }
@@ -144,13 +145,13 @@ impl Reconciler for LeaderState {
         self.looks.reconcile(&self, &name).await
     }
 
-    /// Decides whether a Node is done, retried or waits. The only place that does.
+    /// The only function that decides whether a Node is done, is retried or waits.
     async fn conclude(self: &Arc<Self>, name: &str, outcome: Result<Self::Outcome, PanicError>) -> Next {
         let looks = &self.looks;
         looks.show(self);
         let outcome = match outcome {
             Ok(Ok(outcome)) => outcome,
-            // The end of the leadership term ends this worker.
+            // Leadership is lost, so the driver stops this worker.
             Ok(Err(error)) if error.is_not_leader() => return Next::Wait(None),
             Ok(Err(error)) => LifecycleOutcome::failed(&error),
             Err(panic) => {

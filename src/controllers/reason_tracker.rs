@@ -22,7 +22,6 @@ impl ReasonTracker {
         Self { held, by_key: Mutex::default() }
     }
 
-    /// Clears the reason of the object.
     pub(in crate::controllers) fn clear(&self, key: &str) {
         let mut by_key = self.by_key.lock();
         let old = by_key.remove(key);
@@ -44,7 +43,6 @@ impl ReasonTracker {
         old.is_none_or(|(old, _)| old != reason)
     }
 
-    /// The keys of the blocked objects.
     pub(in crate::controllers) fn keys(&self) -> Vec<String> {
         self.by_key.lock().keys().cloned().collect()
     }

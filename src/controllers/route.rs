@@ -143,7 +143,7 @@ impl Reconciler for RouteReconciler {
         }
     }
 
-    /// Decides whether a key is done, retried or waits. The only place that does.
+    /// The only function that decides whether a key is done, is retried or waits.
     async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<RouteOutcome, PanicError>) -> Next {
         match outcome {
             Ok(RouteOutcome::Pass(Ok(pass))) => self.conclude_pass(pass),

@@ -84,7 +84,7 @@ pub fn controller(
         leadership: leadership.clone(),
         capability: Some(Capability::load_balancer(Arc::clone(&provider))),
         workers: settings.workers.get(),
-        // A burst of new Services must not delay a change of the Nodes.
+        // Rounds of node updates have their own queue, because a burst of new Services must not delay them.
         side_queue: Some("node"),
         period: PERIOD,
         caches: vec![
@@ -196,7 +196,7 @@ impl Reconciler for ServiceReconciler {
     async fn conclude(self: &Arc<Self>, key: &str, outcome: Result<ServiceOutcome, PanicError>) -> Next {
         let held = match outcome {
             Ok(ServiceOutcome::Nothing) => return Next::Period,
-            // The end of the leadership term ends this worker.
+            // Leadership is lost, so the driver stops this worker.
             Ok(ServiceOutcome::NotLeader) => return Next::Wait(None),
             Ok(ServiceOutcome::Wait(delay)) => return Next::Wait(Some(delay)),
             Ok(ServiceOutcome::Round(round)) => {

@@ -28,7 +28,7 @@ pub use token_reviews::TokenReviews;
 /// Authentication settings: the flags of the Go program's `DelegatingAuthenticationOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authentication {
-    /// The API server to ask; the process's own by default.
+    /// The kubeconfig of the API server to ask; by default, the process's own API server.
     pub kubeconfig: Option<PathBuf>,
     /// Whether to ignore the ConfigMap `kube-system/extension-apiserver-authentication`.
     pub skips_lookup: bool,
@@ -43,7 +43,7 @@ pub struct Authentication {
 /// Authorisation settings: the flags of the Go program's `DelegatingAuthorizationOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorization {
-    /// The API server to ask; the process's own by default.
+    /// The kubeconfig of the API server to ask; by default, the process's own API server.
     pub kubeconfig: Option<PathBuf>,
     /// Paths that need no permission.
     pub always_allow: OpenPaths,

@@ -31,7 +31,8 @@ pub async fn limited<T>(
 }
 
 tokio::task_local! {
-    /// The server that this task's call has contacted. A call that is cancelled leaves no error of its client.
+    /// The server that this task's call has contacted, for the error after the time limit: a cancelled call leaves no
+    /// error of its client that names the server.
     static ASKED: Arc<OnceLock<Arc<str>>>;
 }
 
@@ -42,7 +43,7 @@ pub(super) async fn asking<T>(server: Arc<str>, answer: impl Future<Output = T>)
     answer.await
 }
 
-/// A time limit without an answer, and the server that was called.
+/// The time limit that passed without an answer, and the server that was called.
 #[derive(Debug)]
 pub struct Silence {
     limit: Duration,
@@ -130,7 +131,7 @@ impl CallError {
         self.code() == Some(403)
     }
 
-    /// Whether the API server refused and nothing was done (4xx). After a failure (5xx) it may have been done
+    /// Whether the API server refused and nothing was done (4xx). After a failure (5xx), the action may have been done
     /// nevertheless.
     pub fn is_refusal(&self) -> bool {
         self.code().is_some_and(|code| code < 500)
@@ -171,7 +172,7 @@ pub struct NoToken {
     pub account: String,
     /// Why no token is available.
     pub why: String,
-    /// The API server denies it: an administrator has to grant the permission.
+    /// Whether the API server denies this process the token: an administrator has to grant the permission.
     pub is_refused: bool,
 }
 

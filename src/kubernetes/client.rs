@@ -210,7 +210,7 @@ fn user_agent(commit: Option<&str>, purpose: &str) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(PROGRAM))
 }
 
-/// Reads the configuration that the settings name: the kubeconfig, or the pod's own. Never guesses, unlike
+/// Reads the configuration that the settings name: the kubeconfig, or the pod's own. Tries no other source, unlike
 /// `Config::infer`.
 pub async fn read_config(settings: &Settings) -> Result<Config, SettingsError> {
     let master = settings.master.as_deref().filter(|text| !text.is_empty()).map(parse_master).transpose()?;

@@ -90,7 +90,7 @@ impl LiveApi {
         let mut is_selected = true;
         let mut found = self.list_one(namespace, name, selector).await;
         if selector.is_some() && matches!(found, Presence::Absent(_)) {
-            // Either deleted, or only not selected.
+            // The Service was deleted, or it does not match the selector: a list without selector tells.
             is_selected = false;
             found = self.list_one(namespace, name, None).await;
         }
@@ -106,7 +106,7 @@ impl LiveApi {
         parameters.label_selector = selector.map(str::to_owned);
         match limited(&format!("list {shown}"), CALL_LIMIT, services.list(&parameters)).await {
             Err(error) => Presence::Unknown(unknown(&error)),
-            // Every list of the API server has a resourceVersion.
+            // A list without a resourceVersion is not from the API server.
             Ok(list) if list.metadata.resource_version.as_deref().unwrap_or_default().is_empty() => {
                 Presence::Unknown(not_answered(&format!("list {shown}: the answer is not a list of the API server")))
             }

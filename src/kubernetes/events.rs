@@ -180,7 +180,6 @@ struct Lane {
 }
 
 impl Lane {
-    /// Runs until its queue is closed.
     async fn run(&self, mut queue: mpsc::Receiver<(Fact, EventWrite)>) {
         while let Some((fact, write)) = queue.recv().await {
             self.write(&fact, &write).await;
@@ -218,7 +217,7 @@ impl Lane {
             });
             let (parameters, patch) = (PatchParams::default(), Patch::Strategic(&patch));
             match limited(&what, WRITE_LIMIT, events.patch(&write.name, &parameters, &patch)).await {
-                // The earlier Event has expired on the server.
+                // The earlier Event has expired on the server: a new one is created.
                 Err(error) if error.is_not_found() => {}
                 answer => return answer.map(drop),
             }

@@ -50,7 +50,7 @@ pub struct LeaderElector {
     /// A write was sent that may have acquired the Lease.
     may_hold: bool,
     failures: u32,
-    /// When it began to compete; times of observations are relative to this.
+    /// When the candidate began to compete; times of observations are relative to this.
     began: Instant,
     recorder: Option<Recorder>,
     metrics: Metrics,
@@ -59,7 +59,7 @@ pub struct LeaderElector {
 enum Attempt {
     /// This process holds the Lease, by a write sent at this time.
     Ours(SendTime),
-    /// Another process holds it, at least until this time.
+    /// Another process holds the Lease, at least until this time.
     HeldBy { holder: String, until: Instant },
 }
 
@@ -126,8 +126,8 @@ impl LeaderElector {
         Ok(())
     }
 
-    /// As [`LeaderElector::run`], but competes only while this process also holds `main`. If that is lost, this term
-    /// ends as well and its Lease is released, so that the next leader gets both.
+    /// As [`LeaderElector::run`], but competes only while this process also holds `main`. If `main` is lost, this term
+    /// ends as well and its Lease is released, so that the next leader gets both Leases.
     pub async fn run_under(mut self, main: Leadership, stop: CancellationToken) -> Result<(), BoxError> {
         loop {
             tokio::select! {
@@ -187,7 +187,7 @@ impl LeaderElector {
             }
             let mut next = Instant::now() + self.config.retry_period.mul_f64(1.0 + ACQUIRE_JITTER * fastrand::f64());
             match self.attempt(self.config.renew_deadline).await {
-                // The Lease may be held: the caller releases it.
+                // This process may hold the Lease now: the caller releases it.
                 Ok(Attempt::Ours(_)) if stop.is_cancelled() => return None,
                 Ok(Attempt::Ours(sent)) if sent.elapsed() < self.config.renew_deadline => return Some(sent),
                 Ok(Attempt::Ours(_)) => continue,
@@ -214,8 +214,7 @@ impl LeaderElector {
                 () = stop.cancelled() => return false,
                 () = tokio::time::sleep_until(next) => return true,
                 heard = release.next(version) => match heard {
-                    // The lease duration counts from now, not from the next attempt, which would notice the write only
-                    // then.
+                    // The lease duration counts from now on. The next attempt would notice the write only later.
                     LeaseObservation::Written(lease) => self.observe(*lease),
                     LeaseObservation::GivenUp => {
                         tracing::debug!("the lease was given up");
@@ -260,7 +259,8 @@ impl LeaderElector {
             let Some(ends) = self.holder.ends() else { return End::Deadline };
             next = Instant::now() + self.config.retry_period;
             let limit = ends.saturating_duration_since(Instant::now());
-            // A renewal in flight may be cancelled: its resourceVersion and that of the release exclude each other.
+            // A renewal in flight may be cancelled: it has the same resourceVersion as the release, so only one can
+            // succeed.
             let outcome = tokio::select! {
                 biased;
                 () = stop.cancelled() => return End::Stopped,
@@ -309,8 +309,8 @@ impl LeaderElector {
         }
     }
 
-    /// Renews by one call instead of two: while leading, the record last written suffices. `None` if the write was
-    /// refused.
+    /// Renews with a write alone, without reading the Lease first: while leading, the record last seen or written
+    /// suffices. `None` if this process has nothing to renew or the write failed; the Lease must be read then.
     async fn renew_from_memory(&mut self, deadline: Instant) -> Option<SendTime> {
         if !self.holder.is_held() {
             return None;
@@ -369,8 +369,8 @@ impl LeaderElector {
                 Ok(())
             }
             Err(error) => {
-                // A refused write was certainly not made. A conflict does not prove that: it may be with an own write
-                // whose answer was lost.
+                // A refused write was certainly not made. A conflict does not prove that: the other write may be an
+                // earlier one of this process, whose answer was lost.
                 if error.is_refusal() && !error.is_conflict() && !self.holder.is_held() {
                     self.may_hold = false;
                 }
@@ -387,7 +387,7 @@ impl LeaderElector {
         Attempt::Ours(sent)
     }
 
-    /// Clears the record, so that others need not wait. If that fails, they wait for the lease duration.
+    /// Clears the Lease's holder, so that other candidates need not wait. If that fails, they wait for its duration.
     async fn release(&mut self) {
         let deadline = Instant::now() + RELEASE_LIMIT;
         let outcome = async {
@@ -507,7 +507,7 @@ pub struct LeaseObject {
 }
 
 impl LeaseObject {
-    /// The object reference for Events, with the UID if it can be read: `kubectl describe` shows no others.
+    /// The object reference for Events, with the UID if it can be read: `kubectl describe` shows no Events without it.
     pub async fn reference(&self) -> ObjectReference {
         let leases = Api::<Lease>::namespaced(self.client.clone(), &self.namespace);
         let what = format!("get lease {}/{}", self.namespace, self.name);

@@ -53,7 +53,7 @@ impl Term {
         Self { number, renewed: sent.monotonic, ends, ends_by_wall_clock }
     }
 
-    /// Either clock may end it: the monotonic clock stops while the host is suspended.
+    /// Whether either clock has ended the term: the monotonic clock stops while the host is suspended.
     fn is_over(&self, now: Instant, wall_clock: SystemTime) -> bool {
         now >= self.ends || wall_clock >= self.ends_by_wall_clock
     }
@@ -104,7 +104,7 @@ impl Leadership {
                 return;
             }
             if receiver.changed().await.is_err() {
-                // The elector is gone, so leadership can never begin.
+                // The elector was dropped, so leadership can never begin.
                 std::future::pending::<()>().await;
             }
         }
@@ -156,7 +156,7 @@ impl Holder {
         Self::with_clock(WallClock::default())
     }
 
-    /// The same with this wall clock.
+    /// Creates a leadership that is not held yet, with this wall clock.
     pub(in crate::kubernetes) fn with_clock(wall_clock: WallClock) -> (Self, Leadership) {
         let (term, term_receiver) = watch::channel(None);
         let (flag, flag_receiver) = watch::channel(false);

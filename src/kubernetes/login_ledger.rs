@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 /// Tolerance for dates of the store: API servers of one cluster differ by less, and an answer takes a few seconds.
 pub const MARGIN: Duration = Duration::from_secs(30);
-/// The same for a store without a clock, where replicas use their own.
+/// Tolerance for dates of a store without a clock, where replicas use their own clocks.
 pub const SKEW: Duration = Duration::from_secs(10 * 60);
 /// Prefix of record names.
 const PREFIX: &str = "vsphere-ccm-logins-";
@@ -38,7 +38,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(5);
 const KNOWN_LIMIT: Duration = Duration::from_secs(1);
 /// How often a conflicting write is retried before the login has to wait.
 const TRIES: u32 = 8;
-/// The pause of the login after that.
+/// The pause of a login after `TRIES` conflicts.
 const CONTENTION: Duration = Duration::from_secs(1);
 /// Pauses between two tries.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(25), Duration::from_millis(800)).shortened_by(0.5);
@@ -59,14 +59,14 @@ pub struct Ledger {
     wall_clock: UnixClock,
     process: Option<Process>,
     local: Mutex<Local>,
-    /// Held by the review that reads for all others.
+    /// Held by the review that reads records; the others reuse them.
     review_turn: Semaphore,
 }
 
 /// The clock that dates the entries of a record.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// In seconds since 1970.
+    /// The current time, in seconds since 1970.
     now: i64,
     /// Tolerance for dates.
     margin: Duration,
@@ -141,14 +141,14 @@ impl Ledger {
         Self::with_clock(store, Arc::new(|| Timestamp::now().as_second()))
     }
 
-    /// The same with another clock.
+    /// Creates a ledger with another clock.
     pub fn with_clock(store: impl LedgerStore + 'static, wall_clock: UnixClock) -> Self {
         let store = Box::new(store);
         Self { store, wall_clock, process: None, local: Mutex::default(), review_turn: Semaphore::new(1) }
     }
 
-    /// Adds this pod's name to claims from now on. A process that replaces a killed one in the same pod knows that its
-    /// claims are no longer in flight.
+    /// Adds this pod's name to claims from now on. A process that replaces a killed one in the same pod then knows that
+    /// the claims of the killed one are no longer in flight.
     #[must_use]
     pub fn in_pod(mut self, host_name: &str) -> Self {
         let start = uuid::Uuid::new_v4().simple().to_string();
@@ -168,7 +168,7 @@ impl Ledger {
         }
     }
 
-    /// Claims based on this process's own attempts only.
+    /// Claims a login, based on this process's own attempts only.
     fn claim_alone(&self, attempt: &Attempt, id: &str) -> Result<(), LoginRefusal> {
         let account = self.records(attempt.policy, &attempt.server, &attempt.user);
         let here = &account.here;
@@ -230,7 +230,6 @@ impl Ledger {
         }))
     }
 
-    /// The record names of the account, as seen from this server.
     fn records(&self, policy: LoginPolicy, server: &str, user: &str) -> AccountRecords {
         let here = record_name(policy.scope, server, user);
         let of_server = |(scope, server): &(&'static str, String)| {
@@ -479,8 +478,9 @@ impl LoginThrottle for Ledger {
     }
 
     async fn record_outcome(&self, claim: LoginAttempt, outcome: Outcome) {
-        // Credentials that were accepted before do not wait for the API server. A claim with others blocks other logins
-        // until it is released, so it gets the full limit.
+        // If the credentials were accepted before and the outcome is not counted, the write gets only `KNOWN_LIMIT`, so
+        // that the login hardly waits for the API server. In all other cases the write gets the full limit: without a
+        // recorded outcome, the attempt still counts and may block further logins.
         let is_quick = claim.attempt.is_known && LoginState::after(outcome).is_none();
         let limit = if is_quick { KNOWN_LIMIT } else { CALL_LIMIT };
         let settlement = Settlement { id: &claim.id, outcome, version: claim.attempt.version.as_ref() };
@@ -493,7 +493,7 @@ impl LoginThrottle for Ledger {
 pub struct StoredText {
     /// The text of a [`Record`].
     pub text: String,
-    /// Must be passed to the next write.
+    /// The version that the next write has to pass.
     pub version: String,
 }
 

@@ -31,18 +31,18 @@ pub enum SecretState {
     Pending,
     /// All reads failed so far; with the reason.
     Failing(String),
-    /// It does not exist, or this process is not permitted to read it; with the reason.
+    /// The Secret does not exist, or this process is not permitted to read it; with the reason.
     Absent(String),
-    /// It was read. Stays in this state while the API server does not answer.
+    /// The Secret was read. The state stays while the API server does not answer.
     Read(Arc<SecretVersion>),
 }
 
 /// One version of a Secret. `Debug` omits the data.
 #[derive(Debug)]
 pub struct SecretVersion {
-    /// Its UID, which changes when it is deleted and recreated.
+    /// The Secret's UID, which changes when the Secret is deleted and recreated.
     pub uid: String,
-    /// Its resourceVersion.
+    /// The Secret's resourceVersion.
     pub resource_version: String,
     data: BTreeMap<String, SecretSlice<u8>>,
 }
@@ -102,7 +102,7 @@ struct Observer {
 }
 
 impl Observer {
-    /// A `get` is always trusted: after a restore from a backup, versions are lower.
+    /// Ignores older versions from a watch. A `get` is always trusted: after a restore, versions are lower.
     fn learn(&self, news: News<Secret>) {
         let may_be_late = matches!(news, News::Watched(_));
         let next = match news {

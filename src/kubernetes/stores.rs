@@ -24,7 +24,7 @@ use packed_object::PackedObject;
 /// How many changes a subscriber may lag behind before it gets [`Change::All`].
 const CHANGES_KEPT: usize = 1024;
 
-/// How many objects stay unpacked: those that change within a second or two in a cluster of 5,000 Nodes.
+/// How many objects stay unpacked: as many as change within a second or two in a cluster of 5,000 Nodes.
 const RECENT: usize = 32;
 
 /// The cluster's Nodes (or those of `--node-selector`), pruned to the fields in use.
@@ -106,7 +106,8 @@ impl<K: CachedObject> Store<K> {
         if let Some((_, object)) = recent().iter().find(|(known, _)| Arc::ptr_eq(&known.json, &packed.json)) {
             return Some(Arc::clone(object));
         }
-        // Without the lock, so that readers of other objects need not wait. Two concurrent readers may both unpack it.
+        // Unpacked without the lock, so that readers of other objects need not wait. Two concurrent readers may both
+        // unpack it.
         let object = packed.unpacked();
         let mut recent = recent();
         if recent.len() == RECENT {
@@ -125,7 +126,7 @@ impl<K: CachedObject> Store<K> {
         self.shared.objects.read().contains_key(key)
     }
 
-    /// All current objects, sorted by key. A reader that keeps one at a time needs the memory of one.
+    /// All current objects, sorted by key. The iterator unpacks one object at a time.
     pub fn list(&self) -> impl ExactSizeIterator<Item = Arc<K>> + Send + use<K> {
         let objects = self.shared.objects.read();
         let packed: Vec<_> = objects.values().cloned().collect();
@@ -153,7 +154,7 @@ impl<K: CachedObject> Store<K> {
         self.shared.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the previous value.
+    /// Sets the flag and returns its previous value.
     fn set_refused(&self, is_refused: bool) -> bool {
         self.shared.is_refused.swap(is_refused, Ordering::Relaxed)
     }

@@ -45,7 +45,7 @@ pub const PAUSE_FORBIDDEN: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct WatchPolicy {
     /// The server ends each watch after a random number of seconds in this range, so that replicas do not reconnect in
-    /// step. Short, because HTTP/1.1 has no pings, so a dead peer is noticed only then.
+    /// step. The range is short, because HTTP/1.1 has no pings: a dead peer is noticed only when the watch should end.
     pub seconds: Range<u32>,
     /// Time limit of opening the watch, including the client's own retries.
     pub call_limit: Duration,
@@ -79,7 +79,7 @@ pub enum Event<K> {
 pub struct EventStream<K> {
     events: BoxStream<'static, kube::Result<WatchEvent<K>>>,
     idle: Duration,
-    /// When it is given up.
+    /// When the watch is given up.
     ends: Instant,
     is_extended_by_events: bool,
 }
@@ -144,7 +144,7 @@ pub async fn repeat(mut rounds: impl Rounds, worked: Duration) -> Infallible {
 }
 
 impl WatchTarget {
-    /// Opens a watch from `version`; an empty one begins with the current state, as a streaming list if `is_list`.
+    /// Opens a watch from `version`; an empty version begins with the current state, as a streaming list if `is_list`.
     pub async fn open<K>(&self, version: &str, is_list: bool) -> Result<EventStream<K>, CallError>
     where
         K: Clone + DeserializeOwned + Send + 'static,

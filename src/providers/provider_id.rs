@@ -97,8 +97,8 @@ pub fn parse_machine_id(text: &str) -> Option<BiosUuid> {
     Some(BiosUuid(number.to_be_bytes()))
 }
 
-/// Whether a provider ID belongs to this provider: it has our scheme, or is a bare UUID. A Node with any other is
-/// foreign and never touched.
+/// Whether a provider ID belongs to this provider: it has our scheme, or is a bare UUID. A Node with any other provider
+/// ID is foreign and never touched.
 pub fn is_own(provider_id: &str) -> bool {
     provider_id.starts_with(PREFIX) || provider_id.parse::<BiosUuid>().is_ok()
 }

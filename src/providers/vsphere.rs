@@ -56,9 +56,9 @@ pub struct Options {
     pub file: String,
     /// How often tags are polled.
     pub tag_poll: Duration,
-    /// Whether a Node may be matched by name as in the Go program.
+    /// Whether a VM that matches only by name is accepted, as in the Go program.
     pub allow_name_match: bool,
-    /// Whether a VM that this program never saw, and that its Node does not record, may be called absent.
+    /// Whether absence may be proved although the VM's last location is not known.
     pub trusts_unseen: bool,
     /// The location labels of Nodes.
     pub topology: TopologyLabels,
@@ -98,7 +98,7 @@ pub struct Provider {
     setup: watch::Sender<Arc<TrackerConfig>>,
     /// The active configuration, with which [`Provider::apply`] compares a new one.
     configured: Mutex<BTreeMap<VcenterId, Entry>>,
-    /// The services on NSX, if enabled.
+    /// The load balancers and routes on NSX, if enabled.
     nsx: Option<services::NsxServices>,
     stop: CancellationToken,
 }
@@ -119,16 +119,16 @@ pub struct VcenterReport {
     pub lag: Option<Duration>,
     /// Why the credentials on offer are not in use, if vCenter rejected them.
     pub refused_offer: Option<String>,
-    /// VMs that back Nodes, or may.
+    /// Number of VMs that back Nodes or may do so.
     pub virtual_machines: usize,
-    /// Hosts, clusters, pools, folders and datacenters above them.
+    /// Number of hosts, clusters, pools, folders and datacenters above these VMs.
     pub ancestors: usize,
     /// The session and its logins.
     pub session: SessionStatus,
 }
 
 impl Provider {
-    /// A provider without any vCenter, and its one task for the Nodes. Everything ends with `stop`.
+    /// A provider without any vCenter, and the task that tracks the Nodes. Everything ends with `stop`.
     pub fn new(
         options: Options,
         connect: Arc<dyn Connect>,
@@ -166,8 +166,8 @@ impl Provider {
     }
 
     /// Switches to this configuration and returns the tasks of new vCenters. Unchanged entries keep session,
-    /// subscription and snapshot. The task of a removed vCenter logs out and ends, and its Nodes become *unknown*. No
-    /// connection is made before the tasks run, so a vCenter that is down delays nothing.
+    /// subscription and snapshot. The task of a removed vCenter logs out and ends, and the Nodes whose VM it has become
+    /// *unknown*. No connection is made before the tasks run, so a vCenter that is down delays nothing.
     ///
     /// # Errors
     /// One for every vCenter entry that cannot be used. Nothing is changed then.
@@ -209,7 +209,8 @@ impl Provider {
         for entry in entries.values() {
             entry.vcenter.reconfigure(self.settings(config));
             entry.vcenter.session().respell(entry.config.spelling.clone());
-            // Offers the credentials in the file itself again; the session switches over on its own.
+            // Publishes the credentials in the file itself again; if they changed, the session switches to them on its
+            // own.
             drop(self.connect.offers(&entry.config));
         }
         *configured = entries;
@@ -259,7 +260,7 @@ impl Provider {
 }
 
 impl Entry {
-    /// Whether this session also serves `entry`.
+    /// Whether the vCenter and session of this entry also serve `entry`.
     fn serves(&self, entry: &config::VcenterConfig) -> bool {
         let own = &self.config;
         own.key == entry.key && own.server == entry.server && own.port == entry.port

@@ -1,8 +1,8 @@
 //! The HTTPS server for probes, metrics and other pages. This process alone answers open paths; for all others it asks
 //! the authenticator and the authorizer.
 //!
-//! Any client may send anything: connections, requests, headers, bodies and times are bounded, and the client with the
-//! most connections makes room for the others.
+//! Clients need not be authenticated to connect, so connections, requests, headers, bodies and times are bounded. If
+//! there are too many connections, one of the client with the most is closed.
 
 pub mod access;
 mod activity;
@@ -44,19 +44,19 @@ pub use health::{Checks, Health};
 pub use settings::{CertificateSource, NamedPair, PairFiles, Settings, TlsRules};
 pub use tls::server_config;
 
-/// Most connections at once; a further one replaces another.
+/// Most connections at once; for each further one, another connection is closed.
 const MOST_CONNECTIONS: usize = 256;
 
-/// Most closing connections that are not gone yet; at this number accepting pauses.
+/// Most connections that are being closed but have not ended; at this number the server stops accepting until one ends.
 const MOST_ENDING: usize = 64;
 
-/// Pause after a failed accept, which has a cause in the system (no file descriptors left).
+/// Pause after a failed accept: its cause, such as no free file descriptors, takes time to go away.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Connections that the kernel has accepted and this process has not yet.
+/// Most connections that the kernel has accepted and that wait until this process accepts them.
 const BACKLOG: u32 = 1024;
 
-/// Whether a socket for IPv6 also takes IPv4 by default.
+/// The file that holds `0` if a socket for IPv6 also accepts IPv4 by default.
 const ONLY_V6: &str = "/proc/sys/net/ipv6/bindv6only";
 
 /// The content of the server, and its access control.
@@ -82,11 +82,10 @@ pub struct Page {
     pub path: &'static str,
     /// Its media type.
     pub content_type: &'static str,
-    /// Writes it. Must not block, and must hold no secret.
+    /// Returns the content, which must hold no secret. Must not block.
     pub write: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
-/// State shared by all connections.
 struct Server {
     admin: Arc<Admin>,
     tls: Arc<ServerConfig>,
@@ -96,7 +95,7 @@ struct Server {
     stop: CancellationToken,
 }
 
-/// The connection of a request, as far as the request needs it.
+/// The properties of a connection that the handling of its requests needs.
 struct Peer {
     address: SocketAddr,
     /// The client's certificate chain, leaf first.
@@ -106,12 +105,12 @@ struct Peer {
     activity: Activity,
 }
 
-/// Binds the address, without accepting connections yet. `0.0.0.0` and `::` are all addresses of both families, as in
-/// Go, where the host has both. `SO_REUSEADDR` is always set, as by Go and by tokio: a restart must not wait for
-/// connections that are gone. `shares_port` is `SO_REUSEPORT`.
+/// Binds the address, without accepting connections yet. `0.0.0.0` and `::` both mean all addresses of both families,
+/// as in Go, if the host has both. `SO_REUSEADDR` is always set, as by Go and by tokio: a restart must not wait for
+/// closed connections in TIME_WAIT. `shares_port` is `SO_REUSEPORT`.
 ///
 /// # Errors
-/// Those of the operating system: the port is taken, or the address does not belong to this host.
+/// The operating system's: the port is taken, or the address does not belong to this host.
 pub fn bind(address: SocketAddr, shares_port: bool) -> io::Result<TcpSocket> {
     let takes_both = || std::fs::read_to_string(ONLY_V6).is_ok_and(|text| text.trim() == "0");
     if address.ip().is_unspecified() && address.is_ipv4() && takes_both() {
@@ -138,7 +137,7 @@ fn bound(address: SocketAddr, shares_port: bool) -> io::Result<TcpSocket> {
 /// Starts to accept connections.
 ///
 /// # Errors
-/// Those of the operating system: another process started to listen there first.
+/// The operating system's: another process started to listen there first.
 pub fn listen(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
@@ -159,7 +158,7 @@ pub async fn serve(
     let mut connections = FuturesUnordered::new();
     let (mut is_failing, mut accepts_from) = (false, Instant::now());
     loop {
-        // The pause after a failure is here, so that it delays neither the shutdown nor existing connections.
+        // Includes the pause after a failed accept, so that it delays neither the shutdown nor existing connections.
         let accept = async {
             tokio::time::sleep_until(accepts_from).await;
             listener.accept().await
@@ -191,7 +190,7 @@ pub async fn serve(
             told(ended);
         }
     };
-    // The connections have the same time limit themselves.
+    // Each connection ends by itself after `GRACE`, so this time limit should never be reached.
     if tokio::time::timeout(connection::GRACE * 2, rest).await.is_err() {
         tracing::debug!("some connections were cut off");
     }

@@ -25,7 +25,7 @@ use output::LineQueue;
 pub struct Settings {
     /// klog's verbosity, `-v`: 0 to 3 are info, 4 and 5 add decisions, from 6 on everything of this program.
     pub verbosity: u32,
-    /// `--vmodule`: more from files whose names match a pattern.
+    /// `--vmodule`: a higher verbosity for files whose names match a pattern.
     pub modules: Vec<Module>,
     /// `--logging-format`.
     pub format: Format,
@@ -52,7 +52,7 @@ pub struct Verbosity {
 impl Verbosity {
     /// Changes the verbosity; `--vmodule` stays.
     pub fn set(&self, verbosity: u32) {
-        // Fails only when the log is gone, and then there is no reader.
+        // Fails only after the log has been dropped, when the verbosity no longer matters.
         let _ = self.levels.modify(|levels| levels.set(verbosity));
     }
 }
@@ -84,7 +84,6 @@ fn lost(form: Form, count: u64) -> String {
     form.line(Level::WARN, (file!(), line!()), None, &said)
 }
 
-/// Logs the message and place of a panic.
 fn tell(lines: &Lines, panic: &PanicHookInfo<'_>) {
     let place = panic.location().map_or(("unknown", 0), |at| (at.file(), at.line()));
     let message = panic.payload_as_str().unwrap_or("without a message");

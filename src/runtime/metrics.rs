@@ -1,7 +1,7 @@
 //! The registry of this process's metrics, and its text form.
 //!
 //! The owner of a metric holds its handle and registers it here; names are those of the Go program where it has them.
-//! The registry is the library's. In unit tests it also lists the series without a value, for `docs/metrics.md`.
+//! The registry is the library's; that of unit tests also lists the series without a value, for `docs/metrics.md`.
 
 #[cfg(test)]
 mod series;
@@ -32,7 +32,7 @@ impl Metrics {
         Ok(Self { registry })
     }
 
-    /// The registry. Two metrics of one name are an error.
+    /// The registry. Registering two metrics of one name is an error.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }

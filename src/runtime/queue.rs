@@ -1,7 +1,7 @@
 //! A work queue of keys: one worker per key at a time, de-duplicated, delayed, with backoff per key.
 //!
-//! It holds keys, never objects: a key that is added while it waits is merged with the waiting one, and one that is
-//! added while it is processed is handed out again afterwards. So its size is bounded by the number of distinct keys.
+//! The queue holds keys, never objects: a key that is added while it waits is not queued twice, and a key that is added
+//! while it is processed is handed out again afterwards. So the queue has at most as many entries as there are keys.
 
 mod metrics;
 
@@ -50,7 +50,7 @@ impl<K> Clone for Queue<K> {
 struct QueueInner<K> {
     backoff: Backoff,
     metrics: QueueMetrics,
-    /// No foreign code runs under the lock.
+    /// No code of the queue's users runs under this lock.
     state: Mutex<State<K>>,
     changed: Notify,
 }
@@ -71,15 +71,15 @@ struct Entry {
     priority: Priority,
     ready: Option<(Priority, u64)>,
     due: Option<(Instant, u64)>,
-    /// Since when it is ready.
+    /// Since when the key is ready.
     waits_since: Option<Instant>,
-    /// Since when it is processed.
+    /// Since when a worker processes the key.
     runs_since: Option<Instant>,
-    /// Added while it was processed: to be handed out again.
+    /// Whether the key was added while it was processed, so that it must be handed out again.
     again: bool,
-    /// When a delay ended while it was processed: to be handed out again, unless it fails.
+    /// When a delay of the key ended while the key was processed, so that it must be handed out again, unless it fails.
     overdue: Option<Instant>,
-    /// Waits for its backoff.
+    /// Whether the key failed and waits for its backoff.
     backs_off: bool,
     failures: u32,
 }
@@ -91,7 +91,7 @@ impl Entry {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// An empty queue, which `metrics` shows instead of the previous one.
+    /// An empty queue. `metrics` shows its state from now on, instead of that of an earlier queue.
     pub fn new(backoff: Backoff, metrics: &QueueMetrics) -> Self
     where
         K: Send + 'static,
@@ -129,8 +129,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.change(|state| state.delay_until(key, due));
     }
 
-    /// Counts a failure of `key`, queues it after the backoff, and returns that wait. Replaces earlier delays of the
-    /// key.
+    /// Counts a failure of `key`, queues the key after its backoff, and returns the backoff. Replaces earlier delays.
     pub fn retry(&self, key: K) -> Duration {
         let mut delay = Duration::ZERO;
         self.change(|state| {
@@ -147,7 +146,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         delay
     }
 
-    /// Counts a retry of `key` in the series and queues it after `delay`, which the caller chooses. Its failures stay.
+    /// Counts a retry of `key` in the series and queues the key after `delay`, which the caller chooses. The failures
+    /// of `key` stay counted.
     pub fn retry_after(&self, key: K, delay: Duration) {
         self.add_after(key, delay);
         self.shared.metrics.retries.inc();
@@ -193,8 +193,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         state.ready.is_empty()
     }
 
-    /// Waits for the next key; `None` once the queue is closed. The key belongs to the caller until the guard is
-    /// dropped. Dropping this future loses nothing.
+    /// Waits for the next key; `None` once the queue is closed. The key belongs to the caller until the returned guard
+    /// is dropped. Dropping this future loses nothing.
     pub async fn next(&self) -> Option<WorkItem<K>> {
         loop {
             let changed = self.shared.changed.notified();
@@ -217,7 +217,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
         if state.closed {
-            // Wakes the next waiter, which must see it too.
+            // Wakes the next worker, which must see the end too.
             self.shared.changed.notify_one();
             return TakeResult::Closed;
         }
@@ -232,7 +232,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             since = entry.waits_since.take();
         }
         if !state.ready.is_empty() || !state.delayed.is_empty() {
-            // This worker watched the earliest due time; wakes another one to take over.
+            // This worker may be the one that waited for the earliest due time: wakes another one to take over.
             self.shared.changed.notify_one();
         }
         drop(state);
@@ -278,7 +278,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.sequence
     }
 
-    /// Queues `key`, which waits since `since`; this also completes a delayed addition.
+    /// Queues `key`, which waits since `since`. Ends a delay of the key.
     fn make_ready(&mut self, key: K, priority: Option<Priority>, since: Instant) {
         let sequence = self.next_sequence();
         let entry = self.entries.entry(key.clone()).or_default();
@@ -329,7 +329,6 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.delayed.insert((due, sequence), key);
     }
 
-    /// The current content of the queue.
     fn content(&mut self, now: Instant) -> Content {
         self.promote_due(now);
         let mut content = Content::default();

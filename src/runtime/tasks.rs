@@ -1,4 +1,4 @@
-//! Named tasks: the one place that spawns. Each task has an owner, and every end is noticed.
+//! Named tasks: the only module that spawns tasks and threads. Each task has an owner, which notices its end.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -86,14 +86,14 @@ impl Cause {
 impl Tasks {
     /// Starts `future` as the task `name`, inside a span of that name.
     ///
-    /// Every end before [`Tasks::shut_down`] is unexpected: a task runs until its stop signal.
+    /// Every end before [`Tasks::shut_down`] is unexpected, since a task runs until its stop signal.
     pub fn spawn<F>(&mut self, name: impl Into<String>, future: F)
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
         let name = name.into();
         let span = tracing::info_span!("task", %name);
-        // Boxed, so that the code around a task is in the binary only once.
+        // Boxed, so that the code around a task is compiled once and not for each type of future.
         let handle = self.running.spawn(future.boxed().instrument(span));
         self.names.insert(handle.id(), name);
     }
@@ -106,7 +106,7 @@ impl Tasks {
         }
     }
 
-    /// Waits up to `grace` for all tasks to end, and aborts the rest. The caller has given the stop signal.
+    /// Waits up to `grace` for all tasks to end, and aborts the rest. The caller must have sent the stop signal.
     ///
     /// Logs errors and panics of the ending tasks. Fails with the names of the tasks that did not end.
     pub async fn shut_down(mut self, grace: Duration) -> Result<(), StillRunning> {
@@ -176,7 +176,7 @@ fn panicked(error: JoinError, otherwise: &str) -> PanicError {
 }
 
 /// Starts a thread outside the runtime, for work that must go on when all of the runtime's threads are busy, such as
-/// writing the log. It ends by itself once no sender of work is left.
+/// writing the log. The thread ends when `work` returns.
 pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }

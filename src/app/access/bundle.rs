@@ -22,7 +22,8 @@ pub struct Bundle<F> {
 }
 
 impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
-    /// Reads the file and passes its content on. An error is logged, and can be fixed while the process runs.
+    /// Reads the file and passes its content to `take`. Only logs an error, since the file can be fixed while the
+    /// process runs.
     pub async fn read(path: &Path, take: F) -> Self {
         let mut bundle = Self { path: path.to_owned(), take, known: Err(String::new()) };
         bundle.look().await;
@@ -37,7 +38,7 @@ impl<F: Fn(&[u8]) -> Result<(), BadBundle> + Send> Bundle<F> {
         }
     }
 
-    /// Reads once. Waits for a read that hangs, as on a network file system, so that reads do not pile up.
+    /// Reads the file once. Waits for a read that hangs, as on a network file system, so that reads do not pile up.
     async fn look(&mut self) {
         let path = self.path.clone();
         let read = match off_thread(move || SystemFiles.read(&path)).await {

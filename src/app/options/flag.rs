@@ -42,9 +42,9 @@ pub struct Flag {
     pub default: &'static str,
     /// Help text: a sentence without a full stop.
     pub help: &'static str,
-    /// Its short name.
+    /// The one-letter name, if there is one.
     pub short: Option<char>,
-    /// The environment variable. Flags that the Go program has too have none.
+    /// The environment variable. Flags that the Go program has as well have no variable.
     pub variable: Option<&'static str>,
     /// Why the flag has no effect, if it has none.
     pub without_effect: Option<&'static str>,

@@ -24,7 +24,7 @@ pub struct Value {
     pub flag: Flag,
     /// As typed, without credentials; several values of a list are joined by commas.
     pub value: String,
-    /// The items of a list; of other flags the one value.
+    /// The items of a list; for other flags, the only value.
     pub items: Vec<String>,
     /// Origin of the value.
     pub origin: Origin,

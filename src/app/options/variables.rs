@@ -1,5 +1,5 @@
-//! Pure: warns about unknown environment variables whose names look like those of our flags. A misspelled one has no
-//! effect, and the default applies, such as the deletion of Nodes.
+//! Pure: warns about unknown environment variables whose names look like those of our flags. A misspelled variable has
+//! no effect, so the default of the flag applies, which may be to delete Nodes.
 
 use std::ffi::OsString;
 

@@ -7,13 +7,13 @@ use crate::base::go_duration::{parse_duration, spelled};
 use crate::base::go_flags::parse_bool;
 use serde::Serialize;
 
-/// The one key of the page.
+/// The only top-level key of the JSON object.
 const KEY: &str = "cloudcontrollermanager.config.k8s.io";
 
-/// No limit, as client-go writes it: the rate of requests is limited only when a flag asks for it.
+/// client-go's value for no rate limit: requests are limited only if a flag sets a limit.
 const NO_LIMIT: f32 = -1.0;
 
-/// Returns the page. The Go types have hardly any JSON names, so most fields begin with a capital letter.
+/// Returns the page. The Go types give JSON names to few fields, so most names begin with a capital letter.
 pub fn text(settings: &Settings) -> String {
     let options = &settings.options;
     let (nodes, status_updates) = (settings.nodes.workers, settings.generic.concurrent_node_status_updates);
@@ -69,7 +69,7 @@ fn generic(settings: &Settings) -> String {
         ("enableContentionProfiling", boolean(options, "contention-profiling")),
     ]);
     object(&[
-        // The port without TLS, which the Go program no longer has either.
+        // The port without TLS, which neither this program nor the Go program has any more.
         ("Port", json(0)),
         ("Address", json("0.0.0.0")),
         ("MinResyncPeriod", duration(options, "min-resync-period")),
@@ -116,7 +116,7 @@ fn shared(settings: &Settings) -> String {
     ])
 }
 
-/// A boolean flag as JSON. It was validated at the start.
+/// A boolean flag as JSON; its value was validated at the start.
 fn boolean(options: &Options, name: &str) -> String {
     json(parse_bool(options.text(name)))
 }

@@ -7,14 +7,14 @@ use crate::base::names::is_dns_name;
 use std::path::Path;
 use std::time::Duration;
 
-/// The form of a name of a Lease or a namespace, in messages.
+/// The expected form of the name of a Lease or namespace, for messages.
 const DNS_NAME: &str =
     "parts of lower-case letters, digits and -, which begin and end with a letter or digit, joined by .";
 
 /// What a process keeps while another one leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standby {
-    /// Its sessions and its inventory, so that it takes over at once.
+    /// Its sessions and its cache of the inventory, so that it can take over without delay.
     Warm,
     /// No session with any vCenter.
     Cold,
@@ -32,7 +32,7 @@ pub struct LeaseName {
 /// Leader election by Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
-    /// How long other candidates wait after the last renewal that they saw.
+    /// How long other candidates wait after the last renewal that they saw, before they take the Lease.
     pub lease_duration: Duration,
     /// How long a leader tries to renew; below the lease duration.
     pub renew_deadline: Duration,
@@ -67,13 +67,14 @@ impl Check<'_> {
                 self.wrong(flag, value, format!("expected {DNS_NAME}"));
             }
         }
-        // Invalid durations cannot be compared.
+        // The durations can be compared only if all three are valid.
         let (lease_duration, renew_deadline, retry_period) = (lease_duration?, renew_deadline?, retry_period?);
         self.check_order(lease_duration, renew_deadline, retry_period);
         Some(Election { lease_duration, renew_deadline, retry_period, migration })
     }
 
-    /// Reads and checks the file even without an election, as in the Go program.
+    /// The leader migration; `None` if the flag does not enable it. Like the Go program, checks its file even without
+    /// an election.
     fn migration(&mut self, namespace: &str, main: &str) -> Option<LeaderMigration> {
         if !self.boolean("enable-leader-migration") {
             return None;
@@ -98,7 +99,7 @@ impl Check<'_> {
         parsed.ok()
     }
 
-    /// Checks what the Go program detects only when it creates the lock, or never.
+    /// Checks the second Lease for errors that the Go program detects only when it creates the lock, or never.
     fn second_lease(&mut self, flag: &str, value: &str, migration: &LeaderMigration, namespace: &str, main: &str) {
         let lease = &migration.leader_name;
         if !is_dns_name(lease) {
@@ -122,7 +123,7 @@ impl Check<'_> {
             self.wrong("leader-elect-retry-period", "0s", "expected more than 0s");
         }
         if lease_duration < Duration::from_secs(1) {
-            // A Lease counts whole seconds.
+            // A Lease stores its duration in whole seconds.
             self.wrong("leader-elect-lease-duration", &spelled(lease_duration), "expected at least 1s");
         }
         if lease_duration <= renew_deadline {

@@ -9,7 +9,6 @@ use crate::base::go_flags::parse_bool;
 use GateStage::{Alpha, Beta, Deprecated, Stable};
 use std::collections::BTreeMap;
 
-/// Maturity of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GateStage {
     Alpha,
@@ -29,7 +28,8 @@ const fn gate(name: &'static str, stage: GateStage, is_on: bool) -> Gate {
     Gate { name, stage, is_on }
 }
 
-/// Gates of the newest releases. Some are locked there but could be set in 1.31 or later: both values are accepted.
+/// Gates of the newest releases. Some are locked there but could be set in 1.31 or a later release, so both values are
+/// accepted.
 const GATES: &[Gate] = &[
     gate("CloudControllerManagerWatchBasedRoutesReconciliation", Alpha, false),
     gate("CloudControllerManagerWebhook", Alpha, false),
@@ -118,14 +118,14 @@ const EARLIER_LOCKED: &[&str] = &[
     "ZeroLimitedNominalConcurrencyShares",
 ];
 
-/// Gates that set all alpha, or all beta, gates without their own value.
+/// Names that set all alpha or all beta gates, except those that the flag names.
 const GROUPS: &[(&str, GateStage)] = &[("AllAlpha", Alpha), ("AllBeta", Beta)];
 
 /// The flags of the log that [`FeatureGates::LOGGING_ALPHA`] unlocks.
 pub const LOCKED_LOG_FLAGS: &[&str] =
     &["log-json-info-buffer-size", "log-json-split-stream", "log-text-info-buffer-size", "log-text-split-stream"];
 
-/// The gates that are set, as typed.
+/// The gates that the flag sets, with the values given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FeatureGates {
     set: BTreeMap<String, bool>,
@@ -135,10 +135,10 @@ impl FeatureGates {
     /// Unlocks flags of the log.
     pub const LOGGING_ALPHA: &'static str = "LoggingAlphaOptions";
 
-    /// Selects the trigger of route reconciliation, if it is named.
+    /// Selects whether events or only a fixed period trigger the reconciliation of routes.
     pub const WATCH_BASED_ROUTES: &'static str = "CloudControllerManagerWatchBasedRoutesReconciliation";
 
-    /// Parses items such as `Name=true`; the last mention of a name counts.
+    /// Parses items such as `Name=true`; the last mention of a name takes precedence.
     ///
     /// # Errors
     /// Every invalid item, with the reason.
@@ -163,7 +163,7 @@ impl FeatureGates {
         self.set.get(name).copied().or_else(group).unwrap_or(gate.is_on)
     }
 
-    /// The value of the gate of this name itself, if it is named.
+    /// The value that the flag gives to exactly this gate; `None` if it names at most a group such as `AllAlpha`.
     pub fn named(&self, name: &str) -> Option<bool> {
         self.set.get(name).copied()
     }
@@ -184,7 +184,6 @@ fn find(name: &str) -> Option<&'static Gate> {
     GATES.iter().find(|gate| gate.name == name)
 }
 
-/// Whether only earlier releases have the gate of this name.
 fn is_earlier(name: &str) -> bool {
     EARLIER.contains(&name) || EARLIER_LOCKED.contains(&name)
 }

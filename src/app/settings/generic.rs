@@ -10,7 +10,8 @@ use std::time::Duration;
 /// Most workers of a controller: each uses memory, and no API server serves more.
 const MOST_WORKERS: i32 = 4096;
 
-/// The settings of these flags. `/configz` shows others, which only the Go program uses, as they were typed.
+/// The settings of the flags that belong to no single part. Flags that only the Go program uses have no field here;
+/// `/configz` shows them as they were typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generic {
     /// `--feature-gates`.
@@ -67,7 +68,7 @@ impl Check<'_> {
         gates
     }
 
-    /// A number of workers. The text of the error is in the Go program too, which never shows it.
+    /// A number of workers. The Go program has the same text for the error but never shows it.
     pub(super) fn workers(&mut self, flag: &str) -> NonZeroUsize {
         let value = self.options.text(flag);
         let number = value.parse::<i32>();
@@ -91,7 +92,7 @@ impl Check<'_> {
             Err(_) => self.wrong(FLAG, value, "expected a whole number, or 0 for the value of --concurrent-node-syncs"),
         }
         let updates = updates.ok().and_then(|updates| NonZeroUsize::new(updates.unsigned_abs() as usize));
-        // An error in the other flag is reported where its value is used.
+        // An error in `--concurrent-node-syncs` is reported where the value of that flag is used.
         let syncs = || self.options.text("concurrent-node-syncs").parse().ok();
         updates.or_else(syncs).unwrap_or(NonZeroUsize::MIN)
     }

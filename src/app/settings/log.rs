@@ -4,11 +4,10 @@ use super::Check;
 use crate::runtime::logging::{Format, Module, Settings};
 use std::time::Duration;
 
-/// klog counts verbosity in 31 bits.
+/// The highest verbosity, as in klog, which uses a signed 32-bit number.
 const MOST_VERBOSE: u32 = i32::MAX.unsigned_abs();
 
 impl Check<'_> {
-    /// Joins and checks the flags of the log.
     pub(super) fn logging(&mut self) -> Settings {
         let verbosity = self.options.text("v");
         if parse_verbosity(verbosity).is_none() {

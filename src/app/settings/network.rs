@@ -8,7 +8,7 @@ use crate::controllers::service;
 use ipnet::IpNet;
 use std::time::Duration;
 
-/// Interval of full listings of all routes without a change. The Go program lists them every 10 s.
+/// Interval at which all routes are listed even if no Node changes. The Go program lists them every 10 s.
 const FULL_PASS: Duration = Duration::from_secs(300);
 
 impl Check<'_> {
@@ -21,7 +21,7 @@ impl Check<'_> {
         }
     }
 
-    /// `None` if routes are turned off. Without `--cluster-cidr` there may be no networks.
+    /// Settings of the route controller; `None` if routes are off. Without `--cluster-cidr`, `networks` is empty.
     pub(super) fn routes(&mut self) -> Option<route::Settings> {
         const PERIOD: &str = "route-reconciliation-period";
         let given = self.options.value(PERIOD).is_some_and(|value| value.origin != Origin::Default);

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 impl Check<'_> {
-    /// `topology_labels` are the labels that the provider sets.
+    /// Settings of the node controller. `topology_labels` are the labels that the provider sets.
     pub(super) fn nodes(&mut self, topology_labels: BTreeSet<String>) -> node::Settings {
         let workers = self.workers("concurrent-node-syncs");
         let period = self.pause("node-status-update-frequency");
@@ -73,7 +73,7 @@ impl Check<'_> {
         }
     }
 
-    /// The Go program's variable turns deletion off, whatever the flag says.
+    /// The Go program's variable `SKIP_NODE_DELETION` turns the deletion of Nodes off, whatever the flag says.
     fn deletion(&mut self) -> DeletionMode {
         let off = DeletionMode::Off { because: "--node-deletion=off" };
         let choices = [("enforce", DeletionMode::Enforce), ("dry-run", DeletionMode::DryRun), ("off", off)];

@@ -19,7 +19,7 @@ const STREAMS: u32 = 100;
 pub struct SecurePort {
     /// `--bind-address` and `--secure-port`.
     pub address: SocketAddr,
-    /// `--permit-port-sharing`: whether other processes may listen there too.
+    /// `--permit-port-sharing`: whether other processes may listen on the same address and port.
     pub is_shared: bool,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Check<'a> {
         let http1 = self.boolean("disable-http2-serving");
         let streams = self.number::<u32>("http2-max-streams-per-connection", "a whole number such as 100");
         let shares_address = self.boolean("permit-address-sharing");
-        // An error in it is reported with the flags of its group.
+        // An error in `--profiling` is reported where the flags of its group are checked.
         let debug = parse_bool(self.options.text("profiling")).unwrap_or_default();
         Some(Settings {
             address: port?.address,
@@ -126,7 +126,8 @@ impl<'a> Check<'a> {
         }
         remarks.extend(not_offered(flag, &missing));
         if chosen.is_empty() && has_newer {
-            // In Go such a list leaves nothing for TLS 1.2 either; here an empty list would mean all suites.
+            // As in Go, a list of only suites of TLS 1.3 leaves none for TLS 1.2. It must not become empty, which would
+            // mean all suites.
             chosen.push(CipherSuite::TLS13_AES_128_GCM_SHA256);
         }
         chosen

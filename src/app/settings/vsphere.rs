@@ -30,9 +30,9 @@ const FAMILY_WAIT: Duration = Duration::from_secs(120);
 pub struct Vsphere {
     /// The location of `vsphere.conf`.
     pub file: CloudConfigFile,
-    /// Its content at the start.
+    /// The content of `vsphere.conf` at the start.
     pub cloud_config: Arc<CloudConfig>,
-    /// Fingerprints of the files that were read for it.
+    /// Fingerprints of the files that were read for `cloud_config`.
     pub seen: FileFingerprints,
     /// The allowed hosts of session managers; empty allows any.
     pub session_manager_hosts: BTreeSet<String>,
@@ -76,7 +76,7 @@ pub struct CloudConfigFile {
 pub struct CloudConfig {
     /// The configuration.
     pub config: Config,
-    /// Warnings.
+    /// Warnings about the content.
     pub oddities: Vec<ConfigProblem>,
     /// TLS settings of each vCenter, by the key of its entry.
     pub tls: BTreeMap<String, TlsSettings>,
@@ -98,7 +98,7 @@ impl CloudConfigFile {
         (outcome, files.noted())
     }
 
-    /// The bytes of the file.
+    /// The bytes of `vsphere.conf`.
     ///
     /// # Errors
     /// As [`FileSystem::read`].
@@ -192,8 +192,8 @@ impl CloudConfigFile {
 }
 
 impl CloudConfig {
-    /// Returns the configuration if no part is refused. Parts that environment variables had refused `in_force` already
-    /// do not count, since the process cannot change its variables.
+    /// Returns the configuration if no part is refused. Ignores vCenters that invalid environment variables turn off if
+    /// `in_force`, the active configuration, lists the same variables: those of a running process do not change.
     ///
     /// # Errors
     /// The errors of all refused parts.
@@ -210,7 +210,7 @@ impl CloudConfig {
         })
     }
 
-    /// A warning for NSX and for each vCenter whose certificate is not verified.
+    /// A warning for each vCenter, and for NSX, if its certificate is not verified.
     pub fn unverified(&self) -> Vec<String> {
         let told = |vcenter: &VcenterConfig| {
             format!(
@@ -362,8 +362,8 @@ fn extend_once(all: &mut Vec<Mistake>, more: Vec<Mistake>) {
     }
 }
 
-/// The TLS settings of a vCenter. Tries whether the CA files hold certificates, or the system has some, so that errors
-/// are reported at the start: at `place`, those of the CA files at `of_ca`.
+/// The TLS settings of a vCenter. Checks that the CA files, or the system, have certificates, so that errors are
+/// reported at the start. Errors of the CA files are reported at `of_ca`, others at `place`.
 fn vcenter_tls(
     vcenter: &VcenterConfig,
     files: &dyn FileSystem,

@@ -4,7 +4,6 @@ use super::CommandOutput;
 use crate::app::options::{Flag, Kind, PROGRAM, flags};
 use std::ffi::OsString;
 
-/// The subcommand's name.
 const WORD: &str = "completion";
 
 /// Placeholder in the help for a file name as value.

@@ -10,10 +10,10 @@ use crate::providers::vsphere::config::Environment;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// The file has errors.
+/// Exit code if the file has errors.
 const ERRORS: u8 = 1;
 
-/// Wrong usage, or a file that cannot be read.
+/// Exit code for wrong usage, or for a file that cannot be read.
 const NOT_CHECKED: u8 = 2;
 
 pub(super) fn run(arguments: &[OsString]) -> CommandOutput {

@@ -37,13 +37,12 @@ const MOST_TOLD: usize = 20;
 /// Interval of checks whether an entry that is no longer configured still has listeners.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// Most queued observations.
+/// Most observations of sources in the queue.
 const READINGS: usize = 16;
 
 /// The kubelet's file with the token of this process's service account.
 pub const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// Time limit for reading the token.
 const TOKEN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The credentials of all vCenter entries and NSX Managers.
@@ -117,11 +116,11 @@ impl Credentials {
         (Self { shared }, keeper.run())
     }
 
-    /// The credentials of this entry, and their changes. Credentials that are known already are there at once: for an
-    /// entry with user and password in the file these are all.
+    /// The credentials of this entry, and their changes. The first value already has those from the file and from
+    /// sources that were read before; an entry with user and password in the file has no others.
     ///
-    /// The same key, server and port get the same offers, even if their credentials are configured differently from now
-    /// on. Offers live until the entry is no longer configured and has no listeners.
+    /// Entries with the same key, server and port share their offers, even if a new configuration changes their
+    /// credentials. Offers exist until the entry is no longer configured and has no listeners.
     pub fn offers(&self, entry: &VcenterConfig) -> Offers {
         let mut known = self.shared.known.lock();
         let server = Server::of(entry);
@@ -139,8 +138,8 @@ impl Credentials {
 
     /// The credentials of this NSX Manager, and their changes; see [`nsx_offer`] for the precedence.
     ///
-    /// The same server gets the same offers, even if its credentials are configured differently from now on. Offers
-    /// live as long as there is a receiver, so keep one until the next call.
+    /// Calls for the same server share their offers, even if a new configuration changes its credentials. Offers exist
+    /// as long as they have a receiver, so keep one until the next call.
     pub fn nsx_offers(&self, sources: &NsxSources) -> Offers {
         let mut known = self.shared.known.lock();
         let KnownSources { nsx_sources, nsx, .. } = &mut *known;
@@ -158,10 +157,10 @@ fn unread() -> watch::Sender<Arc<CredentialState>> {
     watch::Sender::new(Arc::new(offer))
 }
 
-/// A source that is followed.
+/// A Secret that is watched, or a directory that is polled.
 struct FollowedSource {
     layouts: BTreeSet<KeyLayout>,
-    /// For a Secret: its newest state, which may be newer than a message about a change.
+    /// For a Secret: its newest state, possibly newer than the change that a queued message reports.
     secret: Option<watch::Receiver<SecretState>>,
     _stop: DropGuard,
 }
@@ -195,7 +194,8 @@ impl Keeper {
         }
     }
 
-    /// Removes entries that are no longer configured and have no listeners. Returns whether only listeners keep others.
+    /// Removes entries that are no longer configured and have no listeners. Returns whether only listeners keep any of
+    /// the entries left.
     fn forget_what_is_not_used(&mut self) -> bool {
         let current = Arc::clone(&self.current.borrow_and_update());
         let configured: BTreeSet<Server> = current.config.vcenters.iter().map(Server::of).collect();
@@ -315,7 +315,8 @@ impl Entry {
                  with --session-manager-hosts"
             );
         }
-        // A source that is empty for a short time does not reset the log of trusted session managers.
+        // Keeps the set while the offer names no session manager: a source that is empty for a short time must not
+        // repeat the log line.
         if !trusted.is_empty() {
             self.trusted = trusted.into_keys().collect();
         }
@@ -369,7 +370,6 @@ fn trusted_managers(offer: &CredentialState) -> BTreeMap<String, &Origin> {
     trusted.collect()
 }
 
-/// Whether the logins and their order are the same.
 fn is_same(one: &[Arc<Credential>], other: &[Arc<Credential>]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.login == other.login)
 }

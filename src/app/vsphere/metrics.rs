@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The product that series are about.
 pub struct Product {
-    /// The label; its value is `host:port`, as in the log.
+    /// Name of the label that identifies the server; its value is `host:port`, as in the log.
     label: &'static str,
     calls: &'static str,
     expiry: &'static str,
@@ -36,14 +36,14 @@ pub const NSX: Product = Product {
     verified: "vsphere_ccm_nsx_tls_verified",
 };
 
-/// Duration and outcome of calls.
+/// The series of the durations and outcomes of calls.
 pub struct Calls(HistogramVec);
 
 impl Calls {
     /// Adds the series.
     ///
     /// # Errors
-    /// Another collector has its name.
+    /// Another collector in `registry` already has the name of the series.
     pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
         let options = HistogramOpts::new(product.calls, "Calls, by server and how they ended.");
         let calls = HistogramVec::new(options, &[product.label, "operation", "outcome"])?;
@@ -71,7 +71,7 @@ impl Certificates {
     /// Adds the series.
     ///
     /// # Errors
-    /// Another collector has one of their names.
+    /// Another collector in `registry` already has the name of one of the series.
     pub fn register(registry: &Registry, product: &Product) -> Result<Self, prometheus::Error> {
         let options = Opts::new(
             product.expiry,

@@ -43,26 +43,24 @@ pub(super) struct NsxConnection {
     state: Mutex<State>,
 }
 
-/// Never locked across an await.
+/// The state of the connection. Never locked across an await.
 struct State {
     /// TLS settings of the active configuration.
     tls: TlsSettings,
     /// The client that was handed out last.
     client: Option<HandedOut>,
-    /// The client of the token service.
     token_service: Option<HandedOut>,
-    /// Kept, because offers end with their last receiver.
+    /// Keeps the offers alive, which end with their last receiver.
     offers: Option<Offers>,
     /// The login with a token in the active configuration, and the sender of the token.
     tokens: Option<(NsxLogin, watch::Sender<Arc<Token>>)>,
 }
 
-/// A handed out client. Does not keep it alive: a removed connection is gone once it has logged out.
+/// A weak reference to a client that was handed out: a removed connection drops its client once it has logged out.
 struct HandedOut {
     client: WeakClient,
     host: String,
     port: u16,
-    /// The TLS settings of the client.
     tls: TlsSettings,
 }
 
@@ -81,7 +79,7 @@ impl HandedOut {
             return;
         }
         let Some(client) = self.client.upgrade() else { return };
-        // The settings were tried when the files were read.
+        // Should not fail: the TLS settings were checked when the files were read.
         match client.set_tls(tls.clone()) {
             Ok(()) => self.tls = tls,
             Err(error) => tracing::error!("{}", chain(&error)),
@@ -104,13 +102,13 @@ impl NsxConnection {
         Ok(Self { series, certificates, proxy, credentials, state: Mutex::new(state) })
     }
 
-    /// Applies another configuration. The client of the same server verifies certificates by it from now on. The client
-    /// of another server, or of a removed connection, keeps its TLS settings: it still has to log out.
+    /// Applies another configuration. A client of the server that it names verifies certificates by it from now on. A
+    /// client of the previous server, or of a removed connection, keeps its TLS settings, which it needs to log out.
     pub fn take(&self, cloud_config: &CloudConfig) {
         let mut state = self.state.lock();
         state.tls = cloud_config.nsx_tls.clone().unwrap_or_default();
         let Some(nsx) = cloud_config.config.nsx.used() else {
-            // The connection holds its own receiver until it has logged out.
+            // The connection has its own receiver of the offers, which it needs until it has logged out.
             (state.offers, state.tokens) = (None, None);
             return;
         };
@@ -118,7 +116,7 @@ impl NsxConnection {
         if let Some(client) = client.as_mut().filter(|client| client.is_of(&nsx.host, nsx.port)) {
             client.judge_by(tls.clone());
         }
-        // `source` decides which service it is.
+        // The host of the token service may change too: `source` then replaces this client.
         if let Some(service) = token_service {
             service.judge_by(tls.of_public_service());
         }
@@ -177,7 +175,7 @@ impl ConnectNsx for NsxConnection {
                 let service = nsx.login.token_service();
                 let (host, port, path) = service.ok_or("the address of the token service cannot be used")?;
                 let mut state = self.state.lock();
-                // The connection may be unchanged: its client of the service stays in use.
+                // Reuses the client of the same service: the connection may be unchanged and go on using it.
                 let in_use = state.token_service.as_ref().filter(|service| service.is_of(&host, port));
                 let service = match in_use.and_then(|service| service.client.upgrade()) {
                     Some(service) => service,
@@ -206,7 +204,7 @@ impl ConnectNsx for NsxConnection {
     }
 }
 
-/// The provider's parts for NSX.
+/// Everything that the provider needs to use NSX.
 pub(super) fn setup(
     connect: &Arc<NsxConnection>,
     ledger: Arc<dyn LoginThrottle>,
@@ -241,7 +239,7 @@ pub(super) fn warn_of_cluster_name(settings: &Settings, cloud_config: &CloudConf
     }
 }
 
-/// The problem of `--cluster-name`, which matters where NSX is used.
+/// The problem with the value of `--cluster-name`, if there is one; it matters only if NSX is used.
 pub(super) fn name_problem(settings: &Settings) -> Option<&'static str> {
     let problem = "--cluster-name=kubernetes is the default: clusters that share an NSX need names of their own, since objects of \
                    NSX are told apart by them";

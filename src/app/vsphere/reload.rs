@@ -40,13 +40,13 @@ const GRACE: Duration = Duration::from_millis(6_500);
 pub struct Reload {
     /// The provider to configure.
     pub provider: Arc<Provider>,
-    /// Its clients.
+    /// The clients of the provider.
     pub connections: Arc<Connections>,
-    /// Its tasks.
+    /// The background tasks of the provider.
     pub background: Background,
     /// The path of `vsphere.conf`.
     pub file: PathBuf,
-    /// The active configuration, for other parts that follow it.
+    /// Publishes the active configuration to the parts that follow it.
     pub current: latest::Sender<Arc<CloudConfig>>,
     /// Whether this process keeps sessions while it does not lead.
     pub standby: Standby,
@@ -54,10 +54,10 @@ pub struct Reload {
     pub leads: latest::Receiver<bool>,
     /// Writes Events.
     pub events: Recorder,
-    /// The object of these Events: the Lease of the election. This process knows no object that is more its own:
-    /// neither the name of its Pod nor that of the ConfigMap.
+    /// The object of these Events: the election's Lease, since this process knows neither its Pod's nor its ConfigMap's
+    /// name.
     pub lease: LeaseObject,
-    /// Its series.
+    /// The metrics of reloads.
     pub metrics: ReloadMetrics,
     /// Whether routes are on without `--cluster-cidr`: a configuration with routes is then rejected, as at the start.
     pub lacks_cluster_cidr: bool,
@@ -99,7 +99,8 @@ impl Reload {
     /// Applies a changed configuration, or rejects and reports it.
     async fn take(&mut self, outcome: watch::ReloadResult) {
         let before = Arc::clone(&self.current.borrow());
-        // At the start, a part with an error is turned off; here the active configuration is better.
+        // At the start, a part with an error is turned off; a reload with such a part is rejected, so that the part
+        // keeps working with the active configuration.
         let new = match outcome.and_then(|new| new.without_refused_parts(Some(&before))) {
             Ok(new) => Arc::new(new),
             Err(mistakes) => return self.refuse(&mistakes.to_string()).await,
@@ -144,7 +145,7 @@ impl Reload {
         let leads = *self.leads.borrow_and_update();
         tracing::info!(leads, "{}", if leads { "connecting to the vCenters" } else { "leaving the vCenters" });
         if let Err(errors) = self.apply() {
-            // The same entries were accepted when the file was read.
+            // Should not fail: the entries were accepted when the file was read.
             tracing::error!("{}", Error::Vcenters(errors));
         }
     }
@@ -189,14 +190,14 @@ async fn report_refused_parts(cloud_config: Arc<CloudConfig>, events: Recorder, 
 }
 
 /// The provider's background tasks, which start and end while the process runs: one per vCenter and one for the Nodes.
-/// Dropping it aborts them all.
+/// Dropping this value aborts all tasks.
 #[derive(Default)]
 pub struct Background {
     tasks: Tasks,
 }
 
 impl Background {
-    /// Starts a task. It may end after its own stop signal.
+    /// Starts a task. If the task ends before its own stop signal, that end is unexpected.
     pub fn start(&mut self, task: Task) {
         let Task { name, stop, run } = task;
         self.tasks.spawn(name, async move {
@@ -215,7 +216,7 @@ impl Background {
         }
     }
 
-    /// Waits until all tasks have ended. The caller has given their stop signals.
+    /// Waits until all tasks have ended. The caller must have sent their stop signals.
     pub async fn shut_down(self) {
         if let Err(still_running) = self.tasks.shut_down(GRACE).await {
             tracing::warn!("{}", chain(&still_running));
@@ -234,7 +235,7 @@ impl ReloadMetrics {
     /// Registers the series.
     ///
     /// # Errors
-    /// They are registered already.
+    /// Another collector in `registry` already has the name of one of the series.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let reloads = IntCounterVec::new(
             Opts::new(

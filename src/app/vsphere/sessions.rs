@@ -7,7 +7,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, Opts};
 
-/// Collected at each scrape, so that values are current.
+/// The series, whose values are computed at each scrape, so that they are current.
 pub struct Sessions {
     reports: Box<dyn Fn() -> Vec<VcenterReport> + Send + Sync>,
     up: GaugeVec,
@@ -16,15 +16,15 @@ pub struct Sessions {
     refused: GaugeVec,
     age: GaugeVec,
     logins: IntCounterVec,
-    /// The registry allows concurrent scrapes, but the series above hold the values of one.
+    /// Locked during a scrape: the registry allows concurrent scrapes, but the series above hold the values of one.
     turn: Mutex<()>,
 }
 
 impl Sessions {
-    /// Adds the series; `reports` returns the current state. A vCenter that is no longer configured has none.
+    /// Adds the series; `reports` returns the current state. A vCenter that is no longer configured has no series.
     ///
     /// # Errors
-    /// Another collector has one of their names.
+    /// Another collector in `registry` already has the name of one of the series.
     pub fn register(
         registry: &Registry,
         reports: impl Fn() -> Vec<VcenterReport> + Send + Sync + 'static,

@@ -1,6 +1,6 @@
 //! Request bodies, which may contain a password: their bytes are wiped when they are no longer needed.
 //!
-//! This covers our own buffers, growing ones included, but not the copies of the HTTP and TLS libraries.
+//! Only our own buffers are wiped, growing ones included, not the copies that the HTTP and TLS libraries make.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zeroize::Zeroize as _;
 
-/// Characters that a form may contain unescaped.
+/// The characters that are escaped in the values of a form.
 const FORM: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 /// A request's body. Takes over its source buffer without a copy. Clones share the bytes; the last one wipes them.
@@ -17,7 +17,7 @@ const FORM: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 pub struct Body(Bytes);
 
 impl Body {
-    /// The same bytes for a library, without a copy.
+    /// The bytes in the type that the HTTP library takes. Shares the memory.
     pub(super) fn to_shared(&self) -> Bytes {
         self.0.clone()
     }
@@ -102,7 +102,6 @@ impl BodyWriter {
     }
 }
 
-/// Bytes that are wiped on drop.
 #[derive(Default)]
 pub(super) struct WipedBytes(pub(super) Vec<u8>);
 

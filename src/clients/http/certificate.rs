@@ -1,4 +1,4 @@
-//! Facts of the server's certificate, from the last handshake that proved it.
+//! The server's certificate in the last handshake that proved it.
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -7,7 +7,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::thumbprint::Thumbprint;
 
-/// Facts of a certificate.
+/// Fields of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// The subject, for example `CN=vc.example.com`; at most 200 characters.
@@ -25,7 +25,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// `None` if this is not a certificate or its times are out of range.
+    /// Parses a certificate in DER; `None` if it is malformed or its times are out of range.
     pub(super) fn read(der: &[u8]) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
         Some(Self {
@@ -50,18 +50,19 @@ pub(super) struct PeerCertificate(Mutex<CertificateState>);
 
 #[derive(Debug, Default)]
 struct CertificateState {
-    /// Accepted, but not yet proved to be the server's own.
+    /// The last accepted certificate, until the handshake proves that the server holds its key.
     judged: Option<Vec<u8>>,
     proved: Option<Certificate>,
 }
 
 impl PeerCertificate {
-    /// Records an accepted certificate; the server has yet to prove that it holds the key.
+    /// Records that the verifier accepted this certificate; the server has yet to prove that it holds the key.
     pub(super) fn judged(&self, certificate: &CertificateDer<'_>) {
         self.0.lock().judged = Some(certificate.to_vec());
     }
 
-    /// Records that the server holds the key of this certificate. One that was not accepted before is a proxy's.
+    /// Records that the server holds the key of this certificate. Ignores a proxy's certificate: it was not accepted
+    /// before.
     pub(super) fn proved(&self, certificate: &CertificateDer<'_>) {
         let mut state = self.0.lock();
         if state.judged.as_deref() == Some(certificate.as_ref()) {

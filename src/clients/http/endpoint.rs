@@ -30,7 +30,7 @@ impl Endpoint {
     /// The endpoint of a URL; its path, query and user information are ignored.
     ///
     /// # Errors
-    /// A sentence if this is not an `http://` or `https://` URL with a host. The URL itself is not part of it.
+    /// A message if this is not an `http://` or `https://` URL with a host. The message omits the URL.
     pub fn of_url(url: &str) -> Result<Self, String> {
         let expected = || "expected a URL such as https://host:8443".to_owned();
         let url = Url::parse(url).map_err(|error| format!("{error}; {}", expected()))?;

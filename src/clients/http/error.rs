@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::refusal::CertificateRefusal;
 use crate::base::error_chain::chain;
 
-/// The request that failed, as messages name it.
+/// The failed request, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedRequest {
     /// `host:port`.
@@ -34,26 +34,27 @@ pub enum Error {
         /// The error.
         message: String,
     },
-    /// The host name cannot be resolved: the resolver's message.
+    /// The host name cannot be resolved. The text is the resolver's message.
     #[error("{0}: the host name cannot be resolved: {1}")]
     Resolve(FailedRequest, String),
-    /// No connection, refused or unreachable: the system's message.
+    /// The server is unreachable or refused the connection. The text is the operating system's message.
     #[error("{0}: cannot connect: {1}")]
     Connect(FailedRequest, String),
-    /// The proxy is unreachable or refused to connect: its scheme, host and port, and its or the system's message.
+    /// The proxy is unreachable or refused to connect. The texts are the proxy's scheme, host and port, and the message
+    /// of the proxy or of the operating system.
     #[error("{0}: cannot connect through the proxy {1}: {2}")]
     Proxy(FailedRequest, String, String),
     /// The certificate of the server or of a proxy is not accepted.
     #[error("{0}: {1}")]
     Certificate(FailedRequest, Box<CertificateRefusal>),
-    /// The TLS handshake failed: the cause.
+    /// The TLS handshake failed. The text is the cause.
     #[error("{0}: {1}")]
     Tls(FailedRequest, String),
     /// No complete answer within this time limit.
     #[error("{0}: no complete answer within {seconds} s", seconds = .1.as_secs_f32())]
     Timeout(FailedRequest, Duration),
-    /// An answer that is neither a result nor an error of the protocol (a proxy's page, a wrong service): its HTTP
-    /// status and the media type of its body, possibly empty.
+    /// An answer that is neither a result nor an error of the protocol (a proxy's page, a wrong service). The values
+    /// are its HTTP status and the media type of its body, possibly empty.
     #[error("{0}: answered with HTTP status {1}{note}", note = media_note(.2))]
     Status(FailedRequest, u16, String),
     /// The answer is larger than this limit in bytes.
@@ -62,7 +63,7 @@ pub enum Error {
     /// The answer has more JSON values than this limit.
     #[error("{0}: the answer has more than {1} values")]
     TooManyValues(FailedRequest, usize),
-    /// The connection broke, or its data is not HTTP: the cause.
+    /// The connection broke, or its data is not HTTP. The text is the cause.
     #[error("{0}: the connection broke: {1}")]
     Broken(FailedRequest, String),
     /// The request was not sent, because its permit had ended.
@@ -147,7 +148,7 @@ fn media_note(media_type: &str) -> String {
 
 /// The sources of the error without the library's outer message, which would repeat the address.
 pub(super) fn chain_text(error: &reqwest::Error) -> String {
-    // Without a source the library prints the address without credentials; ours contains none anyway.
+    // Without a source, uses the library's message, which omits credentials in the URL; our URLs contain none anyway.
     error.source().map_or_else(|| error.to_string(), chain)
 }
 
@@ -166,7 +167,6 @@ fn tls_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e rustls::Erro
     None
 }
 
-/// Why the certificate was refused, if that is the failure.
 fn refusal(error: &rustls::Error) -> Option<&CertificateRefusal> {
     match error {
         rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other)) => other.0.downcast_ref(),

@@ -1,8 +1,8 @@
-//! Permission to send a request; it may end while the request is in flight.
+//! The permission to send a request, which may end while the request is in flight.
 
 use async_trait::async_trait;
 
-/// A caller's permission, attached to requests that change something. Once ended, it stays ended.
+/// A caller's permission to write, attached to requests that change something. Once ended, it stays ended.
 #[async_trait]
 pub trait Permit: Send + Sync {
     /// Whether the request may be sent now.

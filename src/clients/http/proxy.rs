@@ -12,7 +12,7 @@ use url::{Host, Url};
 use super::Endpoint;
 use crate::base::addresses::parse_ip;
 
-/// The proxies, and the endpoints that need none.
+/// The proxies for HTTP and HTTPS, and the endpoints that are reached without a proxy.
 #[derive(Clone, Debug, Default)]
 pub struct ProxySettings {
     https: Option<ProxyServer>,
@@ -23,7 +23,7 @@ pub struct ProxySettings {
 /// A proxy. Prints as scheme, host and port, without user and password.
 #[derive(Clone)]
 pub struct ProxyServer {
-    /// With user and password.
+    /// The URL of the proxy, with user and password.
     pub(super) url: SecretString,
     shown: String,
 }
@@ -73,7 +73,7 @@ impl ProxySettings {
 }
 
 impl ProxyServer {
-    /// An address without scheme means `http://`.
+    /// Parses the address of a proxy; without a scheme it means `http://`.
     fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
@@ -110,7 +110,7 @@ impl fmt::Debug for ProxyServer {
     }
 }
 
-/// `NO_PROXY`: the endpoints that need no proxy.
+/// `NO_PROXY`: the endpoints that are reached without a proxy.
 #[derive(Clone, Debug, Default)]
 struct Bypass {
     everything: bool,
@@ -179,7 +179,8 @@ impl Entry {
         Some(Entry::Domain { suffix: format!(".{}", to_ascii(name)), includes_itself, port })
     }
 
-    /// An address never matches a domain, not even one with a zone such as `fe80::1%.example.com`.
+    /// Whether an entry covers a host. No domain covers an IP address, not even one with a zone:
+    /// `fe80::1%.example.com`.
     fn covers(&self, host: &str, ip: Option<IpAddr>, port: &str) -> bool {
         let is_port = |wanted: &Option<String>| wanted.as_deref().is_none_or(|wanted| wanted == port);
         match (self, ip) {

@@ -26,13 +26,13 @@ pub struct CertificateRefusal {
     text: String,
     /// Whether the certificate is a proxy's, and not the server's.
     pub is_of_proxy: bool,
-    /// The SHA-256 thumbprint of the server's certificate, if configuring it would excuse the error.
+    /// The SHA-256 thumbprint of the server's certificate, if configuring it would make the certificate accepted.
     pub thumbprint: Option<Thumbprint>,
 }
 
 /// Owner of a certificate.
 pub(super) enum Peer {
-    /// The server; its configuration has thumbprints, and `govc` reaches it under this target.
+    /// A vCenter: its configuration may have thumbprints, and `govc` reaches it under `target`.
     Vcenter {
         /// `host` or `host:port`.
         target: String,
@@ -96,7 +96,7 @@ impl Complaint {
 }
 
 impl Remedy {
-    /// Whether a configured thumbprint would excuse the error.
+    /// Whether the certificate would be accepted if its thumbprint were configured.
     fn is_thumbprint(self, peer: &Peer) -> bool {
         matches!((self, peer), (Remedy::Trust | Remedy::Rename, Peer::Vcenter { .. }))
     }

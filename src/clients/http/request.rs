@@ -31,7 +31,8 @@ pub struct Request {
     pub max_bytes: usize,
     /// Whether the request may be sent a second time when a pooled connection turns out to be dead.
     pub repeatable: bool,
-    /// Checked before each attempt; its end cancels the request. `None` for requests that change nothing.
+    /// Checked before each attempt; the end of the permission cancels the request. `None` if the request changes
+    /// nothing.
     pub permit: Option<Arc<dyn Permit>>,
 }
 

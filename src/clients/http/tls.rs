@@ -19,17 +19,17 @@ use crate::base::x509;
 /// The authorities that may have issued the certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TlsTrust {
-    /// The operating system's.
+    /// The authorities that the operating system trusts.
     #[default]
     System,
-    /// Those of a PEM bundle, instead of the system's. A server certificate in the bundle is trusted itself.
+    /// The authorities of a PEM bundle, instead of the system's. A server certificate in the bundle is trusted too.
     Ca {
         /// The bundle.
         pem: Vec<u8>,
         /// The source of the bundle, for messages.
         path: String,
     },
-    /// The operating system's, and those of a PEM bundle.
+    /// The authorities that the operating system trusts, and those of a PEM bundle.
     SystemAnd {
         /// The bundle.
         pem: Vec<u8>,
@@ -55,7 +55,8 @@ pub struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// Settings for a public service related to this server: always verified, also trusting the system's CAs.
+    /// Settings for a public service of this server, such as a token service: always verified, and trusting the
+    /// system's CAs too.
     pub fn of_public_service(&self) -> Self {
         let trust = match self.trust.clone() {
             TlsTrust::Ca { pem, path } if !pem.is_empty() => TlsTrust::SystemAnd { pem, path },
@@ -68,7 +69,8 @@ impl TlsSettings {
 /// The rustls configuration for one endpoint; ring is the provider.
 ///
 /// # Errors
-/// A sentence, when the bundle holds no certificate or the system has none and nothing is pinned.
+/// A message for the user: the CA file is not valid PEM or holds no certificate, or the system's trusted certificates
+/// cannot be used and no thumbprint replaces them.
 pub(super) fn client_config(
     settings: &TlsSettings,
     endpoint: &Endpoint,
@@ -119,7 +121,7 @@ fn verifier(
     })
 }
 
-/// A system without trusted certificates is accepted if a thumbprint is configured.
+/// Verifies by the system's authorities and `extra`. `None` if `pinned` (by thumbprints) and these cannot be used.
 fn system_verifier(
     provider: &Arc<CryptoProvider>,
     extra: Vec<CertificateDer<'static>>,
@@ -145,7 +147,7 @@ fn read_bundle(pem: &[u8], path: &str) -> Result<Vec<CertificateDer<'static>>, S
     Ok(listed)
 }
 
-/// `None` when no certificate of the bundle can be an authority; it may still be the server's own.
+/// Verifies by the authorities of a bundle; `None` if it has none, but only the server's own certificate.
 fn bundle_verifier(
     listed: &[CertificateDer<'static>],
     provider: &Arc<CryptoProvider>,

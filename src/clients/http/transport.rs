@@ -1,4 +1,4 @@
-//! Transport of a request: the network, or memory in a test.
+//! The transport of requests: the network, or memory in a test.
 //!
 //! A transport makes one attempt. The client adds time limits, the second attempt and the observer.
 

@@ -1,4 +1,4 @@
-//! Verifies a server's certificate, following the Go clients where rustls alone is stricter, and records it.
+//! Verifies a server's certificate as the Go clients do, also where rustls alone is stricter, and records it.
 //!
 //! Mirrors `vim25/soap/client.go` of govmomi: a thumbprint is a fallback for an unknown issuer or a wrong name, never
 //! for an expired certificate. Handshake signatures are always checked.
@@ -23,14 +23,14 @@ use crate::base::x509::{self, Validity};
 pub(super) struct Verifier {
     pub(super) host: String,
     pub(super) port: u16,
-    /// The standard verification; `None` without any authority.
+    /// The standard verification of the certificate chain; `None` if there are no trusted authorities.
     pub(super) chain: Option<Arc<dyn ServerCertVerifier>>,
     /// The certificates of the CA file, any of which may be the server's own.
     pub(super) listed: Vec<CertificateDer<'static>>,
     pub(super) thumbprints: Vec<Thumbprint>,
     pub(super) can_be_pinned: bool,
     pub(super) insecure: bool,
-    /// Records the server's certificate, not a proxy's.
+    /// Records the server's certificate, but not that of a proxy.
     pub(super) seen: Arc<PeerCertificate>,
     pub(super) provider: Arc<CryptoProvider>,
 }
@@ -113,11 +113,11 @@ impl Verifier {
             failure
         };
         let complaint = refusal::complaint(&failure);
-        // The server's thumbprint never excuses a proxy's certificate, which this verifier judges as well.
+        // The server's thumbprint never excuses a proxy's certificate, which this verifier checks as well.
         if self.thumbprints.is_empty() || !self.is_own_name(name) || !pin_may_excuse(&failure) {
             return Err(complaint);
         }
-        // The verification reports only the worst of several defects. Expiry is never excused.
+        // The verification reports only the worst of several defects, and expiry is never excused: checks the dates.
         check_validity(leaf, now).map_err(|failure| refusal::complaint(&failure))?;
         if self.thumbprints.iter().any(|pin| pin.matches(leaf)) {
             return Ok(ServerCertVerified::assertion());
@@ -147,7 +147,7 @@ impl Verifier {
     }
 }
 
-/// Checks what an authority would have vouched for: the dates, the name, and the server purpose.
+/// Checks a trusted server certificate without its chain: the dates, the name, and the server purpose.
 fn own_checks(leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), CertificateError> {
     check_validity(leaf, now)?;
     let named = ParsedCertificate::try_from(leaf).and_then(|parsed| verify_server_name(&parsed, name));
@@ -170,8 +170,8 @@ fn check_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(),
     }
 }
 
-/// Go falls back to the thumbprint for an unknown authority and a wrong name; rustls has more error variants for these
-/// cases. `Other` wraps webpki's, such as `CaUsedAsEndEntity`.
+/// Whether a thumbprint may replace the failed verification. Go allows this for an unknown authority and a wrong name;
+/// rustls has more error variants for these cases, and `Other` wraps those of webpki, such as `CaUsedAsEndEntity`.
 fn pin_may_excuse(failure: &CertificateError) -> bool {
     #[allow(deprecated, reason = "older verifiers still return the short form")]
     let excusable = matches!(
@@ -182,7 +182,7 @@ fn pin_may_excuse(failure: &CertificateError) -> bool {
             | CertificateError::UnsupportedSignatureAlgorithm
             | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
             | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
-            // The issuer was rebuilt under its old name with a new key; Go calls this an unknown authority.
+            // Occurs if the issuer got a new key under its old name, which Go reports as an unknown authority.
             | CertificateError::BadSignature
             | CertificateError::Other(_)
     );

@@ -1,4 +1,4 @@
-//! Pure: classifies answers, by this one table.
+//! Pure: classifies the answers of NSX by one table.
 //!
 //! | answer | meaning |
 //! |---|---|
@@ -19,7 +19,6 @@
 use super::error::{ErrorAnswer, Kind};
 use super::json::ErrorFields;
 
-/// How many characters of a message are kept at most.
 const MESSAGE: usize = 300;
 
 /// Codes of an object that does not exist.
@@ -39,7 +38,7 @@ pub(super) struct RequestContext<'a> {
     pub presents: Presents,
 }
 
-/// Whether a request presents credentials, so that a refusal may concern them.
+/// The credentials that a request carries, which a refusal may concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presents {
     /// The request is a login.
@@ -91,7 +90,7 @@ pub(super) fn slows_down(status: u16) -> bool {
     matches!(status, 429 | 503)
 }
 
-/// The path that the message names, unless it names the object of the request.
+/// The path of the missing object that the message names; `None` if it names no path, or the request's object.
 fn missing(message: &str, object: &str) -> Option<String> {
     let is_end = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '\'' | '"' | '[' | ']' | '(' | ')');
     // An id may contain a space, so the whole path is searched first.

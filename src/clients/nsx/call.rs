@@ -1,4 +1,4 @@
-//! One NSX call: waits for its turn, logs in, sends, classifies the answer.
+//! One NSX call: waits for the rate limiter, logs in, sends, classifies the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use super::proof::{Login, NoLogin};
 use super::{BASE, Client};
 use crate::clients::http::{self, FailedRequest, Method, Permit, Request, Response};
 
-/// The largest accepted answer, in bytes. A list then asks for smaller pages.
+/// The largest accepted answer, in bytes. A list whose page is larger continues with smaller pages.
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
-/// How often a call is sent at most while the manager is busy.
+/// Most attempts of a call that a busy manager refuses.
 const ATTEMPTS: u32 = 4;
 
-/// Characters that stay unescaped in a path segment and in a query value.
+/// The characters that are escaped in a path segment and in a query value.
 const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// A write to an object. The type ensures that every write has a permit.
@@ -76,7 +76,7 @@ impl<'a> NsxCall<'a> {
         Self { method, object, query: &[], body: None, operation, priority, permit, shape }
     }
 
-    /// Path and query, below the prefix of the manager.
+    /// Path and query, to be appended to the prefix of the manager.
     fn path(&self) -> String {
         let mut path = BASE.to_owned();
         for segment in self.object.split('/').filter(|segment| !segment.is_empty()) {
@@ -121,7 +121,8 @@ impl Client {
         self.send(&call).await.map(drop)
     }
 
-    /// Creates the object of this path, or replaces the one with the same `_revision`; returns the stored object.
+    /// Creates the object at this path, or replaces it if its `_revision` still equals that of `body`. Returns the
+    /// object as stored.
     ///
     /// # Errors
     /// [`Kind::Conflict`] if another client has changed it.
@@ -178,22 +179,22 @@ impl Client {
         serde_json::from_slice(&response.body).map(Object).map_err(|_| self.misshapen(&call))
     }
 
-    /// The error for a success of another shape, such as a portal's page. Omits the parser's text: it may quote values.
+    /// The error for a success whose body is not a JSON object. Omits the parser's text, which may quote values.
     fn misshapen(&self, call: &NsxCall<'_>) -> Error {
         let kind = if call.permit.is_some() { Kind::Unknown } else { Kind::Unavailable };
         Error::other(kind, self.inner.http.failed(call.operation), call.target(), "the answer is not a JSON object")
     }
 
-    /// The error for a success that is a page.
+    /// The error for a success that is a web page, such as the login page of a portal.
     fn page(&self, call: &NsxCall<'_>, status: u16) -> Error {
         let message = "the answer is a page, and not a JSON object".to_owned();
         let refused = ErrorAnswer { status, message, ..ErrorAnswer::default() };
         Error::refused(self.misshapen(call).kind, self.inner.http.failed(call.operation), call.target(), refused)
     }
 
-    /// Sends a call in its turn, after a login if necessary. A call that a busy manager refuses is repeated if that is
-    /// safe. An ended session is renewed once; if the new one is refused too, another form of login may replace it,
-    /// since such a call did nothing.
+    /// Sends a call once the rate limiter admits it, after a login if necessary. Repeats a call that a busy manager
+    /// refused if that is safe. Renews an ended session once; if the manager refuses the new session too, tries another
+    /// form of login. Both are safe, since a call without a valid session does nothing.
     pub(super) async fn send(&self, call: &NsxCall<'_>) -> Result<Response, Error> {
         // URL parsers resolve such a segment, so the path would name another object.
         if call.object.split('/').any(|segment| matches!(segment, "." | "..")) {
@@ -220,7 +221,7 @@ impl Client {
                 Err(error) if login.is_session() && is_page(&error) && !was_doubted => {
                     was_doubted = true;
                     let has_another = self.inner.log_in.log_in_beside(self, &login).await;
-                    // Whether a write that was answered with a page took effect is unknown.
+                    // A write that was answered with a web page may have taken effect, so it is not repeated.
                     if !has_another || error.kind == Kind::Unknown {
                         return Err(error);
                     }
@@ -239,7 +240,7 @@ impl Client {
         }
     }
 
-    /// Changes the form of login after the second refusal of a call, which is `refused`.
+    /// Logs in with another form of credentials after the manager refused a call twice, the second time with `refused`.
     async fn log_in_otherwise(&self, call: &NsxCall<'_>, over: &Login, refused: Error) -> Result<(), Error> {
         self.inner.log_in.log_in_otherwise(self, over).await.map_err(|NoLogin { kind, why }| {
             let why = format!("{why}: {}", refused.what());
@@ -269,7 +270,7 @@ impl Client {
             let message = format!("not sent: no turn within {} s", self.inner.timeouts.turn.as_secs());
             return Err(Error::other(Kind::Unavailable, failed(), call.target(), message));
         };
-        // A password that was refused meanwhile must not be sent again.
+        // The login may have been refused while the call waited; a refused password must not be sent again.
         if !self.login().is_some_and(|current| current.is(login)) {
             return Err(Error::other(Kind::SessionOver, failed(), call.target(), "not sent: the login has changed"));
         }
@@ -330,17 +331,18 @@ impl Client {
     }
 }
 
-/// Whether the answer was a page, or a redirect to one.
+/// Whether the answer was a web page, or a redirect, probably to one.
 fn is_page(error: &Error) -> bool {
     error.status().is_some_and(|status| (200..400).contains(&status))
 }
 
-/// Whether the manager distrusts the connection's client certificate: it may judge another connection differently.
+/// Whether the manager refuses the client certificate on this connection, which it may still accept on another one.
 fn is_distrusted(login: &Login, error: &Error) -> bool {
     login.is_certificate() && error.status() == Some(500) && error.code() == Some(99)
 }
 
-/// True for reads, for writes refused before they took effect, and for calls not sent because the login had changed.
+/// Whether the call may be repeated: a busy manager refused a read, or a write before it took effect (429), or the call
+/// was not sent because the login had changed.
 fn may_repeat(call: &NsxCall<'_>, error: &Error) -> bool {
     match error.kind {
         Kind::Busy => call.permit.is_none() || error.status() == Some(429),

@@ -14,7 +14,7 @@ pub enum Kind {
     Rejected,
     /// The session has ended or never existed. The call did nothing.
     SessionOver,
-    /// No answer of the protocol: the state in NSX is unknown, and a write was not made or its effect is unknown.
+    /// No valid answer of NSX: the state in NSX is unknown, and a write was not made or its effect is unknown.
     Unavailable,
     /// A write was sent, and its effect is unknown. Read the object before repeating anything.
     Unknown,
@@ -22,9 +22,9 @@ pub enum Kind {
     NoPermission,
     /// The object of the request does not exist.
     NotFound,
-    /// An object that the request refers to, other than its own, does not exist: its path.
+    /// An object that the request refers to, other than its own object, does not exist. The text is the path.
     MissingReference(String),
-    /// The object is still referenced by others.
+    /// Other objects still refer to the object.
     Referenced,
     /// The object is marked for deletion: its id cannot be used before the purge.
     MarkedForDeletion,
@@ -63,7 +63,7 @@ pub struct Error {
     /// Meaning of the failure.
     pub kind: Kind,
     request: FailedRequest,
-    /// The method and the object.
+    /// The HTTP method and the path of the object.
     target: String,
     cause: Cause,
 }
@@ -132,8 +132,8 @@ impl Error {
         }
     }
 
-    /// Whether NSX says that the object of the request, or one above it, does not exist. A path that NSX calls invalid
-    /// (400) may be so for another reason.
+    /// Whether NSX says (404) that an object does not exist: that of the request, or another one, such as an ancestor.
+    /// Status 400 for an invalid path proves nothing, since the path may be invalid for another reason.
     pub fn says_absent(&self) -> bool {
         self.status() == Some(404) && matches!(self.kind, Kind::NotFound | Kind::MissingReference(_))
     }
@@ -143,7 +143,7 @@ impl Error {
         What(self).to_string()
     }
 
-    /// How long the manager asks not to be called, if it does.
+    /// How long the manager asks clients to wait, if it does.
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.cause {
             Cause::Refused(refused) => refused.retry_after,
@@ -160,7 +160,6 @@ impl Error {
     }
 }
 
-/// Prints the error without the call.
 struct What<'a>(&'a Error);
 
 impl fmt::Display for What<'_> {

@@ -1,5 +1,5 @@
-//! Pure: checks JSON answers without building them in memory. A short text may become a large tree: `{"":0}` takes a
-//! hundred times its bytes.
+//! Pure: checks JSON answers without building a tree of values in memory, since a short text may become a large tree:
+//! `{"":0}` takes a hundred times its bytes.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ pub(super) fn count_values(text: &[u8]) -> usize {
     count
 }
 
-/// The fields of an error that decide anything. A field of another type counts as missing.
+/// The fields of an error answer that this program uses. A field of another type counts as missing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ErrorFields {
     /// `error_code`, a number or its text.

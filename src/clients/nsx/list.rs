@@ -13,7 +13,7 @@ use super::{Client, http};
 /// The most pages of one list.
 const MOST_PAGES: usize = 500;
 
-/// The most memory of a list that is kept whole, in bytes.
+/// The most memory that `Pages::all` may use for a list, in bytes.
 const MOST_KEPT: usize = 64 << 20;
 
 /// The objects of a list. Cursors are positions: while other clients delete, a list may miss an object, so absence from
@@ -97,7 +97,7 @@ impl<'a> Pages<'a> {
             match result {
                 Value::Object(object) => objects.push(Object(match self.members {
                     None => object,
-                    // A new map: one from which members are removed keeps its memory.
+                    // Builds a new map, since a map keeps its memory when members are removed.
                     Some(kept) => object.into_iter().filter(|(member, _)| kept.contains(&member.as_str())).collect(),
                 })),
                 _ => self.skipped += 1,

@@ -69,12 +69,12 @@ impl Client {
         request.timeout = self.inner.timeouts.login;
         // A retry over a dead connection must not become a second login.
         request.repeatable = false;
-        // A portal's page is not an answer to the credentials.
+        // A web page, such as a portal's, does not say whether the credentials are accepted.
         let is_answer = |response: &Response| {
             if json::is_object(&response.body) { Ok(()) } else { Err("the answer is not a JSON object") }
         };
         match self.exchange(request, BASIC, Presents::EachTime, is_answer).await {
-            // A missing permission or object does not disprove the login.
+            // NSX has accepted the credentials even if it refuses the read, or the object does not exist.
             Ok(_) | Err(Error { kind: Kind::NoPermission | Kind::NotFound | Kind::BadRequest, .. }) => Ok(login),
             Err(error) => Err(error),
         }
@@ -146,7 +146,7 @@ impl Client {
     }
 }
 
-/// The session cookie and the XSRF token of an answer.
+/// A login with the session cookie and the XSRF token of an answer.
 fn session_of(response: &Response) -> Option<Login> {
     let cookies = response.headers.get_all("set-cookie").iter();
     let cookie = cookies.filter_map(|value| value.to_str().ok()).find_map(|value| {

@@ -43,7 +43,7 @@ impl Object {
         self.0.get("_revision").and_then(Value::as_i64)
     }
 
-    /// Whether it is marked for deletion and waits for the purge.
+    /// Whether the object is marked for deletion, and NSX has yet to purge it.
     pub fn is_marked_for_delete(&self) -> bool {
         self.0.get("marked_for_delete").and_then(Value::as_bool).unwrap_or_default()
     }
@@ -53,7 +53,7 @@ impl Object {
         self.text("_create_user")
     }
 
-    /// Its tags, in their order; entries that are not objects are left out.
+    /// The tags of the object, in the order received; entries that are not JSON objects are left out.
     pub fn tags(&self) -> impl Iterator<Item = ObjectTag<'_>> {
         let tags = self.0.get("tags").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         tags.iter().filter_map(Value::as_object).map(|tag| {
@@ -81,7 +81,7 @@ impl Object {
     }
 }
 
-/// Bytes of a B-tree node with eleven slots, of which half may be used.
+/// Bytes of a node of `serde_json`'s B-tree map: it has eleven slots, of which only half may be in use.
 const TREE_NODE: usize = 640;
 
 fn size_of_members(members: &Map<String, Value>) -> usize {
@@ -90,7 +90,7 @@ fn size_of_members(members: &Map<String, Value>) -> usize {
     values + TREE_NODE * members.len().div_ceil(6).max(1)
 }
 
-/// Excludes the value itself, which is counted in its map or list.
+/// The memory that a value refers to. Excludes the value itself, which is part of its map or list.
 fn size_of_value(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,

@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How many calls may be in flight. NSX refuses a client with more than 40.
+/// Most calls in flight. NSX refuses calls of a client that has more than 40.
 const AT_ONCE: usize = 20;
 
-/// The lowest rate, in calls per second.
+/// The lowest rate, in calls per second, however often NSX throttles.
 const LEAST: f64 = 1.0;
 
 /// Additive increase: calls per second gained after each second without throttling.
@@ -42,23 +42,23 @@ struct PaceState {
     urgent: usize,
 }
 
-/// A call in flight, until it is dropped.
+/// Counts a call as in flight until it is dropped.
 pub(super) struct Turn<'a> {
     pace: &'a Pace,
     pub(super) began: Instant,
 }
 
-/// An urgent call that waits; calls for information let it pass.
+/// Counts an urgent call as waiting until it is dropped; meanwhile, calls for information wait.
 struct Urgent<'a>(&'a Pace);
 
 impl Pace {
-    /// A pace of at most this many calls per second, but at least one.
+    /// Limits calls to this many per second, but at least one.
     pub fn new(calls_per_second: u32) -> Self {
         let state = PaceState { flow: Flow::new(f64::from(calls_per_second.max(1))), under_way: 0, urgent: 0 };
         Self { began: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Waits for the turn of a call. The caller limits the wait.
+    /// Waits until a call may be sent. The caller limits the wait.
     pub(super) async fn turn(&self, priority: Priority) -> Turn<'_> {
         let _urgent = (priority == Priority::Urgent).then(|| {
             self.state.lock().urgent += 1;
@@ -122,10 +122,10 @@ impl Drop for Urgent<'_> {
 struct Flow {
     ceiling: f64,
     rate: f64,
-    /// When the next call would be due without a burst.
+    /// When the next call may be sent if no burst were allowed.
     due: Duration,
     not_before: Duration,
-    /// Start of the time without refusals, advanced by each growth.
+    /// Start of the time without refusals for which the rate has not grown yet.
     calm_since: Duration,
     slowed_at: Option<Duration>,
 }
@@ -143,7 +143,7 @@ impl Flow {
         }
         self.grow(now);
         let interval = Duration::from_secs_f64(self.rate.recip());
-        // The calls of a tenth of a second may be sent at once.
+        // As many calls as the rate allows in a tenth of a second, at least one, may be sent at once.
         let burst = interval.mul_f64((self.rate / 10.0 - 1.0).max(0.0));
         let ready = self.due.saturating_sub(burst);
         if now < ready {
@@ -161,7 +161,7 @@ impl Flow {
         }
     }
 
-    /// Halves the rate once per overload: a refused call that was sent before the last slow-down is no new evidence.
+    /// Halves the rate once per overload: ignores the refusal of a call that was sent before the last slow-down.
     fn slow_down(&mut self, sent: Duration, now: Duration, after: Option<Duration>) {
         if self.slowed_at.is_none_or(|slowed_at| sent >= slowed_at) {
             self.grow(now);

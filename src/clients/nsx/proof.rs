@@ -12,12 +12,12 @@ use super::token::AccessToken;
 use super::{Client, http};
 use crate::clients::http::Request;
 
-/// Account store of the user and password.
+/// Where NSX looks up the user; sent as the scheme of the `Authorization` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// NSX itself, or its directory: `Basic`.
+    /// The accounts of NSX, or of the directory that NSX is connected to: the scheme is `Basic`.
     Basic,
-    /// VMware Identity Manager: `Remote`.
+    /// VMware Identity Manager: the scheme is `Remote`.
     Remote,
 }
 
@@ -29,7 +29,7 @@ impl Scheme {
         }
     }
 
-    /// The value of `Authorization`.
+    /// The value of the `Authorization` header.
     pub fn authorization(self, user: &str, password: &SecretString) -> SecretString {
         http::authorization(self.as_str(), user, password)
     }
@@ -39,14 +39,14 @@ impl Scheme {
 #[async_trait]
 pub trait LogIn: Send + Sync {
     /// Called when a call finds no login, or the manager no longer accepts the login `over`. Returns once the client
-    /// has another login. Concurrent callers wait for each other inside.
+    /// has another login. The implementation makes concurrent callers wait for each other.
     ///
     /// # Errors
-    /// Why there is no login, as the error of the call.
+    /// Why there is no login. The call that needs the login fails with this error.
     async fn log_in(&self, client: &Client, over: Option<&Login>) -> Result<(), NoLogin>;
 
-    /// Called when the manager refused the second login of the same call, too; both are already dropped. Returns once
-    /// the client has a login of another form, which the call may try.
+    /// Called when the manager refused the renewed login of a call too; the client has dropped both logins. Returns
+    /// once the client has a login of another form, which the call may try.
     ///
     /// # Errors
     /// Why there is no login, as the error of the call.
@@ -54,26 +54,26 @@ pub trait LogIn: Send + Sync {
         Err(NoLogin { kind: Kind::SessionOver, why: "the next session was over at once, too".to_owned() })
     }
 
-    /// Called when a request with this login, which stays in use, was answered with a page: the login may have ended,
-    /// or an intermediary may have answered. Returns whether the client now has another login.
+    /// Called when a request with this login was answered with a web page: the login may have ended, or an intermediary
+    /// may have answered. The login stays in use. Returns whether the client now has another login.
     async fn log_in_beside(&self, _client: &Client, _doubted: &Login) -> bool {
         false
     }
 
-    /// Called when the manager refused the credentials sent with a request. This login is already dropped.
+    /// Called when the manager refused the credentials sent with a request. The client has already dropped this login.
     fn rejected(&self, login: &Login);
 }
 
 /// Why a client is not logged in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoLogin {
-    /// Meaning for the call.
+    /// The kind of error with which the call fails.
     pub kind: Kind,
     /// The reason as text.
     pub why: String,
 }
 
-/// Authentication of requests. Prints without secrets.
+/// The credentials or the session with which requests are authenticated. Prints without secrets.
 #[derive(Clone)]
 pub struct Login(pub(super) Arc<Used>);
 
@@ -89,12 +89,12 @@ pub(super) enum Used {
 }
 
 impl Login {
-    /// Sends the token with each request.
+    /// A login that sends the token with each request.
     pub fn with_token(token: &AccessToken) -> Self {
         Self(Arc::new(Used::Token(token.secret.clone())))
     }
 
-    /// Relies on the certificate of the TLS settings.
+    /// A login that relies on the client certificate of the TLS settings.
     pub fn with_certificate() -> Self {
         Self(Arc::new(Used::Certificate))
     }

@@ -1,4 +1,4 @@
-//! Realization of intents.
+//! Reads whether NSX has realized intents, that is, put them into effect, and which addresses it has reserved.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,24 +17,24 @@ use crate::base::addresses::parse_ip;
 pub enum Realization {
     /// The intent is in effect.
     Realized,
-    /// Not yet realized, or unknown.
+    /// The intent is not realized yet, or its state is unknown.
     Pending,
-    /// It failed: the alarm, possibly empty.
+    /// Realization failed. The text is the alarm, possibly empty.
     Failed(String),
 }
 
 /// Realization state of one revision of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RevisionStatus {
-    /// The state of this revision.
+    /// The state of the requested revision.
     Known(Realization),
     /// This older revision is realized or failed; the state of the requested revision is unknown.
     Older(i64, Realization),
-    /// A state for which NSX names no revision.
+    /// A state for which NSX names no revision, so that it may be that of an older one.
     Unversioned(Realization),
 }
 
-/// How long after a write the state may be that of the previous revision, where NSX names no revision.
+/// How long after a write a state without a revision may still be that of the previous revision.
 pub const SETTLED: Duration = Duration::from_secs(3);
 
 /// State of an address reservation.
@@ -42,9 +42,9 @@ pub const SETTLED: Duration = Duration::from_secs(3);
 pub enum Reservation {
     /// This address is reserved.
     Reserved(IpAddr),
-    /// No address yet, or unknown.
+    /// NSX has reserved no address yet, or the state is unknown.
     Pending,
-    /// No address will be reserved.
+    /// NSX cannot reserve an address.
     Failed {
         /// Whether the pool has no address left.
         is_exhausted: bool,
@@ -60,7 +60,7 @@ impl Client {
     /// The realization state of the object of this path.
     ///
     /// # Errors
-    /// See [`Kind`]. An answer that there is nothing yet is no error.
+    /// See [`Kind`]. If NSX knows no state of the object yet, the result is `Pending` and no error.
     pub async fn realization(&self, path: &str, operation: &'static str) -> Result<Realization, Error> {
         self.realized(path, operation, Error::says_absent).await.map(|rows| classify(&rows))
     }
@@ -69,7 +69,8 @@ impl Client {
     /// revision, take one more call.
     ///
     /// # Errors
-    /// See [`Kind`]. An answer that there is nothing yet is no error, nor is a status that this account may not read.
+    /// See [`Kind`]. If NSX knows no state of the object yet, this is no error, nor if this account may not read the
+    /// status.
     pub async fn revision_status(
         &self,
         path: &str,
@@ -83,7 +84,7 @@ impl Client {
             other => judge_revision(&other?, revision),
         };
         let entities = async || self.realization(path, "realized-entities.list").await;
-        // The failure is known, whatever the second call returns.
+        // The failure is certain already; the second call only adds the alarm, so its errors are ignored.
         let alarm = async || match entities().await {
             Ok(Realization::Failed(alarm)) => alarm,
             Ok(Realization::Realized | Realization::Pending) | Err(_) => String::new(),
@@ -103,13 +104,13 @@ impl Client {
     /// The address that the allocation of this path has reserved.
     ///
     /// # Errors
-    /// See [`Kind`]. An answer that there is nothing yet is no error.
+    /// See [`Kind`]. If NSX knows no state of the object yet, the result is `Pending` and no error.
     pub async fn reservation(&self, path: &str, operation: &'static str) -> Result<Reservation, Error> {
         let rows = self.realized(path, operation, Error::says_absent).await?;
         if let Some(address) = rows.iter().find_map(reserved) {
             return Ok(Reservation::Reserved(address));
         }
-        // A realized row without an address is ignored.
+        // Only an error is final: a realized entity without an address is ignored.
         let failed = rows.iter().find(|row| row.get("state").and_then(Value::as_str) == Some("ERROR"));
         Ok(failed.map_or(Reservation::Pending, |row| {
             let alarms = row.get("alarms");
@@ -122,7 +123,7 @@ impl Client {
     /// # Errors
     /// See [`Kind`].
     pub async fn is_in_effect(&self, path: &str, operation: &'static str) -> Result<bool, Error> {
-        // The absence of an unrelated object proves nothing.
+        // Only the absence of the object or of one of its ancestors proves that NSX has no entities for it.
         let is_of_object = |error: &Error| match &error.kind {
             Kind::MissingReference(named) => error.says_absent() && is_at_or_above(named, path),
             _ => error.says_absent(),
@@ -130,7 +131,7 @@ impl Client {
         self.realized(path, operation, is_of_object).await.map(|rows| !rows.is_empty())
     }
 
-    /// The realized entities of the object of this path; empty if unknown.
+    /// The realized entities of the object of this path; empty if `says_absent` holds for the error of the call.
     async fn realized(
         &self,
         path: &str,
@@ -157,14 +158,14 @@ fn is_at_or_above(named: &str, path: &str) -> bool {
     path.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The rows of this intent. `None` if the answer is not a list.
+/// The realized entities of this intent in an answer; `None` if the answer is not a list.
 fn rows_of(mut answer: Object, path: &str) -> Option<Vec<Map<String, Value>>> {
     let Value::Array(rows) = answer.0.remove("results")? else { return None };
     let texts = |value: Option<&Value>| -> Vec<String> {
         let all = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    // The query names the intent, so a row that names none belongs to it.
+    // The query asks for this intent, so a row that names no intent belongs to it.
     let is_of_intent = |row: &Map<String, Value>| {
         let intents = [texts(row.get("intent_paths")), texts(row.get("intent_reference"))].concat();
         intents.is_empty() || intents.iter().any(|intent| intent == path)
@@ -184,8 +185,8 @@ fn classify(rows: &[Map<String, Value>]) -> Realization {
     }
 }
 
-/// The state of this revision; `None` if a final state names no revision. It carries no alarm. The version is the
-/// highest one of all realized entities.
+/// The state of this revision; `None` if a final state names no revision. A failure has no alarm here. The version in
+/// an answer is the highest one of all realized entities.
 fn judge_revision(status: &Object, revision: i64) -> Option<RevisionStatus> {
     let realization = match status.text("publish_status") {
         "REALIZED" => Realization::Realized,
@@ -199,7 +200,7 @@ fn judge_revision(status: &Object, revision: i64) -> Option<RevisionStatus> {
     })
 }
 
-/// An object may have several realized entities: an error of one takes precedence.
+/// The entity that decides about an object with several realized entities: one with an error takes precedence.
 fn final_row(rows: &[Map<String, Value>]) -> Option<&Map<String, Value>> {
     let of = |state: &str| rows.iter().find(|row| row.get("state").and_then(Value::as_str) == Some(state));
     of("ERROR").or_else(|| of("REALIZED"))

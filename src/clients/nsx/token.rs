@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 64 << 10;
 /// Lifetime of a token if the answer does not name it.
 const LIFETIME: Duration = Duration::from_secs(1800);
 
-/// Bounds of the lifetime, in seconds: a minute, so that renewals have a pause, and a day.
+/// Bounds of the lifetime, in seconds: a minute, so that there is a pause between renewals, and a day.
 const LIFETIMES: (f64, f64) = (60.0, 86_400.0);
 
 /// An access token for requests. Prints without the secret.
@@ -60,7 +60,7 @@ impl AccessToken {
                     429 | 503 => Kind::Busy,
                     _ => Kind::Unavailable,
                 };
-                // The body is not shown: its form is unknown, and it may repeat the token.
+                // Omits the body, whose form is unknown: it may repeat the token.
                 let refused = ErrorAnswer { status: response.status, ..ErrorAnswer::default() };
                 return Err(Error::refused(kind, failed(), target(), refused));
             }
@@ -77,7 +77,7 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// `expires_in` may be a number or text, and every member may be null.
+/// Parses the answer of the service, where `expires_in` may be a number or text, and every member may be null.
 fn read(body: &[u8]) -> Option<AccessToken> {
     let answer: Map<String, Value> = serde_json::from_slice(body).ok()?;
     let token = answer.get("access_token")?.as_str().filter(|token| !token.is_empty())?;

@@ -5,7 +5,7 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 use secrecy::SecretString;
 
-/// Deeper answers are refused outside the assertion; real ones stay below 10.
+/// The deepest accepted nesting outside the assertion; real answers stay below 10.
 const MAX_DEPTH: usize = 32;
 /// Texts of the service are truncated to this many characters.
 const MAX_TEXT: usize = 300;

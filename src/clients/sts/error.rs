@@ -9,7 +9,7 @@ pub enum Error {
     /// The certificate and key cannot be used; nothing was sent.
     #[error("the certificate cannot be used to log in: {0}")]
     Key(#[from] KeyError),
-    /// No answer of the protocol.
+    /// There is no answer, or one that does not follow the protocol.
     #[error(transparent)]
     Http(#[from] http::Error),
     /// There is no token service at `host:port`.
@@ -19,7 +19,8 @@ pub enum Error {
         path = super::PATH
     )]
     NotThere(String),
-    /// The service refused: the fault's code without prefix, such as `FailedAuthentication`, and its text or nothing.
+    /// The service refused the request: the fault's code without namespace prefix, such as `FailedAuthentication`, and
+    /// its text, which may be empty.
     #[error("{0}: {1}{detail}{hint}", detail = detail(.2), hint = hint(.1))]
     Fault(FailedRequest, String, String),
     /// A malformed answer from `host:port`: the error in it.

@@ -49,7 +49,7 @@ impl HolderKey {
             return Err(ENCRYPTED);
         }
         let der = block.der().ok_or(BAD_KEY)?;
-        // Labels are often wrong, so both forms are tried.
+        // The PEM label often names the wrong encoding, so both PKCS#8 and PKCS#1 are tried.
         let pair = RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der)).map_err(|_| BAD_KEY)?;
         if pair.public().as_ref() != public {
             return Err(MISMATCH);

@@ -26,7 +26,7 @@ const SOAP: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 const DSIG: &str = "http://www.w3.org/2000/09/xmldsig#";
 const EXCLUSIVE: &str = "http://www.w3.org/2001/10/xml-exc-c14n#";
 const SHA256: &str = "http://www.w3.org/2001/04/xmlenc#sha256";
-/// Also the algorithm requested for the token service's own signature.
+/// The algorithm of our signatures, also requested for the token service's own signature.
 pub(in crate::clients) const RSA_SHA256: &str = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256";
 
 /// Validity of a message. The clocks of both sides must agree better than that.

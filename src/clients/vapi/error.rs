@@ -11,13 +11,13 @@ const LARGEST_ERROR: usize = 64 << 10;
 /// Why a REST call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No answer of the protocol.
+    /// There is no answer, or one that does not follow the protocol.
     #[error(transparent)]
     Http(#[from] http::Error),
     /// The server refused.
     #[error("{request}: HTTP status {status}{}", detail(message))]
     Refused {
-        /// Which request.
+        /// The refused request.
         request: FailedRequest,
         /// The HTTP status.
         status: u16,
@@ -43,7 +43,7 @@ pub struct Unreadable(String);
 impl From<serde_json::Error> for Unreadable {
     fn from(error: serde_json::Error) -> Self {
         let told = error.to_string();
-        // The name of a missing field is ours; about an unexpected value, the parser's message quotes the value.
+        // Messages about a missing field contain only our field name; those about an unexpected value quote the value.
         let is_ours = ["missing field ", "duplicate field "].iter().any(|words| told.starts_with(words));
         match error.classify() {
             Category::Data if !is_ours => {

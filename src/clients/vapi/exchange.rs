@@ -15,7 +15,7 @@ pub(super) const SESSION_HEADER: &str = "vmware-api-session-id";
 /// The largest accepted answer, in bytes. The server itself refuses above about 7 MB.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Ids contain colons, which vCenter accepts unescaped; anything else that could end a path segment is escaped.
+/// The characters that are escaped in ids, which could end a path segment; not colons, which vCenter accepts in ids.
 const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// A tagging call, before it is put into a framing.

@@ -33,7 +33,7 @@ impl Client {
     /// [`Error::is_invalid_login`] when the token or the signature is refused.
     pub async fn login_signed(&self, token: &Token, now: Timestamp) -> Result<(), Error> {
         self.open_session(|framing| {
-            // The server reads a signed number.
+            // The shift keeps the number below 2^63, since the server parses it as a signed one.
             let nonce = format!("{}:{}", now.as_millisecond(), fastrand::u64(..) >> 1);
             let signed = signing::authorization(token, "POST", session_path(framing), self.endpoint(), &nonce);
             signed.map_err(|error| {
@@ -95,7 +95,7 @@ impl Client {
         let mut request = Request::new(Method::POST, session_path(framing), LOGIN, self.inner.timeouts.login);
         request.secret_headers.push(("Authorization", authorization));
         request.headers.push(("Accept", "application/json".to_owned()));
-        // No cookie: only the id in the header is sent back.
+        // Asks the server for no cookie: this client sends back only the id in the header.
         request.headers.push(("vmware-use-header-authn", "true".to_owned()));
         let response = self.send(request).await?;
         let id: String = self.read_result(framing, LOGIN, &response)?;

@@ -43,7 +43,7 @@ pub(super) fn authorization(
     Ok(value.into())
 }
 
-/// The server takes host and port from the `Host` header, which omits the port of HTTPS, and then assumes 80.
+/// The host and port to sign: the server takes them from `Host`, which omits the port of HTTPS, and then assumes 80.
 fn signed_authority(endpoint: &str) -> (String, &str) {
     let (host, port) = endpoint.rsplit_once(':').unwrap_or((endpoint, "443"));
     let literal = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));

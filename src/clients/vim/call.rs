@@ -94,20 +94,20 @@ impl Client {
         if !response.is_success() && response.status != 500 {
             return Err(self.inner.http.status_error(method, response).into());
         }
-        // Guests may supply text that is not UTF-8; the rest of the answer is still valid.
+        // Replaces text that is not UTF-8, which guests may supply: the rest of the answer is still valid.
         let text = str::from_utf8(&response.body)
             .map_or_else(|_| String::from_utf8_lossy(&response.body), std::borrow::Cow::Borrowed);
         match read_envelope(&text, method, answer) {
             Ok(Err(fault)) => Err(Error::Fault(self.inner.http.failed(method), Box::new(fault))),
-            // With an error status only a fault counts: the answer must never mean that nothing was found.
+            // With an error status only a fault is accepted: any other answer could be taken for an empty result.
             Ok(Ok(_)) | Err(_) if !response.is_success() => Err(self.inner.http.status_error(method, response).into()),
             Ok(Ok(value)) => Ok(value),
             Err(source) => Err(Error::Malformed(self.inner.http.failed(method), source)),
         }
     }
 
-    /// Keeps a new cookie only if the request was sent with the current one: a late answer of an earlier session must
-    /// not replace the new session's cookie.
+    /// Stores the cookie of an answer only if its request was sent with the current cookie: a late answer to a request
+    /// of an earlier session must not replace the new session's cookie.
     fn keep_cookie(&self, sent: Option<&SecretString>, offered: SecretString) {
         let mut state = self.state();
         if state.cookie.as_ref().map(ExposeSecret::expose_secret) == sent.map(ExposeSecret::expose_secret) {
@@ -153,7 +153,7 @@ pub(super) fn read_envelope<T>(
     };
     while let Some(entry) = decoder.next_element("Body")? {
         match (&result, entry.name) {
-            // A fault remains the result, whatever follows.
+            // A fault remains the result, whatever entries follow it.
             (Err(_), _) => decoder.skip()?,
             (Ok(_), "Fault") => result = Err(Fault::read(&mut decoder, true)?),
             (Ok(_), _) => return Err(unexpected("Body", &entry)),
@@ -181,13 +181,13 @@ fn finish(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
     }
 }
 
-/// An answer without a value.
+/// Decodes an answer without a value.
 pub(super) fn nothing(decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
     return_values(decoder, |decoder, _| decoder.skip()).map(drop)
 }
 
-/// Every `returnval`, decoded by `read`. A response of any version contains nothing else: new fields appear inside
-/// these. Other content must not be taken for an empty result.
+/// Every `returnval`, decoded by `read`. Other content is an error, since it must not be taken for an empty result:
+/// responses of all versions contain nothing but `returnval` elements, and new fields appear inside these.
 pub(super) fn return_values<T>(
     decoder: &mut Decoder<'_>,
     mut read: impl FnMut(&mut Decoder<'_>, &Start<'_>) -> Result<T, DecodeError>,
@@ -214,12 +214,12 @@ pub(super) fn return_value<T>(
     }
 }
 
-/// References, as the searches return them.
+/// Decodes the references that a search returns.
 pub(super) fn references(decoder: &mut Decoder<'_>) -> Result<Vec<MoRef>, DecodeError> {
     return_values(decoder, read_reference)
 }
 
-/// Exactly one reference, as the creating methods return it.
+/// Decodes the one reference that a creating method returns.
 pub(super) fn reference(decoder: &mut Decoder<'_>) -> Result<MoRef, DecodeError> {
     return_value(decoder, read_reference)?.ok_or(DecodeError::Missing("returnval"))
 }

@@ -12,15 +12,15 @@ use quick_xml::events::attributes::Attributes;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::reader::Reader;
 
-/// Deeper answers are refused; real ones stay below 20.
+/// The deepest nesting of an answer that is accepted; real ones stay below 20.
 const MAX_DEPTH: usize = 128;
 
-/// Answers with more elements are refused: decoded, a small element takes many times its bytes. A page of 100 VMs whose
-/// guests report 200 interfaces each has about 300,000.
+/// The most elements of an answer: decoded, a small element takes many times its bytes. A page of 100 VMs whose guests
+/// report 200 interfaces each has about 300,000.
 const MAX_ELEMENTS: usize = 1_000_000;
 
-/// Elements with more attributes are refused, because the check for duplicate attributes compares each with all
-/// before it. Real ones have a dozen at most, on the envelope.
+/// The most attributes of an element, because the check for duplicates compares each attribute with all before it. Real
+/// ones have a dozen at most, on the envelope.
 const MAX_ATTRIBUTES: usize = 64;
 
 /// The longest excerpt of a malformed text, in characters.
@@ -62,7 +62,7 @@ fn beginning(text: &str) -> String {
     text.chars().take(LONGEST_TOLD).collect()
 }
 
-/// The relevant parts of an element's start.
+/// The parts of a start tag that this program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Start<'a> {
     /// The local name.
@@ -73,7 +73,7 @@ pub(super) struct Start<'a> {
     pub(super) xml_type: Option<Cow<'a, str>>,
 }
 
-/// Next part of a document.
+/// The next part of a document.
 enum XmlToken<'a> {
     /// An element begins.
     Start(Start<'a>),
@@ -91,11 +91,10 @@ enum XmlToken<'a> {
 /// `leaf`, `skip`, or by reading its children to the end. Do not use the decoder after an error.
 pub(super) struct Decoder<'a> {
     reader: Reader<&'a [u8]>,
-    /// The document to which the reader's positions refer: without a byte order mark.
+    /// The document without a byte order mark, to which the reader's positions refer.
     document: &'a str,
     /// The local names of the open elements.
     open: Vec<&'a str>,
-    /// How many elements have started.
     elements: usize,
 }
 
@@ -107,8 +106,8 @@ impl<'a> Decoder<'a> {
         Self { reader, document, open: Vec::new(), elements: 0 }
     }
 
-    /// The next child of the innermost open element, or `None` once that element has ended. Text between is ignored.
-    /// On a fresh decoder: the root element.
+    /// The next child of the innermost open element, or `None` once that element has ended. Text between children is
+    /// ignored. The first call on a new decoder returns the root element.
     pub(super) fn next_child(&mut self) -> Result<Option<Start<'a>>, DecodeError> {
         loop {
             match self.next()? {
@@ -219,8 +218,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Enters the element whose tag begins at this position. The tag is sliced from the document again, since the
-    /// event's borrows are too short-lived.
+    /// Enters the element whose tag begins at this position. Slices it from the document, as the event's borrow ends
+    /// too early.
     fn start(&mut self, tag: &BytesStart<'_>, at: u64) -> Result<Start<'a>, DecodeError> {
         if self.open.len() >= MAX_DEPTH {
             return Err(DecodeError::TooDeep);
@@ -273,7 +272,8 @@ fn append<'a>(text: &mut Cow<'a, str>, part: Cow<'a, str>) {
     }
 }
 
-/// Guest-supplied text may contain references that XML forbids: replaced, so that the rest of the page is usable.
+/// Resolves a reference. Guests' texts may contain references that XML forbids: replaces these, so that the rest is
+/// usable.
 fn resolve(reference: &BytesRef<'_>) -> char {
     match (reference.resolve_char_ref(), reference.as_ref()) {
         (Ok(Some(character)), _) => character,
@@ -290,12 +290,10 @@ fn malformed(error: impl Into<Error>) -> DecodeError {
     DecodeError::Malformed(error.into().to_string())
 }
 
-/// The name without its prefix.
 fn local(name: &str) -> &str {
     name.split_once(':').map_or(name, |(_, local)| local)
 }
 
-/// The text after the last colon.
 fn without_prefix(value: Cow<'_, str>) -> Cow<'_, str> {
     match value {
         Cow::Borrowed(text) => text.rsplit(':').next().unwrap_or_default().into(),

@@ -113,7 +113,7 @@ fn escape_into(out: &mut BodyWriter, text: &str) {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&apos;"),
-            // Unescaped, a parser would turn it into a line feed.
+            // A parser would turn an unescaped carriage return into a line feed.
             '\r' => out.push_str("&#13;"),
             '\t' | '\n' => out.push(character),
             '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),

@@ -8,16 +8,16 @@ use crate::clients::http::{self, FailedRequest};
 /// Why a SOAP call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No answer of the protocol.
+    /// There is no answer, or one that does not follow the protocol.
     #[error(transparent)]
     Http(#[from] http::Error),
-    /// The server refused: its fault.
+    /// The server refused with this fault.
     #[error("{0}: {1}")]
     Fault(FailedRequest, Box<Fault>),
     /// A malformed answer, and where decoding failed.
     #[error("{0}: the answer cannot be understood")]
     Malformed(FailedRequest, #[source] DecodeError),
-    /// The peer at `host:port` speaks the protocol but is not a vCenter: its own description.
+    /// The peer at `host:port` speaks the protocol but is no vCenter. The second text is how it describes itself.
     #[error("{0} is not a vCenter Server but {1}")]
     NotVcenter(String, String),
 }
@@ -56,8 +56,8 @@ impl Error {
         self.has_kind(FaultKind::InvalidLogin) || self.has_kind(FaultKind::PasswordExpired)
     }
 
-    /// Whether the server says that exactly this object does not exist. The same fault about another object (a
-    /// collector, a view, a filter) proves nothing about this one.
+    /// Whether the server says that exactly this object does not exist. The same fault about another object, such as a
+    /// collector, a view or a filter, proves nothing about this one.
     pub fn is_managed_object_not_found(&self, object: &MoRef) -> bool {
         self.fault().is_some_and(|fault| {
             fault.kind == FaultKind::ManagedObjectNotFound && fault.object.as_ref() == Some(object)

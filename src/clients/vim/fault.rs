@@ -1,4 +1,4 @@
-//! SOAP faults: refusals of the server. Decisions depend only on the type; `faultcode` carries no information.
+//! SOAP faults, with which the server refuses calls. Decisions depend only on the type; `faultcode` has no information.
 
 use std::fmt;
 
@@ -86,7 +86,7 @@ pub struct Fault {
     pub object: Option<MoRef>,
     /// The missing privileges, for example `System.Read`.
     pub privileges: Vec<String>,
-    /// The parameter or property concerned, or the given reason.
+    /// The parameter or property concerned, or the reason that the fault gives.
     pub subject: Option<String>,
 }
 
@@ -127,7 +127,7 @@ impl Fault {
     }
 
     /// Reads the content of the element just entered: `soapenv:Fault` if `is_soap`, else a `LocalizedMethodFault`, the
-    /// `fault` element of a property or object. The first detail counts.
+    /// `fault` element of a property or object. Of several details, the first is used.
     pub(super) fn read(decoder: &mut Decoder<'_>, is_soap: bool) -> Result<Self, DecodeError> {
         let (mut message, mut fault) = (String::new(), None);
         while let Some(part) = decoder.next_child()? {
@@ -165,7 +165,7 @@ impl Fault {
         Ok(fault)
     }
 
-    /// vCenter 7.0U3 and later list all missing privileges.
+    /// Reads `missingPrivileges`, the list of all missing privileges that vCenter 7.0U3 and later send.
     fn read_missing_privileges(&mut self, decoder: &mut Decoder<'_>) -> Result<(), DecodeError> {
         while let Some(field) = decoder.next_child()? {
             match (field.name, &field.object_type) {

@@ -3,7 +3,7 @@
 use super::MoRef;
 use super::envelope::RequestBody;
 
-/// The paths read of every VM. Of `extraConfig` only the two required keys: the whole is 8 to 20 KB.
+/// The paths read of every VM. They include only two keys of `extraConfig`, which has 8 to 20 KB per VM.
 pub const VIRTUAL_MACHINE_PATHS: [&str; 21] = [
     "name",
     "parent",
@@ -37,7 +37,7 @@ pub const METADATA_ENCODING_PATH: &str = "config.extraConfig[\"guestinfo.metadat
 /// `PropertyFilterSpec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterSpec {
-    /// The paths read of each class.
+    /// For each class, the property paths to read.
     pub properties: Vec<PropertySpec>,
     /// The start objects.
     pub objects: Vec<ObjectSpec>,
@@ -48,7 +48,7 @@ pub struct FilterSpec {
 pub struct PropertySpec {
     /// The class.
     pub kind: String,
-    /// The paths; never empty, which some servers would take for "all".
+    /// The paths; never empty, since some servers would return all properties.
     pub paths: Vec<String>,
 }
 
@@ -57,16 +57,16 @@ pub struct PropertySpec {
 pub struct ObjectSpec {
     /// The start object.
     pub object: MoRef,
-    /// Whether it is left out of the result.
+    /// Whether the start object is left out of the result.
     pub skip: bool,
-    /// The traversals.
+    /// The traversals from the start object.
     pub select: Vec<Selection>,
 }
 
-/// A traversal from an object, or a reference to one.
+/// A traversal from an object, or the name of another traversal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// The traversal of this name elsewhere in the same start object; this is how recursion is written.
+    /// The name of a traversal that is defined elsewhere in the same `ObjectSpec`; recursion is written this way.
     Named(String),
     /// A traversal: follows a property of the objects of a class.
     Traverse {
@@ -76,13 +76,13 @@ pub enum Selection {
         kind: String,
         /// The property, which holds a reference or several.
         path: String,
-        /// The traversals from the objects found.
+        /// The traversals from the objects that the property refers to.
         select: Vec<Selection>,
     },
 }
 
 impl PropertySpec {
-    /// These paths of that class.
+    /// Reads these paths of objects of this class.
     pub fn new(kind: &str, paths: &[&str]) -> Self {
         Self { kind: kind.to_owned(), paths: paths.iter().map(|path| (*path).to_owned()).collect() }
     }
@@ -119,7 +119,7 @@ impl Selection {
 }
 
 impl FilterSpec {
-    /// These properties of one object.
+    /// Covers these properties of one object.
     pub fn of_object(object: &MoRef, paths: &[&str]) -> Self {
         Self {
             properties: vec![PropertySpec::new(object.kind(), paths)],
@@ -131,8 +131,9 @@ impl FilterSpec {
     /// cluster, pools, vApps, folders, datacenter, each with `name` and `parent`; hosts also with
     /// `runtime.connectionState` and `runtime.inMaintenanceMode`, vApps also with `parentFolder`.
     pub fn for_view(view: &MoRef) -> Self {
-        // A vApp has a pool or vApp as its parent, and the outermost one also a folder. Both traversals up are defined
-        // next to the members' own ones, so that they exist whatever a VM lacks; `up` from a VM leads to its folder.
+        // The parent of a vApp is a pool or vApp, and the outermost vApp also has a folder (`parentFolder`). `up` and
+        // `vappFolder` are defined directly on the members and not inside `pool` or `vapp`, so that they exist even if
+        // a VM has no pool or vApp; from a VM, `up` leads to its folder.
         let both = || vec![Selection::named("up"), Selection::named("vappFolder")];
         let members = vec![
             Selection::along("up", "ManagedEntity", "parent", both()),
@@ -147,7 +148,8 @@ impl FilterSpec {
             select: vec![Selection::along("members", view.kind(), "view", members)],
         };
         let properties = vec![
-            // Servers merge the specs that match an object; name and parent are repeated so as not to depend on that.
+            // Servers merge the specs whose class matches an object; each repeats name and parent so as not to depend
+            // on this.
             PropertySpec::new("VirtualMachine", &VIRTUAL_MACHINE_PATHS),
             PropertySpec::new(
                 "HostSystem",

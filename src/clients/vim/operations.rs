@@ -9,7 +9,7 @@ use super::envelope::RequestBody;
 use super::updates::{Page, read_page, read_update_set};
 use super::{Client, Error, FilterSpec, MoRef, ObjectContent, UpdateSet};
 
-/// Page size of a read, in objects. Servers limit pages to 100 anyway.
+/// Requested page size of a read, in objects. Servers send at most 100 per page anyway.
 const PAGE: u32 = 100;
 
 /// The most pages of a read; 1,000 pages are 100,000 objects.
@@ -63,18 +63,18 @@ impl Client {
         self.write("ModifyListView", body, references).await
     }
 
-    /// Removes a view.
+    /// Destroys a view.
     pub async fn destroy_view(&self, view: &MoRef) -> Result<(), Error> {
         self.write("DestroyView", RequestBody::of(view), nothing).await
     }
 
-    /// A separate property collector: the sequence of versions and the pending wait exist once per collector.
+    /// Creates a separate property collector: each has only one sequence of versions and one pending wait.
     pub async fn create_property_collector(&self) -> Result<MoRef, Error> {
         let body = RequestBody::of(&self.content().property_collector);
         self.write("CreatePropertyCollector", body, reference).await
     }
 
-    /// Removes a collector with its filters; a pending wait ends.
+    /// Destroys a collector with its filters; a pending wait ends.
     pub async fn destroy_property_collector(&self, collector: &MoRef) -> Result<(), Error> {
         self.write("DestroyPropertyCollector", RequestBody::of(collector), nothing).await
     }
@@ -109,7 +109,7 @@ impl Client {
         body.close("options");
         let margin = self.inner.timeouts.wait_margin.saturating_mul(if version.is_empty() { 2 } else { 1 });
         let timeout = max_wait.saturating_add(margin);
-        // The version of a truncated answer is valid only once, so the caller decides about repeating.
+        // The version of a truncated answer is valid only once, so the caller decides about repeating the call.
         let call = VimCall { method: "WaitForUpdatesEx", timeout, repeatable: false };
         self.call(call, body, |decoder| return_value(decoder, |decoder, _| read_update_set(decoder))).await
     }
@@ -155,7 +155,7 @@ impl Client {
             body.text("token", &announced);
             // Without the announced page the answer is malformed, not complete.
             let next = |decoder: &mut Decoder<'_>| page(decoder)?.ok_or(DecodeError::Missing("returnval"));
-            // A token is valid only once.
+            // A token is valid only once, so the call must not be repeated.
             let next = self.write("ContinueRetrievePropertiesEx", body, next).await?;
             objects.extend(next.objects);
             token = next.token;

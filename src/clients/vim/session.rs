@@ -56,7 +56,7 @@ impl AboutInfo {
 }
 
 impl ServiceContent {
-    /// The ids that every vCenter has, until the server has reported its own.
+    /// The content with the ids that all vCenters use, until the server has reported its own.
     pub(super) fn with_fixed_ids() -> Self {
         Self {
             property_collector: MoRef::new("PropertyCollector", "propertyCollector"),
@@ -83,7 +83,7 @@ impl Client {
         Ok(content)
     }
 
-    /// Checks whether the server answers, in one call that needs no session and changes nothing here.
+    /// Checks whether the server answers, with one call that needs no session and leaves this client's state unchanged.
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -145,7 +145,8 @@ impl Client {
     }
 
     async fn open_session(&self, method: &'static str, body: RequestBody) -> Result<(), Error> {
-        // The simulator answers InvalidLogin to a login with a live session's cookie, and that session is not needed.
+        // Logs in without a cookie: the simulator answers InvalidLogin to a login with the cookie of a live session,
+        // and an earlier session is not needed.
         self.forget_session();
         let call = VimCall { method, timeout: self.inner.timeouts.login, repeatable: false };
         match self.call(call, body, read_session_key).await {
@@ -155,10 +156,10 @@ impl Client {
             }
             Err(error) => {
                 if !matches!(error, Error::Fault { .. }) {
-                    // An answer that cannot be decoded may have opened a session anyway. Best effort.
+                    // The server may have opened a session even if its answer is malformed. Best effort.
                     let _ = self.logout().await;
                 }
-                // Older servers send a cookie with a refusal; it is of no use.
+                // Older servers set a cookie even when they refuse the login; it is useless.
                 self.forget_session();
                 Err(error)
             }
@@ -181,7 +182,7 @@ impl Client {
         let answer = |decoder: &mut Decoder<'_>| return_value(decoder, |decoder, _| decoder.text());
         match self.read("HasPrivilegeOnEntity", body, answer).await {
             Ok(answer) => Ok(answer.map(|text| matches!(text.trim(), "true" | "1"))),
-            // The account may not even see the folder.
+            // An account that may not see the folder has no privilege on it.
             Err(error) if error.is_no_permission() => Ok(Some(false)),
             Err(error) => Err(error),
         }
@@ -220,7 +221,7 @@ impl Client {
         }
         let spec = FilterSpec::of_object(&self.content().session_manager, &["currentSession"]);
         let objects = match self.retrieve_properties(&spec).await {
-            // Real servers omit the property; a fault means the same.
+            // Without a session, vCenter omits the property; the fault means the same.
             Err(error) if error.is_not_authenticated() => return Ok(false),
             answer => answer?,
         };

@@ -30,7 +30,7 @@ impl ObjectContent {
 pub struct MissingProperty {
     /// The path.
     pub path: String,
-    /// Why.
+    /// The server's reason.
     pub fault: Fault,
 }
 
@@ -57,7 +57,7 @@ pub struct FilterUpdate {
 /// Kind of a change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpdateKind {
-    /// The object joined, or is reported completely again.
+    /// The filter covers the object now, or the server reports the object completely again.
     Enter,
     /// Some of the object's properties changed.
     Modify,
@@ -91,7 +91,7 @@ pub struct PropertyChange {
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) objects: Vec<ObjectContent>,
-    /// `Some` if there are more pages; the text may be `0`.
+    /// The token of the next page, if there is one; the text may be `0`.
     pub(super) token: Option<String>,
 }
 

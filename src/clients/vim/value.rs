@@ -45,7 +45,7 @@ impl Value {
         }
     }
 
-    /// A reference.
+    /// The reference, if the value is one.
     pub fn as_ref(&self) -> Option<&MoRef> {
         match self {
             Value::Ref(object) => Some(object),

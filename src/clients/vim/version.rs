@@ -17,7 +17,7 @@ pub(super) fn choose(offered: &[String]) -> String {
     best.or(offered.first()).map_or_else(|| PREFERRED.to_owned(), Clone::clone)
 }
 
-/// Parses dotted whole numbers; development builds have other names and are never preferred.
+/// Parses a version of whole numbers and dots; `None` for other names, which development builds have.
 fn parts(version: &str) -> Option<Vec<u32>> {
     version.split('.').map(|part| part.parse().ok()).collect()
 }

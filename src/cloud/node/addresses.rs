@@ -22,7 +22,7 @@ pub enum ProvidedNodeIpError {
     /// This part of the annotation is no IP address.
     #[error("could not parse {0:?}")]
     Unparsable(String),
-    /// Neither one address nor one of each family.
+    /// The annotation contains neither one address nor one of each family.
     #[error("must contain either a single IP or a dual-stack pair of IPs")]
     NotADualStackPair,
     /// An address of a pair is unspecified.
@@ -99,8 +99,8 @@ pub fn differ(old: &[NodeAddress], new: &[NodeAddress]) -> bool {
 /// The addresses for `node` if the cloud reports `cloud`.
 ///
 /// An empty report changes nothing, and duplicates count once. Among addresses of one type and family, those already on
-/// the Node come first, in its order. The Node's hostnames stay if the cloud reports none. The kubelet's `--node-ip` is
-/// applied last. If the result does not [`differ`], the Node's own list is returned.
+/// the Node come first, in the Node's order. The Node's hostnames stay if the cloud reports none. The kubelet's
+/// `--node-ip` is applied last. If the result does not [`differ`], the Node's own list is returned.
 pub fn merge(node: &Node, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, ProvidedNodeIpError> {
     let present = of(node);
     let provided = annotation(node, ANNOTATION_PROVIDED_NODE_IP).map(parse_provided_node_ips).transpose()?;
@@ -125,7 +125,7 @@ fn keep_present_first(present: &[NodeAddress], cloud: &[NodeAddress]) -> Vec<Nod
         |address: &NodeAddress| (address.type_.clone(), parse_ip_sloppy(&address.address).map(|ip| ip.is_ipv6()));
     let mut arranged: Vec<NodeAddress> = cloud.to_vec();
     arranged.sort_by_key(|address| present.iter().position(|other| other == address).unwrap_or(usize::MAX));
-    // Slots of a group stay where the cloud put them; only their addresses are swapped.
+    // The positions of a group in the cloud's list stay; only the addresses at these positions are swapped.
     cloud
         .iter()
         .filter_map(|slot| {

@@ -33,7 +33,7 @@ const UNREAD_CONDITIONS: [&str; 3] = ["MemoryPressure", "DiskPressure", "PIDPres
 /// The condition of a Node without routes. Only type, status and reason are kept.
 const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// Whether an annotation of this key is kept. Annotations of others may be large.
+/// Whether an annotation of this key is kept. Annotations of other programs may be large.
 pub fn keeps_annotation(key: &str) -> bool {
     key.starts_with(OWN_ANNOTATIONS) || key == ANNOTATION_PROVIDED_NODE_IP
 }

@@ -15,9 +15,10 @@ pub enum UsableAddresses {
     /// The cloud does not know the Node: all addresses are used.
     #[default]
     All,
-    /// The Node's VM has these addresses; others are not used. A family without an address here is unconfirmed.
+    /// Only these addresses, which the Node's VM has. If the set has none of an IP family, the Node's addresses of that
+    /// family are unconfirmed: existing targets stay, and no target is added.
     Only(BTreeSet<IpAddr>),
-    /// The VM or its addresses are not known now: existing targets stay, and none is added.
+    /// The VM or its addresses are not known now: existing targets stay, and no target is added.
     Unknown,
     /// Like `Unknown`, but the answer is in progress.
     Pending,
@@ -30,7 +31,7 @@ pub struct Usable<'a> {
     pub entry: &'a NodeAddress,
     /// The address.
     pub ip: IpAddr,
-    /// Whether the address is confirmed; if not, existing targets stay.
+    /// Whether the cloud confirms that the Node's VM has the address. If not, existing targets stay; none is added.
     pub is_confirmed: bool,
 }
 
@@ -43,7 +44,7 @@ impl UsableAddresses {
         })
     }
 
-    /// Whether the address is confirmed; none if it is not the Node's.
+    /// Whether the address is confirmed; `None` if the Node's VM does not have it.
     fn confirms(&self, ip: IpAddr) -> Option<bool> {
         match self {
             Self::All => Some(true),

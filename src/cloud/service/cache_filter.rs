@@ -1,8 +1,8 @@
 //! Pure: the Services that the cache keeps, and the fields it drops because no controller or provider reads them. A
 //! reader that needs a field removes it from this list or reads the Service live.
 //!
-//! Users decide how large a Service is: the API server accepts 1.5 MiB. Only a part of fixed size is kept of a Service
-//! that is too large.
+//! Users decide how large a Service is: the API server accepts 1.5 MiB. Of a Service that is too large, the cache keeps
+//! only a part of fixed size.
 
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Map, Value, json};
@@ -13,14 +13,15 @@ use super::{ANNOTATION_SOURCE_RANGES, FINALIZER, LOAD_BALANCER};
 pub const UNREAD: &[&[&str]] =
     &[&["metadata", "labels"], &["metadata", "managedFields"], &["metadata", "ownerReferences"], &["spec", "selector"]];
 
-/// Prefixes of the kept annotations. A provider reads no others: see `annotation_prefixes` of its load balancers.
+/// Prefixes of the annotations that the cache keeps. A provider reads no others: see `annotation_prefixes` of its load
+/// balancers.
 pub const ANNOTATIONS: &[&str] =
     &["loadbalancer.vmware.io/", "loadbalancer.vsphere-ccm.dev/", ANNOTATION_SOURCE_RANGES];
 
 /// The annotation with a copy of the object for `kubectl apply`.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The annotation of a reduced Service, with the reason. A Service's own one of this name is dropped.
+/// The annotation that is added to a reduced Service, with the reason. The Service's own one of this name is dropped.
 const TOO_LARGE: &str = "too-large";
 
 /// Maximum size of a cached Service in bytes of JSON: 4,000 source ranges fit.
@@ -35,8 +36,8 @@ const RANGES: usize = 8;
 /// How many addresses are kept of a Service that is too large: one of each family.
 const ADDRESSES: usize = 2;
 
-/// Whether the Service may need or have a load balancer, given type, finalizer and ingress. Most Services of a cluster
-/// have none.
+/// Whether the Service may need or have a load balancer, given type, finalizer and ingress. The others, which are most
+/// Services of a cluster, are not cached.
 pub fn is_needed(service: &Value) -> bool {
     let has = |pointer: &str, is_it: &dyn Fn(&Value) -> bool| service.pointer(pointer).is_some_and(is_it);
     let lists = |pointer: &str, is_it: &dyn Fn(&Value) -> bool| {
@@ -80,7 +81,8 @@ pub fn without_unread(mut service: Service) -> Service {
     service
 }
 
-/// The part of a Service that the deletion of its load balancer needs, kept until then: source ranges may be many.
+/// The part of a Service that the later deletion of its load balancer needs. Drops most source ranges: they may be
+/// many.
 pub fn for_deletion(service: &Service) -> Service {
     let mut service = service.clone();
     if let Some(ranges) = service.spec.as_mut().and_then(|spec| spec.load_balancer_source_ranges.as_mut()) {
@@ -129,7 +131,7 @@ fn rest(service: &Value, why: &str) -> Value {
     let addresses = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
     let address = |ingress: &Value| json!({"ip": ingress.get("ip"), "hostname": ingress.get("hostname")});
     let addresses: Vec<Value> = addresses.into_iter().flatten().take(ADDRESSES).map(address).collect();
-    // Items of a list have neither.
+    // Items of a list have neither `apiVersion` nor `kind`.
     let mut rest = fields("", &["apiVersion", "kind"]);
     rest.insert("metadata".to_owned(), metadata.into());
     rest.insert("spec".to_owned(), fields("/spec", &["type", "loadBalancerClass", "ipFamilies"]).into());

@@ -91,7 +91,7 @@ fn body(current: &Node, action: &NodeAction) -> Value {
     }
 }
 
-/// The preconditions and the changes. A removed label or annotation is null.
+/// The patch's `metadata`: UID and resourceVersion as preconditions, and the changes. Removed keys are null.
 fn metadata(current: &Node, changes: Option<&Metadata>) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert("uid".into(), json!(current.metadata.uid));

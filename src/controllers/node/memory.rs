@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use super::plan::Difference;
 use crate::cloud::node;
 
-/// Time limit of `NodeMemory::is_replaced`. The cache normally shows a write within moments. If it does not, as for a
-/// Node that cannot be decoded any more, the next reconcile after this time uses the cached Node.
+/// How long a reconcile skips a cached Node that a write of this process has replaced (`NodeMemory::is_replaced`).
+/// Normally the cache gets the new version within moments. If it does not, for example because the Node can no longer
+/// be decoded, the first reconcile after this time uses the cached Node.
 const CACHE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Per-Node state of one leadership term. Nodes without state have no entry. Writes after the end of the term are
@@ -36,7 +37,7 @@ struct MemoryEntry {
     /// UID of a Node that waits for initialisation, and since when.
     waiting: Option<(Option<String>, Instant)>,
     differences: Vec<Difference>,
-    /// The resourceVersions that this process replaced last, and when. The cache may still show one of them.
+    /// The resourceVersions that this process's last writes replaced, and when. The cache may still show one.
     replaced: Option<(Vec<String>, Instant)>,
 }
 
@@ -45,7 +46,8 @@ impl NodeMemory {
         Self { differing, memory: Mutex::default() }
     }
 
-    /// How long this process has seen `node` waiting, by the monotonic clock; `waits` says whether it still does.
+    /// How long this process has seen `node` wait for initialisation, by the monotonic clock; zero unless `waits`,
+    /// which says whether the Node still waits.
     pub(super) fn waited(&self, node: &Node, waits: bool) -> Duration {
         let mut memory = self.memory.lock();
         let name = node::name(node);
@@ -70,8 +72,8 @@ impl NodeMemory {
         }
     }
 
-    /// Whether `node` is an outdated version that this process has replaced. The current one reaches the cache soon,
-    /// and is reconciled then.
+    /// Whether the cached `node` is a version that a write of this process has replaced. The new version reaches the
+    /// cache soon, and is reconciled then.
     pub(super) fn is_replaced(&self, node: &Node) -> bool {
         let mut memory = self.memory.lock();
         let nodes = &mut memory.nodes;

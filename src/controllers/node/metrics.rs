@@ -5,7 +5,7 @@ use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVe
 
 use crate::cloud::Reason;
 
-/// In seconds; exponential from one, as upstream.
+/// Buckets in seconds; exponential from one, as upstream.
 const DELAY_BUCKETS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
 /// The result label of a successful sync.
@@ -80,12 +80,11 @@ impl NodeMetrics {
         self.initial_sync_delay.observe(seconds);
     }
 
-    /// Counts a sync; `reason` is what blocked it, if anything did.
+    /// Counts a sync; `reason` says why the Node is blocked, if it is.
     pub(super) fn synced(&self, reason: Option<Reason>) {
         self.syncs.with_label_values(&[reason.map_or(SETTLED, Reason::as_str)]).inc();
     }
 
-    /// The value of the label `initialized`.
     pub(super) fn initialized(is_initialized: bool) -> &'static str {
         if is_initialized { "true" } else { "false" }
     }

@@ -50,7 +50,7 @@ pub async fn observe(node: Option<Arc<Node>>, waited: Duration, turn: Turn, inst
     let Some(node) = node else { return NodeObservation::Missing };
     let instance = match instances.owns(&node) {
         true => instances.metadata(&node).await,
-        // The provider is not called: a VM with the name of this Node is not this Node's.
+        // The provider is not called: it might find a VM with this Node's name, but not the VM of this Node.
         false if node::is_uninitialized(&node) => Presence::Unknown(foreign(&node, instances.provider.provider_name())),
         false => return NodeObservation::Foreign,
     };

@@ -34,17 +34,18 @@ const DOUBT_PAUSE: Duration = Duration::from_secs(10);
 /// The plan for one Node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodePlan {
-    /// In the order of execution. Empty if nothing has to change.
+    /// The actions in the order of execution. Empty if nothing has to change.
     pub actions: Vec<NodeAction>,
     /// The state after the actions.
     pub outcome: NextStep,
-    /// The reason that the Node's condition shows once the actions are done, if it is a new one.
+    /// Reason and message of the Event after the actions, if the reason in the Node's condition changes.
     pub told: Option<(Reason, String)>,
     /// The labels that stay although the cloud has other values; `None` while the cloud's values are unknown.
     pub differences: Option<Vec<Difference>>,
     /// Messages for users, once the actions are done.
     pub notes: Vec<String>,
-    /// The Node of the VM's previous name; it gets an Event when this Node is initialised.
+    /// The name of an older Node with the VM's previous name, if any: the same VM backs both Nodes. The older Node gets
+    /// an Event when this one is initialised.
     pub earlier_name: Option<String>,
 }
 
@@ -66,13 +67,14 @@ pub struct NodeBlocked {
     pub reason: Reason,
     /// Details for users.
     pub message: String,
-    /// When to reconcile again.
+    /// When to reconcile the Node again.
     pub next: Next,
-    /// Reconcile also after this time, because the condition may be due.
+    /// Time after which to reconcile in addition, because the condition may have to be written then.
     pub tell_after: Option<Duration>,
-    /// Reported late or not at all: transient, or the Node works and the provider reports its own failures.
+    /// Whether the block is reported late or not at all: it is transient, or the Node is in use and the provider
+    /// reports its own failures.
     pub is_quiet: bool,
-    /// The VM of a working Node belongs to another Node, or may: reported as an Event.
+    /// Whether to report the block in an Event: the VM of an initialised Node belongs or may belong to another Node.
     pub has_event: bool,
 }
 
@@ -93,7 +95,7 @@ impl NodePlan {
         matches!(self.outcome, NextStep::Held(_)) && matches!(self.actions.as_slice(), [NodeAction::SetCondition(_)])
     }
 
-    /// This plan, blocked by `held`; sets the condition if it is due.
+    /// Marks the plan as blocked by `held`, and adds the write of the condition if it is due.
     fn blocked(mut self, mut held: NodeBlocked, ours: &Ours, policy: &Policy) -> Self {
         let telling = condition::tell(&ours.node, &held, ours.at, ours.waited, policy.condition_after);
         held.tell_after = telling.again_after;
@@ -105,7 +107,7 @@ impl NodePlan {
 }
 
 impl NodeBlocked {
-    /// A reported block.
+    /// Creates a block that is reported, which means not quiet.
     pub(super) fn new(reason: Reason, message: String, next: Next) -> Self {
         Self { reason, message, next, tell_after: None, is_quiet: false, has_event: false }
     }
@@ -134,7 +136,7 @@ pub fn plan(observed: &NodeObservation, policy: &Policy) -> NodePlan {
     })
 }
 
-/// The plan if `held` blocked another plan, which is dropped.
+/// The plan for a Node whose previous plan failed because of `held`: it only reports `held`.
 pub fn tell(ours: &Ours, held: NodeBlocked, policy: &Policy) -> NodePlan {
     let nothing = NodePlan::nothing();
     if is_to_be_initialised(ours, policy) {
@@ -152,7 +154,7 @@ fn is_without_taint_and_provider_id(node: &Node) -> bool {
     !node::is_uninitialized(node) && node::provider_id(node).is_empty()
 }
 
-/// Whether the Node waits and is ours to initialise. Without the taint, only the firmware UUID proves that it is.
+/// Whether the Node waits and is ours to initialise. Without the taint, only a match of the firmware UUID proves this.
 fn is_to_be_initialised(ours: &Ours, policy: &Policy) -> bool {
     node::is_uninitialized(&ours.node)
         || waits(&ours.node, policy)
@@ -166,7 +168,7 @@ fn plan_initialisation(ours: &Ours, policy: &Policy) -> Result<NodePlan, NodeBlo
         Presence::Absent(proof) => {
             return Err(NodeBlocked::new(reason::InstanceAbsent, proof.to_string(), Next::Backoff));
         }
-        // Only a change of the Node can help.
+        // Retries do not help: only a change of the Node does.
         Presence::Unknown(unknown) if unknown.reason == reason::ForeignProviderID => {
             return Err(NodeBlocked::by(unknown, Next::Period));
         }
@@ -229,7 +231,7 @@ fn plan_refresh(ours: &Ours, policy: &Policy) -> NodePlan {
     plan
 }
 
-/// Brings an initialised Node up to date with its VM: the plan so far, and the metadata to set.
+/// Plans the update of an initialised Node from its VM. Returns the plan without the metadata, and the metadata to set.
 fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (NodePlan, Metadata) {
     let node = &*ours.node;
     let (mut labels, differences) = labels::on_refresh(node, metadata, policy);
@@ -244,7 +246,7 @@ fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (NodePla
     if is_to_be_recorded(node, metadata) || ours.turn.of_record && has_moved(ours) {
         changes.annotations.insert(ANNOTATION_VM.to_owned(), metadata.record.clone());
     }
-    // Without any address, the Node keeps its addresses.
+    // If the cloud reports no address at all, the Node keeps its addresses.
     if !metadata.node_addresses.is_empty() {
         match merged_addresses(node, metadata, Next::Period) {
             Ok(addresses) => plan.actions.extend(addresses.map(NodeAction::WriteAddresses)),
@@ -263,7 +265,7 @@ fn follow(ours: &Ours, metadata: &InstanceMetadata, policy: &Policy) -> (NodePla
     }
 }
 
-/// Ends a condition that says the Node is not initialised, including one left by another process.
+/// Sets the condition to `True` if it says that the Node is not initialised, even if another process wrote it.
 fn takes_back(ours: &Ours) -> Option<NodeAction> {
     condition::stands_false(&ours.node).then(|| NodeAction::SetCondition(condition::done(ours.at)))
 }
@@ -291,8 +293,8 @@ fn says(node: &Node, record: &str) -> bool {
     node::annotation(node, ANNOTATION_VM) == Some(record)
 }
 
-/// Whether the VM record of a Ready Node names an old place. The record is updated, but not at each vMotion: see
-/// `turns.rs`.
+/// Whether the VM record of a Ready Node names a former location of the VM. The record is updated, but not at each
+/// vMotion: see `turns.rs`.
 pub fn has_moved(ours: &Ours) -> bool {
     let node = &*ours.node;
     let Presence::Exists(metadata) = &*ours.instance else { return false };
@@ -312,8 +314,8 @@ pub fn lacks_labels(ours: &Ours, policy: &Policy) -> bool {
 }
 
 /// Whether the VM record of an initialised Node is updated at once. For a Ready Node whose VM moved, the update can
-/// wait unless the cloud marks the record urgent. For a Node that is not Ready, the last place matters: it is part of
-/// the proof that the VM is deleted.
+/// wait unless the cloud marks the record urgent. For a Node that is not Ready, it cannot wait: the VM's last location
+/// is part of the proof that the VM is deleted.
 fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
     if metadata.record.is_empty() || node::provider_id(node).is_empty() || says(node, &metadata.record) {
         return false;
@@ -324,8 +326,9 @@ fn is_to_be_recorded(node: &Node, metadata: &InstanceMetadata) -> bool {
         || node::readiness(node) != Readiness::True
 }
 
-/// The place that the VM was seen to leave, if the Node records another one. With an older place on record, such as a
-/// host that still responds, the VM would be confirmed deleted although it was removed together with its last host.
+/// The record of the location from which the VM disappeared, if the Node's VM record names another one. With an older
+/// location on record, such as a host that still responds, the VM would be confirmed deleted although it was only
+/// removed together with its last host.
 fn last_place<'u>(node: &Node, unknown: &'u Unknown) -> Option<&'u String> {
     let is_recorded = node::annotation(node, ANNOTATION_VM).is_some() && !node::provider_id(node).is_empty();
     unknown.last_record.as_ref().filter(|record| is_recorded && !says(node, record))
@@ -337,7 +340,8 @@ fn doubt(metadata: &InstanceMetadata) -> Option<NodeBlocked> {
     metadata.stale.as_ref().map(|doubt| NodeBlocked::by(doubt, Next::Wait(Some(DOUBT_PAUSE))))
 }
 
-/// The addresses to write, or `None` if they are up to date. A Node never ends up without a reachable address.
+/// The addresses to write, or `None` if they are up to date. Fails if the cloud reports no IP address or `--node-ip`
+/// cannot be used, so that a Node never ends up without a reachable address.
 fn merged_addresses(
     node: &Node,
     metadata: &InstanceMetadata,
@@ -364,7 +368,7 @@ fn refused_node_ip(node: &Node, metadata: &InstanceMetadata, error: &ProvidedNod
     let reported: Vec<_> =
         metadata.node_addresses.iter().map(|address| format!("{} {}", address.type_, address.address)).collect();
     let notes = match error {
-        // Details about this address, such as its network interface.
+        // Adds the cloud's notes about this address, such as its network interface.
         ProvidedNodeIpError::NotReported(ip) => {
             let ip = ip.to_string();
             let about = metadata.notes.iter().filter(|note| note.split([' ', ',', ':']).any(|word| word == ip));

@@ -28,7 +28,7 @@ use crate::kubernetes::stores::Nodes;
 /// How often a Node is planned again after a write conflict, before it goes back to the queue.
 const ATTEMPTS: u32 = 5;
 
-/// The shortest pause before such an attempt; the longest is twice that.
+/// The shortest pause between a write conflict and the next attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The reconciler of one leadership term.
@@ -87,7 +87,7 @@ impl NodeReconciler {
         }
     }
 
-    /// Reports a panic of a sync in the condition, which needs only the Node.
+    /// Reports a panic of a sync in the Node's condition. The report needs only the cached Node.
     pub(super) async fn panicked(&self, name: &str, panic: String) -> Result<NextStep, CallError> {
         let held = NodeBlocked::new(reason::Panic, panic, Next::Backoff);
         let Some(node) = self.store.get(name) else { return Ok(NextStep::Held(held)) };
@@ -127,8 +127,7 @@ impl NodeReconciler {
         self.tell(ours, NodeBlocked::new(reason_of(&error), chain(&error), Next::Backoff)).await
     }
 
-    /// Reports on the Node that `held` blocks it, once that is due. A failed report does not replace the reason of
-    /// `held`.
+    /// Reports in the condition that `held` blocks the Node, once that is due. The result is `held` even if that fails.
     async fn tell(&self, ours: &Ours, held: NodeBlocked) -> Result<NextStep, CallError> {
         let plan = plan::tell(ours, held, &self.policy);
         let applied = apply(&self.api, &ours.node, &plan.actions).await;
@@ -185,8 +184,8 @@ impl NodeReconciler {
         }
     }
 
-    /// Logs how many initialised Nodes lack labels of `--node-labels`: by default, a restart with other labels changes
-    /// none of them.
+    /// Logs how many initialised Nodes lack labels of `--node-labels`: by default, new `--node-labels` after a restart
+    /// do not apply to initialised Nodes.
     pub(super) fn tell_lacks(&self) {
         if self.policy.node_labels.is_empty() {
             return;
@@ -204,7 +203,7 @@ impl NodeReconciler {
         self.recorder.event(&reference(node), EventType::Warning, held.reason.as_str(), &held.message);
     }
 
-    /// Records an Event on the Node of the VM's earlier name: the VM joined as `name`.
+    /// Records an Event on `earlier`, the Node with the VM's previous name: the same VM has joined as `name`.
     fn tell_earlier_name(&self, earlier: &Node, name: &str) {
         let message = format!(
             "the VM of this Node joined as node {name}, which is initialised now. This Node keeps what it has; if {name} is \
@@ -221,7 +220,7 @@ impl NodeReconciler {
             .creation_timestamp
             .as_ref()
             .map_or(0.0, |created| jiff::Timestamp::now().duration_since(created.0).as_secs_f64().max(0.0));
-        // The age of an adopted Node is not a delay.
+        // An adopted Node did not wait with the taint, so its age is not the delay of an initialisation.
         if node::is_uninitialized(before) {
             self.metrics.initialised(age);
         }

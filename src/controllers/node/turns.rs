@@ -1,8 +1,8 @@
 //! Rate limit of deferrable Node writes: missing labels, and VM records of VMs that moved.
 //!
-//! The recorded place is part of the proof that a VM is deleted, so it should be current when its host goes away. But a
-//! rolling upgrade of hosts moves each VM several times within an hour, and all VMs within a day. So a Node is written
-//! at once, but not again soon, and the waiting Nodes are written one at a time.
+//! The recorded location is part of the proof that a VM is deleted, so it should be current when the VM's host goes
+//! away. But a rolling upgrade of hosts moves each VM several times within an hour, and all VMs within a day. So the
+//! first move of a VM is written at once, the next one only after a pause, and waiting Nodes are written one at a time.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const PACE: Duration = Duration::from_secs(1);
 /// Interval between two label writes: 10,000 Nodes take a quarter of an hour.
 const LABELS_PACE: Duration = Duration::from_millis(100);
 
-/// The Nodes that wait for a deferrable write, for one leadership term.
+/// The Nodes that wait for a deferrable write, in one leadership term. A turn is the permission for one such write.
 pub(super) struct Turns {
     state: Mutex<TurnState>,
     changed: Notify,
@@ -81,7 +81,7 @@ impl Turns {
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Whether it is this Node's turn. A turn is used up by this call.
+    /// Whether this Node has a turn. The call uses it up.
     pub(super) fn take_turn(&self, node: &str) -> bool {
         self.state.lock().granted.remove(node)
     }
@@ -103,7 +103,7 @@ impl Turns {
                 state.resting.retain(|_, until| *until > now);
                 state.resting.insert(node.to_owned(), now + MIN_REWRITE_INTERVAL);
             }
-            // The Node gets another turn, after the Nodes that wait by now.
+            // The Node gets another turn, after the Nodes that are waiting already.
             SyncResult::Refused => {
                 state.waiting.insert(node.to_owned(), now);
                 state.resting.insert(node.to_owned(), now + REFUSED_INTERVAL);
@@ -112,7 +112,7 @@ impl Turns {
         }
     }
 
-    /// Waits for the next Node that may be written.
+    /// Waits until a Node may be written, and gives it a turn.
     pub(super) async fn next(&self) -> String {
         loop {
             let due = match self.state.lock().next(Instant::now()) {
@@ -134,8 +134,8 @@ impl Turns {
 }
 
 impl TurnState {
-    /// Gives a turn to the longest waiting Node that does not rest. Otherwise returns when the next turn is due; `None`
-    /// if only an event can give one.
+    /// Gives a turn to the longest waiting Node whose rest is over. If there is none, returns when the next turn is
+    /// due; `None` if that depends on events.
     fn next(&mut self, now: Instant) -> Result<String, Option<Instant>> {
         // Avoids a pass over all Nodes before a turn is possible.
         if let Some(paced) = self.last.map(|last| last + self.pace).filter(|at| *at > now && !self.waiting.is_empty()) {

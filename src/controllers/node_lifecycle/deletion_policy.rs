@@ -27,7 +27,7 @@ use node_table::{NodeCategory, NodeTable};
 pub use reason::HoldReason;
 use record::NodeRecord;
 
-/// Up to this many VMs may be absent at once without a pause, if that is more than `MASS_PERCENT`.
+/// Up to this many VMs may be absent at once without a pause, if that is more than `MASS_PERCENT` of all Nodes.
 const MASS_NODES: usize = 5;
 /// Maximum number of Nodes named in the message about a pause.
 const NAMES_SHOWN: usize = 5;
@@ -39,7 +39,7 @@ const MASS_PERCENT: usize = 20;
 pub struct DeletionPolicy {
     settings: Settings,
     nodes: NodeTable,
-    /// When reasons for unknown answers ended.
+    /// The reasons for unknown answers that have ended, and when.
     ended: BTreeMap<Reason, ReasonEnd>,
     allowance: Allowance,
     mass: Option<Mass>,
@@ -52,8 +52,8 @@ pub struct DeletionPolicy {
 struct Mass {
     /// The end of the pause.
     until: Instant,
-    /// Only VMs absent since then belong to this pause: for earlier ones, a previous pause has ended. `None` for the
-    /// first pause, to which all belong.
+    /// The pause applies only to VMs that are absent since this time or later: for earlier ones, a previous pause has
+    /// ended. `None` for the first pause, which applies to all VMs.
     from: Option<Instant>,
     /// Some of the Nodes that triggered the pause.
     names: Arc<[String]>,
@@ -73,7 +73,7 @@ struct DeletedNode {
 #[derive(Debug)]
 #[must_use]
 pub enum DeletionVerdict {
-    /// Its VM is not confirmed deleted.
+    /// The policy does not know the Node, or has no proof that its VM is absent.
     NotSuspected,
     /// Must not be deleted now.
     Held(HoldReason),
@@ -81,7 +81,7 @@ pub enum DeletionVerdict {
     Permitted(DeletionPermit),
 }
 
-/// Permission for one write. A lost permit counts as used.
+/// Permission for one write. A permit that is dropped without a call of `settle` counts as used.
 #[derive(Debug)]
 #[must_use]
 pub struct DeletionPermit {
@@ -204,7 +204,7 @@ impl DeletionPolicy {
         known.suspected_since() == Some(permit.since) && self.check(known, permit.by_hand, permit.since, at).is_ok()
     }
 
-    /// Permits another write with the consequences of a deletion, under the same limit.
+    /// Permits another write with the consequences of a deletion (the out-of-service taint), under the same limit.
     pub fn reserve(&mut self, at: Instant) -> Result<DeletionPermit, HoldReason> {
         self.take(at).map(|number| DeletionPermit {
             number,
@@ -224,7 +224,7 @@ impl DeletionPolicy {
         match used {
             PermitOutcome::Deleted => self.nodes.remove(&permit.name),
             PermitOutcome::DryRun => self.nodes.change(&permit.name, |known| {
-                // Not if the kubelet has reported meanwhile.
+                // False if the kubelet has reported since the permit was given.
                 known.is_told = known.suspected_since() == Some(permit.since);
             }),
             PermitOutcome::Rejected => self.nodes.change(&permit.name, |known| {
@@ -241,7 +241,7 @@ impl DeletionPolicy {
         Counts { allowance: self.allowance.available(self.bounds(), at), is_mass_held }
     }
 
-    /// The rules besides the limit, in the order in which they are reported.
+    /// Checks all rules except the limit, in the order in which they are reported.
     fn check(&self, known: &NodeRecord, by_hand: bool, since: Instant, at: Instant) -> Result<(), HoldReason> {
         let until = since + self.settings.grace;
         if !by_hand && at < until {
@@ -340,7 +340,7 @@ impl DeletionPolicy {
         let window = self.settings.limit.window;
         self.gone.retain(|gone| at.saturating_duration_since(gone.at) < window);
         let threshold = threshold(self.nodes.count(NodeCategory::Own));
-        // A pause runs to its end even if some VMs are found again: the cause may affect more of them.
+        // A pause runs to its end even if the provider finds some of the VMs again: the same cause may affect more VMs.
         if self.mass.as_ref().is_some_and(|mass| at < mass.until) {
             return;
         }
@@ -350,8 +350,7 @@ impl DeletionPolicy {
             self.nodes.count_from(None);
             return;
         }
-        // VMs whose pause has ended are subject to the limit only. The same number of further ones begins another
-        // pause.
+        // VMs whose pause has ended are subject to the limit only. Another pause begins with as many further VMs.
         self.nodes.count_from(ended);
         if self.nodes.count(NodeCategory::NewlyAbsent) > threshold {
             let names = self.nodes.newcomers(NAMES_SHOWN).into();

@@ -38,11 +38,11 @@ pub enum Change {
     RemoveShutdown,
     /// Add the out-of-service taint and the annotation that marks it as ours.
     AddOutOfService,
-    /// Remove both, or the annotation if the taint is gone.
+    /// Remove the out-of-service taint and its annotation, or only the annotation if a user has removed the taint.
     RemoveOutOfService,
 }
 
-/// For the log.
+/// The change in words, for the log.
 impl fmt::Display for Change {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -57,9 +57,9 @@ impl fmt::Display for Change {
 /// The plan for one Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LifecyclePlan {
-    /// In one patch. Empty if the Node is up to date.
+    /// The changes, for one patch. Empty if the Node is up to date.
     pub changes: Vec<Change>,
-    /// When to reconcile the Node again although nothing happens.
+    /// Time after which to reconcile the Node again even if no event arrives.
     pub look_again: Option<Duration>,
 }
 
@@ -127,7 +127,7 @@ fn plan_out_of_service(
     }
     let (Some(power), Some(after)) = (power, after) else { return };
     let is_theirs = node::has_taint(node, TAINT_OUT_OF_SERVICE);
-    // A reporting kubelet runs, perhaps on a copy of the VM with the same volumes.
+    // With Ready=False a kubelet still reports, perhaps on a copy of the VM with the same volumes.
     let is_candidate = readiness == Readiness::Unknown && !node::is_uninitialized(node) && !is_theirs;
     // A suspended VM may resume at any moment with its volumes mounted.
     if !is_candidate || power.state != PowerState::Off {

@@ -109,7 +109,7 @@ pub(super) struct DeletionBlocked {
     pub(super) what: &'static str,
     pub(super) reason: Reason,
     pub(super) message: String,
-    /// Not reported in Events or the log.
+    /// Whether the block is left out of Events and log.
     pub(super) is_quiet: bool,
 }
 
@@ -135,7 +135,8 @@ impl LifecycleOutcome {
         Self { next: Next::Backoff, ..Self::blocked(reason::Panic, message, false) }
     }
 
-    /// The API server refused the deletion. The deletion policy decides for how long.
+    /// The API server refused the deletion. The Node is reconciled again at once, and the deletion policy decides when
+    /// the deletion is retried.
     pub(super) fn refused(error: &CallError) -> Self {
         Self { next: Next::After(Duration::ZERO), ..Self::blocked(reason::DeletionRefused, chain(error), false) }
     }
@@ -183,7 +184,8 @@ impl NodeLifecycleReconciler {
         node
     }
 
-    /// The same for all Nodes. Returns the names to reconcile: of busy and of deleted Nodes.
+    /// Records the facts of all Nodes in the deletion policy. Returns the names to reconcile: of busy and deleted
+    /// Nodes.
     pub(super) fn observe_all(&self, term: &LeaderState) -> Vec<String> {
         let mut busy = BTreeSet::new();
         let mut facts = Vec::new();
@@ -196,7 +198,7 @@ impl NodeLifecycleReconciler {
             facts.push((name, self.facts(&node)));
         }
         let mut state = term.lock();
-        // The kubelet of a Node that is not busy reports.
+        // The kubelet of a Node that is not busy reports, so these states have ended.
         state.unreachable.retain(|name| busy.contains(name));
         state.refused.retain(|name| busy.contains(name));
         state.unproved.retain(|name| busy.contains(name));
@@ -206,8 +208,9 @@ impl NodeLifecycleReconciler {
         busy.into_iter().chain(vanished).collect()
     }
 
-    /// The names to reconcile with the period: of busy Nodes. Events keep the facts up to date; the pass over all Nodes
-    /// covers missed events, and is rare.
+    /// Returns the names of the Nodes to reconcile in this period: those that are not Ready or have one of our taints.
+    /// Events keep this set up to date. In case an event was missed, all cached Nodes are observed again from time to
+    /// time; the result then also has the names of deleted Nodes.
     pub(super) fn tick(&self, term: &LeaderState) -> Vec<String> {
         let mut state = term.lock();
         let at = now();
@@ -273,7 +276,7 @@ impl NodeLifecycleReconciler {
         let is_off = matches!(self.settings.deletion, DeletionMode::Off { .. });
         let is_absent = matches!(presence, Presence::Absent(_));
         if presence != Presence::Exists(()) && node::is_uninitialized(node) {
-            // The node controller reports why, if it takes too long.
+            // The node controller reports why the Node is not initialised, if that takes too long.
             let message = "the node is not initialized; its VM is not treated as deleted";
             return Ok(LifecycleOutcome::blocked(reason::Uninitialized, message, !is_absent));
         }

@@ -9,7 +9,7 @@ use crate::base::backoff::{Backoff, Failures};
 
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(60)).shortened_by(0.25);
 
-/// The failures in a row of one call, and its backoff.
+/// Number of consecutive failures of one call, and the end of its backoff.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallBackoff {
     failures: Failures,
@@ -57,7 +57,7 @@ impl<T> Retries<T> {
         Some((end.saturating_duration_since(at), &failure.about))
     }
 
-    /// Records a failure and returns the pause before the next call. See [`CallBackoff::failed`].
+    /// Records a failure and returns the pause before the next call, as [`CallBackoff::failed`].
     pub fn failed(&mut self, name: &str, uid: &str, about: T, at: Instant, chance: f64) -> Duration {
         let before = self.by_node.remove(name).filter(|failure| failure.uid == uid);
         let mut retry = before.map_or_else(CallBackoff::default, |failure| failure.retry);

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::cloud::node::{self, Readiness};
 
-/// The silent Nodes.
+/// The Nodes with Ready=Unknown, and since when this leader has seen them so.
 #[derive(Debug, Default)]
 pub struct Unreachable {
     by_node: HashMap<String, Silence>,

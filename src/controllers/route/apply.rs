@@ -35,12 +35,11 @@ pub(super) fn owns(provider: &dyn CloudProvider, node: &Node) -> bool {
     provider_id.is_empty() || provider.owns_provider_id(provider_id)
 }
 
-/// The result of listing the cloud's routes.
 pub(super) struct Listing {
     pub(super) routes: Vec<Route>,
-    /// See [`Routes::rewrites_in_place`].
+    /// Whether the cloud rewrites routes in place; see [`Routes::rewrites_in_place`].
     pub(super) rewrites: bool,
-    /// See [`Routes::ambiguous_routes`].
+    /// Number of ambiguous routes; see [`Routes::ambiguous_routes`].
     pub(super) held: usize,
 }
 
@@ -115,7 +114,8 @@ impl Cloud {
         within_limit(routes.create_route(&self.permit, &self.cluster_name, name_hint, route)).await
     }
 
-    /// Returns whether the route was deleted. A route that stays is a failure if it is in the way of another one.
+    /// Returns whether the route was deleted. A route that stays is a failure if `is_in_the_way`: if another route to
+    /// the same destination is to be created.
     async fn delete(&self, deletion: &RouteDeletion, is_in_the_way: bool) -> Result<bool, RouteFailure> {
         let route = &deletion.route;
         let live = match deletion.needs_live_node() {

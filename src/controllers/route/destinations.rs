@@ -1,7 +1,7 @@
 //! Pure: the outstanding changes of each destination, from one pass to the next.
 //!
-//! A listing may miss changes that workers made during it. It is ignored for their destinations, which keep their plan;
-//! another pass is requested as soon as that work has ended.
+//! A listing may miss changes that workers make while it runs. So a destination that a worker changed meanwhile keeps
+//! its previous plan, and another pass is requested as soon as that worker has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +89,7 @@ impl Destinations {
             let is_due = destination.is_stale && destination.failures.is_none();
             let is_same = plan.get(&network) == Some(&destination.changes) && !is_due;
             if self.unlisted.contains(&network) || is_same {
-                // Waits for its backoff, or is being changed.
+                // The destination keeps its plan: it waits for its backoff, or a worker changes it.
                 plan.remove(&network);
                 self.by_network.insert(network, destination);
             } else if !plan.contains_key(&network) {
@@ -120,8 +120,8 @@ impl Destinations {
         self.left(network)
     }
 
-    /// Ends a worker's changes. `left` remains, and `is_tried` says whether it was tried. Returns whether another
-    /// listing is needed.
+    /// Ends a worker's changes. `left` are the remaining changes, and `is_tried` says whether these were tried. Returns
+    /// whether another listing is needed.
     #[must_use]
     pub(super) fn finish(&mut self, network: IpNet, left: RouteChanges, is_tried: bool) -> bool {
         self.busy.remove(&network);
@@ -135,7 +135,6 @@ impl Destinations {
         self.unlisted.contains(&network)
     }
 
-    /// The outstanding changes of a destination.
     pub(super) fn left(&self, network: IpNet) -> RouteChanges {
         self.by_network.get(&network).map(|destination| destination.changes.clone()).unwrap_or_default()
     }

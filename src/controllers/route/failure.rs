@@ -1,4 +1,4 @@
-//! Pure: when failed work on routes is repeated. The only place that decides.
+//! Pure: when failed work on routes is repeated. Only this module decides that.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl RouteFailure {
         Self { reason: error.reason(), message: chain(error), retry }
     }
 
-    /// The provider has lost its routes since the term began, perhaps only for a while.
+    /// The provider no longer offers routes, although it did when the term began. The loss may be temporary.
     pub(super) fn no_routes() -> Self {
         Self { retry: None, ..Self::of(&Error::NotImplemented) }
     }

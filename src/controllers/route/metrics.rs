@@ -5,7 +5,7 @@ use prometheus::{IntCounter, IntGaugeVec, Opts};
 
 /// State of a route that matches its Node.
 const READY: &str = "Ready";
-/// State of a planned route.
+/// State of a route whose planned changes were not tried yet.
 const PENDING: &str = "Pending";
 /// State of an ambiguous route: nothing shows that it belongs to this cluster.
 const HELD: &str = "held";

@@ -19,7 +19,7 @@ use crate::cloud::{Presence, Route, Unknown, node};
 /// The changes for one destination, independent of other destinations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouteChanges {
-    /// Applied first. If one of them fails, nothing is created: two routes must not lead to different Nodes.
+    /// Applied first. If one fails, nothing is created: two routes to one destination must not lead to different Nodes.
     pub deletions: Vec<RouteDeletion>,
     /// Applied after the deletions.
     pub creations: Vec<Creation>,
@@ -28,7 +28,7 @@ pub struct RouteChanges {
 /// A route that its target Node does not want.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteDeletion {
-    /// As the cloud listed it.
+    /// The route, as the cloud listed it.
     pub route: Route,
     /// Why it may have to be deleted.
     pub ground: Ground,
@@ -68,8 +68,8 @@ pub enum LiveReadVerdict {
 }
 
 /// Decides what to do. `nodes` are this controller's Nodes; `networks` come from `--cluster-cidr`. If the cloud
-/// rewrites routes in place, a creation replaces a route to other addresses, which is deleted only if another route of
-/// the Node has the wanted addresses. A `refused` network gets no route, unless the creation replaces one.
+/// rewrites routes in place, a creation replaces a route with outdated addresses; such a route is deleted only if the
+/// Node also has a correct one. A `refused` network gets no route, unless the creation replaces one.
 pub fn plan(
     nodes: &[&Node],
     routes: &[Route],
@@ -86,7 +86,8 @@ pub fn plan(
         };
         let target = by_name.get(route.target_node.as_str());
         let found = ground(route, network, target.copied());
-        // With a correct route, an old one is not rewritten: it would take half of the traffic.
+        // If the Node has a correct route, too, the old one is deleted and not rewritten: as a second route it would
+        // take half of the traffic.
         let has_twin = || {
             let led_there = by_target.get(route.target_node.as_str()).map(Vec::as_slice).unwrap_or_default();
             led_there.iter().any(|other| {
@@ -153,7 +154,7 @@ pub fn refused_networks(nodes: &[&Node], routes: &[Route], refused: &RefusedNetw
 }
 
 impl RefusedNetwork {
-    /// Identifies a report.
+    /// The key of the report about this network.
     pub fn key(&self) -> String {
         let kept = if self.has_route { " kept" } else { "" };
         format!("{} {}{kept}", self.network, self.node)
@@ -249,7 +250,8 @@ impl RouteDeletion {
         }
     }
 
-    /// Whether the target Node does not want this route in its current form.
+    /// Whether `node`, the target of this route, no longer wants it: the destination is not one of its networks, or the
+    /// route has other addresses of the Node.
     fn is_unwanted_by(&self, node: &Node) -> bool {
         let network = parse_network_sloppy(&self.route.destination_cidr);
         network.is_some_and(|network| ground(&self.route, network, Some(node)).is_some())

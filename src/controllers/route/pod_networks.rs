@@ -57,9 +57,9 @@ pub enum Refusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedNetworks(BTreeMap<String, BTreeMap<IpNet, Refusal>>);
 
-/// Checks the networks of all Nodes; `networks` come from `--cluster-cidr`. If networks of two Nodes overlap, the older
-/// Node gets its route (`creationTimestamp`, which the API server sets, then the UID). A refused network does not block
-/// others.
+/// Checks the networks of all Nodes; `networks` come from `--cluster-cidr`. If networks of two Nodes overlap, only the
+/// older Node gets its route: the one with the earlier `creationTimestamp`, which the API server sets, or at the same
+/// time the lower UID. A refused network does not block networks of other Nodes.
 pub fn refused<'a>(
     nodes: impl IntoIterator<Item = &'a Node>,
     networks: &[IpNet],

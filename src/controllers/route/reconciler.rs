@@ -36,7 +36,7 @@ use crate::kubernetes::events::{EventType, Recorder};
 /// How often a condition write is tried before a conflict requeues the Node.
 const ATTEMPTS: u32 = 5;
 
-/// The shortest pause before such an attempt; the longest is twice that.
+/// The shortest pause between a write conflict and the next attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
 /// When a kept route (not this controller's, or the cache is stale) is checked again, unless its Node changes before.
@@ -54,7 +54,7 @@ pub struct RouteReconciler {
     pub(super) reasons: Arc<ReasonTracker>,
     pub(super) metrics: RouteMetrics,
     pub(super) progress: Mutex<Progress>,
-    /// The schedule or the due keys changed.
+    /// Notified when the schedule or the due keys change.
     pub(super) changed: Notify,
 }
 
@@ -139,7 +139,6 @@ impl RouteReconciler {
         self.changed.notify_one();
     }
 
-    /// Waits for the next due key.
     pub(super) async fn next_due(&self) -> Key {
         loop {
             let changed = self.changed.notified();
@@ -221,7 +220,7 @@ impl RouteReconciler {
         }
     }
 
-    /// `None` if the last pass does not determine the Node's condition; then another pass is due.
+    /// The patch of the condition; `None` if the last pass does not determine the condition, so another pass is due.
     fn condition_patch(&self, node: &Node) -> Option<serde_json::Value> {
         if !self.writes_condition || !self.cloud.owns(node) || self.cloud.permit.check().is_err() {
             return None;
@@ -234,7 +233,7 @@ impl RouteReconciler {
     pub(super) fn conclude_pass(&self, mut pass: Pass) {
         self.metrics.syncs.inc();
         let mut progress = self.lock();
-        // A single listing may be missing a kept route: a second one confirms that it is gone.
+        // A single listing may lack a kept route by mistake: a second one confirms that the route no longer exists.
         let kept = std::mem::take(&mut progress.kept);
         for refused in &mut pass.refused {
             let place = (refused.network, refused.node.clone());
@@ -367,7 +366,7 @@ impl RouteReconciler {
                 self.lock().unwritten.remove(name);
                 Next::Period
             }
-            // The end of the leadership term ends this worker.
+            // Leadership is lost, so the driver stops this worker.
             Err(error) if error.is_not_leader() => Next::Wait(None),
             Err(error) => {
                 let reason = reason_of(&error);

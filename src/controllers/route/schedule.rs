@@ -30,7 +30,7 @@ pub enum Trigger {
 #[derive(Debug)]
 pub(super) struct Schedule {
     trigger: Trigger,
-    /// When the Nodes were first known. No pass begins earlier.
+    /// When the cache of Nodes was first filled. No pass begins earlier.
     started: Option<Instant>,
     /// When the last listing began.
     began: Option<Instant>,
@@ -47,7 +47,7 @@ impl Schedule {
         Self { trigger, started: None, began: None, changed: None, not_before: None, is_queued: false }
     }
 
-    /// Records that all Nodes are known as of `at`, and that any of them may have changed.
+    /// Records that the cache has all Nodes at `at`, and that any of them may have changed.
     pub(super) fn all_known(&mut self, at: Instant) {
         self.started.get_or_insert(at);
         self.change(at);
@@ -64,7 +64,7 @@ impl Schedule {
         self.not_before = Some(at + pause);
     }
 
-    /// When to enqueue the next pass; `None` while one is queued, or before all Nodes are known.
+    /// When to enqueue the next pass; `None` while one is queued, or before the cache of Nodes is filled.
     pub(super) fn due(&self) -> Option<Instant> {
         let started = self.started.filter(|_| !self.is_queued)?;
         let after_listing = |pause| self.began.map(|began| began + pause);
@@ -79,7 +79,6 @@ impl Schedule {
         Some(due.max(self.not_before.unwrap_or(due)))
     }
 
-    /// Records that the next pass is queued.
     pub(super) fn queue(&mut self) {
         self.is_queued = true;
     }

@@ -14,12 +14,12 @@ use crate::cloud::node::{self, addresses};
 pub(super) struct Version(u64);
 
 impl Version {
-    /// For a Node of another controller: its networks are not available to others.
+    /// Digest of a Node that another controller manages. It includes the networks, because no other Node may get them.
     pub(super) fn of_other(node: &Node) -> Self {
         Self(Self::networks_of(node).finish())
     }
 
-    /// For a Node of this controller.
+    /// Digest of a Node that this controller manages.
     pub(super) fn of(node: &Node) -> Self {
         let mut hasher = Self::networks_of(node);
         true.hash(&mut hasher);
@@ -43,7 +43,7 @@ pub(super) struct TrackedNodes {
     current: BTreeMap<String, Version>,
     /// The Nodes of the last pass.
     planned: BTreeMap<String, Version>,
-    /// The names of the Nodes added, changed or deleted since then.
+    /// The names of the Nodes added, changed or deleted since the last pass.
     changed: BTreeSet<String>,
     /// The Nodes without networks that are the target of a listed route.
     targets: BTreeSet<String>,
@@ -92,7 +92,7 @@ impl TrackedNodes {
     }
 }
 
-/// The Node reduced to the fields that a pass needs, because a pass holds all Nodes.
+/// The Node reduced to the fields that a pass needs, because a pass keeps all Nodes in memory.
 pub(super) fn reduced(node: &Node) -> Node {
     let metadata = ObjectMeta {
         name: node.metadata.name.clone(),

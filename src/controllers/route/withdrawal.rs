@@ -34,13 +34,13 @@ const ATTEMPTS: u32 = 5;
 pub enum Off {
     /// `--configure-cloud-routes=false`: always.
     ByFlag,
-    /// While the provider's configuration disables routes.
+    /// Routes are off while the provider's configuration disables them.
     ByConfiguration,
 }
 
-/// Removes the condition `True`, reason `NoRouteCreated`, from Nodes whose `managedFields` name this program or the Go
-/// program as its writer, whenever routes are off and this process leads. Leaves Nodes of other providers alone.
-/// Dropping the future ends the work.
+/// While routes are off and this process leads: removes the condition `NetworkUnavailable` from Nodes where it is
+/// `True` with the reason `NoRouteCreated`, and where `managedFields` show that this program or the Go program wrote
+/// it. Nodes of other providers are not changed. Dropping the future ends the work.
 pub async fn withdraw_conditions(context: Context, nodes: Nodes, off: Off) -> Infallible {
     let configuration = Capability::routes_off(Arc::clone(&context.provider));
     let wait_until = async |is_off: bool| match off {

@@ -13,7 +13,7 @@ const CHANGES: usize = 5;
 
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The pause. It doubles each time, until the Node had no changes for [`CALM`].
+/// The pause. It doubles with each pause, until the Node had no changes for [`CALM`].
 const PAUSE: Backoff = Backoff::doubling(Duration::from_secs(30), Duration::from_secs(300));
 
 const CALM: Duration = Duration::from_secs(300);
@@ -36,16 +36,16 @@ struct Recent {
 /// The decision about a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DampingVerdict {
-    /// It applies. After the last one before a pause, load balancers use this state of the Node during the pause.
+    /// The change applies. During a pause, load balancers use the Node's state after the last change before the pause.
     Follow {
-        /// Whether it is the last one before a pause.
+        /// Whether this is the last change before a pause.
         is_last: bool,
     },
-    /// It waits for the end of the pause.
+    /// The change waits for the end of the pause.
     Wait {
         /// The end of the pause.
         until: Instant,
-        /// Whether the pause begins with it.
+        /// Whether the pause begins with this change.
         is_first: bool,
     },
 }
@@ -85,7 +85,6 @@ impl Damping {
         ended
     }
 
-    /// The earliest end of a pause.
     pub(super) fn next_end(&self) -> Option<Instant> {
         self.0.values().filter_map(|recent| recent.until).min()
     }
@@ -100,7 +99,6 @@ impl Damping {
         self.0.contains_key(name)
     }
 
-    /// Removes a deleted Node.
     pub(super) fn forget(&mut self, name: &str) {
         self.0.remove(name);
     }

@@ -19,7 +19,7 @@ pub struct ServiceBlocked {
     pub(super) retry: Retry,
     /// The action that failed, from which the Event's reason follows.
     pub(super) action: ServiceAction,
-    /// See [`Error::is_refusal`].
+    /// Whether a call with other content may succeed at once; see [`Error::is_refusal`].
     pub(super) is_refusal: bool,
 }
 
@@ -39,7 +39,7 @@ pub enum ServiceAction {
 pub(super) enum Stop {
     /// This process lost leadership.
     NotLeader,
-    /// Too early: sync again after this time.
+    /// The sync came too early: sync again after this time.
     Wait(Duration),
     /// The Service cannot be brought up to date.
     Held(Box<ServiceBlocked>),

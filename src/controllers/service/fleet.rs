@@ -39,7 +39,7 @@ impl LoadBalancerFleet for OneByOne {
             within(CLOUD_LIMIT, self.0.update_load_balancer(permit, cluster_name, &service, nodes)).await
         };
         let updates = futures::stream::iter(services.to_vec()).map(update).buffered(UPDATES_AT_ONCE);
-        // Results so far are kept when the time is up.
+        // When the time is up, the results so far are returned.
         updates.take_until(tokio::time::sleep(ALL_LIMIT)).collect().await
     }
 }

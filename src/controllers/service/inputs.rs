@@ -6,8 +6,8 @@ use crate::cloud::service::cache_filter::LAST_APPLIED;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use sha2::{Digest as _, Sha256};
 
-/// Digest for comparison: equal inputs need no new call to the cloud. Not the inputs themselves, because several are
-/// kept per Service, which may be large.
+/// Digest for comparison: equal inputs need no new call to the cloud. The inputs themselves are not kept, because a
+/// Service may be large and several are needed for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inputs([u8; 32]);
 

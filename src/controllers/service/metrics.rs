@@ -8,11 +8,11 @@ use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, IntGaugeVec, Op
 pub(super) struct ServiceMetrics {
     /// Number of node updates sent to the cloud, counted per Service.
     pub(super) node_updates: IntCounter,
-    /// Number of those that failed.
+    /// Number of node updates that failed.
     pub(super) node_update_errors: IntCounter,
     /// Duration of a round, in seconds.
     pub(super) round_seconds: Histogram,
-    /// Duration of its cloud call, in seconds.
+    /// Duration of a round's cloud call, in seconds.
     pub(super) node_update_seconds: Histogram,
     /// Number of Services with a load balancer of this program.
     load_balancers: IntGauge,
@@ -68,7 +68,6 @@ impl ServiceMetrics {
         }
     }
 
-    /// Sets the number of load balancers that this term has ensured.
     pub(super) fn show_ensured(&self, count: usize) {
         self.load_balancers.set(i64::try_from(count).unwrap_or(i64::MAX));
     }

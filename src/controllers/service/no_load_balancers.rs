@@ -1,5 +1,5 @@
 //! Reports while the provider has no load balancers: the gauge, and an Event on each Service that waits for one. Writes
-//! no Service, because load balancers to delete cannot be seen.
+//! no Service: it is unknown which load balancers would have to be deleted.
 
 mod waiting;
 
@@ -50,7 +50,7 @@ impl NotConfigured {
         }
     }
 
-    /// Registers the gauge with `registry`, once. Fails if its name is taken.
+    /// Registers the gauge with `registry`, once. Fails if `registry` already has a collector of its name.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.configured.clone()))
     }
@@ -62,7 +62,7 @@ impl NotConfigured {
             let is_configured = self.provider.load_balancer().is_some();
             self.configured.set(i64::from(is_configured));
             if is_configured || !self.leadership.is_leader() || !self.services.is_ready() {
-                // The waiting times are unknown then.
+                // Waiting times start over, because the Services are not observed in this state.
                 waiting.forget();
             } else {
                 for service in waiting.update(self.services.list(), Instant::now().into_std()) {

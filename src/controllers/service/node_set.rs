@@ -39,8 +39,8 @@ impl NodeSet {
         self.0.get(name) != node.and_then(value).as_ref()
     }
 
-    /// Whether load balancers forward elsewhere than with the set `before`. Whether an address is confirmed does not
-    /// matter: a load balancer keeps its addresses while the VM is unknown.
+    /// Whether load balancers forward to other Nodes or addresses than with the set `before`. It does not matter
+    /// whether an address is confirmed: a load balancer keeps its addresses while the VM is unknown.
     pub fn leads_elsewhere(&self, before: &Self) -> bool {
         let known = |set: &Self| -> Vec<_> {
             set.0.iter().map(|(name, value)| (name.clone(), value.replace(UNCONFIRMED, "\n"))).collect()

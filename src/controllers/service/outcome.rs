@@ -15,7 +15,7 @@ pub enum ServiceOutcome {
     Settled,
     /// The Service is not up to date.
     Held(ServiceBlocked),
-    /// Too early: sync again after this time.
+    /// The sync came too early: sync again after this time.
     Wait(Duration),
     /// A round of node updates.
     Round(Round),
@@ -42,13 +42,13 @@ pub struct Update {
     pub(super) result: Result<WrittenNodes, ServiceBlocked>,
 }
 
-/// The Nodes that a load balancer has after an update.
+/// The effect of an update on the Nodes of a load balancer.
 #[derive(Clone)]
 pub enum WrittenNodes {
-    /// They have changed.
+    /// The load balancer has other Nodes than before.
     Changed,
-    /// None at all, or none for one IP family: the message.
+    /// The load balancer has no Nodes, or none of one IP family; contains the message about that.
     Empty(String),
-    /// Perhaps the same: this term did not know the previous Nodes.
+    /// The Nodes are the same, or this term does not know the previous ones.
     Unchanged,
 }

@@ -32,8 +32,7 @@ pub struct ServiceObservation<'a> {
     pub record: &'a ServiceRecord,
 }
 
-/// State of a Service within a leadership term. It begins empty, so that the first sync of each Service calls the
-/// cloud.
+/// State of a Service within a leadership term. Begins empty, so that the first sync of each Service calls the cloud.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceRecord {
     /// The inputs of the last ensure.
@@ -42,7 +41,7 @@ pub struct ServiceRecord {
     pub rejection: Option<Rejection>,
 }
 
-/// The cloud rejected a Service as invalid. It is not called again for these inputs.
+/// The cloud rejected a Service as invalid. The cloud is not called again with these inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     /// The rejected inputs.

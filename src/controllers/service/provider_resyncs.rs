@@ -1,4 +1,4 @@
-//! The Services that the provider wants to be synced again, as a cache that is always filled.
+//! The Services that the provider wants to be synced again, presented to the driver as a cache that is always filled.
 
 use std::sync::Arc;
 

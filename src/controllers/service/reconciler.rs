@@ -32,9 +32,9 @@ use crate::kubernetes::stores::Services;
 const CLAIMED_PAUSE: Duration = Duration::from_secs(1);
 /// How often a sync is planned and applied before a conflict is a failure.
 const ATTEMPTS: u32 = 5;
-/// Maximum number of provider remarks that one sync announces; the next sync continues.
+/// Maximum number of the provider's remarks that one sync records as Events; the next sync continues.
 const MOST_REMARKS: usize = 16;
-/// The shortest pause before another attempt; the longest is twice that.
+/// The shortest pause between a write conflict and the next attempt; the longest is twice that.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a finalizer that another program may own is kept before an Event reports it: that program may be about to
 /// remove it.
@@ -59,7 +59,8 @@ pub struct ServiceReconciler {
 type EnsureResult = Option<(Inputs, Option<Vec<LoadBalancerIngress>>)>;
 
 impl ServiceReconciler {
-    /// The provider's load balancers, once the caches are filled. The event of a filled cache brings all Services back.
+    /// The provider's load balancers; `None` if it has none, or until the caches of Nodes and Services are filled. The
+    /// event of the filled cache enqueues the Services that were skipped until then.
     pub(super) fn fleet(&self) -> Option<Arc<dyn LoadBalancerFleet>> {
         fleet_of(&*self.provider).filter(|_| self.targets.is_ready() && self.services.is_ready())
     }
@@ -82,9 +83,10 @@ impl ServiceReconciler {
         }
     }
 
-    /// Syncs a cached Service. After a conflict, plans again with a live read, because the cache may be outdated. While
-    /// the cache has that version, later syncs begin with a live read. Otherwise, while Services cannot be listed for
-    /// minutes, the load balancer of a deleted Service would be created and deleted in turn.
+    /// Syncs a cached Service. After a conflict, plans again with a live read, because the cached version may be
+    /// outdated. While the cache still has that version, later syncs begin with a live read, too. Without this, while
+    /// Services cannot be listed for minutes, the load balancer of a deleted Service would be created and deleted again
+    /// and again.
     async fn sync_present(&self, fleet: &dyn LoadBalancerFleet, key: &str, cached: Arc<Service>) -> Result<(), Stop> {
         let (mut service, mut ensured) = (Arc::clone(&cached), None);
         self.records.begin_sync(key);
@@ -99,7 +101,7 @@ impl ServiceReconciler {
             }
             self.records.outdated(key, &cached);
             tokio::time::sleep(CONFLICT_PAUSE.mul_f64(1.0 + fastrand::f64())).await;
-            // If the Service is deleted or no longer selected, the cache's event follows.
+            // If the Service is deleted or no longer selected, the cache's event of that enqueues it.
             let Live::Selected(live) = self.api.read(&service).await? else { return Ok(()) };
             service = Arc::new(reduced(*live));
         }
@@ -163,7 +165,7 @@ impl ServiceReconciler {
             false => Some(service.clone()),
         };
         let Some(guarded) = guarded else { return Ok(()) };
-        // The Service has become too large meanwhile: the cache's event follows.
+        // The Service has become too large meanwhile: the cache's event of that enqueues it.
         if too_large(&guarded).is_some() {
             return Ok(());
         }
@@ -194,7 +196,7 @@ impl ServiceReconciler {
         if let Some(patch) = ingress.as_ref().and_then(|ingress| plan::status_patch(&guarded, ingress))
             && self.api.patch("write the load balancer status of", &guarded, patch).await?.is_none()
         {
-            // The event of the deletion follows, and deletes the load balancer.
+            // The event of the deletion follows, and its sync deletes the load balancer.
             self.records.vanished(key, guarded);
             return Ok(());
         }
@@ -259,8 +261,8 @@ impl ServiceReconciler {
         Ok(())
     }
 
-    /// Writes the load balancer's address to the Service, if missing, before any deletion: after a crash it may be the
-    /// only trace of what is left. Returns `None` if the Service is deleted.
+    /// Writes the load balancer's address to the Service, if missing, before any deletion: after a crash the address
+    /// may be the only trace of the objects that are left. Returns `None` if the Service is deleted.
     async fn with_address(
         &self,
         fleet: &dyn LoadBalancerFleet,
@@ -281,7 +283,7 @@ impl ServiceReconciler {
         }
     }
 
-    /// Keeps the finalizer. An Event reports that once its owner had time to remove it.
+    /// Keeps a finalizer that another program may own. An Event reports that once that program had time to remove it.
     fn not_ours(&self, key: &str) -> Stop {
         let lasting = self.records.not_ours_for(key);
         if lasting < PATIENCE {
@@ -371,7 +373,7 @@ impl ServiceReconciler {
     pub(super) fn show(&self, key: &str, service: Option<&Service>) {
         let Some(held) = self.records.blocked(key) else { return self.reasons.clear(key) };
         let (cached, unguarded) = (self.services.get(key), self.records.unguarded(key));
-        // With two Services of one name, the Event belongs to the deleted one.
+        // If a deleted Service has a successor of its name, Events about the deletion belong to the deleted one.
         let gone = unguarded.as_deref().filter(|_| held.action == ServiceAction::DeleteAfterwards);
         self.hold(key, gone.or(service).or(cached.as_deref()).or(unguarded.as_deref()), &held);
     }

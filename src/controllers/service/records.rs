@@ -21,7 +21,7 @@ use crate::cloud::service;
 use crate::cloud::service::cache_filter::for_deletion;
 use crate::controllers::retry::Retry;
 
-/// As in the Go program.
+/// Backoff of each Service; as in the Go program.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(300));
 
 /// The records of one leadership term.
@@ -38,9 +38,9 @@ struct Record {
     uid: Option<String>,
     /// The inputs of the last successful ensure.
     ensured: Option<Inputs>,
-    /// The cloud may differ from `ensured`: a call did not complete, or the provider announced the Service.
+    /// The cloud may differ from `ensured`: a call did not complete, or the provider announced a resync.
     is_stale: bool,
-    /// Number of the provider's announcements of the Service.
+    /// Number of resyncs of the Service that the provider announced.
     announcements: u64,
     /// `announcements` at the beginning of the last sync. A difference shows an announcement during the sync.
     seen_announcements: u64,
@@ -49,17 +49,18 @@ struct Record {
     attempted: Option<Inputs>,
     /// The Nodes of the current or last ensure; `None` for a deletion.
     tried: Option<Arc<NodeSet>>,
-    /// The failures of that attempt.
+    /// The failures of the attempt with the inputs `attempted`.
     failure: Option<SyncFailure>,
-    /// The Event `EnsuringLoadBalancer` or `DeletingLoadBalancer` of that attempt was recorded.
+    /// Whether the Event `EnsuringLoadBalancer` or `DeletingLoadBalancer` of the attempt was recorded.
     is_announced: bool,
     /// The provider had objects of the Service before its deletion began.
     had_objects: bool,
     /// When the finalizer was first kept because another program may own it.
     not_ours_since: Option<Instant>,
-    /// The Service as last observed, if it had no finalizer then. Needed to delete the load balancer after it vanished.
+    /// The Service as last observed, if it had no finalizer then. Needed to delete the load balancer of a vanished
+    /// Service.
     unguarded: Option<Arc<Service>>,
-    /// At least one sync has completed. Before that, rounds leave the Service to its first sync.
+    /// Whether at least one sync of the Service has completed. Before that, rounds leave the Service to its first sync.
     was_synced: bool,
     backends: Backends,
     /// The failures of node updates.
@@ -74,12 +75,12 @@ struct Record {
 /// The Nodes behind a load balancer.
 #[derive(Clone, Default)]
 enum Backends {
-    /// No call of this term has set them.
+    /// The Nodes are unknown, because no call of this term has set them.
     #[default]
     Unknown,
-    /// These, before a call with unknown result.
+    /// The load balancer had these Nodes before a call whose result is unknown.
     Uncertain(Arc<NodeSet>),
-    /// These Nodes.
+    /// The load balancer has these Nodes.
     Known(Arc<NodeSet>),
 }
 
@@ -150,14 +151,14 @@ pub(super) struct Due {
 }
 
 impl Records {
-    /// Whether a Service with another UID is known under this key.
+    /// Whether the record under this key is of a Service with another UID.
     pub(super) fn is_another(&self, key: &str, service: &Service) -> bool {
         let by_key = self.by_key.lock();
         by_key.get(key).is_some_and(|record| record.uid.is_some() && record.uid != service.metadata.uid)
     }
 
-    /// Begins a sync of the Service. Later announcements are not part of it, not even of an attempt after a conflict,
-    /// which uses the result of an earlier call.
+    /// Begins a sync of the Service. The sync does not cover later announcements, not even in another attempt after a
+    /// conflict, because that may reuse the result of an earlier call.
     pub(super) fn begin_sync(&self, key: &str) {
         self.change(key, |record| record.seen_announcements = record.announcements);
     }
@@ -184,7 +185,8 @@ impl Records {
     /// Service. `None` while another call is in flight. `set` are the current Nodes.
     ///
     /// # Errors
-    /// The remaining backoff, if the last attempt had the same inputs and failed, unless the cloud refused other Nodes.
+    /// The remaining backoff, if the last attempt had the same inputs and failed, unless the cloud refused that attempt
+    /// with other Nodes than `set`.
     pub(super) fn lock(
         self: &Arc<Self>,
         key: &str,
@@ -247,8 +249,8 @@ impl Records {
         self.change(key, Record::begin_node_update);
     }
 
-    /// Must be called before an ensure with these Nodes, or a delete. Until the call succeeds and the status is
-    /// written, the last ensure proves nothing.
+    /// Must be called before an ensure with these Nodes, or a delete. The last ensure counts as stale until the call
+    /// succeeds and the status is written.
     pub(super) fn begin_change(&self, key: &str, set: Option<&Arc<NodeSet>>) {
         self.change(key, |record| {
             record.begin_node_update();
@@ -268,7 +270,7 @@ impl Records {
         self.change(key, |record| record.unguarded = Some(Arc::new(for_deletion(&service))));
     }
 
-    /// Records that the load balancer has these Nodes. Returns whether this term knows that it had others before.
+    /// Records that the load balancer has these Nodes. Returns whether it is known to have had other Nodes before.
     pub(super) fn nodes_updated(&self, key: &str, set: &Arc<NodeSet>) -> bool {
         let mut is_news = false;
         self.change(key, |record| {
@@ -335,7 +337,7 @@ impl Records {
         lasting
     }
 
-    /// Records the provider's announcement of this Service, or of all with `None`: they are ensured again.
+    /// Records an announced resync of this Service, or of all with `None`: the load balancers are ensured again.
     pub(super) fn resync_requested(&self, key: Option<&str>) {
         let announce = |record: &mut Record| {
             record.announcements += 1;
@@ -348,7 +350,7 @@ impl Records {
         }
     }
 
-    /// Records a completed sync, a failed one if `held`. Returns the backoff, if a retry may help.
+    /// Records a completed sync, which failed if `held` is given. Returns the backoff, if a retry may help.
     pub(super) fn synced(&self, key: &str, held: Option<&ServiceBlocked>) -> Option<Duration> {
         let at = Instant::now();
         let mut pause = None;
@@ -430,12 +432,10 @@ impl Records {
         self.by_key.lock().keys().cloned().collect()
     }
 
-    /// Whether this term has ensured the load balancer.
     pub(super) fn was_ensured(&self, key: &str) -> bool {
         self.by_key.lock().get(key).is_some_and(|record| record.ensured.is_some())
     }
 
-    /// Number of load balancers that this term has ensured.
     pub(super) fn count_ensured(&self) -> usize {
         self.by_key.lock().values().filter(|record| record.ensured.is_some()).count()
     }

@@ -25,10 +25,10 @@ pub(super) struct Targets {
 struct TargetState {
     /// The set according to the events; `None` before the first one, which is about all Nodes.
     set: Option<Arc<NodeSet>>,
-    /// The list of the calls in flight, if any.
+    /// The list that the calls in flight share, if any.
     list: Weak<TargetList>,
     damping: Damping,
-    /// The state that load balancers use of Nodes with paused changes, or whose next change may be paused.
+    /// By name, the state that load balancers use of Nodes whose changes are paused, or may be with the next change.
     shown: BTreeMap<String, Arc<Node>>,
 }
 
@@ -96,7 +96,7 @@ impl Targets {
         let node = self.store.get(name);
         let mut state = self.state.lock();
         let TargetState { set, damping, shown, .. } = &mut *state;
-        // `observe_all` follows.
+        // Before the first event of the cache, which calls `observe_all`, there is no set.
         let Some(set) = set else { return TargetChange::Nothing };
         let usable = || node.as_deref().map(|node| self.with_usable(node));
         if !set.differs_in(name, usable()) {
@@ -126,7 +126,7 @@ impl Targets {
         let TargetState { set, damping, shown, .. } = &mut *state;
         for name in damping.end_pauses(Instant::now().into_std()) {
             shown.remove(&name);
-            // Its current state is used during the next pause, which its next change begins.
+            // If the Node's next change begins another pause, load balancers use the current state during that pause.
             if let Some(node) = self.store.get(&name) {
                 let usable = || Some(self.with_usable(&node));
                 if let Some(set) = set.as_mut().filter(|set| set.differs_in(&name, usable())) {

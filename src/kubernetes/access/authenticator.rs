@@ -29,9 +29,10 @@ impl DelegatedAuthenticator {
         Self { trust, tokens, metrics }
     }
 
-    /// Tries the client certificate, then the token: the first that names a user. A rejected certificate is an error
-    /// only if no token names a user: it may be meant for another purpose. Identity headers of a proxy (`X-Remote-User`
-    /// and the like), which the Go program reads first, are ignored: no API server aggregates this port.
+    /// Tries the client certificate, then the token, and returns the user of the first one that names a user. A
+    /// rejected certificate is an error only if no token names a user: it may be meant for another purpose. Identity
+    /// headers of a proxy (`X-Remote-User` and the like), which the Go program reads first, are ignored: no API server
+    /// aggregates this port.
     async fn user(&self, shown: RequestCredentials<'_>) -> Result<Option<User>, NotAuthenticated> {
         let by_certificate = self.trust.user(shown.certificates, UnixTime::now());
         if let Err(refusal) = &by_certificate {

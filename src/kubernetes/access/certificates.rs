@@ -27,13 +27,13 @@ type ClientVerifier = Arc<dyn ClientCertVerifier>;
 /// A text is not a valid certificate bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum BadBundle {
-    /// It contains no certificate.
+    /// The text contains no certificate.
     #[error("there is no certificate in PEM form")]
     Empty,
     /// The PEM form is broken. The library's error is left out, because it quotes the line.
     #[error("the PEM form is broken")]
     Pem,
-    /// This certificate, counted from 1, cannot be an authority.
+    /// The certificate with this number, counted from 1, cannot be an authority.
     #[error("the certificate with number {0} cannot be used")]
     Certificate(usize, #[source] rustls::Error),
     /// The certificates cannot be used together.
@@ -57,7 +57,7 @@ pub fn check_bundle(pem: &[u8]) -> Result<(), BadBundle> {
     authorities(pem).map(drop)
 }
 
-/// The current authorities; none at first. Cheap to clone; clones share the state.
+/// The authorities by which client certificates are verified; none at first. Cheap to clone; clones share the state.
 #[derive(Clone, Default)]
 pub struct ClientTrust(Arc<Mutex<Option<ClientVerifier>>>);
 
@@ -65,7 +65,7 @@ impl ClientTrust {
     /// Accepts client certificates of the authorities in this PEM bundle from now on, and no others.
     ///
     /// # Errors
-    /// It is no valid bundle; the previous authorities stay.
+    /// `pem` is no valid bundle; the previous authorities stay.
     pub fn believe_clients(&self, pem: &[u8]) -> Result<(), BadBundle> {
         let believed = authorities(pem)?;
         *self.0.lock() = Some(believed);

@@ -1,7 +1,8 @@
 //! Watches the ConfigMap in which the API server publishes the CAs of client certificates, and trusts the same CAs.
 //!
 //! The last CAs stay while the API server is unreachable, when the ConfigMap is deleted and when its key is missing.
-//! The proxy settings that the API server publishes there as well are not read: this port accepts no identity headers.
+//! The `requestheader-*` keys, which are for a front proxy, are not read: the secure port accepts no identity from
+//! headers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::kubernetes::watch::{Failure, PAUSE_FORBIDDEN, WatchPolicy};
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// The key of the CAs of client certificates, as PEM.
+/// The key in the ConfigMap's `data` under which the CA certificates for client certificates are stored, in PEM.
 const CLIENT_CA: &str = "client-ca-file";
 
 /// The ConfigMap's name in messages.
@@ -61,7 +62,7 @@ pub fn follow_published(
 struct Lookup {
     trust: ClientTrust,
     looks: watch::Sender<LookupResult>,
-    /// The last bundle that was applied, valid or not.
+    /// The last bundle that was processed, valid or not.
     taken: Option<String>,
 }
 

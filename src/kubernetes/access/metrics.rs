@@ -54,7 +54,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Registers the metrics. Fails if one of their names is taken.
+    /// Registers the metrics. Fails if `registry` already has a collector of one of the names.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.users.clone()))?;
         for counted in [&self.authentication, &self.authorization, &self.authentications, &self.authorizations] {

@@ -53,7 +53,7 @@ pub(super) struct ReviewClient<K, A> {
 pub(super) struct Kind {
     /// The API kind.
     pub(super) name: &'static str,
-    /// What happens at the secure port without answers.
+    /// The effect at the secure port while the API server does not answer reviews.
     pub(super) effect: &'static str,
 }
 

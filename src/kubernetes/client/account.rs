@@ -43,14 +43,14 @@ const SHORTEST_LIFE: Duration = Duration::from_secs(600);
 const USED_PART: f64 = 0.8;
 const SLACK: Duration = Duration::from_secs(10);
 
-/// Attempts in a row, and the pauses in between.
+/// Number of attempts in one series, and the pauses in between.
 const ATTEMPTS: u32 = 4;
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), LONG_PAUSE);
 
-/// Pause between two rows of attempts, and shortest interval between two tokens if the server rejects the first.
+/// Pause between two series of attempts, and shortest interval between two tokens if the server rejects the first.
 const LONG_PAUSE: Duration = Duration::from_secs(15);
 
-/// The identity. Clones share the token.
+/// The identity of a service account. Clones share the token.
 #[derive(Debug, Clone)]
 pub struct Account {
     name: &'static str,
@@ -73,12 +73,12 @@ impl Account {
     }
 }
 
-/// Keeps the token of one account.
+/// Fetches and renews the token of one account.
 pub struct Keeper {
     name: &'static str,
     accounts: Api<ServiceAccount>,
     namespaces: Api<Namespace>,
-    /// The same by a client that writes only while this process leads: a standby creates no accounts.
+    /// The API for creating accounts, by a client that writes only while this process leads: a standby creates none.
     make_account: Api<ServiceAccount>,
     make_namespace: Api<Namespace>,
     leadership: Leadership,

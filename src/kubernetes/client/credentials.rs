@@ -128,7 +128,7 @@ impl TokenFile {
                 self.read_at = Some(SystemTime::now());
                 tracing::warn!("the token for the API server cannot be read again; the old one stays: {error}");
             }
-            // Logged when the client was built.
+            // The failure was logged when the client was built.
             Err(_) => {}
         }
         self.header.clone()

@@ -1,5 +1,5 @@
-//! Credentials from a program of the kubeconfig (`exec`). As in client-go, it runs for the first request, again before
-//! the credentials expire, and again when the API server rejects them. Its output never appears in messages.
+//! Credentials from a program of the kubeconfig (`exec`). As in client-go, the program runs for the first request,
+//! again before the credentials expire, and again when the API server rejects them. Messages never show its output.
 
 use std::process::Stdio;
 use std::sync::{Arc, Weak};
@@ -49,7 +49,7 @@ struct Run {
     at: Instant,
     outcome: Result<Arc<Proof>, CredentialsError>,
     expires: Option<Timestamp>,
-    /// Whether the API server rejected its credentials.
+    /// Whether the API server rejected the credentials of this run.
     is_refused: bool,
 }
 
@@ -86,8 +86,8 @@ impl Exec {
         Ok(program)
     }
 
-    /// The program's credentials. It runs in its own task: a caller that gives up does not end it, and a caller whose
-    /// credentials are still valid does not wait for it.
+    /// The program's credentials. The program runs in its own task: a caller that gives up does not end it, and a
+    /// caller whose credentials are still valid does not wait for it.
     pub(super) async fn proof(self: &Arc<Self>) -> Result<Arc<Proof>, CredentialsError> {
         let last = self.last.lock().clone();
         let renewal = match last {
@@ -125,7 +125,7 @@ impl Exec {
         outcome
     }
 
-    /// Records that the API server rejected these credentials. The answer to a request may come after another run.
+    /// Records that the API server rejected these credentials. Ignored if the program has run again since the request.
     pub(super) fn refused(&self, proof: &Arc<Proof>) {
         let mut last = self.last.lock();
         let is_of = |run: &&mut Run| run.outcome.as_ref().is_ok_and(|supplied| Arc::ptr_eq(supplied, proof));
@@ -144,7 +144,7 @@ impl Exec {
             }
         }
         command.env("KUBERNETES_EXEC_INFO", info(config)?);
-        // Never interactive: this process has no terminal. Error output may contain the program's input.
+        // The program is never interactive: this process has no terminal. Error output may contain the program's input.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let started = command.process_group(0).spawn();
         let mut child = started.map_err(|error| failed(format!("the program cannot be started: {error}")))?;
@@ -196,7 +196,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // Fails if all of them have exited.
+            // Fails if all processes of the group have exited.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -100,7 +100,7 @@ pub(super) fn of_program(certificate: &str, key: &str) -> Result<CertifiedKey, I
     certified(&source("clientCertificateData", certificate), &source("clientKeyData", key))
 }
 
-/// As `tls.X509KeyPair` of Go: all certificates of the first, and the first private key of the second.
+/// Takes all certificates of `certificate`, and the first private key of `key`, as `tls.X509KeyPair` of Go.
 fn certified(certificate: &Source<'_>, key: &Source<'_>) -> Result<CertifiedKey, IdentityProblem> {
     let blocks = pem::blocks(&certificate.text);
     let listed = blocks.iter().filter(|block| block.label == "CERTIFICATE");

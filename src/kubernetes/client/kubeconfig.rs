@@ -76,7 +76,7 @@ fn parse(path: &Path, content: &[u8], read: ReadFile<'_>) -> Result<Config, Vec<
     });
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut named_proxy = None;
-    // The library also takes the first cluster of a name.
+    // Of several clusters with one name, the library takes the first, too.
     if let Some(named) = kubeconfig.clusters.iter_mut().find(|named| named.name == cluster)
         && let Some(values) = &mut named.cluster
     {

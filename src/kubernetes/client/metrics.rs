@@ -84,7 +84,8 @@ impl Series {
     }
 }
 
-/// Registers the metrics of all clients of the process. Fails if one of their names is taken.
+/// Registers the metrics of all clients of the process. Fails if `registry` already has a collector of one of the
+/// names.
 pub fn register(registry: &Registry) -> Result<(), prometheus::Error> {
     registry.register(Box::new(EXPIRY.clone()))?;
     let Series { requests, duration, request_size, response_size, limiter } = &*SERIES;
@@ -130,7 +131,7 @@ pub(super) fn waited(method: &Method, host: &str, began: Instant) {
     SERIES.limiter.with_label_values(&[verb(method), host]).observe(began.elapsed().as_secs_f64());
 }
 
-/// The known methods only, so that a caller's method never becomes a label value.
+/// The label value of a method: only for known ones, so that a caller's method never becomes a label value.
 fn verb(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

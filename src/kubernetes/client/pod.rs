@@ -1,7 +1,7 @@
 //! The in-cluster configuration: the server from the environment, and the files of the pod's service account.
 //!
 //! Mirrors `InClusterConfig` of client-go (`rest/config.go`): without the token there is no configuration; if the
-//! authorities cannot be read, that is logged and the system's apply; the file `namespace` is not read.
+//! authorities cannot be read, that is logged and the system's authorities apply; the file `namespace` is not read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,8 @@ pub enum PodError {
     Token(PathBuf, #[source] io::Error),
 }
 
-/// The configuration of the pod with these variables and the service account files in `folder`.
+/// Builds the in-cluster client configuration from these environment variables and the service account's files in
+/// `folder`.
 pub(super) fn config(variable: impl Fn(&str) -> Option<String>, folder: &Path) -> Result<Config, PodError> {
     let variable = |name| variable(name).filter(|value| !value.is_empty()).ok_or(PodError::NoServer);
     let (host, port) = (variable(HOST)?, variable(PORT)?);

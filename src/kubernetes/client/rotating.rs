@@ -1,6 +1,6 @@
 //! Reloads the kubeconfig's client certificate and key when their files change, as client-go
 //! (`transport/cert_rotation.go`): the client is rebuilt, so that no connection with the old certificate is reused.
-//! Requests in flight complete on the old one.
+//! Requests in flight complete on the old connection.
 //!
 //! A token file needs no new connection: `credentials` reads it again once a minute, as client-go does.
 
@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 use super::{metrics, transport};
 use crate::base::error_chain::chain;
 
-/// Interval of the check of the files, which requests trigger.
+/// Minimum interval between two checks of the files. A request triggers a check if the last one is at least this old.
 const CHECK_PERIOD: Duration = Duration::from_secs(5);
 
 /// Digests detect changed files without keeping their secret content.

@@ -55,8 +55,8 @@ type Wire = legacy::Client<TimeoutConnector<HttpsConnector<BoxConnector>>, Body>
 
 /// A builder of clients with the current credentials of `config`.
 pub(super) fn builder(config: Config) -> Result<ClientBuilder<Transport>, BoxError> {
-    // Before the credentials, which log an unreadable token file: this runs again for each retry of a changed
-    // certificate.
+    // Comes before the credentials, because reading them logs an unreadable token file, and this function runs again
+    // for each retry of a changed certificate.
     let own = identity::of(&config.auth_info, &read_file).map_err(|problem| CredentialsError(problem.to_string()))?;
     let credentials = Credentials::of(&config.auth_info)?;
     let server = Server {
@@ -120,7 +120,7 @@ impl Wires {
             connector.set_reset_reader_on_write(config.reset_reader_on_write);
             let mut client = legacy::Client::builder(TokioExecutor::new());
             client.timer(TokioTimer::new()).http2_keep_alive_interval(PING_AFTER);
-            // Also without an open watch: the next one would be sent into a dead connection.
+            // Pings also without an open watch: otherwise the next watch would be sent into a dead connection.
             client.http2_keep_alive_timeout(PONG_WITHIN).http2_keep_alive_while_idle(true);
             Ok(client.build(connector))
         };
@@ -142,8 +142,8 @@ struct Server {
 }
 
 impl Server {
-    /// The connections for this certificate of a program, or for none. Connections with an earlier one end with their
-    /// requests. A program never supplies a certificate if the kubeconfig has one.
+    /// The connections for this certificate of a program, or for none. Connections with an earlier certificate end with
+    /// their requests. A program never supplies a certificate if the kubeconfig has one.
     fn wires(&self, supplied: Option<&Arc<CertifiedKey>>) -> Result<Wires, BoxError> {
         let mut wires = self.wires.lock();
         if wires.supplied.as_ref().map(Arc::as_ptr) != supplied.map(Arc::as_ptr) {

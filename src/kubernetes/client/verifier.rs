@@ -43,8 +43,8 @@ pub(super) fn client_config(
         Some(identity) => builder.with_client_cert_resolver(identity::resolver(identity)),
         None => builder.with_no_client_auth(),
     };
-    // As in client-go. The verifier does not see a resumed session, which would outlive a change of the authorities and
-    // the validity of the certificate.
+    // Off, as in client-go: the verifier does not see a resumed session, which would outlive a change of the
+    // authorities and the validity of the certificate.
     tls.resumption = Resumption::disabled();
     Ok(tls)
 }
@@ -289,7 +289,7 @@ fn issuer(leaf: &CertificateDer<'_>) -> String {
     format!("{:?}", name.chars().filter(|char| !char.is_control()).take(200).collect::<String>())
 }
 
-/// The checks that a chain would include: dates, names, and server usage.
+/// The checks that the verification of a chain would include: dates, names, and server usage.
 fn own_checks(leaf: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), TlsError> {
     match x509::validity(leaf, now.as_secs()) {
         None => return Err(CertificateError::BadEncoding.into()),

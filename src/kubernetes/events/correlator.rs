@@ -145,8 +145,8 @@ fn subject(fact: &Fact) -> String {
     .join("\0")
 }
 
-/// `<object>.<hex nanoseconds of the first time>`, as upstream names Events; with a digest if the object's name is no
-/// DNS name.
+/// `<object>.<hex nanoseconds of the first time>`, as upstream names Events. If the object's name is no DNS name or too
+/// long, a digest replaces it.
 fn name(fact: &Fact, first: Timestamp) -> String {
     let object = fact.object.name.as_deref().unwrap_or_default();
     let stamp = format!("{:x}", first.as_nanosecond());
@@ -174,7 +174,7 @@ impl Digest {
 #[derive(Debug)]
 struct Lru<V> {
     limit: usize,
-    /// Each with the number of its last use. No hash table, because one with 4,096 entries is half empty.
+    /// Each with the number of its last use. Not a hash table, which would be half empty with 4,096 entries.
     values: BTreeMap<Digest, (u64, V)>,
     uses: u64,
 }

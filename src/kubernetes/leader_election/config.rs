@@ -14,7 +14,7 @@ pub struct LeaseConfig {
     pub name: String,
     /// Identity of this candidate; see [`identity`].
     pub identity: String,
-    /// How long others wait without seeing a renewal. Written in whole seconds.
+    /// How long other candidates wait without seeing a renewal. Written in whole seconds.
     pub lease_duration: Duration,
     /// How long the holder tries to renew before it stops leading.
     pub renew_deadline: Duration,
@@ -36,13 +36,13 @@ impl LeaseConfig {
     /// Checks the durations, with the conditions of client-go.
     pub fn validate(&self) -> Result<(), InvalidLease> {
         let complaint = if self.retry_period.is_zero() {
-            // It would flood the API server.
+            // Retries without a pause would flood the API server.
             "the retry period must be longer than zero"
         } else if self.renew_deadline <= self.retry_period.mul_f64(ACQUIRE_JITTER) {
             // There would be no time for a second attempt.
             "the renew deadline must be longer than 1.2 times the retry period"
         } else if self.lease_duration <= self.renew_deadline {
-            // Others would take over while the holder still leads.
+            // Other candidates would take over while the holder still leads.
             "the lease duration must be longer than the renew deadline"
         } else if self.lease_duration < Duration::from_secs(1) {
             // A Lease stores whole seconds.

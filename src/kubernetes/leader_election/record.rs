@@ -13,10 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 pub struct Observation {
     /// The Lease's `spec`.
     pub spec: LeaseSpec,
-    /// When it was first seen with this value.
+    /// When the Lease was first seen with this `spec`.
     pub seen: Duration,
-    /// From when on another process may acquire a Lease without holder, or create a missing one: when the last holder
-    /// that was seen has stopped.
+    /// The earliest time at which another process may acquire a Lease without holder, or create a missing one: until
+    /// then, the last holder that was seen may still lead.
     pub free_from: Duration,
     /// When the Lease was last read.
     pub looked: Duration,
@@ -25,7 +25,7 @@ pub struct Observation {
 /// What to do about an existing Lease.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LeaseDecision {
-    /// Another process holds it, or may still believe so, at least until `until`.
+    /// Another process holds the Lease, or may still believe that it does, at least until `until`.
     HeldBy {
         /// The holder; empty if the record has none.
         holder: String,
@@ -39,7 +39,7 @@ pub enum LeaseDecision {
 }
 
 /// Updates the previous observation with `spec`, read at `at`; a missing Lease has an empty spec. `lease_duration` is
-/// that of this process.
+/// the setting of this process.
 pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration, lease_duration: Duration) -> Observation {
     if let Some(previous) = &previous
         && previous.spec == *spec
@@ -51,8 +51,8 @@ pub fn observe(previous: Option<Observation>, spec: &LeaseSpec, at: Duration, le
     } else if spec.lease_duration_seconds == Some(RELEASED_SECONDS) {
         Duration::ZERO
     } else {
-        // Deleted or cleared by hand: its holder notices at its next renewal. A process that has not read the Lease
-        // recently cannot know the last holder.
+        // The Lease was deleted or cleared by hand, which its holder notices at the next renewal. A process that has
+        // not read the Lease recently cannot know the last holder.
         let recent = previous.filter(|previous| at.saturating_sub(previous.looked) <= lease_duration / 3);
         match recent {
             // The Lease may have been renewed after that read.
@@ -77,11 +77,11 @@ pub fn holder(spec: &LeaseSpec) -> Option<&str> {
 /// A candidate.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
-    /// Its identity in the record.
+    /// The candidate's identity in the record.
     pub identity: &'a str,
-    /// The duration it writes.
+    /// The lease duration that the candidate writes.
     pub lease_duration: Duration,
-    /// Whether it leads: then a record without holder was cleared during its leadership.
+    /// Whether the candidate leads. If so, a record without holder was cleared during its leadership.
     pub is_leader: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct Candidate<'a> {
 pub fn decide(candidate: Candidate<'_>, observed: &Observation, at: Duration, wall_clock: Timestamp) -> LeaseDecision {
     let Candidate { identity, lease_duration, is_leader } = candidate;
     let holder = holder(&observed.spec);
-    // The duration in the record applies, not this process's.
+    // The duration in the record applies, not the setting of this process.
     let until = match holder {
         Some(holder) if holder == identity => None,
         Some(_) => Some(observed.seen + seconds(observed.spec.lease_duration_seconds)),
@@ -113,7 +113,7 @@ pub fn first_record(identity: &str, lease_duration: Duration, wall_clock: Timest
     LeaseSpec { lease_transitions: Some(0), ..record(identity, lease_duration, wall_clock) }
 }
 
-/// The record that releases the Lease: no holder, one second, so that others need not wait.
+/// The record that releases the Lease: no holder, and a duration of one second, so that other candidates need not wait.
 pub fn released_record(held: &LeaseSpec, wall_clock: Timestamp) -> LeaseSpec {
     LeaseSpec {
         lease_transitions: held.lease_transitions,

@@ -1,5 +1,5 @@
-//! A standby's watch of the Lease: it acquires a released Lease at once, and that of a crashed leader as soon as it was
-//! not renewed for its duration.
+//! A standby's watch of the Lease: it acquires a released Lease at once, and the Lease of a crashed leader as soon as
+//! it was not renewed for the lease duration.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub(super) enum LeaseObservation {
     /// The Lease was released or deleted.
     GivenUp,
-    /// Its holder has written it.
+    /// The holder has written the Lease.
     Written(Box<Lease>),
 }
 

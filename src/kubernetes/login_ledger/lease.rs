@@ -20,8 +20,8 @@ use crate::kubernetes::call::{CallError, limited};
 const ANNOTATION: &str = "vsphere-ccm.dev/logins";
 /// The label of all these Leases, for example to delete them.
 const LABEL: (&str, &str) = ("vsphere-ccm.dev/lease", "logins");
-/// Maximum number of Leases named in a command, because an Event's message has at most 1,024 bytes. For more, the
-/// command deletes those of all accounts.
+/// Maximum number of Leases named in a command, because an Event's message has at most 1,024 bytes. For more Leases,
+/// the command deletes those of all accounts.
 const MOST_NAMED: usize = 4;
 const CALL_LIMIT: Duration = Duration::from_secs(4);
 
@@ -88,8 +88,8 @@ impl LedgerStore for LeaseStore {
             labels: Some([(LABEL.0.to_owned(), LABEL.1.to_owned())].into()),
             ..ObjectMeta::default()
         };
-        // Without a holder, the spec stays empty. Other clients' annotations are not kept: the object belongs to this
-        // program.
+        // The Lease has no holder, so its spec is empty. Other clients' annotations are not kept: the object belongs to
+        // this program.
         let lease = Lease { metadata, spec: Some(LeaseSpec::default()) };
         let parameters = PostParams::default();
         let written = match version {

@@ -34,9 +34,9 @@ type RecordKey = (String, bool);
 
 #[derive(Default)]
 struct RecordView {
-    /// When it was last read; `None` before the first read.
+    /// When the record was last read; `None` before the first read.
     last_read: Option<Instant>,
-    /// When each entry entered its state, at the latest.
+    /// The latest time at which each entry can have entered its state.
     since: BTreeMap<(String, LoginState), Instant>,
     /// Claims of an earlier process in this pod.
     lost: BTreeSet<String>,
@@ -45,9 +45,9 @@ struct RecordView {
 /// An entry as observed by this process.
 pub(super) struct ObservedEntry<'a> {
     pub(super) entry: &'a Entry,
-    /// Time in its state, at least.
+    /// Minimum time since the entry entered its state.
     pub(super) age: Duration,
-    /// Whether it is a claim of a process that has ended.
+    /// Whether the entry is a claim of a process that has ended.
     pub(super) is_lost: bool,
 }
 
@@ -70,13 +70,12 @@ impl<'a> Settlement<'a> {
 /// One process in one pod.
 pub(super) struct Process {
     pub(super) pod: String,
-    /// Distinguishes it from earlier processes in the pod.
+    /// Distinguishes the process from earlier ones in the pod.
     pub(super) start: String,
 }
 
 impl Process {
-    /// Whether a claim belongs to an earlier process in this pod, if it was in the record when this process first read
-    /// it.
+    /// Whether `entry`, found when this process first read the record, is a claim of an earlier process in this pod.
     fn replaced(&self, entry: &Entry) -> bool {
         let is_other = entry.start.is_some() && entry.start.as_ref() != Some(&self.start);
         entry.state == LoginState::Claimed && entry.pod.as_ref() == Some(&self.pod) && is_other
@@ -93,7 +92,7 @@ impl Local {
     /// Records that an entry of this process enters this state now.
     fn saw(&mut self, name: &str, id: &str, state: LoginState) {
         for is_own in [true, false] {
-            // The existing entries of a record that was never read still have to be dated by their own times.
+            // A record that was never read gets no view yet: its existing entries have to be dated by their own times.
             if is_own || self.seen.contains_key(&(name.to_owned(), false)) {
                 let seen = self.seen.entry((name.to_owned(), is_own)).or_default();
                 seen.since.insert((id.to_owned(), state), Instant::now());
@@ -107,7 +106,6 @@ impl Local {
         self.own.entry(name.to_owned()).or_default().put(entry);
     }
 
-    /// Records the outcome of an own attempt.
     pub(super) fn settle(&mut self, name: &str, settlement: Settlement<'_>, at: i64) {
         let Settlement { id, outcome, version } = settlement;
         if let Some(record) = self.own.get_mut(name) {

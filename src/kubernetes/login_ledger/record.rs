@@ -1,8 +1,8 @@
 //! Pure: the login record of one account at one server, and whether another login is allowed.
 //!
-//! A server locks an account after a number of rejections within a time. So any window has at most the budget of the
-//! attempt's policy; one more with credentials that were accepted before, or if none was rejected; then the backoff
-//! grows. Callers pass the ages, which the ledger determines.
+//! A server locks an account after a number of rejections within a time. So any window has at most as many attempts as
+//! the budget of the login's policy; one more with credentials that were accepted before, or if no attempt was
+//! rejected. Beyond the budget, the pauses grow. Callers pass the ages of the attempts, which the ledger determines.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::base::backoff::Backoff;
 use crate::cloud::login_ledger::{Attempt, LoginPolicy, LoginRefusal, Outcome, SecretVersion};
 
-/// Time limit of a claim in flight. An older unsettled claim has lost its answer.
+/// Time limit of a claim in flight. The answer to an older unsettled claim counts as lost.
 pub const UNDER_WAY: Duration = Duration::from_secs(75);
-/// How long to wait for another replica's login with credentials that are not known to be accepted: if they are wrong,
-/// one rejection shows it.
+/// How long a login waits for another replica's login with credentials that are not known to be accepted: if these are
+/// wrong, one rejection shows it.
 pub const CAUTION: Duration = Duration::from_secs(10);
-/// Retry interval while only claims in flight are in the way, which are released when the login is accepted.
+/// Retry interval of a login that waits only for claims in flight, which are released when their logins are accepted.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Age at which an entry is dropped.
 pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
@@ -27,8 +27,7 @@ pub const PROVEN_FOR: Duration = Duration::from_secs(10 * 60);
 /// for 20 attempts by the policy with the most attempts (four in 200 s), so no rejection is evicted while it counts for
 /// another product.
 pub const MOST_ENTRIES: usize = 24;
-/// The maximum in versions of this program before the second product: a record with that many entries may have lost
-/// others.
+/// Maximum number of entries in earlier versions of this program: a record with this many may have dropped others.
 const MOST_BEFORE: usize = 16;
 /// The longest backoff.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
@@ -57,7 +56,7 @@ impl LoginState {
     }
 }
 
-/// An attempt that counts.
+/// An attempt that counts towards the limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
@@ -65,7 +64,7 @@ pub struct Entry {
     pub id: String,
     /// Seconds since 1970, by the API server's clock if known.
     pub at: i64,
-    /// Its state.
+    /// The state of the attempt.
     pub state: LoginState,
     /// Whether the same process had logged in with these credentials before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -73,7 +72,7 @@ pub struct Entry {
     /// The Secret version of the credentials, if they are from a Secret.
     #[serde(flatten)]
     pub version: Option<SecretVersion>,
-    /// The host name of the pod with the claim, while it is a claim.
+    /// The host name of the pod of the claiming process, while the attempt is a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     /// Distinguishes the claiming process from earlier ones in the pod.
@@ -107,7 +106,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptedLogin {
-    /// When, dated like an entry.
+    /// When the credentials were accepted, dated like an entry.
     pub at: i64,
     /// The Secret version of the credentials, if they are from a Secret.
     #[serde(flatten)]
@@ -160,9 +159,9 @@ impl Record {
         true
     }
 
-    /// Records that the server accepted credentials of this version. Earlier unanswered attempts were no rejections of
-    /// them, and the server's count starts over: drops such attempts, and claims that are `lost`; without a version,
-    /// those of all credentials. Rejections stay. For some time the credentials count as proven.
+    /// Records that the server accepted credentials of this version, which count as proven for some time. Drops earlier
+    /// unanswered attempts with them and claims that are `lost`: they were no rejections, and the server's count starts
+    /// over. Without a version, drops those of all credentials. Rejections stay.
     pub fn clear_unanswered(&mut self, version: Option<&SecretVersion>, at: i64, lost: impl Fn(&Entry) -> bool) {
         self.accepted = Some(AcceptedLogin { at, version: version.cloned() });
         self.entries.retain(|entry| {
@@ -190,7 +189,7 @@ impl Record {
         })
     }
 
-    /// Whether these attempts were in the record, and were deleted by hand.
+    /// Whether these attempts, which were in the record, have been deleted from it by hand.
     pub fn has_lost(&self, ids: &[String]) -> bool {
         // A full record drops entries by itself.
         !ids.is_empty() && self.entries.len() < MOST_BEFORE && !ids.iter().any(|id| self.holds(id))
@@ -218,13 +217,13 @@ pub enum Endpoint {
 pub struct Aged<'a> {
     /// The entry.
     pub entry: &'a Entry,
-    /// Time in its state, at least. After hours without a read it seems young.
+    /// Minimum time since the entry entered its state. After hours without a read, the entry may be much older.
     pub age: Duration,
-    /// Time in its state, trusting the clock of the replica that wrote it.
+    /// Time since the entry entered its state, by the clock of the replica that wrote it.
     pub likely_age: Duration,
-    /// Where it was made.
+    /// Where the attempt was made.
     pub endpoint: Endpoint,
-    /// Whether it is a claim of a process that has ended.
+    /// Whether the entry is a claim of a process that has ended.
     pub is_lost: bool,
 }
 
@@ -233,8 +232,9 @@ impl Aged<'_> {
         self.entry.state == LoginState::Claimed && self.age < UNDER_WAY && !self.is_lost
     }
 
-    /// Rejections count wherever they were made; those at another product only within the window. A lost answer
-    /// concerns its own server only; a login in flight may still be rejected.
+    /// Whether the entry counts for a login at this server. Rejections count wherever they were made, those at another
+    /// product only within the window. Logins in flight count everywhere, as they may still be rejected; a lost answer
+    /// only at its own server.
     fn counts(&self, window: Duration) -> bool {
         match self.endpoint {
             Endpoint::This => true,
@@ -255,8 +255,8 @@ impl Aged<'_> {
 pub struct Evidence<'a> {
     /// The attempts.
     pub entries: &'a [Aged<'a>],
-    /// Whether they include those of all replicas. Otherwise they are only this process's own, and the server may count
-    /// as many of other replicas.
+    /// Whether `entries` include the attempts of all replicas. Otherwise they are only this process's own, and the
+    /// server may count as many of each other replica.
     pub is_shared: bool,
     /// Whether another replica has logged in with the credentials since their last rejection.
     pub is_accepted: bool,
@@ -265,7 +265,7 @@ pub struct Evidence<'a> {
 /// Whether `attempt` is allowed. `random` in 0..1 lengthens a pause by up to a quarter.
 ///
 /// # Errors
-/// It has to wait: for other logins in flight, whose outcome decides, or because logins have failed.
+/// The login has to wait: for other logins in flight, whose outcome decides, or because logins have failed.
 pub fn decide(evidence: Evidence<'_>, attempt: &Attempt, random: f64) -> Result<(), LoginRefusal> {
     let longer = |refused: LoginRefusal| LoginRefusal { pause: refused.pause.mul_f64(1.0 + random / 4.0), ..refused };
     decide_without_jitter(evidence, attempt).map_err(longer)
@@ -298,7 +298,7 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
     let in_window: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.age < policy.window).collect();
     let (budget, what) = match in_window.iter().any(|aged| aged.entry.state == LoginState::Rejected) {
         true => (policy.budget, "rejected or not answered"),
-        // All of them may turn out to have been rejected.
+        // All unanswered attempts may turn out to have been rejected.
         false => (most(policy), "not answered"),
     };
     let last = in_window.get(budget.saturating_sub(1));
@@ -307,15 +307,16 @@ fn decide_without_jitter(evidence: Evidence<'_>, attempt: &Attempt) -> Result<()
     }
     let why = || too_often(what, budget, &counted, policy);
     let used_up = last.map(|last| (policy.window.saturating_sub(last.age), why()));
-    // Without doubt it need not wait, so it waits no longer than the doubt lasts.
+    // A login with proven credentials waits no longer than the doubt about them lasts.
     let most = doubt.filter(|_| is_proven).unwrap_or(Duration::MAX);
     let slow_down = slow_down(&counted, attempt).filter(|_| !evidence.is_accepted);
     waits_longest(used_up, slow_down.map(|(pause, why)| (pause.min(most), why)))
 }
 
-/// The same for a process that knows only its own attempts, `counted` and sorted by age: its own budget in any window,
-/// and one login at a time, so that with a budget of three, and of one alone, three replicas together make no more.
-/// Accepted credentials do not wait long for another login in flight, which is most likely accepted as well.
+/// Decides for a process that knows only its own attempts (`counted`, sorted by age): at most `budget_alone` attempts
+/// in any window, and one login at a time. So with a `budget` of three and a `budget_alone` of one, three replicas
+/// together keep to the budget. Accepted credentials do not wait long for another login in flight, which is most likely
+/// accepted.
 fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt) -> Result<(), LoginRefusal> {
     let LoginPolicy { window, budget_alone, .. } = attempt.policy;
     let longest = if attempt.is_known { CAUTION } else { UNDER_WAY };
@@ -331,9 +332,9 @@ fn decide_alone(counted: &[&Aged<'_>], attempt: &Attempt) -> Result<(), LoginRef
 }
 
 /// Whether accepted credentials may be tried: only so many concurrently that the account is not locked if they are no
-/// longer accepted. An accepted login releases its slot at once. `counted` are the attempts that count. Their age by
-/// their writers' clocks is trusted here, because correct credentials must not wait for hours without a read; where
-/// clocks differ by minutes, more may fail.
+/// longer accepted. An accepted login releases its slot at once. `counted` are the attempts that count. Uses their ages
+/// by their writers' clocks, because correct credentials must not wait after hours without a read; where clocks differ
+/// by minutes, more logins may fail.
 fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy) -> Result<(), LoginRefusal> {
     let mut recent: Vec<&&Aged<'_>> = counted.iter().filter(|aged| aged.likely_age < policy.window).collect();
     recent.sort_by_key(|aged| aged.likely_age);
@@ -350,7 +351,7 @@ fn of_known(counted: &[&Aged<'_>], policy: LoginPolicy) -> Result<(), LoginRefus
 fn casts_doubt(aged: &Aged<'_>, attempt: &Attempt) -> bool {
     let is_about_pair = match (&attempt.version, &aged.entry.version) {
         (Some(version), Some(rejected)) => version == rejected,
-        // These may be other credentials.
+        // Without both versions, the entry may be about other credentials.
         _ => aged.entry.known,
     };
     aged.entry.state == LoginState::Rejected && aged.likely_age < attempt.policy.window && is_about_pair
@@ -410,7 +411,7 @@ fn waits_longest(first: Option<RequiredWait>, second: Option<RequiredWait>) -> R
     }
 }
 
-/// The wait for other logins in flight.
+/// The refusal of a login that waits for other logins in flight.
 fn queued(why: &str) -> Result<(), LoginRefusal> {
     Err(LoginRefusal { pause: LOOK_AGAIN, why: why.to_owned(), is_lockout: false })
 }

@@ -15,7 +15,7 @@ use crate::kubernetes::call::{CallError, limited};
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Whether this account lacks the verb `list` or `watch` for all objects of the kind. False if the API server does not
-/// answer, or cannot tell: then the list shows it.
+/// answer, or cannot tell: then the list itself shows whether it is permitted.
 pub(super) async fn is_denied<K: Resource<DynamicType = ()>>(client: &Client) -> bool {
     for verb in ["list", "watch"] {
         match ask::<K>(client, verb).await {

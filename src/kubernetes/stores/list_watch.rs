@@ -66,7 +66,7 @@ struct Page<K> {
 
 impl<K: CachedObject> Rounds for ListWatch<K> {
     async fn round(&mut self) -> Result<RoundEnd, Failure> {
-        // An authorizer may permit the list with this selector only, which the list itself shows.
+        // Not with a selector: an authorizer may permit the list with this selector only, which the list itself shows.
         if let Some(needed_by) = K::NEEDED_BY
             && self.target.parameters.label_selector.is_none()
             && self.version.is_none()
@@ -127,7 +127,7 @@ impl<K: CachedObject> ListWatch<K> {
                 "{what}. Objects in the cache may be stale. {error}"
             );
         }
-        // Changes during the pause are missed.
+        // Changes during the pause are missed, so the next round lists again.
         self.version = None;
         tokio::time::sleep(again_in).await;
         RoundEnd::Done
@@ -137,7 +137,7 @@ impl<K: CachedObject> ListWatch<K> {
     async fn list_and_watch(&mut self) -> Result<(), Failure> {
         let mut is_list = self.version.is_none();
         if self.relist.is_some_and(|due| due <= Instant::now()) {
-            // If the relist fails, the watch continues first.
+            // If the relist fails, the watch continues, and the next relist follows after `RELIST`.
             self.relist = Some(Instant::now() + RELIST);
             is_list = true;
         }
@@ -289,7 +289,7 @@ impl<K: CachedObject> ListWatch<K> {
                 );
             }
             self.relist = Some(Instant::now() + RELIST);
-            // Each of these may be an unreadable item.
+            // Each cached object that the list lacks may be an unreadable item, so it is kept.
             for key in self.store.keys() {
                 if let Some(known) = self.store.packed(&key) {
                     fresh.entry(key).or_insert(known);

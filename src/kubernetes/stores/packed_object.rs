@@ -25,10 +25,11 @@ pub trait CachedObject: Resource<DynamicType = ()> + DeserializeOwned + Clone + 
     /// Maximum number of objects in a page of a list, which is in memory as a whole.
     const PAGE: u32;
 
-    /// Who needs the permission to list this kind, if this program also runs without it. Logged once.
+    /// Text about who needs the permission to list this kind, logged once if it is missing. `None` if this program does
+    /// not run without the permission.
     const NEEDED_BY: Option<&'static str>;
 
-    /// Whether any reader needs the object. Others are not cached.
+    /// Whether any reader needs the object. Other objects are not cached.
     fn is_needed(object: &Value) -> bool;
 
     /// Whether the annotation with this key is kept while decoding.
@@ -135,7 +136,7 @@ thread_local! {
 /// An object in an API server answer.
 #[derive(Clone)]
 pub(super) struct ListedObject<K> {
-    /// Its name, or `namespace/name`.
+    /// The object's name, or `namespace/name`.
     pub(super) key: String,
     /// `metadata.resourceVersion`
     pub(super) version: Option<String>,
@@ -198,7 +199,7 @@ struct Tree {
     filtered: Option<FilteredPath>,
 }
 
-/// A path, and which members are kept at its end.
+/// A path, and a function that says which members of the object at that path are kept.
 type FilteredPath = (&'static [&'static str], fn(&str) -> bool);
 
 impl<'de> DeserializeSeed<'de> for Tree {

@@ -33,7 +33,8 @@ pub struct ObjectPolicy {
 pub enum News<K> {
     /// The current object; `None` if it does not exist.
     Read(Option<K>),
-    /// The same from a watch after a `get`. The first one may come from a cache, and be older than the read.
+    /// The current object, from a watch after a `get`. The first one may come from the API server's cache, and be older
+    /// than the object that was read.
     Watched(Option<K>),
     /// The watch is forbidden, so the object is polled.
     Polled,
@@ -117,7 +118,7 @@ impl<K: WatchedObject, L: FnMut(News<K>) + Send> Object<K, L> {
                 Event::Bookmark(_) => {}
             }
         }
-        // With `watch` alone, nothing else shows that the object does not exist.
+        // With `watch` alone, only the absence of events shows that the object does not exist.
         if !self.is_known {
             self.tell(News::Read(None));
         }

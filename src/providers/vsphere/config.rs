@@ -52,9 +52,9 @@ pub struct ParsedConfig {
     pub config: Config,
     /// The warnings, in line order.
     pub warnings: Vec<ConfigProblem>,
-    /// The errors of parts that are turned off by them, in line order.
+    /// The errors because of which optional parts are turned off, in line order.
     pub refused: Vec<(PartName, ConfigProblem)>,
-    /// The locations of file names.
+    /// Where the configuration names other files, for messages.
     pub files: FilePlaces,
 }
 
@@ -104,7 +104,7 @@ pub fn parse_within(
         let line = text.split('\0').next().map(|before| before.matches('\n').count() + 1);
         report.mistake(line, "expected text: there is a NUL character");
     }
-    // Windows editors write this mark.
+    // Windows editors write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Some((line, expected)) = traps::of_other_texts(text) {
         report.mistake(Some(line), expected);
@@ -130,8 +130,8 @@ pub fn parse_within(
 pub struct Config {
     /// The vCenters in the order of the file; at least one. The one of `Global` comes last.
     pub vcenters: Vec<VcenterConfig>,
-    /// The variables of vCenters that are turned off because of errors. These may have VMs that no other vCenter has,
-    /// so no VM can be proved to be gone.
+    /// The variables of vCenters that are turned off because of errors. Such a vCenter may have VMs that no other one
+    /// has, so no VM can be proved to be absent.
     pub refused_vcenters: Vec<String>,
     /// The tag categories of zone and region. Off unless both are named.
     pub labels: Option<ZoneCategories>,
@@ -156,7 +156,7 @@ impl Config {
         }
     }
 
-    /// Turns off parts that need the connection to NSX if that is off. Returns the parts turned off, with the
+    /// Turns off parts that need the connection to NSX if there is none. Returns the parts turned off, with the
     /// expectation for the message.
     pub fn refuse_without_nsx(&mut self) -> Vec<(PartName, &'static str)> {
         let mut refused = Vec::new();
@@ -199,7 +199,8 @@ pub struct VcenterConfig {
     pub ip_families: Vec<IpFamily>,
     /// The credentials to try first.
     pub credentials: Credentials,
-    /// The credentials to try if the first are rejected: the Secret or directory behind inline credentials.
+    /// The credentials to try if the first are rejected: a Secret or directory that is configured in addition to inline
+    /// credentials.
     pub fallback_credentials: Option<Credentials>,
 }
 

@@ -7,8 +7,9 @@
 //! cache entry exists, and a power state that must not be stale. `absence` judges the answers to the first one.
 //!
 //! Decisions consider all configured vCenters, because any may have the VM or a twin (a copy or replica with the same
-//! BIOS UUID). Absence needs positive evidence from each; one without an answer leaves the VM unknown. Only VMs that a
-//! Node needs are watched, so the cost grows with the Nodes and not with the inventory.
+//! BIOS UUID). Absence needs positive evidence from each vCenter; while one of them does not answer, it stays unknown
+//! whether the VM exists. Only VMs that a Node needs are watched, so the cost grows with the Nodes and not with the
+//! inventory.
 
 pub mod absence;
 pub mod instances;

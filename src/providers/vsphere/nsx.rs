@@ -2,15 +2,15 @@
 //! (`load_balancer`).
 //!
 //! Data flow: `services` applies the configuration. It builds one client of the Policy API with one `session`, and the
-//! routes and load balancers on top. These list their NSX objects, compare them with Nodes and Services, and write the
-//! difference. NSX is the only store: caches are rebuilt by lists after a restart. `failure` maps each failed call to
-//! the error that the controllers handle.
+//! routes and load balancers that use this client. Routes and load balancers list their NSX objects, compare them with
+//! Nodes and Services, and write the difference. NSX is the only store: lists rebuild the caches after a restart.
+//! `failure` maps each failed call to the error that the controllers handle.
 //!
-//! The session exists only while a controller that needs NSX leads (`AnyLeader`), and each write carries the leader's
-//! permit, so a standby changes nothing and risks no lockout of the account.
+//! The session exists only while this process leads for a controller that needs NSX (`AnyLeader`), and each write
+//! carries the leader's permit. So a standby changes nothing and risks no lockout of the account.
 //!
 //! NSX is shared with other clusters and programs. Tags (`tags`, `ownership`) decide which objects this program may
-//! change: one that is not provably this cluster's is foreign or ambiguous, and never changed.
+//! change: an object that is not provably this cluster's is foreign or ambiguous, and never changed.
 
 mod any_leader;
 pub mod cluster_uid;

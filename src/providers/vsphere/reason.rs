@@ -1,13 +1,13 @@
-//! The reasons that only vSphere gives, beside those of the contract.
+//! The reasons that only the vSphere provider gives, in addition to those of `cloud`.
 
 pub use crate::cloud::reason::*;
 
 use crate::cloud::reason::reasons;
 
 reasons! {
-    /// A virtual machine was found that the account may not read.
+    /// A search found a VM that the account may not read.
     VMNotReadable,
-    /// The provider ID names another machine than the one the node runs on.
+    /// The provider ID is that of another VM than the one on which the Node runs.
     ProviderIDMismatch,
     /// The provider ID is not `vsphere://` followed by a UUID.
     MalformedProviderID,
@@ -17,19 +17,20 @@ reasons! {
     VCenterCertificateRejected,
     /// A vCenter refuses the credentials.
     CredentialsRejected,
-    /// There are no credentials for a vCenter: the Secret or directory does not exist, has none for it, or was not read.
+    /// There are no credentials for a vCenter: the Secret or directory does not exist, has none for the vCenter, or was
+    /// not read.
     CredentialsMissing,
-    /// The node's machine is on a vCenter that is not configured any more.
+    /// The Node's VM is on a vCenter that is no longer configured.
     VCenterNotConfigured,
-    /// The guest has reported nothing: VMware Tools do not run, or have not reported yet.
+    /// The guest has not reported: VMware Tools is not running, or has not reported yet.
     ToolsNotRunning,
-    /// The virtual machine is powered off, so that its guest reports nothing.
+    /// The VM is powered off, so its guest reports nothing.
     VMPoweredOff,
     /// The guest reports no network interface.
     NoGuestNics,
     /// No interface is on one of the configured networks.
     NoNetworkMatches,
-    /// The guest reports no address that others could reach.
+    /// The guest reports no address that other hosts could reach.
     NoUsableAddress,
     /// A configured address family has no address that the rules allow.
     NoAddressOfFamily,
@@ -39,56 +40,56 @@ reasons! {
     ZoneUnknown,
     /// A tag's name is no label value.
     InvalidTagName,
-    /// Not deleted: this program never saw the node's machine.
+    /// Not deleted: this program never saw the Node's VM.
     NeverSeen,
-    /// Not deleted: the host of the machine is gone with it, and the machine may run on there.
+    /// Not deleted: the VM's host left vCenter together with the VM, which may still run there.
     HostGone,
-    /// Not deleted: vCenter does not hear from the machine's last host, on which it may run on.
+    /// Not deleted: the VM's last host, on which it may still run, is not connected to vCenter.
     HostNotConnected,
-    /// Not deleted: what the machine lay in cannot be read.
+    /// Not deleted: the VM's last host, folder, pool or datacenter is unknown or cannot be read.
     LocationUnknown,
     /// NSX does not answer, or is too busy.
     NSXUnavailable,
-    /// NSX refuses the credentials, or the login has to wait because it did.
+    /// NSX rejects the credentials, or the login has to wait after a rejection.
     NSXLoginRejected,
     /// The role of the NSX account does not allow a call.
     NSXNoPermission,
-    /// NSX does not accept a request, or another client changes the object all the time.
+    /// NSX rejects a request, or another client keeps changing the object.
     NSXRefused,
     /// An object of NSX that the configuration or another object names does not exist.
     NSXObjectMissing,
     /// NSX has load balancers of many Services that the API server does not have.
     ManyOrphanedLoadBalancers,
-    /// The Node has no address that a route could lead to.
+    /// The Node has no address that can be the next hop of a route.
     NoNextHop,
-    /// A route of NSX is in the way that is not this cluster's, or that nothing shows to be.
+    /// A conflicting route of NSX is not this cluster's, or nothing proves that it is.
     RouteNotOurs,
-    /// NSX has accepted a route and not put it into effect.
+    /// NSX has accepted a route but has not realized it.
     RouteNotRealized,
-    /// NSX has accepted a load balancer and cannot put it into effect.
+    /// NSX has accepted a load balancer but cannot realize it.
     LoadBalancerNotRealized,
-    /// NSX has not said whether a load balancer is in effect, and its address is reported all the same.
+    /// NSX does not report whether a load balancer is realized; its address is published nevertheless.
     LoadBalancerNotConfirmed,
-    /// Virtual servers that were deleted long ago may still be in effect.
+    /// Virtual servers that were deleted long ago may still be realized.
     LoadBalancerStillRealized,
     /// The annotation of a Service names a class of load balancers that the configuration does not have.
     LoadBalancerClassUnknown,
-    /// The annotation of a Service asks for another class of load balancers than its load balancer has.
+    /// The annotation of a Service requests another class than that of its load balancer, which cannot change.
     LoadBalancerClassFixed,
     /// A pool, an application profile or the load balancer service of the configuration is not found in NSX, or not unique.
     LoadBalancerConfigWrong,
-    /// The pool of addresses has none that is free, or not the one that a Service asks for.
+    /// The IP pool has no free address, or not the one that a Service requests.
     AddressUnavailable,
     /// The load balancer service has no room for the virtual servers, pools or members of a Service.
     LoadBalancerCapacity,
-    /// A load balancer that another program made does not follow all that its Service asks for.
+    /// A load balancer that another program created does not provide everything that its Service requests.
     LoadBalancerAdoptedAsIs,
-    /// Nothing reserves the address of a load balancer, and this program cannot do it.
+    /// The address of a load balancer is not allocated in an IP pool, and this program cannot allocate it.
     AddressNotReserved,
-    /// The address of a load balancer that is deleted stays reserved: a virtual server of another owner has it.
+    /// The address of a deleted load balancer stays allocated: a virtual server of another owner has it.
     AddressNotReleased,
-    /// Another client has edited the address of a virtual server, and it stays so.
+    /// Another client has changed the address of a virtual server, and the change is kept.
     LoadBalancerAddressEdited,
-    /// Another client had edited the address of a virtual server, and it is set back.
+    /// Another client had changed the address of a virtual server, and the change is reverted.
     LoadBalancerAddressSetBack,
 }

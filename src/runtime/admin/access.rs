@@ -34,7 +34,7 @@ impl User {
 pub struct RequestCredentials<'a> {
     /// The request's headers.
     pub headers: &'a HeaderMap,
-    /// The client's certificate chain, leaf first. Its holder has the leaf's key; nothing else is checked.
+    /// The client's certificate chain, leaf first. TLS has checked only that the client has the leaf's key.
     pub certificates: &'a [CertificateDer<'static>],
 }
 
@@ -59,7 +59,7 @@ pub trait Authenticator: Send + Sync {
 /// Authorizes requests.
 #[async_trait]
 pub trait Authorizer: Send + Sync {
-    /// Whether the path is open to all users. Asked before anything else, so that probes depend on no other server.
+    /// Whether the path is open to all users. Called before anything else, so that probes depend on no other server.
     fn is_open(&self, path: &str) -> bool;
 
     /// Whether `user` may do `verb` (an HTTP method in lower case) on `path`.

@@ -23,7 +23,7 @@ const HEADER_LIMIT: Duration = Duration::from_secs(32);
 /// Longest idle time between two requests, as in the Go program.
 const IDLE_LIMIT: Duration = Duration::from_secs(90);
 
-/// Longest time for which the client may not read an answer.
+/// Longest time for which the client may leave an answer unread.
 const WRITE_LIMIT: Duration = Duration::from_secs(15);
 
 /// Activity of a connection. Cheap to clone; all clones are one.
@@ -45,11 +45,12 @@ struct StreamState {
     heard_since: Option<Instant>,
 }
 
-/// A request in progress, until it is dropped.
+/// Marks a request as in progress until it is dropped.
 pub(super) struct UnderWay(Activity);
 
 impl Activity {
-    /// The activity of a connection after its handshake. With `is_http1`, bytes between requests are the next header.
+    /// The activity of a connection after its handshake. With `is_http1`, bytes that arrive between requests begin the
+    /// next header.
     pub(super) fn new(place: Place, is_http1: bool) -> Self {
         place.reached(Phase::Unused);
         let state = StreamState { under_way: 0, is_used: false, quiet_since: Instant::now(), heard_since: None };
@@ -76,7 +77,7 @@ impl Activity {
             match self.deadline() {
                 Some(deadline) if deadline <= Instant::now() => return,
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
-                // The request in progress has its own limits.
+                // A request is in progress, which has its own time limits: check again later.
                 None => sleep(FIRST_LIMIT).await,
             }
         }
@@ -127,7 +128,7 @@ impl<S> MonitoredStream<S> {
         Self { inner, activity, unread: None }
     }
 
-    /// The outcome of an attempt to write, or an error if nothing could be written for too long.
+    /// Returns the outcome of an attempt to write, or an error if nothing could be written for `WRITE_LIMIT`.
     fn limited<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.unread = None;

@@ -10,8 +10,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Most answers larger than [`SMALL`] at once.
 pub(super) const MOST_KEPT: usize = 1024;
 
-/// An answer of up to this many bytes costs no more than its request. It is always sent: answers of probes are small,
-/// and must not fail because other clients do not read theirs.
+/// Answers of up to this many bytes need no slot, since they take no more memory than their requests: answers of probes
+/// are small, and must not fail because other clients leave large answers unread.
 const SMALL: usize = 256;
 
 pub(super) type Answer = Response<Bytes>;
@@ -31,7 +31,7 @@ pub(super) fn typed(mut answer: Answer, content_type: &'static str) -> Answer {
     answer
 }
 
-/// The bytes of an answer, with their slot.
+/// The bytes of a large answer; dropping them frees the slot of the answer.
 struct BufferedAnswer {
     bytes: Bytes,
     _place: OwnedSemaphorePermit,

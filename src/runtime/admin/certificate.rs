@@ -1,4 +1,4 @@
-//! The server's certificates: self-made or from files, several for several names, replaced without a restart.
+//! The server's certificates: self-made or from files, selected by server name, replaced without a restart.
 
 mod origin;
 mod pair;
@@ -38,7 +38,7 @@ pub enum CertificateError {
     /// A file, or its folder, cannot be written.
     #[error("cannot write {}", .0.display())]
     Write(PathBuf, #[source] std::io::Error),
-    /// A folder has the first file of a pair, but not the second.
+    /// A folder has the first of these files, but not the second, which belongs to it.
     #[error("{} is there, and its counterpart {} is not", .0.display(), .1.display())]
     Half(PathBuf, PathBuf),
     /// The named file (certificate chain or key) is not PEM. Omits the library's error, which quotes the line.
@@ -66,7 +66,7 @@ struct ServedCertificates {
     by_name: HashMap<String, Arc<CertifiedKey>>,
 }
 
-/// The sources of the certificates, and their last state. [`Keeper::run`] is its task.
+/// The sources of the certificates, with the pairs in use. [`Keeper::run`] is the task that updates them.
 pub struct Keeper {
     certificates: Arc<Certificates>,
     default: Origin,
@@ -74,8 +74,8 @@ pub struct Keeper {
 }
 
 impl Certificates {
-    /// Reads or creates all certificates. A created one is for `names` and for those of loopback. Blocks on the file
-    /// system.
+    /// Reads or creates all certificates. Created certificates are for `names` and the loopback names. Blocks on the
+    /// file system.
     pub fn load(
         source: &CertificateSource,
         by_name: &[NamedPair],
@@ -127,7 +127,7 @@ impl ServedCertificates {
     }
 }
 
-/// Earlier pairs take precedence, and configured names over the names in certificates.
+/// Maps names to pairs: earlier pairs take precedence, and configured names over the names in certificates.
 fn served(default: &Origin, by_name: &[(Vec<String>, Origin)]) -> ServedCertificates {
     let given = by_name.iter().flat_map(|(names, origin)| names.iter().map(move |name| (name, &origin.pair)));
     let unnamed = by_name.iter().filter(|(names, _)| names.is_empty());
@@ -155,7 +155,6 @@ impl Keeper {
         }
     }
 
-    /// Polls all sources once.
     fn reload(&mut self, now: SystemTime) {
         let mut is_new = self.default.reload(now);
         for (_, origin) in &mut self.by_name {
@@ -168,7 +167,8 @@ impl Keeper {
     }
 }
 
-/// TLS with the certificate chain (leaf first) and its private key, both PEM; never read again.
+/// The TLS configuration for a fixed certificate chain (leaf first) and its private key, both PEM. They are never
+/// reloaded.
 pub fn given_certificate(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, CertificateError> {
     let default = Pair::parse(chain, key)?.key;
     let certificates =

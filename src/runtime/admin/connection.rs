@@ -40,10 +40,10 @@ const WINDOWS: (u32, u32) = (65_535, 8 * 1024);
 /// Bytes that wait to be sent, per HTTP/2 request, and per connection in TLS.
 const SEND_BUFFER: usize = 32 * 1024;
 
-/// Requests that an HTTP/2 client cancelled before they were handled; at this number the connection is closed.
+/// Most requests that an HTTP/2 client may cancel before they are handled; at this number the connection is closed.
 const MOST_RESETS: usize = 20;
 
-/// The same for invalid requests of an HTTP/2 client.
+/// Most invalid requests of an HTTP/2 client; at this number the connection is closed.
 const MOST_WRONG: usize = 50;
 
 /// Grace period for requests in progress of a connection that is closed because of its age.
@@ -63,7 +63,7 @@ pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAd
         Err(_) => return tracing::debug!(peer = %address, "a TLS handshake took too long"),
     };
     let session = stream.get_ref().1;
-    // Uses the negotiated protocol, not the first bytes: waiting for those would have no time limit.
+    // Decides by the negotiated protocol and not by the first bytes, since waiting for those would have no time limit.
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default().to_vec();
     let activity = Activity::new(place, !is_http2);
@@ -72,7 +72,7 @@ pub(super) async fn serve(server: Arc<Server>, tcp: TcpStream, address: SocketAd
 }
 
 async fn secured(server: &Server, tcp: TcpStream, place: &Place) -> std::io::Result<TlsStream<TcpStream>> {
-    // Until the first bytes arrive, a connection costs its socket and no more.
+    // Waits for the first bytes before allocating TLS state: until then, a connection costs only its socket.
     tcp.readable().await?;
     place.reached(Phase::Handshake);
     let local = tcp.local_addr()?.ip();
@@ -90,7 +90,7 @@ async fn spoken(server: &Arc<Server>, stream: MonitoredStream<TlsStream<TcpStrea
     tokio::pin!(connection);
     let told_to_end = async {
         tokio::select! {
-            // The client is not authenticated: it could make the server buffer many answers by reading none.
+            // Short, since an unauthenticated client that reads nothing could make the server buffer many answers.
             () = peer.enough.cancelled() => GRACE,
             () = tokio::time::sleep(LIFE_LIMIT) => LAST_ANSWERS,
             () = peer.activity.waited_too_long() => GRACE,

@@ -1,7 +1,7 @@
 //! The open connections, and which one is closed when there are too many.
 //!
-//! No client can keep the probes out: a new connection is always accepted. If that exceeds the limit, one connection of
-//! the peer with the most is closed, the least advanced first.
+//! No client can keep the probes out: a new connection is always accepted. If there are then too many, one connection
+//! of the peer with the most connections is closed, the least advanced first.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A younger connection is closed only if its peer has no older ones: it needs time to send a request.
+/// A connection younger than this is closed only if its peer has no older one, since it needs time to send a request.
 const YOUNG: Duration = Duration::from_millis(500);
 
 /// How far a connection has advanced, least first.
@@ -54,7 +54,7 @@ pub(super) struct Place {
     pub(super) closed: CancellationToken,
 }
 
-/// The client of a connection: its IPv4 address, or its IPv6 /64, which one customer has.
+/// The client of a connection: its IPv4 address, or its IPv6 /64, since one client may have all addresses of a /64.
 fn peer(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
@@ -63,7 +63,7 @@ fn peer(address: IpAddr) -> IpAddr {
 }
 
 impl Connections {
-    /// At most `most` connections at once.
+    /// An empty set that admits `most` connections at once.
     pub(super) fn new(most: usize) -> Self {
         Self { entries: Arc::default(), most, next: Arc::default() }
     }

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// Most requests that wait for TokenReview or SubjectAccessReview, for all addresses together.
 const MOST: usize = 128;
 
-/// The same for one address: a client with many requests must not keep the others out.
+/// Most such requests of one address: a client with many requests must not keep the others out.
 const MOST_OF_ONE: usize = 32;
 
 /// A rejected request.
@@ -57,7 +57,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
     let user = match server.admin.authenticator.authenticate(shown).await {
         Ok(user) => user.unwrap_or_else(User::anonymous),
         Err(error) => {
-            // At debug level only: the authenticator itself logs once when its server cannot be asked.
+            // Logs at debug level only, since the authenticator itself logs once when it cannot reach the API server.
             tracing::debug!("{}", chain(&error));
             return Err(Refusal::of_nobody(StatusCode::UNAUTHORIZED, "Unauthorized"));
         }
@@ -81,7 +81,7 @@ async fn decided(server: &Server, peer: &Peer, parts: &request::Parts) -> Result
 #[derive(Default)]
 pub(super) struct ReviewLimiter(Mutex<HashMap<IpAddr, usize>>);
 
-/// One waiting request, until it is dropped.
+/// Counts a request as waiting until it is dropped.
 struct Turn<'a> {
     asked: &'a ReviewLimiter,
     address: IpAddr,

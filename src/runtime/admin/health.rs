@@ -9,7 +9,7 @@ use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 
 use crate::runtime::metrics::Metrics;
 
-/// Unknown names in a request's exclusions that the answer repeats; and characters of each.
+/// Most unknown names in a request's exclusions that the answer repeats, and most characters of each.
 const MOST_UNKNOWN: (usize, usize) = (16, 64);
 
 /// Outcome of a check.
@@ -17,10 +17,10 @@ const MOST_UNKNOWN: (usize, usize) = (16, 64);
 pub enum Health {
     /// Healthy.
     Ok,
-    /// Worth showing, but no reason to fail: an unreachable vCenter must not block a rollout.
+    /// Passes, with a text for the answer: an unreachable vCenter, for example, must not block a rollout.
     Note(Cow<'static, str>),
-    /// The probe fails. Logs have the reason; of the paths only that of the single check shows it, since probes are
-    /// open to all users.
+    /// The probe fails. The log has the reason, and so has the answer to a request for this check alone. The answer for
+    /// all checks withholds it, since probes are open to all users.
     Failed(String),
 }
 
@@ -40,10 +40,9 @@ pub struct Checks {
     pub(super) slis: Slis,
 }
 
-/// Checks whose number changes, with their outcomes.
+/// A function that returns checks, whose number may change, with their outcomes.
 type Group = Arc<dyn Fn() -> Vec<(String, Health)> + Send + Sync>;
 
-/// The function of a check.
 type Check = Arc<dyn Fn() -> Health + Send + Sync>;
 
 #[derive(Clone)]
@@ -86,7 +85,7 @@ impl Checks {
         self.named.write().push(NamedCheck { name, probe, check });
     }
 
-    /// Whether the probe passes, and its text.
+    /// Whether the probe passes, and the text of the answer.
     pub(super) fn answer(&self, probe: Probe, is_verbose: bool, excluded: &[String]) -> (bool, String) {
         let checks = self.of(probe);
         let mut text = String::new();
@@ -112,7 +111,7 @@ impl Checks {
         if !unknown.is_empty() {
             unknown.sort();
             unknown.dedup();
-            // Any client may write anything there, so the answer must not become much larger than its request.
+            // A client may send any names, so the answer must not become much larger than the request.
             let shown = |name: &String| format!("{:?}", name.chars().take(MOST_UNKNOWN.1).collect::<String>());
             let unknown: Vec<_> = unknown.into_iter().take(MOST_UNKNOWN.0).map(shown).collect();
             let line = format!("warn: some health checks cannot be excluded: no matches for {}\n", unknown.join(","));
@@ -137,7 +136,7 @@ impl Checks {
         })
     }
 
-    /// Copies the checks of a probe, so that they run without a lock: probes do not wait for each other.
+    /// Returns copies of the probe's checks, which then run without a lock, so that probes do not wait for each other.
     fn of(&self, probe: Probe) -> Vec<NamedCheck> {
         let mut checks = self.named.read().clone();
         if probe == Probe::Ready {
@@ -183,7 +182,7 @@ impl Checks {
 }
 
 impl Probe {
-    /// Its path without the slash, the last word of its answer, and the label `type` of its series.
+    /// The probe's path without the slash, also in the last line of its answer and in the label `type` of its series.
     pub(super) fn name(self) -> &'static str {
         match self {
             Probe::Health => "healthz",
@@ -219,7 +218,6 @@ impl Default for Slis {
 }
 
 impl Slis {
-    /// Counts the outcome of a check for `probe`.
     fn observe(&self, check: &str, probe: &str, passes: bool) {
         self.last.with_label_values(&[check, probe]).set(if passes { 1.0 } else { 0.0 });
         self.all.with_label_values(&[check, probe, if passes { "success" } else { "error" }]).inc();

@@ -26,7 +26,7 @@ const LARGEST_BODY: usize = 1024;
 /// Time limit for receiving a body.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
 
-/// Written as by apiserver's `routes.DebugFlags`.
+/// The page of `/debug/flags`, as apiserver's `routes.DebugFlags` writes it.
 const INDEX: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n\
                      <table>\n\n<tr>v<br>\n\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
 
@@ -54,12 +54,13 @@ pub(super) async fn answer(
         answer = without_body(answer);
     }
     let is_known = user.as_ref().is_some_and(|user| *user != User::anonymous());
-    // As Go's gate UnauthenticatedHTTP2DOSMitigation: many requests on one connection are for authenticated clients.
-    // And rejecting a certificate takes time, so a client with an invalid one needs a handshake for each attempt.
+    // Closes the connection, as Go's gate UnauthenticatedHTTP2DOSMitigation does: only authenticated clients may send
+    // many requests over one. So a client with an invalid certificate, whose rejection takes time, needs a handshake
+    // for each attempt.
     if parts.version == Version::HTTP_2 && !is_known {
         peer.enough.cancel();
     } else if answer.status() == StatusCode::UNAUTHORIZED {
-        // In HTTP/1 the answer has to say so, or the client would send its next request on a closing connection.
+        // An HTTP/1 answer must announce the close, or the client would send its next request on a closing connection.
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     tracing::debug!(
@@ -120,7 +121,7 @@ fn routed(admin: &Admin, parts: &request::Parts) -> Answer {
     }
 }
 
-/// The probe of a path, and the check that a path such as `/readyz/nodes` names.
+/// The probe of a path, with the check that the path names if it is like `/readyz/nodes`.
 fn named_check(path: &str) -> Option<(Probe, Option<String>)> {
     let path = path.strip_prefix('/')?;
     let (probe, name) = path.split_once('/').map_or((path, None), |(probe, name)| (probe, Some(name)));

@@ -18,7 +18,7 @@ pub struct Settings {
     pub http2: bool,
     /// Most concurrent requests of one HTTP/2 connection.
     pub streams: u32,
-    /// `SO_REUSEADDR` was requested; it is always set.
+    /// Whether `SO_REUSEADDR` was requested; it is set in any case.
     pub shares_address: bool,
     /// Whether the pages that change the process are served (`/debug/flags/v`).
     pub debug: bool,
@@ -58,7 +58,7 @@ pub struct NamedPair {
 /// Restrictions of TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TlsRules {
-    /// TLS 1.3 only.
+    /// Whether only TLS 1.3 is offered.
     pub only_13: bool,
     /// The cipher suites that are offered; empty is all supported ones.
     pub cipher_suites: Vec<rustls::CipherSuite>,

@@ -25,7 +25,7 @@ tokio::task_local! {
     static LOCAL_ADDRESS: IpAddr;
 }
 
-/// Runs a handshake on this local address: a client without a server name may get a certificate by address.
+/// Runs a handshake at this local address, which selects the certificate for a client that names no server.
 pub(super) async fn at_address<T>(address: IpAddr, handshake: impl Future<Output = T>) -> T {
     LOCAL_ADDRESS.scope(address.to_canonical(), handshake).await
 }
@@ -35,7 +35,7 @@ pub(super) fn local_address() -> Option<IpAddr> {
     LOCAL_ADDRESS.try_with(|address| *address).ok()
 }
 
-/// The configuration of all connections.
+/// Builds the TLS configuration of all connections.
 ///
 /// Sessions are not resumed: thus each connection checks its client certificate, and no state of closed connections is
 /// kept.
@@ -63,7 +63,7 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-/// As in Go, the suites of TLS 1.3 cannot be selected.
+/// The rustls provider, with the allowed suites and groups only. As in Go, the suites of TLS 1.3 are always allowed.
 fn provider(rules: &TlsRules) -> CryptoProvider {
     let mut provider = ring::default_provider();
     if !rules.cipher_suites.is_empty() {

@@ -52,14 +52,14 @@ impl Form {
         }
     }
 
-    /// As in Go, a warning counts as an error in the text form, and not in JSON, which has no key for it.
+    /// As in Go, a warning counts as an error in the text form but not in JSON, which has no key for the severity.
     fn stream(self, level: Level) -> Stream {
         let is_error = level == Level::ERROR || (level == Level::WARN && self.format == Format::Text);
         if self.split && !is_error { Stream::Output } else { Stream::Error }
     }
 }
 
-/// Writes the messages that pass.
+/// Writes the messages that pass the levels.
 pub struct Lines {
     pub form: Form,
     pub queue: LineQueue,
@@ -107,7 +107,7 @@ struct Gather<'a>(&'a mut Said);
 impl Gather<'_> {
     fn take(&mut self, field: &Field, value: Value) {
         match value {
-            // The macros give the message first; a second field of this name is a value.
+            // The tracing macros record the message first, so a second field named `message` is an ordinary value.
             Value::Text(text) if field.name() == "message" && self.0.message.is_empty() => self.0.message = text,
             value => self.0.values.push((field.name(), value)),
         }

@@ -5,9 +5,9 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::base::glob;
 
-/// klog's verbosity of a debug message: a decision.
+/// klog's verbosity of debug messages, which report decisions.
 const DEBUG: u32 = 4;
-/// klog's verbosity of a trace message: data.
+/// klog's verbosity of trace messages, which report data.
 const TRACE: u32 = 6;
 
 /// A pattern of `--vmodule` and its verbosity.
@@ -15,7 +15,7 @@ const TRACE: u32 = 6;
 pub struct Module {
     /// A file name without folder and `.rs`; if it has a `/`, a path below `src/`. See `glob::matches`.
     pub pattern: String,
-    /// Verbosity of such files, if it is higher than elsewhere.
+    /// Verbosity of files that match; without effect if it is below the verbosity of the log.
     pub verbosity: u32,
 }
 
@@ -63,7 +63,7 @@ impl Levels {
             || self.modules.iter().find(|module| module.is_about(file)).is_some_and(|found| needed <= found.verbosity)
     }
 
-    /// The most detailed level of which anything passes; more detailed callsites then cost nothing.
+    /// The most detailed level at which any message passes; callsites of more detailed levels then cost nothing.
     pub fn most(&self) -> LevelFilter {
         let modules = self.modules.iter().map(|module| module.verbosity);
         let own = match modules.fold(self.verbosity, u32::max) {
@@ -84,13 +84,14 @@ pub fn verbosity_of(level: Level) -> u32 {
     }
 }
 
-/// Whether this program logs it, not a library: `--vmodule` never enables libraries, whose messages may have secrets.
+/// Whether the target belongs to this program and not to a library: `--vmodule` never enables the messages of
+/// libraries, which may contain secrets.
 pub fn is_ours(target: &str) -> bool {
     let krate = target.split("::").next().unwrap_or_default();
     matches!(krate, "ccm" | "vsphere_cloud_controller_manager")
 }
 
-/// The libraries stay quieter than this program.
+/// The level of libraries, which log less than this program at each verbosity.
 fn of_libraries(verbosity: u32) -> LevelFilter {
     match verbosity {
         0..=3 => LevelFilter::WARN,
@@ -102,7 +103,7 @@ fn of_libraries(verbosity: u32) -> LevelFilter {
 fn libraries(verbosity: u32) -> Targets {
     Targets::new()
         .with_default(of_libraries(verbosity))
-        // It logs whole response bodies that do not decode at WARN, including those of Secrets.
+        // At WARN, `kube_client::client` logs response bodies that it cannot decode, including those of Secrets.
         .with_target("kube_client::client", LevelFilter::ERROR)
         .with_target("h2", LevelFilter::WARN)
         .with_target("hyper", LevelFilter::WARN)

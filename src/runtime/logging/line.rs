@@ -29,7 +29,7 @@ pub struct Record<'a> {
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Said {
     pub message: String,
-    /// Its values by key, in their order. `error` is written `err`, as in klog.
+    /// The values of the message by key, in the order given. The key `error` is written `err`, as in klog.
     pub values: Vec<(&'static str, Value)>,
 }
 
@@ -115,7 +115,7 @@ fn quote(line: &mut String, text: &str) {
             '\t' => line.push_str("\\t"),
             '\x0b' => line.push_str("\\v"),
             ' '..='~' => line.push(char),
-            // Quotes and backslashes, the only others that this escapes, are handled above.
+            // `escape_debug` keeps printable characters, except quotes and backslashes, which are handled above.
             prints if !prints.is_ascii() && prints.escape_debug().len() == 1 => line.push(prints),
             // Writing to a `String` cannot fail.
             '\0'..='\x7f' => _ = write!(line, "\\x{:02x}", u32::from(char)),
@@ -143,7 +143,7 @@ pub fn json(record: &Record<'_>) -> String {
         member(&mut line, "v", &Value::Bare(verbosity_of(record.level).to_string()));
     }
     for (key, value) in record.said.others() {
-        // Readers treat an object with duplicate keys differently.
+        // A key of the header gets the suffix `_`, because JSON parsers disagree about objects with duplicate keys.
         let is_taken = matches!(*key, "ts" | "logger" | "caller" | "msg" | "v");
         if is_taken { member(&mut line, &format!("{key}_"), value) } else { member(&mut line, key, value) }
     }

@@ -51,7 +51,7 @@ impl Drop for FlushGuard {
     fn drop(&mut self) {
         let (done, is_done) = sync_channel(1);
         if self.0.work.send(OutputTask::Flush(done)).is_ok() {
-            // A slow reader has had its second.
+            // Gives up after a second, because the reader of the log is too slow.
             let _ = is_done.recv_timeout(LAST_LINES);
         }
     }

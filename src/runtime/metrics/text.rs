@@ -1,7 +1,7 @@
 //! Pure: the text format of series, with bucket bounds spelled as in the Go program.
 //!
-//! The bound is a label: with another spelling (`0.00000001` for `1e-08`), queries over both programs see two buckets
-//! instead of one.
+//! The bound is the value of a label: with another spelling (`0.00000001` for `1e-08`), queries over the series of both
+//! programs see two buckets instead of one.
 
 use std::fmt::{self, Write};
 
@@ -41,7 +41,7 @@ fn write_family(text: &mut String, family: &MetricFamily, kind: &str) -> fmt::Re
 
 fn write_histogram(text: &mut String, name: &str, metric: &Metric) -> fmt::Result {
     let histogram = metric.get_histogram();
-    // Far below what a float holds exactly.
+    // Counts stay far below the integers that a float cannot represent exactly.
     let count = histogram.get_sample_count() as f64;
     for bucket in histogram.get_bucket() {
         let bound = go_float(bucket.upper_bound());

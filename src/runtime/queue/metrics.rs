@@ -9,17 +9,17 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts};
 use tokio::time::Instant;
 
-/// Seconds, from ten nanoseconds to ten seconds, as in client-go, whose rounding errors are part of the labels.
+/// Bounds in seconds, from ten nanoseconds to ten seconds. The labels equal client-go's, with its rounding errors.
 const BUCKETS: [f64; 10] =
     [1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 9.999_999_999_999_999e-5, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
 
-/// The series of one queue by its name. They outlive the queue, since each term has a new one. Clones share them.
+/// The series of the queue of one name; they outlive a queue, since each term creates one. Clones share the series.
 #[derive(Clone)]
 pub struct QueueMetrics {
     depth: IntGauge,
     /// Counts keys that become ready.
     pub(super) adds: IntCounter,
-    /// Counts the failures.
+    /// Counts the retries of keys, after failures and after delays that a worker chose.
     pub(super) retries: IntCounter,
     /// How long keys waited until they were handed out, in seconds.
     pub(super) waited: Histogram,
@@ -27,11 +27,10 @@ pub struct QueueMetrics {
     pub(super) worked: Histogram,
     unfinished: Gauge,
     longest: Gauge,
-    /// Reads the content of the queue in use; `None` once it is gone.
+    /// Reads the content of the queue in use; returns `None` once the queue is dropped.
     content: Arc<Mutex<ReadContent>>,
 }
 
-/// Returns the content of a queue at a time.
 type ReadContent = Box<dyn Fn(Instant) -> Option<Content> + Send>;
 
 /// The content of a queue.
@@ -46,7 +45,7 @@ pub(super) struct Content {
 }
 
 impl QueueMetrics {
-    /// All at zero and unregistered. `name` is the value of the label: one for each queue of the process.
+    /// Creates the series, at zero and unregistered. `name` is the value of their label, unique in the process.
     pub fn new(name: &'static str) -> Self {
         let options =
             |series: &str, help: &str| Opts::new(series, help).subsystem("workqueue").const_label("name", name);
@@ -81,7 +80,7 @@ impl QueueMetrics {
         }
     }
 
-    /// Shows this queue from now on, instead of an earlier one.
+    /// Shows from now on the content that `look` reads, instead of that of an earlier queue.
     pub(super) fn show(&self, look: impl Fn(Instant) -> Option<Content> + Send + 'static) {
         *self.content.lock() = Box::new(look);
     }

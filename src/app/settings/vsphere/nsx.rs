@@ -11,8 +11,8 @@ const CA_FILE: &str = "ca-file";
 const CERTIFICATE: &str = "client-auth-cert-file";
 const KEY: &str = "client-auth-key-file";
 
-/// The TLS settings of NSX with the client certificate. Tries whether the files can be used, so that errors are
-/// reported when they are read: with the key of section NSXT that causes the error, if any, as INI files spell it.
+/// The TLS settings of NSX with the client certificate. Checks that the files can be used, so that errors are reported
+/// when the files are read. An error comes with the key of section NSXT that causes it, if any, as INI files spell it.
 pub(super) fn nsx_tls(
     nsx: &NsxConfig,
     files: &dyn FileSystem,

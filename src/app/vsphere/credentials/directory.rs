@@ -18,8 +18,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// with the password of another would be a rejected login.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Time limit of a poll until it is reported. The poll is then awaited, however long it takes, so that hanging polls
-/// do not pile up.
+/// Time after which a poll in progress is reported as failing. Such a poll is still awaited: polls must not pile up.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
 
 /// Most entries of the directory that are read.
@@ -45,11 +44,12 @@ pub enum DirectoryReading {
 /// The files of a directory. Deliberately without `Debug`.
 #[derive(Default)]
 pub struct DirectoryFiles {
-    /// By name; `None` if the file cannot be read.
+    /// The contents by file name; `None` if the file cannot be read.
     contents: BTreeMap<String, Option<SecretSlice<u8>>>,
     /// Problems of single files, with their paths.
     pub problems: Vec<String>,
-    /// The target of the link that swaps all files at once, if there is one.
+    /// The target of the link `..data`, with which the kubelet swaps all files of a mounted Secret at once; `None`
+    /// without such a link.
     link: Option<PathBuf>,
 }
 
@@ -70,7 +70,7 @@ impl PartialEq for DirectoryFiles {
 pub struct DirectoryWatcher {
     path: PathBuf,
     told: Option<DirectoryReading>,
-    /// The last files seen, if they may be incomplete.
+    /// The files that the last poll found, if another poll must confirm them.
     unsettled: Option<DirectoryFiles>,
     next_look: Instant,
 }
@@ -81,7 +81,7 @@ impl DirectoryWatcher {
         Self { path, told: None, unsettled: None, next_look: Instant::now() }
     }
 
-    /// Completes when the outcome has changed.
+    /// Polls until the outcome differs from the one returned last, and returns it.
     pub async fn next(&mut self) -> &DirectoryReading {
         let path = self.path.clone();
         let news = loop {
@@ -114,13 +114,14 @@ impl DirectoryWatcher {
         self.told.insert(news)
     }
 
-    /// Whether all files are of the same version: swapped by a link, seen twice, or seen by the first poll.
+    /// Whether all files can be taken to be of the same version: the kubelet swaps them by a link, or two polls found
+    /// the same files, or no poll was reported before.
     fn is_settled(&self, files: &DirectoryFiles) -> bool {
         files.link.is_some() || self.told.is_none() || self.unsettled.as_ref() == Some(files)
     }
 }
 
-/// Reads the whole directory. Repeats at once if the files were swapped meanwhile.
+/// Reads the whole directory; again, at most three times, if the kubelet swapped the files meanwhile.
 async fn look(path: &Path) -> DirectoryReading {
     const ATTEMPTS: usize = 3;
     let link = path.join("..data");

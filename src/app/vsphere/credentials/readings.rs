@@ -16,7 +16,7 @@ use crate::providers::vsphere::login::credentials::source::{Reading, SecretPlace
 pub(super) enum Observation {
     /// A Secret has changed. Its watch has the newest state.
     Secret,
-    /// A directory has this content.
+    /// A poll of a directory had this outcome, already parsed.
     Directory(Reading),
 }
 

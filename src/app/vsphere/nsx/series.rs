@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Operations that are logins.
 const LOGINS: [&str; 3] = ["session.create", "login.basic", "token.exchange"];
 
 /// Outcomes of calls that NSX itself did not answer.
@@ -21,7 +20,7 @@ const UNANSWERED: [&str; 9] =
 
 type Report = dyn Fn() -> Option<NsxReport> + Send + Sync;
 
-/// The series.
+/// The series about NSX.
 pub(super) struct NsxSeries {
     calls: Calls,
     logins: IntCounterVec,
@@ -29,8 +28,8 @@ pub(super) struct NsxSeries {
     up: Up,
 }
 
-/// Whether the last call was answered, and the state of load balancers. Present only while this process uses NSX, since
-/// nothing is known without calls.
+/// Whether NSX answered the last call, and the state of load balancers. These series exist only while this process uses
+/// NSX: without calls, the state of NSX is unknown.
 #[derive(Clone)]
 struct Up {
     gauge: GaugeVec,
@@ -38,7 +37,7 @@ struct Up {
     objects: GaugeVec,
     /// Deleted Services that still have load balancers.
     orphans: GaugeVec,
-    /// By server.
+    /// Whether the server answered the last call, by server.
     answered: Arc<Mutex<BTreeMap<String, bool>>>,
     report: Arc<Mutex<Option<Box<Report>>>>,
 }
@@ -47,7 +46,7 @@ impl NsxSeries {
     /// Adds the series.
     ///
     /// # Errors
-    /// Another collector has one of their names.
+    /// Another collector in `registry` already has the name of one of the series.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let logins =
             Opts::new("vsphere_ccm_nsx_logins_total", "Logins, by how they ended: accepted, rejected, failed.");
@@ -76,7 +75,7 @@ impl NsxSeries {
         Ok(Self { calls: Calls::register(registry, &NSX)?, logins, throttled, up })
     }
 
-    /// Sets the source of the connection's state.
+    /// Sets the function that reports the state of the connection at each scrape.
     pub fn show(&self, report: impl Fn() -> Option<NsxReport> + Send + Sync + 'static) {
         *self.up.report.lock() = Some(Box::new(report));
     }
@@ -96,7 +95,7 @@ impl CallObserver for NsxSeries {
         if outcome == "Busy" {
             self.throttled.with_label_values(&[endpoint]).inc();
         }
-        // A cancelled write says nothing about NSX.
+        // Calls that were cancelled or never sent do not show whether NSX answers.
         if !["NotPermitted", "PermitEnded", "Configuration"].contains(&outcome) {
             self.up.answered.lock().insert(endpoint.to_owned(), !UNANSWERED.contains(&outcome));
         }

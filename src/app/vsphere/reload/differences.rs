@@ -49,13 +49,13 @@ fn nsx(before: &CloudConfig, after: &CloudConfig) -> Option<String> {
     (!changed.is_empty()).then(|| format!("the connection to NSX changed: {}", changed.join(", ")))
 }
 
-/// The kind of difference of a part.
+/// Describes how an optional part has changed; `None` if it has not.
 fn part<T: PartialEq>(name: &str, before: &OptionalSection<T>, after: &OptionalSection<T>) -> Option<String> {
     let how = match (before, after) {
         _ if before == after => return None,
         (OptionalSection::Used(_), OptionalSection::Used(_)) => "changed",
         (_, OptionalSection::Used(_)) => "added",
-        // A file that turns a part off is rejected.
+        // `after` has no refused part: a file with one is rejected.
         (_, OptionalSection::Absent | OptionalSection::Refused) => "removed",
     };
     Some(format!("{name} {how}"))

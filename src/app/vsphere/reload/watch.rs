@@ -1,6 +1,6 @@
 //! Polls `vsphere.conf` and the files it names every few seconds, on threads that may block.
 //!
-//! Contents are compared: an update of a ConfigMap swaps a symbolic link, and copies keep their times.
+//! Compares contents, not times: an update of a ConfigMap swaps a symbolic link, and a copied file may keep its time.
 
 use crate::app::files::{FileFingerprints, SystemFiles};
 use crate::app::settings::Mistakes;
@@ -14,16 +14,16 @@ use tokio::time::MissedTickBehavior;
 /// Poll interval. The kubelet needs up to a minute to update a mounted ConfigMap.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// A changed file is used if it is unchanged after this pause: before, its writer may not be done.
+/// Changed files are used only if they are the same after this pause: before, a file may be half-written.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// Time limit of a poll until it is logged; a network file system may hang.
+/// Time after which a poll that is still in progress is logged: a network file system may hang.
 const SLOW: Duration = Duration::from_secs(30);
 
 /// Outcome of parsing changed files.
 pub(super) type ReloadResult = Result<CloudConfig, Mistakes>;
 
-/// Sends every changed content, once.
+/// Sends the outcome of parsing the files once for each change of their contents.
 pub(super) async fn run(
     file: Arc<CloudConfigFile>,
     mut seen: FileFingerprints,

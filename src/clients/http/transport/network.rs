@@ -19,12 +19,12 @@ use crate::clients::http::{Endpoint, Error, FailedRequest, Settings, TlsSettings
 /// Connections to one endpoint with one set of TLS settings.
 pub(in crate::clients::http) struct Network {
     inner: reqwest::Client,
-    /// The proxy, as messages may show it.
+    /// The proxy without its credentials, for messages.
     proxy: Option<String>,
 }
 
 impl Network {
-    /// Sends nothing. `seen` records every certificate that a handshake has proved.
+    /// Prepares connections; sends nothing. `seen` records every certificate that a handshake has proved.
     ///
     /// # Errors
     /// [`Error::Configuration`] when the trust settings or the proxy cannot be used.
@@ -46,7 +46,7 @@ impl Network {
             // vCenter drops idle connections after some minutes; reusing older ones would mostly fail.
             .pool_idle_timeout(Duration::from_secs(120))
             .tcp_keepalive(Duration::from_secs(30))
-            // The caller reads the environment.
+            // The caller has read the proxies from the environment; the library must not.
             .no_proxy();
         let server = settings.proxy.as_ref().and_then(|proxy| proxy.server_for(endpoint));
         if let Some(server) = server {
@@ -113,7 +113,7 @@ fn sensitive(value: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Whether the server did answer, but not in HTTP or with an oversized head.
+/// Whether the server answered, but not in HTTP, or with a head that is too large.
 fn is_unreadable(error: &reqwest::Error) -> bool {
     let answer = sources(error).find_map(|source| source.downcast_ref::<hyper::Error>());
     answer.is_some_and(hyper::Error::is_parse)

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::labels::LabelChanges;
 use crate::cloud::node::{self, TAINT_UNINITIALIZED};
 
-/// One write.
+/// One write to a Node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeAction {
     /// Replaces the address list in the status.

@@ -1,7 +1,7 @@
 //! Pure: the condition that says why a Node is not initialised, and when it is written.
 //!
-//! It is set only on Nodes that have waited for a while, and ended only on Nodes that carry it. All state is on the
-//! Node, so that another process can continue.
+//! It is set to `False` only on Nodes that have waited for a while, and to `True` only on Nodes where it is `False`.
+//! All state is on the Node, so that the next leader can continue.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
@@ -25,14 +25,14 @@ const MESSAGE_PAUSE: Duration = Duration::from_secs(60);
 /// A transient reason, such as a pending answer, is reported only after it lasted this long.
 const PASSING: Duration = Duration::from_secs(60);
 
-/// What to do about the condition of a waiting Node.
+/// The change of the condition of a Node that waits for initialisation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Telling {
     /// The condition to write.
     pub write: Option<NodeCondition>,
-    /// The reason differs from the one in the condition: one Event once it is written.
+    /// Whether the reason differs from the condition's previous reason. If so, an Event is recorded after the write.
     pub is_news: bool,
-    /// When the condition may be due although nothing else changes.
+    /// Time after which the condition may have to be written even if no event arrives.
     pub again_after: Option<Duration>,
 }
 
@@ -47,10 +47,11 @@ pub fn stands_false(node: &Node) -> bool {
     of(node).is_some_and(|condition| condition.status == "False")
 }
 
-/// The report on a Node that `held` blocks and that has waited for `waited`. It is due from `after` on.
+/// Decides about the condition of a Node that `held` blocks and that has waited for `waited`. The condition is not
+/// written before the Node has waited for `after`.
 pub fn tell(node: &Node, held: &NodeBlocked, at: Timestamp, waited: Duration, after: Duration) -> Telling {
     let after = match held.is_quiet {
-        // The existing condition says more than a pending answer.
+        // An existing condition `False` stays, because it says more than a pending answer.
         true if stands_false(node) => return Telling::default(),
         true => after.max(PASSING),
         false => after,
@@ -74,7 +75,7 @@ pub fn tell(node: &Node, held: &NodeBlocked, at: Timestamp, waited: Duration, af
     Telling { write: Some(write), is_news: same.is_none(), again_after: None }
 }
 
-/// The condition of an initialised Node; replaces one that says it is not.
+/// The condition of an initialised Node; replaces a condition that says the Node is not initialised.
 pub fn done(at: Timestamp) -> NodeCondition {
     condition("True", DONE.0, DONE.1, at, Time(at))
 }

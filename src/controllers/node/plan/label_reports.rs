@@ -1,5 +1,5 @@
 //! Pure: the annotation that records which label differences were reported, so that a later leader does not report them
-//! again. It is removed once no label differs.
+//! again. The annotation is removed once no label differs.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::cloud::node;
 /// The annotation: a JSON object from label to the Node's and the cloud's value.
 pub const ANNOTATION: &str = "vsphere-ccm.dev/reported";
 
-/// Adds to `changes` what updates the annotation of `node` to these differences. Entries of labels whose cloud value is
-/// not known yet stay: otherwise each start would remove them and report them again.
+/// Adds to `changes` the update after which the annotation of `node` lists these differences. Entries of labels whose
+/// cloud value is not known yet stay: otherwise each restart of this program would remove and report them again.
 pub fn set(node: &Node, differences: &[Difference], is_unknown: impl Fn(&str) -> bool, changes: &mut Metadata) {
     let kept = known(node).into_iter().filter(|(label, _)| is_unknown(label));
     let wanted = written(kept.collect(), differences);
@@ -28,7 +28,7 @@ pub fn set(node: &Node, differences: &[Difference], is_unknown: impl Fn(&str) ->
     }
 }
 
-/// Whether the annotation of `node` has this difference.
+/// Whether the annotation of `node` lists this difference, with the same two values.
 pub fn has(node: &Node, difference: &Difference) -> bool {
     known(node)
         .get(difference.label)

@@ -36,7 +36,7 @@ impl Difference {
     }
 }
 
-/// The labels to change on a Node that is being initialised, and messages about those that are not set.
+/// The labels to change on a Node that is being initialised, and messages about labels that are not set.
 ///
 /// The cloud's type, zone and region overwrite existing labels; the provider's further labels and `--node-labels` apply
 /// only if the Node lacks the key.
@@ -63,7 +63,7 @@ pub fn at_initialisation(node: &Node, metadata: &InstanceMetadata, policy: &Poli
     (changes(node, wanted), notes)
 }
 
-/// The labels to change on an initialised Node, and those that stay although the cloud has other values.
+/// The labels to change on an initialised Node, and the labels that stay although the cloud has other values.
 pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> (LabelChanges, Vec<Difference>) {
     let mut wanted = labels_of(node);
     let mut differences = Vec::new();
@@ -92,13 +92,13 @@ pub fn on_refresh(node: &Node, metadata: &InstanceMetadata, policy: &Policy) -> 
     (changes(node, wanted), differences)
 }
 
-/// The settable labels of `--node-labels` whose key the Node lacks.
+/// The labels of `--node-labels` whose key the Node lacks, except reserved keys and those of `--topology-labels`.
 pub fn lacking<'p>(node: &Node, policy: &'p Policy) -> impl Iterator<Item = (&'p String, &'p String)> {
     let is_set = |key: &String| !node::is_reserved_label(key) && !policy.topology_labels.contains(key);
     policy.node_labels.iter().filter(move |(key, _)| is_set(key) && node::label(node, key).is_none())
 }
 
-/// Number of Nodes that lack labels of `--node-labels`.
+/// Number of Nodes, and of those among them that lack labels of `--node-labels`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
     all: usize,
@@ -127,7 +127,7 @@ impl Lacks {
     }
 }
 
-/// The labels to change while the instance is unknown.
+/// The labels to change without the cloud's values: those whose current form differs from the legacy form.
 pub fn without_cloud(node: &Node) -> LabelChanges {
     changes(node, labels_of(node))
 }
@@ -159,8 +159,9 @@ fn said<'a>(metadata: &'a InstanceMetadata, policy: &Policy) -> [Said<'a>; 3] {
     ]
 }
 
-/// Whether `present` was written by a program whose guest table lacks this guest: `…unknown` where the cloud has a
-/// name. No released Go program knows the guests of RHEL 8 and later.
+/// Whether the label value `present` comes from a program whose table of guest operating systems lacks the VM's guest:
+/// it ends in `unknown` where the cloud's value has the guest's name. No released Go program knows the guests of RHEL 8
+/// and later.
 fn is_of_older_table(present: &str, cloud: &str) -> bool {
     present.strip_suffix("unknown").is_some_and(|front| !front.is_empty() && cloud.starts_with(front))
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct Allowance {
     began: Instant,
-    /// In order of time. Never more than the capacity was.
+    /// Number and time of each charge, in order of time. Never more than the capacity was.
     taken: Vec<(u64, Instant)>,
 }
 
-/// The limit.
+/// The limit on charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Maximum number of charges within any one window.
@@ -47,7 +47,7 @@ impl Allowance {
             .min()
     }
 
-    /// Charges one, under a number by which it can be given back.
+    /// Takes one charge, with a number by which it can be given back.
     pub fn take(&mut self, number: u64, bounds: Bounds, at: Instant) {
         self.taken.retain(|(_, taken)| is_counted(*taken, bounds.window, at));
         self.taken.push((number, at));
@@ -72,7 +72,7 @@ impl Allowance {
         bounds.capacity.min(usize::try_from(more).unwrap_or(usize::MAX).saturating_add(1))
     }
 
-    /// When the reached capacity is `amount`; `None` if that exceeds the capacity.
+    /// When the growing capacity reaches `amount`; `None` if `amount` exceeds the full capacity.
     fn reaches(&self, bounds: Bounds, amount: usize) -> Option<Instant> {
         if amount > bounds.capacity {
             return None;

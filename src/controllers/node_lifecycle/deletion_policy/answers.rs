@@ -2,8 +2,8 @@
 //! again.
 //!
 //! A query about a VM that is not found may cost the cloud a search everywhere. So an answer stays valid for a while,
-//! unless something happens: an event of the instance, a change of the Node, or the end of the reason for unknown
-//! answers, which the answer about another Node shows.
+//! unless the instance or the Node changes, or an answer about another Node shows that the reason for unknown answers
+//! has ended.
 
 use std::time::{Duration, Instant};
 
@@ -15,23 +15,23 @@ use crate::cloud::{Presence, Reason};
 
 /// Pause after the first unknown answer; it doubles after each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Longest validity of an answer, unless there are many. A random part is subtracted, so that queries made together are
-/// not repeated together.
+/// Longest validity of an answer, unless `SHARE` requires more. A random part is subtracted, so that queries made
+/// together are not repeated together.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Lower bound of the longest validity, per answer whose query may cost a search: limits such queries to one per second.
-/// A deletion never relies on a reused answer: it asks again.
+/// Lower bound of the longest validity, for each Node whose query may cost a search: 100 s with 100 such Nodes, so that
+/// their queries are limited to one per second. A deletion never relies on a reused answer: it asks again.
 const SHARE: Duration = Duration::from_secs(1);
 /// Shortest interval between two queries about a VM after the reason for unknown answers has ended.
 const SOON: Duration = Duration::from_secs(5);
-/// Lower bound of that interval, per Node with the same reason: limits these queries to twenty per second.
+/// Lower bound of the interval `SOON`, for each Node with the same reason: limits these queries to twenty per second.
 const SOON_SHARE: Duration = Duration::from_millis(50);
 
 /// The end of a reason for unknown answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReasonEnd {
-    /// When an answer last showed the end.
+    /// When an answer last showed that the reason has ended.
     shown: Instant,
-    /// When the validity of the other answers was last shortened.
+    /// When the validity of the unknown answers with that reason was last shortened.
     shortened: Instant,
 }
 
@@ -60,7 +60,7 @@ impl DeletionPolicy {
         let backoff = Backoff::doubling(FIRST_PAUSE, longest).shortened_by(0.25);
         let (before, mut failures, mut trouble) = (record.trouble, 0, None);
         let due = match presence {
-            // Not reused: the provider answers it from its cache, without a search.
+            // Not reused: the provider answers for an existing VM from its cache, without a search.
             Presence::Exists(()) => None,
             Presence::Absent(_) => Some(at + backoff.jittered(longest, chance)),
             Presence::Unknown(unknown) => {
@@ -68,7 +68,7 @@ impl DeletionPolicy {
                 trouble = if unknown.is_passing { before } else { Some(unknown.reason) };
                 let pause = unknown.retry_after.unwrap_or_else(|| backoff.pause(failures, 0.0));
                 let due = at + backoff.jittered(pause.clamp(FIRST_PAUSE, longest), chance);
-                // The query began before that reason ended.
+                // The query began before an answer about another VM showed the end of the same reason.
                 let is_old =
                     trouble.and_then(|trouble| self.ended.get(&trouble)).is_some_and(|ended| ended.shown >= asked);
                 Some(if is_old { due.min(at + SOON) } else { due })
@@ -88,7 +88,7 @@ impl DeletionPolicy {
     /// Records that a reason for unknown answers has ended, as the answer about one VM shows. Unknown answers about
     /// other VMs for the same reason become invalid soon, one after the other.
     fn end(&mut self, trouble: Reason, at: Instant) {
-        // After an outage every answer shows its end. Answers since the last shortening are recent.
+        // After an outage every answer shows its end. Answers since the last shortening are recent enough.
         let recent = |ended: &&mut ReasonEnd| at.saturating_duration_since(ended.shortened) < SOON;
         if let Some(ended) = self.ended.get_mut(&trouble).filter(recent) {
             ended.shown = at;
@@ -108,13 +108,12 @@ impl DeletionPolicy {
         });
     }
 
-    /// Handles a change of the instance: its last answer is not reused, and the pauses after unknown answers start
-    /// over.
+    /// Handles a change of the instance: the last answer is not reused, and pauses after unknown answers start over.
     pub fn expire(&mut self, name: &str) {
         self.nodes.change(name, NodeRecord::expire);
     }
 
-    /// The same for all instances.
+    /// Handles changes of all instances, as `expire` does for one.
     pub fn expire_all(&mut self) {
         self.nodes.change_all(NodeRecord::expire);
     }

@@ -19,8 +19,8 @@ pub struct Facts {
     pub is_control_plane: bool,
     /// Whether it is being deleted and waits for its finalizers.
     pub is_leaving: bool,
-    /// Whether its VM may be absent: own, Ready=Unknown, initialised, with a provider ID, and not being deleted. A
-    /// running kubelet reports Ready=False, so that VM exists, perhaps as a copy that no vCenter shows.
+    /// Whether its VM may be absent: own, Ready=Unknown, initialised, with a provider ID, and not being deleted. With
+    /// Ready=False a kubelet still reports, so the VM exists, perhaps as a copy that no vCenter shows.
     pub may_be_suspected: bool,
     /// Whether the Node has the annotation that allows its deletion.
     pub is_allowed_by_hand: bool,

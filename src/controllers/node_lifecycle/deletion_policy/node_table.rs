@@ -1,5 +1,5 @@
-//! Pure: the Nodes that the deletion policy knows, with a count per category. The counts are maintained, because every
-//! event of every Node needs them.
+//! Pure: the Nodes that the deletion policy knows, with a count per category. The counts are updated with each change
+//! and not computed on demand, because every event of every Node needs them.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use super::record::NodeRecord;
 #[derive(Debug, Default)]
 pub(super) struct NodeTable {
     nodes: BTreeMap<String, NodeRecord>,
-    /// Start of `NodeCategory::NewlyAbsent`; `None` includes all absent Nodes.
+    /// `NodeCategory::NewlyAbsent` begins at this time; with `None`, it includes all absent VMs.
     from: Option<Instant>,
     counts: BTreeMap<NodeCategory, usize>,
 }
@@ -18,16 +18,16 @@ pub(super) struct NodeTable {
 /// The categories of the counts. A Node that a dry run reported as deleted is in none of the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NodeCategory {
-    /// Belongs to this provider.
+    /// The Node belongs to this provider.
     Own,
-    /// Its VM is absent.
+    /// The Node's VM is absent.
     Absent,
-    /// Its VM is absent since the time of [`NodeTable::count_from`].
+    /// The Node's VM is absent since the time of [`NodeTable::count_from`] or later.
     NewlyAbsent,
-    /// Another query about it may cost a search.
+    /// Another query about the Node's VM may cost the cloud a search.
     Costly,
-    /// Its VM may be absent, though the provider did not report that: the VM existed at the given time, or was not
-    /// queried.
+    /// The Node's VM may be absent, though the provider has not reported that: its last answer, at the given time, was
+    /// that the VM exists, or it was not queried (`None`).
     Unanswered(Option<Instant>),
 }
 
@@ -44,7 +44,7 @@ impl NodeTable {
             .sum()
     }
 
-    /// Sets the start of `NodeCategory::NewlyAbsent`. Iterates over all Nodes if it changes.
+    /// Sets the time at which `NodeCategory::NewlyAbsent` begins. Iterates over all Nodes if the time changes.
     pub(super) fn count_from(&mut self, from: Option<Instant>) {
         if self.from != from {
             self.from = from;

@@ -16,14 +16,14 @@ pub enum HoldReason {
     },
     /// It is not known yet whether many VMs are absent.
     Counting {
-        /// Nodes with Ready=Unknown whose VM the provider has not reported on since.
+        /// Number of Nodes with Ready=Unknown about whose VM the provider has not answered since this VM is absent.
         unanswered: usize,
     },
     /// A majority of the control plane would be lost.
     ControlPlane {
-        /// Control plane Nodes absent, or deleted within the window.
+        /// Number of control plane Nodes with absent VMs, or deleted within the window.
         lost: usize,
-        /// All control plane Nodes, including those deleted within the window.
+        /// Number of all control plane Nodes, including those deleted within the window.
         all: usize,
     },
     /// Many VMs are absent at once.
@@ -37,9 +37,9 @@ pub enum HoldReason {
         /// The end of the pause.
         until: Instant,
     },
-    /// The limit is used up.
+    /// The limit on deletions is used up.
     Limit {
-        /// Maximum number of Nodes within the window.
+        /// Maximum number of deletions within the window.
         capacity: usize,
         /// The window.
         window: Duration,
@@ -48,7 +48,7 @@ pub enum HoldReason {
     },
     /// The API server refused the deletion.
     Refused {
-        /// When it is tried again.
+        /// When the deletion is tried again.
         until: Instant,
     },
     /// `--node-deletion=dry-run` has reported the deletion.

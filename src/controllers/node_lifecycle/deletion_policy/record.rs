@@ -1,8 +1,8 @@
-//! Pure: state of one Node: its facts, the provider's last answer about its VM, and whether that is still valid.
+//! Pure: state of one Node: its facts, the provider's last answer about its VM, and whether that answer is still valid.
 //!
 //! An answer is about the Node at the time of the query. If UID, provider ID or status of Ready change, even for a
 //! moment that this process did not see, the answer is dropped. After an event of the VM the provider is asked again,
-//! and the answer counts until then.
+//! and the previous answer counts until the new one arrives.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ pub(super) struct NodeRecord {
     pub(super) facts: Facts,
     /// The provider's last answer about the Node's current state.
     pub(super) answer: Option<Box<LastAnswer>>,
-    /// Start of the query in flight. Cleared by events meanwhile, which outdate its answer.
+    /// Start of the query in flight. An event during the query clears it, because the answer may be outdated.
     pub(super) asking: Option<Instant>,
     /// Number of unknown answers in a row.
     pub(super) failures: u32,
@@ -32,7 +32,7 @@ pub(super) struct LastAnswer {
     pub(super) presence: Presence,
     /// When it was received; for an absent VM, when the first such answer was received.
     pub(super) since: Instant,
-    /// When its query began.
+    /// When the query for this answer began.
     pub(super) asked: Instant,
     /// End of its validity; `None` if the provider must be asked again.
     pub(super) due: Option<Instant>,
@@ -55,10 +55,11 @@ impl NodeRecord {
         if !self.facts.is_same_node(&facts) {
             *self = Self::new(facts);
         } else if !self.facts.is_same_subject(&facts) {
-            // A report of the kubelet does not show that the provider can answer again.
+            // The failures are kept: a report of the kubelet does not show that the provider can answer again.
             *self = Self { failures: self.failures, trouble: self.trouble, ..Self::new(facts) };
         } else {
-            // A change of that annotation does not end a suspicion, which counts for other Nodes.
+            // A change of the annotation that allows the deletion does not end the Node's suspicion, because decisions
+            // about other Nodes count suspected ones.
             let has_permission_changed = self.facts.is_allowed_by_hand != facts.is_allowed_by_hand;
             self.facts = facts;
             if has_permission_changed {
@@ -68,7 +69,7 @@ impl NodeRecord {
     }
 
     /// Makes the provider be asked again and restarts the pauses after unknown answers. Keeps the reason of the last
-    /// one, because its end also concerns other Nodes.
+    /// unknown answer, because the end of that reason also concerns other Nodes.
     pub(super) fn expire(&mut self) {
         (self.asking, self.failures) = (None, 0);
         if let Some(answer) = &mut self.answer {
@@ -76,8 +77,8 @@ impl NodeRecord {
         }
     }
 
-    /// Replaces the last answer; with `None`, the provider must be asked. A suspicion continues only from one absent
-    /// answer to the next.
+    /// Replaces the last answer; with `None`, the provider must be asked. The time of the first absent answer is kept
+    /// only if both answers say that the VM is absent.
     pub(super) fn set_answer(&mut self, answer: Option<LastAnswer>) {
         let since = self.answer.as_ref().filter(|last| last.is_absent()).map(|last| last.since);
         self.answer = answer.map(|answer| match since {
@@ -89,8 +90,8 @@ impl NodeRecord {
         }
     }
 
-    /// Drops an outdated answer, about a Node or VM that changed meanwhile. It ends a suspicion unless it is absent,
-    /// too.
+    /// Handles an answer about a Node or VM that changed during the query. The answer is not recorded; it only clears
+    /// the last answer, unless both say that the VM is absent.
     pub(super) fn record_outdated_answer(&mut self, presence: &Presence) {
         let is_absent = matches!(presence, Presence::Absent(_));
         if !self.answer.as_ref().is_some_and(|last| is_absent && last.is_absent()) {
@@ -104,7 +105,7 @@ impl NodeRecord {
         Some(answer.since)
     }
 
-    /// Whether another query may cost a search.
+    /// Whether another query about the VM may cost the cloud a search.
     pub(super) fn is_costly(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.due.is_some())
     }

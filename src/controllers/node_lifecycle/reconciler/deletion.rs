@@ -23,7 +23,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 /// The proof obtained right before the deletion.
 struct FreshProof {
     proof: AbsenceProof,
-    /// When its query began: earlier events of the VM do not matter.
+    /// When the query for the proof began: earlier events of the VM do not matter.
     began: Timestamp,
 }
 
@@ -33,7 +33,7 @@ enum Attempt {
     Deleted(FreshProof),
     /// Another client has deleted the Node.
     Vanished,
-    /// Dry run: it would have been deleted.
+    /// Dry run: the Node would have been deleted.
     Told(AbsenceProof),
     /// The Node or its VM has changed since the permit.
     Changed,
@@ -169,13 +169,13 @@ impl Drop for DeleteRequest<'_> {
     }
 }
 
-/// In microseconds, as the timestamps of the log.
+/// Formats the time with microseconds, like the timestamps of the log.
 fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
 /// Whether the live Node still has the state for which the deletion was permitted. The cache may be stale: a Node whose
-/// kubelet reported in between starts a new grace period, as it would with the cache.
+/// kubelet reported in between starts a new grace period, as if the cache had shown the report.
 fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
     let [before, after] = [node, live].map(|node| Facts::of(node, true));
     before.is_same_subject(&after)
@@ -183,8 +183,8 @@ fn is_still(live: &Node, node: &Node, is_by_hand: bool) -> bool {
         && (!is_by_hand || plan::is_allowed_by_hand(live))
 }
 
-/// The result after the API server failed to delete `live`, perhaps after it was done. `after` is the Node read
-/// afterwards.
+/// The result of a failed request to delete `live`, which the API server may have carried out nevertheless. `after` is
+/// the Node as read after the request.
 fn after_failure(after: Result<Option<Node>, CallError>, live: &Node, proved: FreshProof, error: CallError) -> Attempt {
     match after {
         Ok(Some(now)) if now.metadata.uid == live.metadata.uid && now.metadata.deletion_timestamp.is_none() => {

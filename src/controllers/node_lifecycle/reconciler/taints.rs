@@ -17,12 +17,12 @@ use crate::kubernetes::call::CallError;
 
 /// How often taints are planned again after a write conflict. As upstream.
 const ATTEMPTS: u32 = 5;
-/// The shortest pause before such an attempt; the longest is twice that. As upstream.
+/// The shortest pause between a write conflict and the next attempt; the longest is twice that. As upstream.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 struct TaintPatch {
     planned: Vec<Change>,
-    /// The planned changes without a taint that must not be set now.
+    /// `planned`, without the out-of-service taint if it must not be set now.
     changes: Vec<Change>,
     /// The permit for the out-of-service taint, if `changes` contains it.
     permit: Option<DeletionPermit>,
@@ -65,7 +65,7 @@ impl NodeLifecycleReconciler {
                 Ok(Some(live)) if live.metadata.uid == node.metadata.uid && self.instances.owns(&live) => {
                     current = live
                 }
-                // Another Node has this name: its own event reconciles it.
+                // Another Node has this name now, and its own event enqueues it.
                 Ok(_) => return Ok(outcome),
                 Err(error) => {
                     tracing::warn!(node = name, "{}", chain(&error));
@@ -95,7 +95,7 @@ impl NodeLifecycleReconciler {
             term.lock().refused.forget(name);
             return None;
         }
-        // Only the changes that failed have to wait.
+        // The backoff applies only to the same changes as those that failed.
         let refused = |(wait, failed): (Duration, &Vec<Change>)| (*failed == planned).then_some(wait);
         if let Some(wait) = term.lock().refused.wait(name, uid, now()).and_then(refused) {
             outcome.next = sooner(outcome.next, wait);
@@ -125,7 +125,7 @@ impl NodeLifecycleReconciler {
         {
             let state = term.lock();
             if let Some((wait, held)) = state.unproved.wait(name, uid, now()) {
-                // Still blocked during the pause. If it was cleared, the next failure would be reported again.
+                // Still blocked during the pause. If the reason was cleared, the next failure would be reported again.
                 return Err(LifecycleOutcome { held: held.clone(), next: Next::After(wait) });
             }
             state.guard.check_limit(now()).map_err(by)?;
@@ -134,10 +134,11 @@ impl NodeLifecycleReconciler {
             Ok(PowerState::Off) => {
                 let mut state = term.lock();
                 state.unproved.forget(name);
-                // Reserved only after the read, which may take long: a deletion may need the allowance meanwhile.
+                // The permit is reserved only after the read, which may take long: a deletion may need the allowance
+                // meanwhile.
                 return state.guard.reserve(now()).map_err(by);
             }
-            // The VM runs again; its event follows.
+            // The VM is no longer powered off; the event of that change enqueues the Node.
             Ok(PowerState::On | PowerState::Suspended | PowerState::NotRunning) => None,
             Err(unknown) => {
                 LifecycleOutcome::blocked(unknown.reason, unknown.message, unknown.is_passing)

@@ -12,11 +12,11 @@ use crate::cloud::service;
 const WITHOUT_ADDRESS: Duration = Duration::from_secs(600);
 /// How long a deleted Service waits for the removal of its finalizer before it gets the Event.
 const DELETED: Duration = Duration::from_secs(60);
-/// Maximum number of Events within the window.
+/// Maximum number of Events within `WINDOW`.
 const MOST: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// What a Service waits for.
+/// The event that a Service waits for: its address, or the removal of its finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Address,
@@ -29,7 +29,7 @@ pub(super) struct Waiting {
     since: HashMap<String, (Wish, Instant)>,
     /// Services that got the Event.
     reported: HashSet<String>,
-    /// Times of the last Events.
+    /// Times of the Events within the last `WINDOW`.
     lately: VecDeque<Instant>,
 }
 
@@ -65,15 +65,15 @@ impl Waiting {
     }
 }
 
-/// What a Service without class waits for, if anything.
+/// The event that a Service waits for; `None` if it waits for nothing, or has a class.
 fn wish(service: &Service) -> Option<Wish> {
     let is_deleted = service.metadata.deletion_timestamp.is_some();
     match service::wants_load_balancer(service) {
         true if is_deleted => service::has_finalizer(service).then_some(Wish::End),
         true => service::ingress(service).is_empty().then_some(Wish::Address),
-        // Its class belongs to another program.
+        // A Service with a class belongs to another program.
         false if service::is_load_balancer(service) => None,
-        // Its type has changed: it may still have a load balancer.
+        // The Service's type has changed, but it may still have a load balancer.
         false => service::has_finalizer(service).then_some(Wish::End),
     }
 }

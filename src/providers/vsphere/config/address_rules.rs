@@ -73,7 +73,7 @@ pub struct AddressRule {
     /// The port group or network to choose from if no address is in `networks`; never empty. If no interface is on a
     /// network of this name, its comma-separated parts are names, in order of preference.
     pub network_name: Option<String>,
-    /// Networks never chosen from.
+    /// Networks from which no address is chosen.
     pub excluded: Vec<IpNet>,
 }
 

@@ -9,7 +9,7 @@ use crate::base::addresses::parse_ip;
 /// Relation of an entry to earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kinship {
-    /// No earlier entry has its server.
+    /// No earlier entry has the same server.
     First,
     /// The same vCenter as the entry of this index, to which it adds its datacenters.
     Same(usize),
@@ -17,7 +17,7 @@ pub(super) enum Kinship {
     Apart(usize, &'static str),
 }
 
-/// The relation of each entry.
+/// The relation of each entry to earlier ones.
 pub(super) fn kinships(vcenters: &[VcenterConfig]) -> Vec<Kinship> {
     let mut found: Vec<Kinship> = Vec::new();
     for (index, vcenter) in vcenters.iter().enumerate() {

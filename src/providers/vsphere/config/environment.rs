@@ -1,4 +1,5 @@
-//! The environment variables that supplement `vsphere.conf`. `app` passes them in; nothing here reads the process's.
+//! The environment variables that supplement `vsphere.conf`. `app` passes them in; nothing here reads the environment
+//! of the process.
 //!
 //! Mirrors `FromEnv` of `pkg/common/config/config.go` and `FromCPIEnv` of `pkg/cloudprovider/vsphere/config/config.go`.
 
@@ -15,15 +16,16 @@ use super::optional_sections::PartName;
 use super::problems::ProblemReport;
 use crate::base::go_flags::parse_bool;
 
-/// Kept name prefixes; a service account token or another program's password is never kept.
+/// Prefixes of the names of variables that are kept. No other variable is kept, since it may be a service account token
+/// or another program's password.
 const PREFIXES: [&str; 2] = ["VSPHERE_", VCENTER_PREFIX];
 
-/// Other kept names: switches that count if present, whatever their value. Dual stack needs none.
+/// Switches, which are kept, too. They count if present, whatever their value. Dual stack works without its switch.
 const SWITCHES: [&str; 2] = ["ENABLE_ALPHA_DUAL_STACK", SKIP_NODE_DELETION];
 
 const SKIP_NODE_DELETION: &str = "SKIP_NODE_DELETION";
 
-/// The kubelet sets it in every container.
+/// Set by the kubelet in every container.
 const API_SERVER: &str = "KUBERNETES_SERVICE_HOST";
 
 /// Proxy variables, which the connections to vCenter and NSX use.
@@ -32,13 +34,13 @@ const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_pr
 /// `VSPHERE_VCENTER_<id>` defines a vCenter.
 const DEFINING_PREFIX: &str = "VSPHERE_VCENTER_";
 
-/// `VCENTER_<id>_<what>` adds a setting to it.
+/// `VCENTER_<id>_<what>` adds a setting to the vCenter of this id.
 const VCENTER_PREFIX: &str = "VCENTER_";
 
 /// The only name with the defining prefix that defines no vCenter.
 const PORT: &str = "VSPHERE_VCENTER_PORT";
 
-/// A suffix that no vCenter id has: the variable is misspelt and holds a password.
+/// Suffix that no vCenter id has: a variable with it is misspelt and holds a password.
 const PASSWORD: &str = "PASSWORD";
 
 const SECRET_NAME: &str = "VSPHERE_SECRET_NAME";
@@ -86,7 +88,8 @@ const NSXT: [(&str, &str); 9] = [
     ("NSXT_SECRET_NAMESPACE", "secret-namespace"),
 ];
 
-/// Suffixes of `VCENTER_<id>_<what>`, longer ones first. A round trip count has no effect, nor has it in the file.
+/// Suffixes of `VCENTER_<id>_<what>`, longer ones first. The round trip count has no effect, neither here nor in the
+/// file.
 const ENDS: [(&str, &str); 12] = [
     ("_SECRET_NAMESPACE", "secret-namespace"),
     ("_SECRET_NAME", "secret-name"),
@@ -107,7 +110,7 @@ const ENDS: [(&str, &str); 12] = [
 #[derive(Clone, Default)]
 pub struct Environment {
     variables: BTreeMap<String, Option<Zeroizing<String>>>,
-    /// Services whose variables are ignored, each with one that would have had an effect.
+    /// Services whose variables are ignored, each with one variable that would have had an effect.
     services: Vec<(String, String)>,
 }
 
@@ -119,8 +122,8 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// Keeps variables with a known name, except those that the kubelet sets for Services. The value is everything
-    /// after the first `=` of a variable.
+    /// Keeps the variables that have a known name, except those that the kubelet sets for Services. `variables` are
+    /// pairs of name and value.
     pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let is_whole = |name: &str| {
             name == API_SERVER
@@ -147,7 +150,7 @@ impl Environment {
         value.as_ref().map(|text| text.to_string())
     }
 
-    /// Whether this is a container in a pod, where the API server needs no kubeconfig.
+    /// Whether this process runs in a pod, where the API server needs no kubeconfig.
     pub fn is_of_pod(&self) -> bool {
         self.variables.contains_key(API_SERVER)
     }
@@ -162,7 +165,8 @@ impl Environment {
 /// in the order of the variable names.
 pub(super) fn read(environment: &Environment, file: &RawFile, report: &mut ProblemReport) -> RawFile {
     let is_file_empty = file.vcenters.is_empty() && file.global.text("server").is_none();
-    // If the file has no vCenter, an error in a variable leaves none, so it invalidates the whole configuration.
+    // If the file has no vCenter, an error in a variable may leave no vCenter at all, so it invalidates the whole
+    // configuration.
     let part = (!is_file_empty).then_some(PartName::FurtherVcenters);
     let mut reader = VariableReader { environment, part, report };
     reader.tell_services();
@@ -222,8 +226,8 @@ impl<'a> VariableReader<'a, '_> {
         section
     }
 
-    /// The variables for every vCenter. One that is not UTF-8 is an error of the vCenters that variables define;
-    /// without any, it has no effect on the file.
+    /// Reads the variables for every vCenter. A value that is not UTF-8 is an error of the vCenters that variables
+    /// define; without such vCenters, it does not affect those of the file.
     fn shared(&mut self, has_vcenters: bool) -> RawSection {
         let mut section = RawSection::plain(Plain::Global, Dialect::Environment);
         section.part = self.part;
@@ -233,7 +237,7 @@ impl<'a> VariableReader<'a, '_> {
             self.report.warn_of_variable(name, format!("no effect: {NO_TEXT}"));
         }
         self.fill(&mut section, &table);
-        // Half a Secret of variables with the other half of the file would be a different Secret.
+        // A Secret's name from a variable with a namespace from the file, or the reverse, would be a different Secret.
         if [SECRET_NAME, SECRET_NAMESPACE].into_iter().any(|name| self.is_no_text(name)) {
             let keys = ["secret-name", "secret-namespace"];
             section.fields.extend(keys.map(|name| RawField { name, line: None, value: RawValue::Unset }));
@@ -279,7 +283,7 @@ impl<'a> VariableReader<'a, '_> {
         }
     }
 
-    /// The vCenters, and [`RawFile::replaced`].
+    /// Returns the vCenters that variables define, and the value of [`RawFile::replaced`].
     fn vcenters(&mut self) -> (Vec<RawSection>, Vec<String>) {
         let (mut vcenters, mut replaced) = (Vec::<RawSection>::new(), Vec::new());
         for variable in self.environment.variables.keys() {
@@ -288,7 +292,7 @@ impl<'a> VariableReader<'a, '_> {
             let is_no_text = self.is_no_text(variable);
             let Some(key) = self.text(variable).or_else(|| is_no_text.then_some(variable.as_str())) else { continue };
             if id.ends_with(PASSWORD) {
-                // Its value would be sent to name servers and appear in logs and metrics.
+                // The value, probably a password, would be sent to name servers and appear in logs and metrics.
                 self.report.warn_of_variable(variable, "no effect: expected VSPHERE_PASSWORD or VCENTER_<id>_PASSWORD");
                 continue;
             }

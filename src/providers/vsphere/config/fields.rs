@@ -113,7 +113,6 @@ const LOAD_BALANCER_KEYS: &[KeySpec] = &[
 
 const ROUTE_KEYS: &[KeySpec] = &[("router-path", ValueKind::Text)];
 
-/// The keys of all sections.
 pub(super) fn known_keys() -> impl Iterator<Item = &'static str> {
     let vsphere = [VCENTER_KEYS, GLOBAL_KEYS, LABEL_KEYS, NODE_KEYS];
     let nsx = [NSXT_KEYS, CLASS_KEYS, LOAD_BALANCER_KEYS, ROUTE_KEYS];
@@ -134,7 +133,6 @@ pub(super) enum Plain {
 impl Plain {
     pub const ALL: [Self; 6] = [Self::Global, Self::Labels, Self::Nodes, Self::Nsxt, Self::LoadBalancer, Self::Route];
 
-    /// The name in INI.
     pub fn ini(self) -> &'static str {
         match self {
             Self::Global => "Global",
@@ -146,7 +144,6 @@ impl Plain {
         }
     }
 
-    /// The name in YAML.
     pub fn yaml(self) -> &'static str {
         match self {
             Self::Global => "global",
@@ -178,10 +175,9 @@ pub(super) enum NamedSection {
 impl NamedSection {
     pub const ALL: [Self; 2] = [Self::Vcenter, Self::Class];
 
-    /// Maximum number per file.
+    /// Maximum number of such sections per file.
     pub const MOST: usize = 1000;
 
-    /// The name in INI.
     pub fn ini(self) -> &'static str {
         match self {
             Self::Vcenter => "VirtualCenter",
@@ -189,7 +185,6 @@ impl NamedSection {
         }
     }
 
-    /// The name in YAML.
     pub fn yaml(self) -> &'static str {
         match self {
             Self::Vcenter => "vcenter",
@@ -227,9 +222,9 @@ pub(super) struct RawFile {
     pub nsxt: RawSection,
     pub load_balancer: RawSection,
     pub route: RawSection,
-    /// In file order, with unique keys.
+    /// The vCenters, in file order, with unique keys.
     pub vcenters: Vec<RawSection>,
-    /// vCenter definitions with errors that others with the same key replace, as messages show them.
+    /// vCenter entries with errors that are replaced by an entry with the same key; as messages show them.
     pub replaced: Vec<String>,
     /// The classes of load balancers, in file order, with unique keys.
     pub classes: Vec<RawSection>,
@@ -280,10 +275,9 @@ impl RawFile {
     }
 }
 
-/// One section.
 pub(super) struct RawSection {
     pub dialect: Dialect,
-    /// The part that an error here turns off; none if it invalidates the whole file.
+    /// The part that an error in this section turns off; none if the error invalidates the whole file.
     pub part: Option<PartName>,
     /// The name of the entry; empty for sections that exist once.
     pub key: String,
@@ -298,7 +292,6 @@ pub(super) struct RawSection {
     keys: [&'static [KeySpec]; 2],
 }
 
-/// A key with its value.
 pub(super) struct RawField {
     pub name: &'static str,
     pub line: Option<usize>,
@@ -356,8 +349,8 @@ impl RawSection {
         Self { dialect, part, key, shown, line: None, fields: Vec::new(), variables: Vec::new(), keys }
     }
 
-    /// The spelling in messages of a key whose INI form is `kebab`. The server of a vCenter defined by a variable may
-    /// be that variable's value.
+    /// The spelling in messages of a key whose INI form is `kebab`. For a vCenter without `server` whose server is the
+    /// value of a variable, it is that variable.
     pub fn shown_key(&self, kebab: &str) -> String {
         let is_own_name = kebab == "server" && self.text(kebab).is_none();
         match self.dialect {
@@ -370,7 +363,7 @@ impl RawSection {
         }
     }
 
-    /// Whether the entry's key is its server if none is written.
+    /// Whether the entry's key is its server if it has no `server`.
     pub fn names_its_server(&self) -> bool {
         self.dialect != Dialect::Yaml
     }
@@ -435,7 +428,6 @@ impl RawSection {
         Some(items.filter(|item| !item.is_empty()).collect())
     }
 
-    /// The entries of a map.
     pub fn entries(&self, name: &str) -> &[(String, Zeroizing<String>)] {
         match self.value(name) {
             Some(RawValue::Map(entries)) => entries,

@@ -1,7 +1,7 @@
 //! The scanner of the INI dialect: text → section headers and variables, with the rules of `gcfg` 1.2.
 //!
-//! It knows no section and no key. After an error it continues with the next line, so that all errors are found.
-//! Messages repeat nothing of the text, which may hold a password.
+//! The scanner knows no names of sections and keys. After an error it continues with the next line, so that all errors
+//! are found. Messages repeat nothing of the text, which may hold a password.
 
 use std::borrow::Cow;
 use std::iter::Peekable;
@@ -84,7 +84,7 @@ struct Scanner<'a> {
     chars: Peekable<Chars<'a>>,
     line: usize,
     column: usize,
-    /// Whether a header came before, valid or not.
+    /// Whether a section header was read, valid or not.
     in_section: bool,
 }
 
@@ -279,7 +279,6 @@ impl Scanner<'_> {
         }
     }
 
-    /// Skips to the start of the next line.
     fn skip_line(&mut self) {
         while self.bump().is_some_and(|c| c != '\n') {}
     }

@@ -30,7 +30,8 @@ pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     file
 }
 
-/// A header: sections of the same name are merged; a header alone defines a vCenter. `None`: ignore its keys.
+/// Begins the section of a header. Sections of the same name are merged; a header without keys also defines a vCenter.
+/// `None`: the keys of this section are ignored.
 fn enter<'a>(
     file: &'a mut RawFile,
     name: &str,
@@ -122,7 +123,7 @@ fn parse_value((name, kind): KeySpec, value: Option<Zeroizing<String>>) -> Resul
         (ValueKind::Flag, None) => Ok(RawValue::Flag(true)),
         (_, None) => Err("expected '=' and a value"),
         (ValueKind::Text | ValueKind::List, Some(text)) => Ok(RawValue::Text(text)),
-        // The Go program reads it as text: empty means "not set".
+        // The Go program reads the port as text: empty means "not set".
         (ValueKind::Number, Some(text)) if name == "port" && text.is_empty() => Ok(RawValue::Unset),
         (ValueKind::Number, Some(text)) => parse_number(text.trim())
             .map(RawValue::Number)
@@ -136,7 +137,7 @@ fn parse_value((name, kind): KeySpec, value: Option<Zeroizing<String>>) -> Resul
     }
 }
 
-/// Maximum length of a map's text; NSX allows thirty tags, each of 128 and 256 characters.
+/// Maximum length of a map's text; NSX allows thirty tags, with scopes of 128 and tags of 256 characters.
 const LONGEST_MAP: usize = 64 << 10;
 
 const MAP: &str = r#"unmarshalling load balancer tags failed: expected a JSON object of texts of at most 64 KiB, for example {\"scope\": \"tag\"}"#;

@@ -1,8 +1,8 @@
 //! The sections `LoadBalancer` and `LoadBalancerClass`. Pure.
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/loadbalancer/config`, and `setupClasses` of `class.go`. Name and id of a pool,
-//! and name and path of a profile, are inherited together: in the Go program a class with its own pool name gets the
-//! pool id of the load balancers, which takes precedence.
+//! and name and path of a profile, are inherited together. In the Go program, a class with its own pool name inherits
+//! the pool id of the section `LoadBalancer`, which takes precedence over the name.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::routes::{Router, RouterKind, SPELLING};
 /// The class of Services that name none; it always exists.
 pub const DEFAULT_CLASS: &str = "default";
 
-/// Tag scopes that this program sets on each object. Not `owner`, which the configuration overrides.
+/// Tag scopes that this program sets on each object. `owner` is not among them, because the configuration overrides it.
 const OWN_SCOPES: [&str; 9] = [
     "cluster",
     "service",
@@ -32,8 +32,8 @@ const LONGEST_TAG: (usize, usize) = (128, 256);
 
 /// How many configured tags fit on every object: NSX allows 30, and a pool of Nodes may have nine of this program.
 pub const MOST_TAGS_BESIDE: usize = 21;
-/// The same for virtual servers of a second load balancer, and for any virtual server, if tags that the Go program does
-/// not write are omitted.
+/// How many configured tags fit on virtual servers of a second load balancer, and on any virtual server, if tags that
+/// the Go program does not write are omitted.
 const MOST_TAGS_OF_SECOND: usize = 23;
 const MOST_TAGS_OF_SERVER: usize = 24;
 
@@ -60,7 +60,7 @@ pub struct LoadBalancerConfig {
     pub ipv6_pools: BTreeMap<String, String>,
 }
 
-/// The own settings of a class.
+/// The settings of a class, without inherited ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     /// The address pool.
@@ -138,7 +138,7 @@ impl LoadBalancerConfig {
 
     /// The class of this name; the default class exists even if the file does not have it.
     ///
-    /// As in the Go program, the first that has the setting provides it: for a pool the class, the section
+    /// As in the Go program, each setting comes from the first of these that has it: for a pool the class, the section
     /// `LoadBalancer`, the default class; for a profile the class, the default class, the section.
     pub fn class(&self, name: &str) -> Option<CompleteClass<'_>> {
         let default = self.classes.get(DEFAULT_CLASS);

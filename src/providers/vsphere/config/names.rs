@@ -73,7 +73,8 @@ fn closest(written: &str, names: impl Iterator<Item = &'static str>) -> Option<(
     names.filter_map(|name| Some((name, difference(written, name)?))).min_by_key(|(_, letters)| *letters)
 }
 
-/// Number of letters that differ, ignoring case, `-` and `_`; none if more than one or two.
+/// Number of letters that differ, ignoring case, `-` and `_`; none if more than two differ, or more than one in a short
+/// name.
 fn difference(written: &str, name: &str) -> Option<usize> {
     if written.len() > LONGEST {
         return None;

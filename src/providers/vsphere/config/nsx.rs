@@ -57,7 +57,7 @@ pub enum NsxLogin {
         namespace: String,
         /// The Secret's name.
         name: String,
-        /// User and password of the file or of variables, used until the Secret has some.
+        /// User and password of the file or of variables, used until the Secret has valid ones.
         fallback: Option<(String, SecretString)>,
     },
     /// User and password of the file or of variables.
@@ -187,7 +187,7 @@ pub(super) fn check(
         }
         Some(text) => given.host("host", text, report),
     };
-    // It is unused without a token, as in the Go program.
+    // The token service is unused without a token, as in the Go program.
     if let Some(text) = given.text(AUTH_HOST).filter(|_| given.text(TOKEN).is_some()) {
         given.host(AUTH_HOST, text, report);
     }
@@ -219,7 +219,7 @@ fn check_rules(given: &GivenSection<'_>, report: &mut ProblemReport) {
         None if LOGINS.iter().flat_map(|(_, keys)| keys).any(|key| given.file.is_mistake(key)) => {}
         None => given.require(USER, NO_LOGIN, report),
     }
-    // The certificate always takes precedence, and then the Go program fails at its start.
+    // A certificate always takes precedence; without its key, the Go program fails at its start.
     if chosen.is_some_and(|(key, ..)| key != CERTIFICATE) && given.text(CERTIFICATE).is_some() {
         given.require(KEY, NO_KEY, report);
     }
@@ -232,7 +232,7 @@ struct GivenSection<'a> {
 }
 
 impl<'a> GivenSection<'a> {
-    /// The source of a key; the file if it is missing.
+    /// The section that gives a key; the file if neither does.
     fn section(&self, key: &str) -> &'a RawSection {
         if self.variables.text(key).is_some() { self.variables } else { self.file }
     }
@@ -261,7 +261,7 @@ impl<'a> GivenSection<'a> {
         host
     }
 
-    /// The first complete login; warns of each other one.
+    /// Chooses the first complete login, and warns of keys of the others.
     fn login(&self, report: &mut ProblemReport) -> Option<NsxLogin> {
         let is_complete = |keys: &[&str; 2]| keys.iter().all(|key| self.text(key).is_some());
         let (used, [first, second]) = LOGINS.into_iter().find(|(_, keys)| is_complete(keys))?;

@@ -9,7 +9,7 @@ use super::optional_sections::PartName;
 /// Maximum number of errors, and of warnings, that are reported individually.
 const MOST_TOLD: usize = 100;
 
-/// Maximum number kept until the report; further ones are only counted.
+/// Maximum number of errors, and of warnings, that are kept; further ones are only counted.
 const MOST_KEPT: usize = 1000;
 
 /// An error or a warning. It names a location and never repeats a value: values may be passwords.
@@ -60,7 +60,7 @@ pub struct FilePlaces {
 }
 
 impl FilePlaces {
-    /// The location of the CA files of this vCenter entry: there, or in the section that it inherits them from.
+    /// The location of the CA files of this vCenter entry: in the entry, or in the section from which it inherits them.
     pub fn ca_file(&self, vcenter: &str) -> Option<&str> {
         self.vcenters.get(vcenter).map(String::as_str)
     }
@@ -90,7 +90,7 @@ pub(super) struct ProblemReport {
 #[derive(Debug)]
 pub(super) struct Findings {
     pub warnings: Vec<ConfigProblem>,
-    /// The errors of parts.
+    /// The errors of optional parts.
     pub refused: Vec<(PartName, ConfigProblem)>,
     /// The locations of file names.
     pub files: FilePlaces,
@@ -132,7 +132,6 @@ impl ProblemReport {
         self.refused.contains(&part)
     }
 
-    /// Number of errors so far.
     pub fn count(&self) -> usize {
         self.problems.kept.len() + self.problems.more
     }
@@ -146,7 +145,7 @@ impl ProblemReport {
         self.problems.push(part, problem);
     }
 
-    /// An error of the whole file, or one that hides a part of it.
+    /// An error of the whole file, or one that makes a part of the file unreadable.
     pub fn mistake(&mut self, line: Option<usize>, expected: impl Into<String>) {
         self.is_readable = false;
         self.push(None, place(&self.file, line, None, None, expected));
@@ -157,7 +156,7 @@ impl ProblemReport {
         self.push(section.part, self.place_at(section, key, expected));
     }
 
-    /// An error in a line that the section does not have yet.
+    /// An error in a line that is not yet added to the section.
     pub fn mistake_within(&mut self, section: &RawSection, line: usize, key: Option<&str>, expected: &str) {
         let key = key.map(|key| section.shown_key(key));
         self.push(section.part, place(&self.file, Some(line), Some(&section.shown), key.as_deref(), expected));
@@ -174,12 +173,10 @@ impl ProblemReport {
         self.push(which.part(), place(&self.file, Some(line), Some(&shown), None, expected));
     }
 
-    /// An error of an environment variable.
     pub fn mistake_of_variable(&mut self, part: Option<PartName>, variable: &str, expected: &str) {
         self.push(part, place_of_variable(variable, expected));
     }
 
-    /// A warning about an environment variable.
     pub fn warn_of_variable(&mut self, variable: &str, odd: impl Into<String>) {
         self.warnings.push(None, place_of_variable(variable, odd));
     }
@@ -189,13 +186,12 @@ impl ProblemReport {
         self.warnings.push(None, self.place_at(section, key, odd));
     }
 
-    /// A warning about a line that the section does not have yet.
+    /// A warning about a line that is not yet added to the section.
     pub fn warn_within(&mut self, section: &RawSection, line: usize, key: &str, odd: impl Into<String>) {
         let key = section.shown_key(key);
         self.warnings.push(None, place(&self.file, Some(line), Some(&section.shown), Some(&key), odd));
     }
 
-    /// A warning about this line of the file.
     pub fn warn_of_line(&mut self, line: usize, odd: &str) {
         self.warnings.push(None, place(&self.file, Some(line), None, None, odd));
     }
@@ -212,8 +208,8 @@ impl ProblemReport {
         self.warnings.push(None, place(&self.file, Some(line), Some(section), key, odd));
     }
 
-    /// A warning about an unknown key; it is named if that discloses nothing. `written` is none for text that is hardly
-    /// a key.
+    /// A warning about an unknown key; it is named if that discloses nothing. `written` is none for text that is
+    /// probably no key.
     pub fn warn_of_unknown_key(&mut self, line: usize, section: &RawSection, written: Option<&str>) {
         // Beyond the limit the name would not be reported, and the comparison takes time.
         let written = written.filter(|_| self.warnings.kept.len() < MOST_TOLD);
@@ -230,7 +226,7 @@ impl ProblemReport {
         self.warnings.push(None, place(&self.file, Some(line), shown.as_deref(), None, odd));
     }
 
-    /// An error about too many vCenters or classes, which would otherwise repeat for each further one.
+    /// Reports too many vCenters or classes once, and not for each further one.
     pub fn mistake_once(&mut self, which: NamedSection, line: usize, dialect: Dialect) {
         let expected = which.too_many();
         if self.problems.kept.iter().rev().take(MOST_TOLD).all(|(_, problem)| problem.expected != expected) {
@@ -238,7 +234,6 @@ impl ProblemReport {
         }
     }
 
-    /// The location of this key.
     pub fn place_of(&self, section: &RawSection, key: &str) -> String {
         self.place_at(section, Some(key), "").place()
     }
@@ -273,7 +268,8 @@ impl ProblemReport {
         ConfigErrors { mistakes, warnings: Vec::new() }
     }
 
-    /// Returns warnings and errors of parts; or all errors, if one is not of a part.
+    /// Returns the warnings and the errors of optional parts. Fails with all errors if one of them is not of an
+    /// optional part.
     pub fn finish(mut self) -> Result<Findings, ConfigErrors> {
         let (problems, warnings) = (std::mem::take(&mut self.problems), std::mem::take(&mut self.warnings));
         let (problems, warnings) = (self.sorted(problems, "mistakes"), self.sorted(warnings, "oddities"));

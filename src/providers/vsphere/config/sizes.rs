@@ -1,5 +1,5 @@
-//! Pure: limits on the size of a configuration, besides the length of its text: a list has many items in few bytes, and
-//! values of Global are copied for each vCenter.
+//! Pure: limits on the size of a configuration, in addition to the limit on the length of its text: a list has many
+//! items in few bytes, and values of Global are copied for each vCenter.
 
 use secrecy::ExposeSecret;
 
@@ -12,7 +12,7 @@ use crate::providers::vsphere::login::credentials::source::SourceLocation;
 /// Memory of a text or path in addition to its bytes.
 const PER_ITEM: usize = size_of::<String>();
 
-/// Reports lists that are too long, which must not be read then.
+/// Whether the lists are short enough together. Otherwise reports an error; the lists must not be read then.
 pub(super) fn are_lists_short(raw: &RawFile, report: &mut ProblemReport) -> bool {
     let is_short = raw.sections().map(items).sum::<usize>() <= MAX_VALUES;
     if !is_short {
@@ -49,7 +49,8 @@ fn is_separator(key: &str, c: char) -> bool {
 pub(super) struct Total(usize);
 
 impl Total {
-    /// Adds a vCenter. Reports an exceeded limit and returns false; the vCenters after it must not be read then.
+    /// Adds a vCenter. If the limit is exceeded, reports an error and returns false; this vCenter and those after it
+    /// must not be used then.
     pub(super) fn has_room_for(&mut self, vcenter: &VcenterConfig, report: &mut ProblemReport) -> bool {
         self.0 = self.0.saturating_add(bytes(vcenter));
         if self.0 > MAX_TEXT {

@@ -39,7 +39,7 @@ pub(super) struct Sources {
     trouble: Option<String>,
     /// The Secret or directory of Global, with the variables applied.
     shared: Option<Credentials>,
-    /// Whether an entry used the variables.
+    /// Whether an entry used user and password of the variables.
     asked_variables: bool,
 }
 
@@ -105,7 +105,7 @@ impl Sources {
     }
 
     /// Credentials of an entry and their fallback. The entry's own user and password come first, then its Secret, else
-    /// the Secret or directory of Global. Global's user and password are used only if there is neither.
+    /// the Secret or directory of Global. Global's user and password are used only without Secret and directory.
     ///
     /// As in the Go program, `VSPHERE_USER` and `VSPHERE_PASSWORD` never change the credentials of an entry in the
     /// file. If an entry has none, the Go program refuses to start; here the variables and the shared Secret or

@@ -8,7 +8,7 @@ use super::gcfg::End;
 use super::problems::ProblemReport;
 use crate::base::yaml::Entry;
 
-/// Whether the key is a login, which is rejected if its value is cut.
+/// Whether the key is part of a login. A login with a value that is cut off is rejected.
 fn is_login(key: &str) -> bool {
     matches!(key, "user" | "password" | "vmc-access-token")
 }
@@ -63,7 +63,7 @@ impl<'a> CommentableLines<'a> {
     }
 }
 
-/// The warning for a YAML file.
+/// The warning about a comment that cuts a login in a YAML file.
 pub(super) const CUT_IN_YAML: &str =
     "the value ends where ` #` begins a comment: write it in quotes if that belongs to it";
 
@@ -110,7 +110,7 @@ pub(super) fn of_other_texts(file: &str) -> Option<(usize, &'static str)> {
     Some((at + 1, expected))
 }
 
-/// No file of either dialect is base64: it has a bracket or a colon.
+/// Whether the text is base64. A file of either dialect is not, because it has a bracket or a colon.
 fn is_base64(file: &str) -> bool {
     let digits = file.trim().trim_end_matches('=');
     let is_digit = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/' || c.is_ascii_whitespace();

@@ -93,7 +93,7 @@ fn check_dependents(config: &mut Config, raw: &RawFile, report: &mut ProblemRepo
 struct VcenterSection<'a> {
     defined: EntryOrigin,
     section: &'a RawSection,
-    /// The entry of the file that a variable replaces.
+    /// The entry of the file that a variable replaces, used if the variable's entry has errors.
     instead: Option<(EntryOrigin, &'a RawSection)>,
 }
 
@@ -205,7 +205,7 @@ struct Settings {
     port: Option<u16>,
     insecure: Option<bool>,
     ca_files: Vec<PathBuf>,
-    /// The location of the CA files, if there are any.
+    /// For error messages: the line and key of `ca-file`, or the environment variable. `None` if there are no CA files.
     ca_place: Option<String>,
     thumbprints: Vec<String>,
     datacenters: Vec<String>,
@@ -222,7 +222,7 @@ impl Settings {
             insecure: section.flag("insecure-flag"),
             ca_place: (!ca_files.is_empty()).then(|| report.place_of(section, "ca-file")),
             ca_files,
-            // Invalid ones are reported later: they are errors only if a certificate is verified by them.
+            // Invalid thumbprints are reported later: they are errors only if a certificate is verified by them.
             thumbprints: parse_thumbprints(section).unwrap_or_default(),
             datacenters: checked_datacenters(section, report),
             ip_families: checked_families(section, report),
@@ -253,7 +253,7 @@ impl Settings {
     }
 }
 
-/// One entry with inherited settings.
+/// Builds one entry from its own and its inherited settings.
 fn vcenter(
     section: &RawSection,
     key: &str,

@@ -11,7 +11,7 @@ use crate::providers::vsphere::config::address_rules::IpFamily;
 pub(super) fn checked_server(section: &RawSection, report: &mut ProblemReport) -> Option<String> {
     let (key, server) = match section.text("server") {
         Some(server) => (Some("server"), server),
-        // The name of an INI entry is its server.
+        // Except in YAML, the name of an entry without `server` is its server.
         None if section.names_its_server() => (None, section.key.as_str()),
         None => return None,
     };
@@ -22,7 +22,8 @@ pub(super) fn checked_server(section: &RawSection, report: &mut ProblemReport) -
     section.text("server").map(str::to_owned)
 }
 
-/// Accepts every letter of other scripts, with its marks: the resolver decides. Typographic quotes are rejected.
+/// Whether a host name must not contain this character. Letters of all scripts with their marks are accepted, because
+/// the resolver decides; typographic quotes are not.
 fn is_odd_in_a_host_name(c: char) -> bool {
     let is_quote = matches!(c, '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}');
     is_quote || c.is_whitespace() || c.is_control() || c.is_ascii() && !c.is_ascii_alphanumeric() && !"-._".contains(c)
@@ -45,7 +46,7 @@ pub(super) fn parse_thumbprints(section: &RawSection) -> Option<Vec<String>> {
     let text = section.text("thumbprint").unwrap_or_default();
     let words = text.split(|c: char| c == ',' || c.is_whitespace());
     let items: Vec<&str> = words.map(without_algorithm).filter(|item| !item.is_empty()).collect();
-    // A line of `govc about.cert -thumbprint`.
+    // `govc about.cert -thumbprint` prints the host before the thumbprint.
     let items = match items.as_slice() {
         [host, thumbprint] if is_host(host) => std::slice::from_ref(thumbprint),
         items => items,
@@ -96,7 +97,6 @@ fn parse_thumbprint(text: &str) -> Option<String> {
     Some(pairs.join(":"))
 }
 
-/// Names, paths, patterns or ids of datacenters.
 pub(super) fn checked_datacenters(section: &RawSection, report: &mut ProblemReport) -> Vec<String> {
     let items = section.items("datacenters").unwrap_or_default();
     if let Some(index) = items.iter().position(|item| !glob::is_well_formed(item)) {
@@ -135,7 +135,7 @@ pub(super) fn checked_networks(section: &RawSection, key: &str, report: &mut Pro
     networks
 }
 
-/// Parses a CIDR; host bits are ignored. An IPv4-mapped one is an IPv4 network, as in Go.
+/// Parses a CIDR; host bits are ignored. An IPv4-mapped network is an IPv4 network, as in Go.
 fn parse_network(text: &str) -> Option<IpNet> {
     let network: IpNet = text.parse().ok()?;
     match network {

@@ -62,8 +62,8 @@ pub(super) fn read(text: &str, report: &mut ProblemReport) -> RawFile {
     file
 }
 
-/// As in the Go program, a repeated entry replaces the first, and a null replaces all. A null class is empty; the Go
-/// program crashes on it.
+/// As in the Go program, a repeated entry replaces the first, and a null value removes all earlier entries. A null
+/// class is empty; the Go program crashes on it.
 fn read_named(
     sections: &mut Vec<RawSection>,
     which: NamedSection,
@@ -117,7 +117,7 @@ fn read_section(
         report.mistake_within(section, written.line, None, "expected a mapping of keys to values");
         return;
     };
-    // A key merged by `<<` may be given once more.
+    // A key merged by `<<` may be given once more without a warning.
     let mut lines: BTreeMap<&'static str, Option<usize>> =
         section.fields.iter().map(|field| (field.name, field.line)).collect();
     for entry in fields {

@@ -28,8 +28,8 @@ pub enum Credentials {
         /// The password, or a PEM private key.
         password: SecretString,
     },
-    /// In a Secret, under keys that begin with the server, or in files of a directory. Whether it exists is not checked
-    /// here.
+    /// In a Secret, under keys that begin with the server, or in files of a directory. Whether the Secret or directory
+    /// exists is not checked here.
     Stored(SourceLocation),
 }
 
@@ -49,7 +49,7 @@ impl PartialEq for Credentials {
 impl fmt::Debug for Credentials {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // This is the private key if the operator swapped the two.
+            // `user` is the private key if the operator swapped user and password.
             Self::Inline { user, .. } if user.contains("-----BEGIN") => {
                 formatter.debug_struct("Inline").finish_non_exhaustive()
             }
@@ -146,7 +146,8 @@ pub enum CredentialState {
         /// Names the source that was not read.
         why: String,
     },
-    /// In the order to try them: those of the cloud config, then those of the Secret or directory. Never empty.
+    /// The credentials in the order to try them: those of the cloud config, then those of the Secret or directory.
+    /// Never empty.
     Ready(Vec<Arc<Credential>>),
     /// All sources were read, and none has credentials for this entry. No login may be tried.
     Missing {

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::base::backoff::Backoff;
 
-/// After transient failures, such as those of the connection or the server.
+/// Backoff after transient failures, such as those of the connection or the server.
 pub const PASSING: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60)).shortened_by(0.5);
 
-/// After a rejected login.
+/// Backoff after a rejected login.
 pub const REJECTED: Backoff =
     Backoff::doubling(Duration::from_secs(70), Duration::from_secs(30 * 60)).lengthened_by(0.25);
 

@@ -48,7 +48,7 @@ pub(in crate::providers::vsphere) struct LoginBlocked {
     /// Wall-clock end of a wait that protects the account from lockout. Computed once, so that the message stays the
     /// same.
     lockout_until: Option<Timestamp>,
-    /// Whether this process's own rejection causes the wait, and not the ledger.
+    /// Whether a rejected login of this process causes the wait, and not the ledger.
     is_of_rejection: bool,
 }
 
@@ -56,7 +56,7 @@ pub(in crate::providers::vsphere) struct LoginBlocked {
 pub(in crate::providers::vsphere) struct PausedLogin {
     pub(in crate::providers::vsphere) credential: Arc<Credential>,
     pub(in crate::providers::vsphere) interface: Interface,
-    /// Whether this process's own rejection causes the wait, and not the ledger.
+    /// Whether a rejected login of this process causes the wait, and not the ledger.
     pub(in crate::providers::vsphere) is_of_rejection: bool,
 }
 
@@ -133,13 +133,13 @@ impl Moment {
 /// Whether a better credential than the one in use is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::providers::vsphere) enum Better {
-    /// None, as long as the offer stays as it is.
+    /// No better credential is offered, as long as the offer stays the same.
     Nothing,
     /// The same login with another origin: only the origin has to be updated.
     Same(Arc<Credential>),
-    /// Try this one.
+    /// This better credential is offered and may be tried.
     Try(Arc<Credential>),
-    /// One is offered, but must wait until this moment.
+    /// A better credential is offered, but must wait until this moment.
     NotBefore(Duration),
 }
 
@@ -163,9 +163,9 @@ impl LoginSchedule {
         }
     }
 
-    /// Whether to try this candidate. An offered one always; the last accepted one, if no longer offered, only after
-    /// the server rejected every offered one. While those merely wait, an old password would most likely be rejected
-    /// and lengthen the wait of all.
+    /// Whether to try this candidate. An offered one may always be tried; the last accepted one, if no longer offered,
+    /// only after the server rejected every offered one. While offered ones merely wait, an old password would most
+    /// likely be rejected and lengthen the wait of all.
     pub(in crate::providers::vsphere) fn may_be_tried(
         &self,
         candidate: &Credential,
@@ -192,7 +192,7 @@ impl LoginSchedule {
             let standing = self.find(credential);
             let is_last_resort = !offered.iter().any(|other| other.login == in_use.login);
             match standing.and_then(|standing| standing.soap.held.as_ref()) {
-                // Rejected, and the credential in use is offered further down.
+                // Skips a rejected credential if the one in use is offered further down the list.
                 Some(_) if !is_last_resort && standing.is_some_and(|standing| !standing.soap.rejections.is_none()) => {}
                 Some(held) if held.until > at => {
                     soonest = Some(soonest.map_or(held.until, |before| before.min(held.until)));
@@ -236,7 +236,7 @@ impl LoginSchedule {
         }
     }
 
-    /// Records an accepted login: the next one does not wait because of rejections of other credentials.
+    /// Records an accepted login: the next login with this credential does not wait because others were rejected.
     pub(in crate::providers::vsphere) fn accepted(&mut self, credential: &Arc<Credential>, interface: Interface) {
         let standing = self.standing(credential);
         standing.is_known = true;

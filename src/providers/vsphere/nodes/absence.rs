@@ -1,8 +1,9 @@
 //! Pure: whether a VM is proved to be gone, given fresh answers from every vCenter.
 //!
-//! The proof needs all of: the VM's own vCenter says that its id does not exist, its last folder and pool are readable,
-//! its last host is connected, and no vCenter knows its UUID. Any piece that is missing, denied or not answered makes
-//! the result unknown. Readiness, grace periods and limits are the business of the node-lifecycle controller.
+//! The proof needs all of: the VM's own vCenter says that the VM's id does not exist, the VM's last folder and pool are
+//! readable, its last host is connected, and no vCenter has a VM with its UUID. Any piece that is missing, denied or
+//! not answered makes the result unknown. Readiness, grace periods and limits are the business of the node-lifecycle
+//! controller.
 
 pub mod last_place;
 pub mod location;
@@ -25,16 +26,16 @@ use crate::providers::vsphere::vcenter::reads::{
 };
 use crate::providers::vsphere::vcenter::snapshot::{CONNECTED, Trouble};
 
-/// Answers of one vCenter.
+/// The answers of one vCenter about a Node's VM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VcenterEvidence {
     /// Host and port, for messages.
     pub server: String,
     /// `about.instanceUuid`; empty before the first connection.
     pub instance_uuid: String,
-    /// Its answer to each search. A search that was not made proves nothing.
+    /// The vCenter's answer to each search by UUID. A UUID that was not searched proves nothing.
     pub searches: Vec<(BiosUuid, SearchRead)>,
-    /// Its answers to reads of the VM's last known locations in this vCenter.
+    /// The vCenter's answers to reads of the VM's last known locations there.
     pub places: Vec<LocationReads>,
 }
 
@@ -48,7 +49,8 @@ impl VcenterEvidence {
     }
 }
 
-/// Results of re-reading a [`Location`]. `None`: not read, because the location has no such object.
+/// Results of reading the objects of a [`Location`] again. `None`: not read, because the location names no such object,
+/// or because the VM is not gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocationReads {
     /// The location.
@@ -72,18 +74,18 @@ pub struct AbsenceInput<'a> {
     pub uuids: &'a [BiosUuid],
     /// The VM's last known locations.
     pub last: &'a LastPlaces,
-    /// Whether a VM that was never seen may be absent, too.
+    /// Whether absence may be proved although the VM's last location is not known.
     pub trusts_unseen: bool,
-    /// Answers of every configured vCenter, each exactly once.
+    /// The answers of every configured vCenter, one entry per vCenter.
     pub testimonies: &'a [VcenterEvidence],
-    /// Why a vCenter was not asked, if one was not.
+    /// Why a configured vCenter cannot be queried, if there is one. Nothing is proved then.
     pub unasked: Option<Unknown>,
 }
 
-/// The UUIDs that must not be found anywhere: those of the provider ID and the system UUID, in both byte orders.
+/// The UUIDs that no vCenter's VM may have: those of the provider ID and the system UUID, in both byte orders.
 ///
 /// # Errors
-/// A Node whose VM may never be reported as deleted: it is not initialized, or has no certain UUID.
+/// The VM of this Node is never reported as deleted: the Node is not initialized, or has no well-formed provider ID.
 pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
     if node::is_uninitialized(node) {
         return Err(Unknown::new(
@@ -101,7 +103,7 @@ pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
         return Err(Unknown::new(reason::MalformedProviderID, message));
     };
     let mut uuids = vec![own.clone(), own.byte_swapped()];
-    // The system UUID is the firmware's, which may have been changed since.
+    // The kubelet reports the firmware's UUID, which may have been changed since the provider ID was written.
     if let Ok(system) = node::system_uuid(node).parse::<BiosUuid>() {
         uuids.extend([system.byte_swapped(), system]);
     }
@@ -114,7 +116,8 @@ pub fn uuids(node: &Node) -> Result<Vec<BiosUuid>, Unknown> {
     Ok(once)
 }
 
-/// Decides: any sign of the VM is existence; anything less than the whole proof is unknown.
+/// Decides whether the VM exists: any sign of the VM proves that it does; without a complete proof of absence, the
+/// result is unknown.
 pub fn presence_of(case: &AbsenceInput<'_>) -> Presence {
     if case.testimonies.iter().any(|testimony| has_sign(testimony, case.uuids)) {
         return Presence::Exists(());
@@ -133,8 +136,8 @@ fn has_sign(testimony: &VcenterEvidence, uuids: &[BiosUuid]) -> bool {
     is_matched || testimony.places.iter().any(is_there)
 }
 
-/// The UUID of a VM that is not one of `uuids`: ids are reused in a vCenter that was restored from a backup, and the
-/// UUID of a VM can be changed.
+/// Returns the VM's UUID if it is not one of `uuids`. The VM is another one then, as a vCenter restored from a backup
+/// reuses ids, or its UUID was changed.
 fn other_uuid<'a>(vm: &'a VmIdentity, uuids: &[BiosUuid]) -> Option<&'a BiosUuid> {
     vm.bios_uuid.as_ref().filter(|uuid| !uuids.contains(uuid))
 }
@@ -175,7 +178,8 @@ fn never_seen(last: &LastPlaces) -> String {
     }
 }
 
-/// Proves that the VM left this location. A vCenter may be configured twice, with two accounts: both must confirm it.
+/// Proves that the VM left this location. A vCenter may be configured twice, with two accounts: then both entries must
+/// confirm it.
 fn prove_gone_from(testimonies: &[VcenterEvidence], location: &Location) -> Result<Vec<String>, Unknown> {
     let at_home = |testimony: &&VcenterEvidence| {
         !testimony.instance_uuid.is_empty() && *testimony.instance_uuid == *location.vcenter
@@ -211,7 +215,7 @@ fn prove_not_found(case: &AbsenceInput<'_>) -> Result<String, Unknown> {
     Ok(format!("no virtual machine has BIOS UUID {} in {}", uuids.join(" or "), servers.join(", ")))
 }
 
-/// Proves with the VM's own vCenter that the VM is gone, and that the account can see where it was.
+/// Proves with the VM's own vCenter that the VM's id no longer exists, and that the account can read the last location.
 fn prove_gone(testimony: &VcenterEvidence, location: &Location) -> Result<Vec<String>, Unknown> {
     let server = &testimony.server;
     let unread = || unanswered(&format!("reading {} on {server}", location.vm), "it was not asked");
@@ -273,7 +277,8 @@ fn prove_host(server: &str, location: &Location, place: &LocationReads) -> Resul
     }
 }
 
-/// Folder or pool must be readable. Where one is proved gone or never existed, the datacenter must be.
+/// The VM's last folder or pool (`what`) must be readable. If it is gone or not recorded, the datacenter must be
+/// readable.
 fn prove_above(
     server: &str,
     location: &Location,
@@ -302,7 +307,7 @@ fn prove_above(
     }
 }
 
-/// Requires an answer, whatever it says; [`ReadAnswer::Gone`] does not count as one here.
+/// Requires a read that found its object, or a search that was answered. [`ReadAnswer::Gone`] fails, too.
 pub(in crate::providers::vsphere) fn need_answer<T>(
     read: Option<&ReadAnswer<T>>,
     doing: impl Fn() -> String,

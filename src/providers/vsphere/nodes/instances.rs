@@ -1,7 +1,7 @@
 //! `InstancesV2` and the stream of changes, answered from the instance cache without waiting for vCenter.
 //!
-//! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`. Only two questions call vCenter: whether a VM without a cache
-//! entry is gone, and a power state that must not be stale. Evidence of absence is read afresh for each question;
+//! Mirrors `pkg/cloudprovider/vsphere/instances_v2.go`. Only two answers need calls to vCenter: whether a VM without a
+//! cache entry is gone, and a power state that must not be stale. Evidence of absence is read afresh for each question;
 //! [`super::absence`] judges it.
 
 use std::collections::BTreeSet;
@@ -33,21 +33,22 @@ use crate::providers::vsphere::vcenter::VcenterId;
 use crate::providers::vsphere::vcenter::reads::ReadAnswer;
 use crate::providers::vsphere::vcenter::snapshot::{self, Proven};
 
-/// Questions that may call vCenter at the same time. Each has at most a handful of calls in flight per vCenter.
+/// Number of contract calls that may query vCenter at the same time. Each has at most a handful of requests in flight
+/// per vCenter.
 const TURNS: usize = 4;
-/// Time limit of a question, including the wait for its turn. Callers wait for 30 s.
+/// Time limit of one such contract call, including the wait for its turn. Callers wait for 30 s.
 const ASK_LIMIT: Duration = Duration::from_secs(25);
 
-/// When to ask again while the cache lags behind the vCenter's state.
+/// Time after which the caller should retry while the cache lags behind the vCenter's state.
 const BEHIND: Duration = Duration::from_secs(1);
 
-/// The contract, answered from the instance cache.
+/// Implements `InstancesV2` and `InstanceEvents` on the instance cache.
 pub struct Instances {
     board: Arc<InstanceCache>,
     setup: watch::Receiver<Arc<TrackerConfig>>,
-    /// Whether a VM that was never seen may be absent, too.
+    /// Whether absence may be proved although the VM's last location is not known.
     trusts_unseen: bool,
-    /// Limits questions that call vCenter to `TURNS`.
+    /// Limits the contract calls that query vCenter at the same time to `TURNS`.
     turns: Semaphore,
 }
 
@@ -80,15 +81,16 @@ impl Instances {
             return Presence::Unknown(Unknown::new(reason::MalformedProviderID, message));
         };
         match presence {
-            // Without a readable UUID, the VM was bound earlier by one; the metadata says what is missing.
+            // A VM whose UUID is not readable now was bound by UUID earlier, so it stays; its metadata says what is
+            // missing.
             Some(Presence::Exists(vm)) if vm.uuid.is_some() && !vm.has_uuid(&uuid) => pending(),
             // The entry of another Node with this UUID is not used: the VM may back only that Node.
             presence => presence.unwrap_or_else(pending),
         }
     }
 
-    /// Addresses in a Node's status that traffic may be sent to: those last seen on its VM. All of them for a Node that
-    /// is not vSphere's, or that has no provider ID and no match in any vCenter.
+    /// Addresses in a Node's status that traffic may be sent to: those last seen on its VM. All addresses for a Node
+    /// that is not vSphere's, or that has no provider ID and no match in any vCenter.
     pub fn usable_addresses(&self, node: &Node) -> UsableAddresses {
         let provider_id = node::provider_id(node);
         if !provider_id.is_empty() && !provider_id::is_own(provider_id) {
@@ -105,8 +107,9 @@ impl Instances {
         }
     }
 
-    /// Why the cache entry may be stale. The end of staleness is announced, unless it is over before the cache learns
-    /// of it.
+    /// Why the cache entry may be stale; `None` if it is current. Subscribers get an event when the entry is current
+    /// again, unless the outage ends before the tracker notices it. While that is possible, the result has a time to
+    /// retry.
     fn doubt(&self, vm: &BoundVm) -> Option<Unknown> {
         doubt(self.check_live(vm.vcenter), vm.is_live, &vm.location.vm)
     }
@@ -129,7 +132,7 @@ impl Instances {
         })
     }
 
-    /// Waits until another question may call vCenter.
+    /// Waits until fewer than `TURNS` contract calls query vCenter.
     async fn take_turn(&self) -> Result<SemaphorePermit<'_>, Unknown> {
         let stopping = |_| Unknown::new(reason::VCenterUnavailable, "the provider is stopping");
         self.turns.acquire().await.map_err(stopping)
@@ -144,7 +147,8 @@ impl Instances {
         self.check_same(&setup)
     }
 
-    /// Checks that the configuration is unchanged: a vCenter may have been added that was not asked.
+    /// Checks that the configuration is unchanged since the queries began: a vCenter that was not queried may have been
+    /// added.
     fn check_same(&self, setup: &Arc<TrackerConfig>) -> Result<(), Unknown> {
         if Arc::ptr_eq(setup, &self.setup.borrow()) {
             return Ok(());
@@ -192,7 +196,8 @@ fn late() -> Unknown {
     Unknown::new(reason::VCenterUnavailable, message)
 }
 
-/// Collects the evidence of one vCenter. The calls are sequential and stop at the first one that settles the question.
+/// Collects the evidence of one vCenter. The searches are sequential and end at the first one that finds a VM or fails,
+/// because absence can then no longer be proved.
 async fn testimony(vcenter: &Vcenter, uuids: &[BiosUuid], last: &[Arc<Location>]) -> VcenterEvidence {
     let instance_uuid = vcenter.snapshot().instance_uuid.to_string();
     let server = vcenter.server().to_owned();
@@ -229,17 +234,19 @@ async fn location_reads(vcenter: &Vcenter, location: &Arc<Location>) -> Location
 
 #[async_trait]
 impl InstancesV2 for Instances {
-    /// A cached VM exists while its vCenter is live, and is unknown while its look-up is in progress. Otherwise it is
-    /// searched in every vCenter, and is absent only with proof. No answer is reused for the next question.
+    /// A cached VM exists while its vCenter is live. While the look-up of the VM is in progress, the answer is unknown.
+    /// Otherwise the VM is searched in every vCenter, and is absent only with proof. The result of such a search is not
+    /// cached.
     async fn instance_exists(&self, node: &Node) -> Presence {
         let unknown = match self.find(node).and_then(|vm| self.check_live(vm.vcenter).into()) {
-            // The look-up in progress will be announced; a second search in parallel would add nothing.
+            // An event will announce the result of the look-up in progress; a second search in parallel would add
+            // nothing.
             Presence::Unknown(unknown) if !unknown.is_passing => unknown,
             presence => return presence,
         };
         let uuids = match absence::uuids(node) {
             Ok(uuids) => uuids,
-            // Such a Node is never absent; the state of its look-up is more informative.
+            // The VM of such a Node is never reported as absent; the state of its look-up is more informative.
             Err(_) => return Presence::Unknown(unknown),
         };
         timeout(ASK_LIMIT, self.prove(node, &uuids)).await.unwrap_or_else(|_| Presence::Unknown(late()))
@@ -247,7 +254,7 @@ impl InstancesV2 for Instances {
 
     async fn instance_power(&self, node: &Node) -> Presence<Power> {
         self.find(node).and_then(|vm| {
-            // The cache may lag behind.
+            // The cache entry may lag behind, so the vCenter's present state counts.
             let live = Presence::from(self.check_live(vm.vcenter));
             live.and_then(|()| vm.power.clone()).map(|Proven { state, since }| {
                 let lasting = Instant::now().saturating_duration_since(since);

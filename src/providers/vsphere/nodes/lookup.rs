@@ -1,8 +1,8 @@
-//! The tracker: decides which VM backs which Node, and what follows for the Node.
+//! The tracker: decides which VM backs which Node, and which data the Node gets from the VM.
 //!
 //! One task owns all state. Its inputs are Node changes (through [`ClusterReads`]), the snapshots of each vCenter, and
-//! search replies. The pure rules in [`mod@resolution`] and [`super::metadata`] decide. The outcome goes to the
-//! [`instance_cache`], from which the contract is answered without waiting.
+//! search replies. The pure rules in [`mod@resolution`] and [`super::metadata`] decide. The results go to the
+//! [`instance_cache`], from which `InstancesV2` is answered without waiting.
 
 pub mod changes;
 mod contest;
@@ -49,12 +49,12 @@ pub struct Tracker {
     board: Arc<InstanceCache>,
     rules: MetadataRules,
     slots: BTreeMap<VcenterId, VcenterState>,
-    /// vCenters with a new snapshot.
+    /// Yields each vCenter that has a new snapshot.
     snapshots: SelectAll<BoxStream<'static, VcenterId>>,
     nodes: Nodes,
     searches: Searches,
     shared: SharedAddresses,
-    /// Nodes to be evaluated again because of reports from the VMs of other Nodes.
+    /// Nodes to evaluate again because of a change of other Nodes or their VMs.
     concerned: BTreeSet<Arc<str>>,
 }
 
@@ -154,7 +154,7 @@ impl Tracker {
             return;
         };
         let has_changed = tracked.facts != facts;
-        // A provider ID that this program wrote is that of the bound VM, and no reason for a new search.
+        // A provider ID that is that of the bound VM, as after this program wrote it, needs no new search.
         let is_of_bound = tracked.vm().is_some_and(|vm| {
             let uuid = self.record(vm).and_then(|record| record.bios_uuid.clone());
             uuid.is_some() && uuid == facts.provider_id
@@ -180,7 +180,7 @@ impl Tracker {
             self.evaluate(name);
         }
         if is_unreachable_now {
-            // Its VM may have rejoined under another name.
+            // The VM may have rejoined as one of the Nodes that wait for it.
             self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
         }
     }
@@ -192,7 +192,7 @@ impl Tracker {
         self.unwant(unneeded);
         self.board.remove(name);
         self.concerned.extend(self.shared.set(name, std::iter::empty()));
-        // Its VM may now back another Node.
+        // The removed Node's VM may now back another Node.
         self.concerned.extend(waiting.into_iter().map(Arc::from));
     }
 
@@ -201,8 +201,8 @@ impl Tracker {
         let Some(tracked) = self.nodes.get(name) else { return };
         let record = tracked.vm().and_then(|vm| self.slots.get(&vm.vcenter)?.seen.vms.get(&vm.id));
         let is_running = |record: &&Arc<VmRecord>| record.power_state == Some(PowerState::PoweredOn);
-        // Skips the earlier name of a VM that rejoined, which is not another VM with the same addresses, and a Node
-        // that claims another Node's VM.
+        // Leaves out a Node whose VM has rejoined under another name, since the VM is the same and its addresses are
+        // not shared, and a Node that claims another Node's VM.
         let is_reported = self.rules.demotes_virtual_ips
             && !self.has_joined_again(name, tracked)
             && self.backs_another(tracked).is_none();
@@ -259,7 +259,7 @@ impl Tracker {
         }
         let Some(seen) = self.slots.get(&slot).map(|held| &held.seen) else { return };
         if seen.freshness != Freshness::Live {
-            // It is searched when it comes back.
+            // The vCenter is searched when it is live again.
             return;
         }
         let is_there = |at: &&Arc<Location>| !at.vcenter.is_empty() && at.vcenter == seen.instance_uuid;
@@ -268,7 +268,7 @@ impl Tracker {
             uid: facts.uid.clone(),
             uuid: facts.search_uuid().cloned(),
             is_provider_id: facts.has_provider_id,
-            // The search for a bound VM checks that it is still there, and that it has no twin.
+            // The search for a bound VM checks that the VM still exists and has no twin.
             in_both_orders: facts.is_adoptable || tracked.bound.is_some(),
             recorded: tracked.last_places().places.iter().find(is_there).map(|at| at.vm.clone()),
             contradicting: facts.contradicting_uuid().cloned(),
@@ -294,7 +294,7 @@ impl Tracker {
         self.evaluate(&node);
     }
 
-    /// Drops a vCenter's answer from before it went away, which may be outdated.
+    /// Drops the answer that a vCenter gave before it became unavailable, because the answer may be outdated.
     fn forget_answer(&mut self, name: &str, vcenter: VcenterId) {
         if self.nodes.get(name).is_none_or(|tracked| tracked.bound.is_some()) {
             return;
@@ -341,7 +341,8 @@ impl Tracker {
         }
     }
 
-    /// A vCenter went away or came back, or its whole snapshot has another meaning.
+    /// Handles a vCenter that became unavailable or live again, or whose snapshot changed in a way that may concern
+    /// every Node.
     fn take_state(&mut self, vcenter: VcenterId, came_back: bool, before: &Snapshot, now: &Snapshot) {
         let is_asking =
             |tracked: &NodeEntry| tracked.bound.as_ref().is_none_or(|bound| bound.unasked.contains(&vcenter));

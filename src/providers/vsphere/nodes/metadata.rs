@@ -34,10 +34,10 @@ use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
 
 /// `guest.toolsRunningStatus` while VMware Tools reports.
 const TOOLS_RUNNING: &str = "guestToolsRunning";
-/// The same while VMware Tools starts and runs its scripts.
+/// `guest.toolsRunningStatus` while VMware Tools starts and runs its scripts.
 const TOOLS_STARTING: &str = "guestToolsExecutingScripts";
 
-/// Hint if only some tags are visible: a permission on single tags hides the others.
+/// Hint for a missing zone or region: an account with a permission on single tags does not see the others.
 const SOME_TAGS_HIDDEN: &str = "if these objects do have such tags, the account cannot see them: it needs a global \
                                 permission with the role Read-only";
 
@@ -54,7 +54,7 @@ pub struct MetadataRules {
     pub servers: BTreeMap<VcenterId, String>,
     /// The location labels of Nodes.
     pub topology: TopologyLabels,
-    /// Whether a match by name is accepted as in the Go program.
+    /// Whether a VM that matches only by name is accepted, as in the Go program.
     pub allow_name_match: bool,
     /// Whether other addresses take precedence over possibly virtual ones.
     pub demotes_virtual_ips: bool,
@@ -67,7 +67,7 @@ pub struct MetadataRules {
 }
 
 impl MetadataRules {
-    /// The interfaces of a Node's VM.
+    /// The interfaces of a Node's VM, from which addresses are chosen.
     pub fn nics<'a>(&self, facts: &NodeFacts, record: &'a VmRecord) -> Cow<'a, [GuestNic]> {
         match self.trusts_guest_interfaces {
             true => with_guest_interfaces(&record.nics, &facts.provided),
@@ -81,14 +81,14 @@ impl MetadataRules {
 pub struct Beside<'a> {
     /// Addresses that running VMs of other Nodes report, too.
     pub shared: &'a [IpAddr],
-    /// How long an address of the guest has been known.
+    /// Time since this process first saw an address of the guest.
     pub addressed_for: Duration,
 }
 
 /// The metadata of a Node; mirrors `pkg/cloudprovider/vsphere/nodemanager.go:DiscoverNode`.
 ///
-/// If the guest's report is incomplete, the addresses are empty and the Node keeps its own. A Node that is not
-/// initialized waits, also for a missing address family.
+/// If the guest's report is incomplete, the result has no addresses, and the Node keeps its present ones. A Node that
+/// is not initialized waits for the missing data, also for a missing address family.
 ///
 /// # Errors
 /// A VM without a readable BIOS UUID: nothing is concluded, and the Node stays unchanged.
@@ -138,12 +138,12 @@ pub fn describe(
     })
 }
 
-/// The part that the guest's report determines.
+/// The part of the metadata that the guest's report determines.
 struct OfGuest {
     addresses: Vec<NodeAddress>,
     /// Notes for operators.
     notes: Vec<String>,
-    /// Why a joining Node waits for more.
+    /// Why a joining Node waits for further addresses, if it does.
     awaited: Option<(Reason, String)>,
 }
 
@@ -161,7 +161,7 @@ fn addresses(
     if rules.demotes_virtual_ips {
         preferences.demoted.extend(beside.shared.iter().chain(&rules.api_server).map(IpAddr::to_canonical));
     }
-    // Unreadable metadata costs only the order of the addresses.
+    // If the guest metadata is unreadable, only the order of the addresses is lost.
     match parse_static_order(set(&record.metadata), set(&record.metadata_encoding)) {
         Ok(order) => preferences.listed = order,
         Err(error) => notes.push(format!(
@@ -274,8 +274,8 @@ fn zone(
     record: &VmRecord,
     rules: &MetadataRules,
 ) -> (String, String, Option<Unknown>) {
-    // A complete chain ends at an object that has no parent or is not readable. One that was cut is a circle, as while
-    // an object is being moved: nothing follows from its tags.
+    // A complete chain ends at an object that has no parent or is not readable. A chain that ends elsewhere was cut
+    // because it is a circle, as while an object is being moved; its tags prove nothing.
     let checked = |objects: Vec<MoRef>| {
         let last = objects.last().and_then(|object| snapshot.entities.get(object));
         match last.and_then(|entity| entity.parent.as_ref()) {

@@ -1,4 +1,4 @@
-//! Tells whether this process may use NSX: while it leads for at least one controller that needs NSX.
+//! Tells whether this process may use NSX: only while it leads for at least one controller that needs NSX.
 
 use tokio::sync::watch;
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 pub struct AnyLeader(Vec<watch::Receiver<bool>>);
 
 impl AnyLeader {
-    /// Combines the leadership of each controller. Without controllers it is never true.
+    /// Combines the leadership of each controller. Without controllers, this process never leads.
     pub fn new(of: Vec<watch::Receiver<bool>>) -> Self {
         Self(of)
     }
@@ -31,7 +31,7 @@ impl AnyLeader {
     pub async fn changed(&mut self) {
         let changes = self.0.iter_mut().map(|leads| {
             Box::pin(async {
-                // A closed channel: its elector ended the term before.
+                // No change follows on a closed channel: the elector has ended the term before it closed the channel.
                 if leads.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }

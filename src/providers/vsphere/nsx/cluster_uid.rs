@@ -10,13 +10,13 @@ use tracing::warn;
 use crate::cloud::{Error, LiveReads, Unknown};
 use crate::providers::vsphere::reason;
 
-/// Pause after a missing permission.
+/// Pause before the next read after a read for which the permission was missing.
 const PAUSE: Duration = Duration::from_secs(300);
 
 /// The UID of the cluster, read once.
 pub struct ClusterUid {
     live: Arc<dyn LiveReads>,
-    /// Begins the warning: says what does not work without the UID.
+    /// Beginning of the warning about an unknown UID: the consequence.
     missing: &'static str,
     known: Mutex<CachedClusterUid>,
 }
@@ -25,12 +25,12 @@ pub struct ClusterUid {
 #[derive(Default)]
 struct CachedClusterUid {
     uid: Option<String>,
-    /// When the next read may be made.
+    /// Earliest time of the next read.
     ask_again: Option<Instant>,
 }
 
 impl ClusterUid {
-    /// `missing` says what does not work without the UID; it begins the warning.
+    /// `missing` is the beginning of the warning about an unknown UID: it names the consequence.
     pub fn new(live: Arc<dyn LiveReads>, missing: &'static str) -> Self {
         Self { live, missing, known: Mutex::default() }
     }
@@ -40,11 +40,12 @@ impl ClusterUid {
         self.known.lock().uid.clone()
     }
 
-    /// Reads the UID; `None` without the permission. A missing permission is logged once, and the read is repeated
-    /// later.
+    /// Returns the UID, and reads it if necessary; `None` if the permission is missing. A missing permission is logged
+    /// once, and a later call reads again.
     ///
     /// # Errors
-    /// The API server does not answer. Writes have to wait: an object without the tag could not be attributed later.
+    /// The API server does not answer. Writes have to wait: an object written without the UID tag could not be
+    /// attributed to this cluster later.
     pub async fn read(&self) -> Result<Option<String>, Error> {
         {
             let known = self.known.lock();

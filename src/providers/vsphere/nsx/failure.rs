@@ -10,8 +10,8 @@ use crate::providers::vsphere::reason;
 /// Retry interval: a missing permission is rarely granted within minutes.
 const NO_PERMISSION: Duration = Duration::from_secs(300);
 
-/// Maps the failure of a call. `doing` names the operation and its object; `owner` is the user that created the object,
-/// for a change of one that is or may be protected.
+/// Maps the failure of a call. `doing` names the operation and its object. `owner` is the user that created the object,
+/// given if the call changes an object that NSX may protect from other users.
 pub(in crate::providers::vsphere) fn failed(doing: &str, owner: Option<&str>, error: &nsx::Error) -> Error {
     let told = chain(error);
     let because =

@@ -8,7 +8,8 @@
 //!       └──────────────────────── objects read and written ────────────────────────┘
 //! ```
 //!
-//! A sync makes steps until none is left. It continues where an earlier sync or another process stopped.
+//! A sync plans and performs one step after the other, until the plan is empty. It continues where an earlier sync or
+//! another process stopped.
 //!
 //! Mirrors `pkg/cloudprovider/vsphere/loadbalancer`.
 
@@ -67,7 +68,7 @@ const WITHOUT_UID: &str = "load balancers are not tagged with what identifies th
 /// Retry interval when only a change of configuration, NSX or another Service can help.
 const LATER: Duration = Duration::from_secs(300);
 
-/// Maximum age of a list that is trusted about missing, unusable or unreadable objects.
+/// Maximum age of a list that may prove an object to be missing, unusable or unreadable.
 const RECENT: Duration = Duration::from_secs(60);
 
 /// Prefixes of the annotations that a load balancer depends on.
@@ -92,7 +93,7 @@ pub struct NsxLoadBalancers {
 pub struct Counts {
     /// Objects that name this cluster.
     pub known: usize,
-    /// Ambiguous objects among them: not provably of this cluster.
+    /// Number of these objects that are ambiguous: not provably of this cluster.
     pub held: usize,
     /// Services that no longer exist but have load balancers.
     pub orphans: usize,
@@ -104,7 +105,7 @@ pub enum RequestedAddresses {
     /// A Service gets the requested address or none.
     #[default]
     Honored,
-    /// The field has no effect, as in the Go program.
+    /// `spec.loadBalancerIP` has no effect, as in the Go program.
     Ignored,
 }
 
@@ -144,7 +145,7 @@ impl NsxLoadBalancers {
         self
     }
 
-    /// Uses only these Node addresses.
+    /// Restricts pool members to these addresses of Nodes.
     #[must_use]
     pub fn with_usable_addresses(mut self, usable_addresses: UsableAddressesOf) -> Self {
         self.node_addresses = NodeAddresses::new(usable_addresses, has_node(&self.nodes));
@@ -158,7 +159,7 @@ impl NsxLoadBalancers {
         tokio::join!(readings, self.cleanup.run(self, stop));
     }
 
-    /// Whether it uses this configuration.
+    /// Whether these load balancers were created with exactly this configuration.
     pub fn is_configured_as(&self, config: &config::LoadBalancerConfig) -> bool {
         self.config == *config
     }
@@ -184,7 +185,7 @@ impl NsxLoadBalancers {
         self.inventory.term().map(|(_, begun, _)| begun)
     }
 
-    /// Rules for all Services.
+    /// The settings that apply to all Services.
     fn rules(&self) -> service_request::ServiceRules {
         let ignores_address = self.requested_addresses == RequestedAddresses::Ignored;
         service_request::ServiceRules { is_snat_disabled: self.config.snat_disabled, ignores_address }
@@ -365,12 +366,12 @@ fn status(addresses: Vec<IpAddr>) -> LoadBalancerStatus {
     LoadBalancerStatus { ingress: Some(addresses.into_iter().map(ingress).collect()) }
 }
 
-/// NSX lacks an object of the configuration.
+/// Error that only a change of the configuration, or of an object that it names, can resolve.
 fn config_wrong(message: String) -> Error {
     Error::Exhausted { reason: reason::LoadBalancerConfigWrong, message, after: LATER }
 }
 
-/// No address can be reserved. The retry interval has up to one minute of jitter, so that Services take turns.
+/// Error of a failed reservation of an address. Up to one minute of jitter lets waiting Services take turns.
 fn address_unavailable(message: String) -> Error {
     let after = LATER + Duration::from_secs(60).mul_f64(fastrand::f64());
     Error::Exhausted { reason: reason::AddressUnavailable, message, after }

@@ -11,7 +11,7 @@ pub enum OfCluster {
     This,
     /// Another cluster owns the object.
     Another,
-    /// Undecided: the object has no such tag, or the UID of this cluster is not known.
+    /// Undecided: the object has no tag `cluster-uid`, or the UID of this cluster is unknown.
     Unknown,
 }
 

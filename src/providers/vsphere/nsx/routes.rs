@@ -42,7 +42,7 @@ const ATTEMPTS: u32 = 5;
 const WITHOUT_UID: &str = "routes are not tagged with what identifies this cluster, so that routes of another cluster of the \
                            same name can only be told by their Nodes";
 
-/// How long a deleted Node without a listed route is remembered.
+/// Time for which a Node is remembered after it last existed or a listed route last referred to it.
 const NODE_MEMORY: Duration = Duration::from_secs(3600);
 
 const PAGE: usize = 1000;
@@ -53,10 +53,10 @@ const READ: &[&str] = &["id", "path", "display_name", "network", "next_hops", "t
 /// Handling of this cluster's routes that the Go program created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Adoption {
-    /// They get the tags of this program with the next write that is necessary anyway.
+    /// The routes get this program's tags with the next write that is necessary for another reason.
     #[default]
     AsIs,
-    /// They are rewritten once to get the tags.
+    /// The routes are rewritten once to get the tags.
     Full,
 }
 
@@ -88,7 +88,6 @@ struct RouteCache {
     reported: BTreeSet<String>,
 }
 
-/// A Node that exists or existed recently.
 struct SeenNode {
     name: String,
     seen: Instant,
@@ -97,7 +96,7 @@ struct SeenNode {
 #[derive(Clone, Copy)]
 struct LastWrite {
     at: Instant,
-    /// Whether it changed an existing route, of which NSX may still report the state of the previous revision.
+    /// Whether the write changed an existing route, of which NSX may still report the state of the previous revision.
     is_rewrite: bool,
 }
 
@@ -107,8 +106,9 @@ impl LastWrite {
     }
 }
 
-/// Guard of a route that is being written. The route stays unrealized, also after a failure or a cancellation, until
-/// NSX has realized it: a concurrent list that misses the route may drop the mark, which the guard then restores.
+/// Guard of a route that is being written. Keeps the route in `RouteCache::unrealized` until NSX has realized it, even
+/// after a failure or a cancellation: a concurrent list that misses the route may drop the entry, which the guard then
+/// restores.
 struct UnrealizedRoute<'a> {
     routes: &'a RouterRoutes,
     id: &'a str,
@@ -124,7 +124,7 @@ impl<'a> UnrealizedRoute<'a> {
         self.routes.known.lock().unrealized.get(self.id).copied().unwrap_or_else(|| LastWrite::now(false))
     }
 
-    /// Removes the mark: NSX has realized the route.
+    /// Removes the entry: NSX has realized the route.
     fn end(self) {
         let Self { routes, id } = self;
         drop(self);
@@ -145,7 +145,7 @@ struct FoundRoute {
 }
 
 impl RouterRoutes {
-    /// Sends nothing.
+    /// The routes of `router`, such as `/infra/tier-1s/a`. Sends no request yet.
     pub fn new(
         client: Client,
         router: impl Into<String>,
@@ -170,7 +170,7 @@ impl RouterRoutes {
         usable.of(node).filter(|one| one.is_confirmed).map(|one| one.entry.clone()).collect()
     }
 
-    /// Whether a Node of this name exists whose VM is not known.
+    /// Whether a Node of this name exists and its VM is unknown.
     fn is_unknown(&self, name: &str) -> bool {
         self.nodes.node(name).is_some_and(|node| {
             matches!((self.usable_addresses)(&node), UsableAddresses::Unknown | UsableAddresses::Pending)
@@ -181,7 +181,8 @@ impl RouterRoutes {
         format!("{}/static-routes/{id}", self.router)
     }
 
-    /// Remembers current Nodes, and for an hour Nodes that are gone or that a listed route refers to.
+    /// Remembers the current Nodes. Forgets a Node `NODE_MEMORY` after it last existed or a listed route referred to
+    /// it.
     fn record_nodes(&self, listed: &[Object]) {
         let now = Instant::now();
         let here: Vec<Arc<Node>> = self.nodes.nodes().collect();
@@ -195,8 +196,8 @@ impl RouterRoutes {
         nodes.retain(|_, node| now.saturating_duration_since(node.seen) < NODE_MEMORY);
     }
 
-    /// The name of the Node that a route of ours leads to: by its tag, else by the UID in its id, else by its display
-    /// name. `None` if none of them names it.
+    /// The name of the Node that a route of ours leads to: by the route's tag, else by the UID in its id, else by its
+    /// display name. `None` if none of these names a Node.
     fn target(&self, cluster_name: &str, object: &Object, listed: &ListedRoute) -> Option<String> {
         if !listed.node.is_empty() {
             return Some(listed.node.clone());
@@ -304,7 +305,7 @@ impl RouterRoutes {
             };
             match written {
                 Ok(revision) => return Ok(revision),
-                // Another client changed it, or the outcome of the write is unknown: read, check and plan again.
+                // Another client changed the route, or the outcome of the write is unknown: read, check and plan again.
                 Err(error) if is_to_be_read(&error.kind) && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(failed(&doing, owner.as_deref(), &error)),
             }
@@ -326,7 +327,7 @@ impl RouterRoutes {
                 ),
             });
         }
-        // The provider may confirm an address later, which does not change the Node.
+        // Retried: the provider may confirm an address later, which does not change the Node and so triggers no sync.
         Err(Error::Failed {
             reason: reason::NoNextHop,
             message: format!(
@@ -337,7 +338,7 @@ impl RouterRoutes {
         })
     }
 
-    /// Converts a route of ours for the controller. A route that needs a rewrite is shown without addresses.
+    /// Converts a route of ours for the controller. The controller rewrites a route without target addresses.
     fn shown(&self, target: &str, listed: &ListedRoute, object: &Object, cluster_name: &str) -> Route {
         let uid = self.uid.known();
         let known = self.known.lock();
@@ -413,8 +414,8 @@ impl crate::cloud::Routes for RouterRoutes {
             };
             match self.ownership_of(cluster_name, uid.as_deref(), object, &listed) {
                 Ownership::Foreign => {}
-                // The next hop may prove the ownership once the VM is known. Showing the route prevents a duplicate;
-                // each change checks the ownership.
+                // Once the VM is known, the next hop may prove the ownership. Until then the route is returned, so that
+                // the controller creates no duplicate; each change checks the ownership.
                 Ownership::Held if self.is_unknown(&listed.node) => {
                     routes.push(self.shown(&listed.node, &listed, object, cluster_name));
                 }
@@ -437,9 +438,9 @@ impl crate::cloud::Routes for RouterRoutes {
             warn!(skipped, "objects of {path} that are no routes, and are not of this cluster, are left out");
         }
         let listed: BTreeSet<&str> = routes.iter().map(|route| route.name.as_str()).collect();
-        // The list may miss routes that were written meanwhile.
+        // The list may miss routes that were written after it began.
         known.unrealized.retain(|id, _| listed.contains(id.as_str()) || !unrealized_before.contains(id));
-        // Keep ids that this list did not have: a single list may miss a route.
+        // Keeps ids that this list did not have: a single list may miss a route.
         known.ids.retain(|(node, _), _| self.nodes.node(node).is_some());
         known.ids.extend(ids);
         Ok(routes)
@@ -461,7 +462,7 @@ impl crate::cloud::Routes for RouterRoutes {
         let (own, key) = (static_route::id(name_hint, destination_cidr), (target_node.clone(), network));
         let known = self.known.lock().ids.get(&key).cloned().filter(|known| *known != own);
         let id = match known {
-            // The known route may be gone meanwhile.
+            // The route of the known id may have been deleted meanwhile.
             Some(known) => {
                 let found = self.read(cluster_name, &known, &format!("write the route {known}")).await?;
                 found.map_or(own, |_| known)
@@ -523,7 +524,7 @@ fn not_listed(router: &str, error: &nsx::Error) -> Error {
     }
 }
 
-/// The user that created an object, if NSX may protect it from others. Old versions do not say whether it is protected.
+/// The user that created an object, if NSX may protect the object. Old versions of NSX do not say whether they do.
 fn protected_by(object: &Object) -> Option<String> {
     (object.text("_protection") != "NOT_PROTECTED").then(|| object.created_by().to_owned())
 }

@@ -25,27 +25,28 @@ pub trait ConnectNsx: Send + Sync {
     /// Builds the client of the manager; sends nothing.
     ///
     /// # Errors
-    /// Why the configuration cannot be used.
+    /// The configuration cannot be used; the text says why.
     fn http(&self, nsx: &NsxConfig) -> Result<http::Client, String>;
 
-    /// Returns the login source. Called again after each reload, with the same offers for the same manager.
+    /// Returns the login source. Called again after each reload. For the same manager, a later call sends new
+    /// credentials through the channel of the first login source, which an unchanged connection keeps using.
     ///
     /// # Errors
-    /// Why the configuration cannot be used.
+    /// The configuration cannot be used; the text says why.
     fn source(&self, nsx: &NsxConfig) -> Result<LoginSource, String>;
 }
 
 /// Dependencies and flags of the services, besides the configuration.
 pub struct NsxServicesContext {
-    /// Builds the connection.
+    /// Builds the HTTP client and the login source.
     pub connect: Arc<dyn ConnectNsx>,
-    /// Limits failed logins.
+    /// The ledger that limits the failed logins of all replicas.
     pub ledger: Arc<dyn LoginThrottle>,
     /// The cached Nodes.
     pub nodes: Arc<dyn ClusterReads>,
     /// Uncached reads of the API server.
     pub live: Arc<dyn LiveReads>,
-    /// Events about the cluster.
+    /// Receiver of cluster-wide Events.
     pub events: Arc<dyn ClusterEvents>,
     /// The leadership of the controllers that use NSX.
     pub leads: AnyLeader,
@@ -53,7 +54,7 @@ pub struct NsxServicesContext {
     pub calls_per_second: u32,
     /// Handling of routes and load balancers that the Go program created.
     pub adoption: Adoption,
-    /// Handling of load balancers whose Services are gone.
+    /// Handling of load balancers whose Services no longer exist.
     pub orphans: Policy,
     /// Handling of addresses that Services request.
     pub requested_addresses: RequestedAddresses,
@@ -70,13 +71,13 @@ pub struct NsxServicesContext {
 pub(in crate::providers::vsphere) enum RoutesPart {
     /// Not configured.
     Off,
-    /// No configuration yet, or a refused one.
+    /// No configuration was applied yet, or its NSX or route settings are invalid.
     Unavailable,
     /// Configured and usable.
     Served(Arc<RouterRoutes>),
 }
 
-/// The active services.
+/// The connection to NSX, with the routes and load balancers of the active configuration.
 pub struct NsxServices {
     setup: NsxServicesContext,
     usable_addresses: UsableAddressesOf,
@@ -86,7 +87,6 @@ pub struct NsxServices {
     stop: CancellationToken,
 }
 
-/// The connection and the services on it.
 struct NsxConnection {
     config: NsxConfig,
     client: Client,
@@ -108,22 +108,22 @@ pub struct NsxReport {
     pub login: NsxSessionStatus,
     /// Counts of load balancers, after the first list.
     pub balancers: Option<load_balancer::Counts>,
-    /// The error if more tags are configured for load balancers than fit.
+    /// The error if the configured tags of load balancers and those of this program exceed the NSX limit.
     pub too_many_tags: Option<String>,
 }
 
 impl NsxServices {
-    /// Starts without a configuration. Everything stops with `stop`.
+    /// Starts without a configuration. `stop` stops the connection and all services.
     pub fn new(setup: NsxServicesContext, usable_addresses: UsableAddressesOf, stop: &CancellationToken) -> Self {
         let (routes, balancers) = (watch::Sender::new(RoutesPart::Unavailable), watch::Sender::new(None));
         Self { setup, usable_addresses, connected: Mutex::default(), routes, balancers, stop: stop.clone() }
     }
 
-    /// Applies a configuration. A connection with unchanged settings keeps its login; otherwise a new one replaces it,
-    /// and the old one logs out.
+    /// Applies a configuration, and returns the tasks to run. A connection with unchanged settings keeps its login;
+    /// otherwise a new connection replaces it, and the old one logs out.
     ///
     /// # Errors
-    /// Why the connection cannot be used. Nothing is changed then.
+    /// The new connection cannot be built; nothing is changed then.
     pub fn apply(&self, config: &Config) -> Result<Vec<Task>, BuildError> {
         let wrong = |problem| BuildError { key: "NSX".to_owned(), problem };
         let mut connected = self.connected.lock();
@@ -155,7 +155,7 @@ impl NsxServices {
 
     fn apply_load_balancers(&self, config: &Config, mut connected: Option<&mut NsxConnection>) -> Option<Task> {
         let (Some(wanted), Some(connected)) = (config.load_balancers.used(), connected.as_deref_mut()) else {
-            // Stops lists and deletions.
+            // Stops the relists and the cleanup of the previous load balancers.
             if let Some((_, before)) = connected.and_then(|connected| connected.balancers.take()) {
                 before.cancel();
             }
@@ -221,12 +221,10 @@ impl NsxServices {
         Ok((NsxConnection { config: nsx.clone(), client, gate, router: None, balancers: None, stop }, task))
     }
 
-    /// The current routes.
     pub(in crate::providers::vsphere) fn routes(&self) -> RoutesPart {
         self.routes.borrow().clone()
     }
 
-    /// The current load balancers.
     pub(in crate::providers::vsphere) fn load_balancers(&self) -> Option<Arc<NsxLoadBalancers>> {
         self.balancers.borrow().clone()
     }
@@ -244,7 +242,7 @@ impl NsxServices {
         Box::pin(futures::stream::unfold(changes, next))
     }
 
-    /// The state of the connection, if there is one.
+    /// The state of the connection; `None` without one.
     pub fn report(&self) -> Option<NsxReport> {
         let connected = self.connected.lock();
         let NsxConnection { client, gate, balancers, .. } = connected.as_ref()?;
@@ -257,8 +255,8 @@ impl NsxServices {
 }
 
 impl NsxConnection {
-    /// Whether this connection can serve `nsx`. Changes of user, password, their source or token do not matter: the
-    /// offers deliver them.
+    /// Whether this connection can stay in use with the settings `nsx`. New users, passwords and tokens need no new
+    /// connection: they arrive through the channels of the login source.
     fn serves(&self, nsx: &NsxConfig) -> bool {
         let own = &self.config;
         let is_same_login = match (&own.login, &nsx.login) {

@@ -1,9 +1,9 @@
 //! The session with NSX: opened when a call needs it, renewed, replaced when better credentials are offered, ended.
 //! Nothing else logs in to NSX.
 //!
-//! One task does all of it, so that a cancelled call abandons no login half-way. Each login with a password is claimed
-//! in the ledger first, so that all replicas together do not lock the account. There is no login while this process
-//! does not lead.
+//! One task logs in for all calls, so that a cancelled call abandons no login half-way. Each login with a password is
+//! claimed in the ledger first, so that all replicas together do not lock the account. There is no login while this
+//! process does not lead.
 
 mod login;
 
@@ -35,44 +35,45 @@ use login::HARMLESS;
 /// Longest wait of a call for a login. A login takes at most twice 30 s, including its claim.
 const WAIT: Duration = Duration::from_secs(50);
 
-/// Grace period of a replaced login for calls in flight: no call takes longer.
+/// Time after which a replaced login is ended: no call that still uses it takes longer.
 const USE: Duration = Duration::from_secs(30);
 
 /// Limit at shutdown for a login in flight, and then for all logouts.
 const END: Duration = Duration::from_secs(3);
 
-/// A session with a shorter life has served no more than a few calls.
+/// A session that ends sooner after its login is short-lived: it has served no more than a few calls.
 const SHORT_LIFE: Duration = Duration::from_secs(5);
 
-/// Number of consecutive short-lived sessions that indicates managers without shared sessions.
+/// Number of consecutive short-lived sessions which indicates that a load balancer distributes the requests of one
+/// client over several NSX Managers, which share no sessions.
 const SHORT_LIVES: u32 = 2;
 
-/// Minimum interval between two logins that are caused by a web page in place of an answer. A proxy before NSX may
-/// answer the login with a page, too, and each such login counts in the ledger.
+/// Minimum interval between two logins that are made because a call was answered with a web page. A proxy in front of
+/// NSX may answer the login with a page, too, and each such login counts in the login throttle.
 const DOUBTS: Duration = NSX_LOGIN_POLICY.window;
 
 /// Fraction of its lifetime after which a token is renewed.
 const RENEWAL: f64 = 0.85;
 
-/// Interval of reviews while a login waits; jitter adds up to a quarter.
+/// Interval at which the ledger is checked for paused logins that may be retried; jitter adds up to a quarter.
 const REVIEW: Duration = Duration::from_secs(30);
 
 /// Source of the credentials.
 pub enum LoginSource {
     /// The client certificate of the TLS settings.
     Certificate,
-    /// A token of VMware Cloud. Changes with the file.
+    /// The refresh token of VMware Cloud, updated when its file changes.
     Token(watch::Receiver<Arc<Token>>),
-    /// Offers of user and password.
+    /// User and password.
     Pairs {
-        /// Changes with the file and the Secret.
+        /// The offered credentials, updated when the file or the Secret changes.
         offers: Offers,
-        /// The kind of account.
+        /// The authentication scheme for the kind of account.
         scheme: Scheme,
     },
 }
 
-/// Source of access tokens.
+/// A refresh token, and the service that exchanges it for access tokens.
 pub struct Token {
     /// The token service.
     pub service: http::Client,
@@ -104,7 +105,7 @@ pub struct NsxSession {
     wanted: Notify,
     /// Signals that a request was rejected for its password.
     refused: Notify,
-    /// Signals that a web page came in place of an answer.
+    /// Signals that a call was answered with a web page.
     doubted: Notify,
     /// Number of login attempts, with the failure of the last.
     tries: watch::Sender<(u64, Option<NoLogin>)>,
@@ -114,13 +115,13 @@ pub struct NsxSession {
 /// Whether sessions work, as observed in this term of leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sessions {
-    /// They do, as far as observed.
+    /// Sessions work, as far as observed.
     Serve,
-    /// They end at once: user and password are to be tried with each request (per-request authentication).
+    /// Sessions end at once: the next login tries per-request authentication (user and password with each request).
     End,
-    /// Per-request authentication replaces them.
+    /// Per-request authentication works, and replaces sessions.
     Replaced,
-    /// They end at once, and per-request authentication is refused. Each new session has to wait.
+    /// Sessions end at once, and NSX refuses per-request authentication. Each new session waits for a backoff.
     Required,
 }
 
@@ -133,20 +134,20 @@ struct NsxSessionState {
     /// Number of consecutive sessions, or tokens, that ended at once.
     short_lived: u32,
     sessions: Sessions,
-    /// When a web page last caused a new login.
+    /// When a new login was last requested because NSX, or a proxy in front of it, answered a call with a web page.
+    /// Limits the rate of such logins (`DOUBTS`).
     doubted: Option<Instant>,
     /// The refresh token that gave the access token in use.
     exchanged: Option<Arc<Token>>,
     renewal: Option<Instant>,
-    /// When the next login may be tried while one is in use.
+    /// Earliest time of the next attempt with better credentials, while a login is in use.
     not_before: Option<Instant>,
     failures: Failures,
-    /// When the next login may be made after a failure other than a rejection, or the next exchange of tokens; and why
-    /// the last one failed.
+    /// Earliest next login after a failure other than a rejection, or next token exchange; and the last failure.
     retry: Option<(Instant, NoLogin)>,
-    /// Number of consecutive failures of that kind.
+    /// Number of consecutive failed logins, without rejections; determines the backoff.
     login_failures: Failures,
-    /// Rejected credentials of requests, not yet counted in the ledger.
+    /// Credentials that NSX rejected with a request, which the ledger has not counted yet.
     uncounted: Vec<Arc<Credential>>,
     /// Replaced logins that are not ended yet.
     leaving: Vec<Leaving>,
@@ -162,7 +163,7 @@ struct Leaving {
 }
 
 impl NsxSessionState {
-    /// Records that NSX refused the login of a call. The refusal may be late, when the next login works already.
+    /// Records that NSX refused the login of a call, unless the client has a newer login: the refusal may arrive late.
     fn record_refusal(&mut self, client: &Client, why: &str) {
         if client.login().is_none() {
             (self.facts.is_logged_in, self.facts.failure) = (false, Some(why.to_owned()));
@@ -210,7 +211,7 @@ impl NsxSession {
         self.state.lock().facts.clone()
     }
 
-    /// Logs `client` in when necessary, until `stop`, and then out.
+    /// Logs `client` in when a call needs a login, until `stop`; then logs it out.
     pub async fn run(&self, client: &Client, stop: CancellationToken) {
         let mut leads = self.leads.clone();
         let mut tokens = match &self.source {
@@ -316,7 +317,7 @@ impl NsxSession {
     }
 
     /// Exchanges the offered refresh token for an access token, unless the backoff forbids it. If the token is
-    /// rejected, the last accepted one is exchanged.
+    /// rejected, the last accepted refresh token is exchanged.
     async fn exchange(&self, client: &Client, tokens: &watch::Receiver<Arc<Token>>) -> Result<(), NoLogin> {
         self.may_log_in()?;
         let (offered, before) = (Arc::clone(&tokens.borrow()), self.state.lock().exchanged.clone());
@@ -330,7 +331,7 @@ impl NsxSession {
             (result, token) = (exchange(&before).await, before);
         }
         match result {
-            // The lead was lost meanwhile.
+            // Leadership was lost during the login.
             Ok(_) if !self.leads.is_leader() => Err(not_leading()),
             Ok(access) => {
                 drop(client.adopt(Login::with_token(&access)));
@@ -355,20 +356,20 @@ impl NsxSession {
         }
     }
 
-    /// NSX rejects the certificate; a login cannot help.
+    /// Error of a call whose certificate NSX rejects: another login cannot help.
     fn refuse_certificate(&self, client: &Client) -> NoLogin {
         let why = "NSX does not accept the client certificate: it has to be that of a principal identity".to_owned();
         self.state.lock().record_refusal(client, &why);
         NoLogin { kind: Kind::Rejected, why }
     }
 
-    /// NSX rejects a fresh token. The next exchange backs off.
+    /// Error of a call whose fresh token NSX rejects. The next exchange waits for a backoff.
     fn refuse_token(&self, client: &Client) -> NoLogin {
         let why = "NSX does not accept a fresh token of VMware Cloud".to_owned();
         let mut state = self.state.lock();
         state.record_refusal(client, &why);
         let failure = NoLogin { kind: Kind::Rejected, why };
-        // Hundreds of calls may fail at once: count one.
+        // Hundreds of calls may fail at once: only one of them counts.
         if state.retry.as_ref().is_none_or(|(until, _)| *until <= Instant::now()) {
             state.short_lived = state.short_lived.saturating_add(1);
             let pause = PASSING.pause(state.short_lived, fastrand::f64());
@@ -377,7 +378,7 @@ impl NsxSession {
         failure
     }
 
-    /// Renews the token; the one in use stays if that fails.
+    /// Renews the access token. If that fails, the current token stays in use.
     async fn renew(&self, client: &Client) {
         self.state.lock().renewal = None;
         let LoginSource::Token(tokens) = &self.source else { return };
@@ -385,7 +386,7 @@ impl NsxSession {
             return;
         }
         match self.exchange(client, tokens).await {
-            // The previous token has worked.
+            // The previous token has worked until now, so it was not short-lived.
             Ok(()) => self.state.lock().short_lived = 0,
             Err(NoLogin { why, .. }) => {
                 warn!(nsx = self.server, "the token was not renewed: {why}");
@@ -396,7 +397,7 @@ impl NsxSession {
         }
     }
 
-    /// Completes when a better credential than the one in use is offered and may be tried.
+    /// Completes when a credential is offered that takes precedence over the credential in use and may be tried now.
     async fn offered_better(&self) {
         let LoginSource::Pairs { offers, .. } = &self.source else { return std::future::pending().await };
         let mut changes = offers.clone();
@@ -436,7 +437,7 @@ impl NsxSession {
         }
     }
 
-    /// Tries the better credential; the login in use stays if it is refused.
+    /// Tries the better credential. If NSX refuses it, the current login stays in use.
     async fn rotate(&self, client: &Client) {
         let LoginSource::Pairs { offers, scheme } = &self.source else { return };
         let credential = {
@@ -448,13 +449,13 @@ impl NsxSession {
             }
         };
         match self.try_credential(client, &credential, *scheme).await {
-            // Also if a call found meanwhile that the previous login has ended.
+            // Switches even if a call has found meanwhile that the previous login has ended.
             Ok(login) if self.leads.is_leader() => {
                 info!(nsx = self.server, from = %credential.origin, "the login to NSX is made with other credentials now");
                 self.switch_to(client, login, credential);
                 self.state.lock().failures = Failures::default();
             }
-            // The lead was lost meanwhile.
+            // Leadership was lost during the login.
             Ok(login) => self.log_out(client, login).await,
             Err(NoLogin { why, .. }) => {
                 warn!(nsx = self.server, "new credentials are not used, and the login stays: {why}");
@@ -466,7 +467,7 @@ impl NsxSession {
         }
     }
 
-    /// Logs in again while a session that may have ended stays in use, and switches if the login is accepted.
+    /// Logs in again because the session may have ended. The session stays in use until NSX accepts the login.
     async fn replace(&self, client: &Client) {
         let in_use = self.state.lock().in_use.clone();
         if let (LoginSource::Pairs { scheme, .. }, Some(credential)) = (&self.source, in_use) {
@@ -475,7 +476,7 @@ impl NsxSession {
                     info!(nsx = self.server, "a page came in place of an answer, and the session is replaced");
                     self.switch_to(client, login, credential);
                 }
-                // The lead was lost meanwhile.
+                // Leadership was lost during the login.
                 Ok(login) => self.log_out(client, login).await,
                 Err(NoLogin { why, .. }) => {
                     warn!(nsx = self.server, "a page came in place of an answer, and the session stays: {why}");
@@ -486,7 +487,7 @@ impl NsxSession {
     }
 
     /// Records the end of a session. Consecutive short-lived sessions must not cause a login per call: per-request
-    /// authentication replaces sessions then, or, if it is refused, a new session waits.
+    /// authentication then replaces sessions, or, if NSX refuses it, each new session waits for a backoff.
     fn record_over(&self, over: &Login) {
         let mut state = self.state.lock();
         let Some((login, made)) = state.adopted.take_if(|(adopted, _)| adopted.is(over)) else { return };
@@ -517,7 +518,7 @@ impl NsxSession {
         }
     }
 
-    /// Ends waits that the ledger no longer requires.
+    /// Releases paused logins that the ledger permits again.
     async fn review(&self) {
         let paused = self.state.lock().pairs.paused(self.began.elapsed());
         for pause in paused {
@@ -563,7 +564,7 @@ impl NsxSession {
         let logins: Vec<Login> = {
             let mut state = self.state.lock();
             state.renewal = None;
-            // The next term observes anew whether sessions work.
+            // The next term of leadership observes again whether sessions work.
             (state.sessions, state.short_lived) = (Sessions::Serve, 0);
             state.facts.is_logged_in = false;
             let leaving = std::mem::take(&mut state.leaving);
@@ -602,7 +603,7 @@ impl LogIn for NsxSession {
         self.wanted.notify_one();
         let tried = tries.wait_for(|(count, _)| *count != before);
         match timeout(WAIT, tried).await {
-            // The login may have been made, and ended when the lead was lost.
+            // The login may have been made, and ended again when leadership was lost.
             Ok(Ok(_)) if client.login().is_none() && !self.leads.is_leader() => Err(not_leading()),
             Ok(Ok(tried)) if client.login().is_none() => {
                 let unknown = || NoLogin { kind: Kind::Unavailable, why: "the login was ended".to_owned() };
@@ -625,7 +626,7 @@ impl LogIn for NsxSession {
                 self.record_over(over);
                 match self.state.lock().sessions {
                     Sessions::End | Sessions::Replaced => {}
-                    // The login was accepted, so this is no rejection. The next call may log in again.
+                    // NSX has accepted the login, so it does not reject the password. The next call may log in again.
                     Sessions::Serve | Sessions::Required => {
                         let why = "NSX accepts the login and refuses the requests after it".to_owned();
                         return Err(NoLogin { kind: Kind::SessionOver, why });
@@ -658,8 +659,8 @@ impl LogIn for NsxSession {
         has_another()
     }
 
-    /// A rejection of a previously accepted password counts against the account, too. It may come late, for a replaced
-    /// password.
+    /// A rejection of a previously accepted password counts against the account, too. The rejection may arrive late,
+    /// when the password is replaced already.
     fn rejected(&self, login: &Login) {
         let mut state = self.state.lock();
         let is_adopted = state.adopted.as_ref().is_some_and(|(adopted, _)| adopted.is(login));
@@ -673,7 +674,7 @@ impl LogIn for NsxSession {
         if is_adopted {
             state.facts.is_logged_in = false;
             if state.sessions == Sessions::Replaced {
-                // If per-request authentication has worked, sessions did not: with another password both are tried again.
+                // Per-request authentication that worked was in use because sessions did not work: tries both again.
                 let has_served = state.adopted.as_ref().is_some_and(|(_, made)| made.elapsed() >= SHORT_LIFE);
                 (state.sessions, state.short_lived) =
                     if has_served { (Sessions::Serve, 0) } else { (Sessions::Required, state.short_lived) };
@@ -699,14 +700,13 @@ fn next_review() -> Instant {
     Instant::now() + REVIEW.mul_f64(1.0 + fastrand::f64() / 4.0)
 }
 
-/// Completes when another refresh token is offered.
 async fn another_token(tokens: &mut Option<watch::Receiver<Arc<Token>>>) {
     if let Some(offered) = tokens
         && offered.changed().await.is_ok()
     {
         return;
     }
-    // The offers have ended.
+    // The sender of tokens no longer exists.
     *tokens = None;
     std::future::pending().await
 }

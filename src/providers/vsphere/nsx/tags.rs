@@ -28,8 +28,8 @@ impl ScopedTags {
         self.iter().all(|wanted| object.tag(wanted.scope) == Some(wanted.tag))
     }
 
-    /// Writes the tags into an object. Its tags keep their order, and those of other scopes their values; missing ones
-    /// are appended.
+    /// Writes the tags into an object. Existing tags keep their order; tags of other scopes keep their values. Missing
+    /// tags are appended.
     pub fn write_into(&self, object: &mut Object) {
         if self.are_on(object) {
             return;

@@ -32,14 +32,14 @@ use crate::providers::vsphere::login::retry::PASSING;
 
 /// Ends each log line about an unusable vCenter.
 const KEPT: &str = "what is known is kept";
-/// How long vCenter may take to confirm that the snapshot is current. A client gives up a lost request within part of
-/// this time.
+/// How long vCenter may take to confirm that the snapshot is current. The client gives up a lost request earlier than
+/// that.
 const CONFIRM_LIMIT: Duration = Duration::from_secs(3);
 /// How long applying a snapshot to all nodes may take.
 const APPLY_LIMIT: Duration = Duration::from_secs(2);
 /// Interval after which the same cause of a failed read is logged again, if reads were answered in between.
 const READ_TOLD_AGAIN: Duration = Duration::from_secs(600);
-/// Interval after which it is logged again although no read was answered.
+/// Interval after which the same cause is logged again even if no read was answered in between.
 const READ_TOLD_ANYWAY: Duration = Duration::from_secs(24 * 3600);
 /// How long vCenter may take to answer the check of the account's privileges.
 const RIGHTS_LIMIT: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ pub struct Vcenter {
     fence: Fence,
     /// Whether vCenter answered the check of the account's privileges.
     has_answered_rights: AtomicBool,
-    /// The configured datacenters, if some may not exist; empty while there is no suspicion.
+    /// The configured datacenters while some of them may not exist in vCenter; empty otherwise.
     suspected: watch::Sender<Vec<String>>,
     read_failures: ReadFailureLog,
 }
@@ -88,12 +88,12 @@ impl Vcenter {
         });
     }
 
-    /// Its host and port.
+    /// The host and port of this vCenter.
     pub fn server(&self) -> &str {
         &self.session.names().server
     }
 
-    /// Its session.
+    /// The session with this vCenter.
     pub fn session(&self) -> &Session {
         &self.session
     }
@@ -103,8 +103,8 @@ impl Vcenter {
         self.publisher.snapshot()
     }
 
-    /// When vCenter last sent an inventory update. The snapshot may not have it yet: an answer in several parts is
-    /// published when it is complete.
+    /// When vCenter last sent an inventory update. The snapshot may not contain the update yet: an answer in several
+    /// parts is published when it is complete.
     pub fn last_report(&self) -> Option<Instant> {
         self.publisher.with(|state| state.reported)
     }
@@ -114,7 +114,7 @@ impl Vcenter {
         self.publisher.subscribe()
     }
 
-    /// Makes vCenter confirm that the snapshot is current, except for tags: a lost wait for updates looks like one
+    /// Makes vCenter confirm that the snapshot is current, except for tags: a lost `WaitForUpdatesEx` looks like one
     /// without changes. On return the snapshot is live and contains all changes so far, or it is not live. Takes 3 s at
     /// most.
     pub async fn refresh(&self) {
@@ -139,7 +139,7 @@ impl Vcenter {
         }
     }
 
-    /// Records that all state derived from the snapshots includes this one.
+    /// Records that all state that readers derive from the snapshots includes this snapshot.
     pub fn mark_applied(&self, snapshot: u64) {
         self.fence.applied(snapshot);
     }
@@ -176,7 +176,7 @@ impl Vcenter {
         }
     }
 
-    /// Keeps the session open and the snapshot current until `stop`, then logs out. Never ends before.
+    /// Keeps the session open and the snapshot current until `stop`, then logs out. Does not return earlier.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         {
             let mut keeping = pin!(self.keep());
@@ -226,16 +226,16 @@ impl Vcenter {
                 () = released => {}
                 () = returned, if failure.pause == Pause::Backoff => {
                     retry.reset();
-                    // The wait of a paused login is not shortened.
+                    // The reset does not shorten the wait of a paused login: the login schedule enforces it.
                     self.tag_retry.reset();
                 }
             }
         }
     }
 
-    /// One connection: from the first call to the first failure.
+    /// Serves one connection, from the first call to the first failure.
     async fn serve(&self, retry: &mut Failures) -> ConnectionFailure {
-        // Every call below has its own limit.
+        // Every call below has its own time limit.
         let mut subscription = match self.open().await {
             Ok(subscription) => subscription,
             Err(failure) => return failure,
@@ -358,8 +358,8 @@ impl Vcenter {
         self.publisher.publish(|state| state.next.offer_trouble = trouble);
     }
 
-    /// Logs a failed read if messages of Nodes refer to the log for its cause: while its own connection lives, the
-    /// subscription logs nothing.
+    /// Logs a failed read if messages of Nodes refer to the log for its cause. The subscription logs nothing while its
+    /// own connection works.
     fn tell_failed_read(&self, error: &vim::Error) {
         let outage = Outage::of_soap(error);
         if !outage.is_logged() {

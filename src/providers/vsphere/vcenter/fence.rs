@@ -1,8 +1,8 @@
 //! Waits until the state of one vCenter is as new as a given moment, such as the start of leadership.
 //!
 //! Two steps: the snapshot has everything that vCenter knew at that moment, and the state derived from snapshots
-//! includes it. Waits for updates are sent one after the other, and a lost answer looks like one without changes. Only
-//! the answer to a wait that was sent after that moment proves the first step.
+//! includes it. The calls of `WaitForUpdatesEx` are sent one after the other, and one whose answer was lost looks like
+//! one without changes. Only the answer to a call that was sent after that moment proves the first step.
 
 use tokio::sync::watch;
 
@@ -10,9 +10,9 @@ use tokio::sync::watch;
 #[derive(Debug, Default)]
 pub(super) struct Fence {
     requested: watch::Sender<u64>,
-    /// Number of the last completed request; it includes the earlier ones.
+    /// Number of the last completed request; the earlier ones are completed, too.
     synced: watch::Sender<u64>,
-    /// Number of the last applied snapshot; it includes the earlier ones.
+    /// Number of the last applied snapshot; the earlier ones are applied, too.
     applied: watch::Sender<u64>,
 }
 
@@ -23,7 +23,8 @@ impl Fence {
         self.last_request()
     }
 
-    /// The last request. A wait for updates that is sent afterwards completes it once its whole answer is published.
+    /// Number of the last request. The request is completed once the whole answer to a wait for updates that is sent
+    /// after this call is published.
     pub(super) fn last_request(&self) -> u64 {
         *self.requested.borrow()
     }
@@ -44,7 +45,6 @@ impl Fence {
         let _ = requested.wait_for(|number| !self.is_synced(*number)).await;
     }
 
-    /// Waits until this request is completed.
     pub(super) async fn wait(&self, number: u64) {
         let mut synced = self.synced.subscribe();
         let _ = synced.wait_for(|synced| *synced >= number).await;

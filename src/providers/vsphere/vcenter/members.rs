@@ -45,7 +45,7 @@ impl Members {
         self.wanted.remove(id)
     }
 
-    /// Removes these from the view with the next change, and adds them again if wanted.
+    /// Removes these VMs from the view with the next change, and adds them again if wanted.
     pub(super) fn renew<'a>(&mut self, ids: impl IntoIterator<Item = &'a Arc<str>>) {
         self.renew.extend(ids.into_iter().cloned());
     }
@@ -54,12 +54,11 @@ impl Members {
         &self.wanted
     }
 
-    /// Whether the snapshot shows this VM.
     pub(super) fn shows(&self, id: &str) -> bool {
         self.shown.contains(id)
     }
 
-    /// Whether this VM is wanted but no member.
+    /// Whether this VM is wanted but the snapshot does not show it.
     pub(super) fn lacks(&self, id: &str) -> bool {
         self.wanted.contains(id) && !self.shown.contains(id)
     }
@@ -68,8 +67,8 @@ impl Members {
         self.shown.is_empty()
     }
 
-    /// Records that these left the view: they are no longer members. The next change removes them and, if still wanted,
-    /// adds them again, so that the server says whether it knows them.
+    /// Records that vCenter sent `leave` for these VMs: the snapshot no longer shows them. The next change removes them
+    /// and, if still wanted, adds them again, so that the server says whether it knows them.
     pub(super) fn leave(&mut self, ids: &BTreeSet<Arc<str>>) {
         for id in ids {
             self.shown.remove(id);
@@ -77,14 +76,14 @@ impl Members {
         self.renew(ids);
     }
 
-    /// Computes the next change: what the view lacks, and what it has without need.
+    /// Computes the next change: adds the wanted VMs that the view lacks, and removes those that are no longer wanted.
     pub(super) fn next_change(&mut self) -> ViewChange {
         let renew = std::mem::take(&mut self.renew);
         let is_out = |id: &&Arc<str>| !self.wanted.contains(*id) || renew.contains(*id);
         let remove: BTreeSet<Arc<str>> = self.in_view.iter().filter(is_out).cloned().collect();
         let is_in = |id: &&Arc<str>| !self.in_view.contains(*id) || remove.contains(*id);
         let add: BTreeSet<Arc<str>> = self.wanted.iter().filter(is_in).cloned().collect();
-        // Members from now on: updates may come before the call returns.
+        // The snapshot shows them from now on, because updates may arrive before the call returns.
         self.shown.extend(add.iter().cloned());
         ViewChange { add, remove }
     }

@@ -10,15 +10,15 @@ use super::snapshot::{Entity, PowerState, VmRecord};
 use crate::clients::vim::{MoRef, ObjectUpdate, PropertyChange, UpdateKind, UpdateSet, Value, decode_name};
 use crate::providers::provider_id::BiosUuid;
 
-/// Limit of unreadable paths kept per VM; fewer are watched.
+/// Maximum number of unreadable paths recorded per VM. Fewer paths than this are watched.
 const MAX_UNREADABLE: usize = 64;
 
-/// The copy.
+/// The copy of the inventory.
 #[derive(Clone, Debug, Default)]
 pub struct Mirror {
     /// The watched VMs, by id.
     pub vms: HashMap<Arc<str>, Arc<VmRecord>>,
-    /// Their ancestors.
+    /// The ancestors of the VMs.
     pub entities: HashMap<MoRef, Entity>,
 }
 
@@ -129,7 +129,7 @@ fn assign_vm(record: &mut VmRecord, change: &PropertyChange, entities: &HashMap<
     record.unreadable.retain(|path| *path != change.name);
     let number = || text(change).and_then(|text| text.parse::<i64>().ok());
     let string = || text(change).unwrap_or_default().to_string();
-    // The VMs on one host share the text of its reference.
+    // The VMs on one host share one allocation of its reference.
     let reference = || {
         let object = reference(change)?;
         Some(entities.get_key_value(&object).map_or(object, |(known, _)| known.clone()))

@@ -49,7 +49,6 @@ pub(super) enum Outage {
 }
 
 impl Outage {
-    /// Classifies an error of the HTTP layer.
     pub(super) fn of_http(error: &http::Error) -> Self {
         use http::Error as E;
         match error {
@@ -61,8 +60,8 @@ impl Outage {
             E::Certificate(..) => Outage::CertificateRejected,
             E::Tls(..) => Outage::HandshakeFailed,
             E::Configuration { .. } => Outage::NotConnectable,
-            // The status of another server. An overloaded or starting vCenter returns other codes. After the first call
-            // the server is a vCenter, and something on the way refuses the request.
+            // These status codes come from another server: an overloaded or starting vCenter returns others. After a
+            // successful first call the server is a vCenter, and a gateway or proxy refuses the request.
             E::Status(request, 200..=407 | 409..=428, _) => match request.operation == FIRST_CALL {
                 true => Outage::NotVcenter,
                 false => Outage::ErrorAnswered,
@@ -77,7 +76,6 @@ impl Outage {
         }
     }
 
-    /// Classifies an error of the SOAP interface.
     pub(super) fn of_soap(error: &vim::Error) -> Self {
         match error {
             _ if error.is_invalid_login() => Outage::LoginRejected,
@@ -124,8 +122,8 @@ impl Outage {
         }
     }
 
-    /// The message for Nodes that wait for the vCenter: a short text where one exists, else `cause`. Every such Node
-    /// carries it, so that details stay in the log line of the vCenter.
+    /// The message for Nodes that wait for the vCenter: a short text where one exists, else `cause`. Details stay in
+    /// the log line of the vCenter, because every waiting Node carries this message.
     fn brief(self, cause: String) -> String {
         let words = match self {
             Outage::NameNotResolved => "its host name cannot be resolved",
@@ -148,7 +146,7 @@ impl Outage {
     }
 }
 
-/// The text that is common to all calls that fail for one reason: without the operation.
+/// The text of an error without the operation: it is the same for all calls that fail for one reason.
 pub(super) fn cause_of(error: &vim::Error) -> String {
     match error {
         vim::Error::Http(http::Error::Certificate(_, refusal)) => refusal.to_string(),
@@ -157,7 +155,6 @@ pub(super) fn cause_of(error: &vim::Error) -> String {
     }
 }
 
-/// The `Trouble` of a failed call.
 pub(super) fn trouble_of(error: &vim::Error) -> Trouble {
     Outage::of_soap(error).trouble(chain(error), chain(error))
 }

@@ -44,7 +44,7 @@ impl PublisherState {
         self.set_unresolved(unresolved);
     }
 
-    /// Starts the next change of the view. Its additions are shown at once.
+    /// Starts the next change of the view. The snapshot shows the added VMs at once.
     pub(super) fn next_change(&mut self) -> ViewChange {
         let change = self.members.next_change();
         self.record_changed(&change.add);
@@ -58,7 +58,7 @@ impl PublisherState {
         }
     }
 
-    /// An equal list keeps its allocation: readers compare pointers.
+    /// An equal list keeps its allocation, because readers compare pointers.
     fn set_unresolved(&mut self, unresolved: Vec<Arc<str>>) {
         if *self.next.unresolved != unresolved {
             self.next.unresolved = Arc::new(unresolved);
@@ -76,15 +76,16 @@ impl PublisherState {
             self.forget_contents();
         }
         self.next.instance_uuid = instance_uuid.into();
-        // Changes between the two subscriptions are not reported, and the inventory is still the old one's.
+        // Changes between the two subscriptions are not reported, and the mirror still has the inventory of the old
+        // one.
         self.next.live_period = None;
         self.next.changed = None;
         self.members.restart(members, &unresolved);
         self.set_unresolved(unresolved);
     }
 
-    /// Drops the contents: another vCenter answers at the same address. Its ids mean other objects, and old data under
-    /// its instance UUID would be attributed to it.
+    /// Drops the contents when another vCenter answers at the same address. The same ids are other objects there, and
+    /// old data would be attributed to the new vCenter.
     fn forget_contents(&mut self) {
         self.mirror = Mirror::default();
         self.next.entities = Arc::default();
@@ -103,7 +104,7 @@ impl PublisherState {
     fn apply(&mut self, pages: &[UpdateSet]) -> TouchedObjects {
         let Self { next, mirror, members, .. } = self;
         let mut touched = mirror.apply(pages);
-        // Also for a VM that came back: its power state in between is unknown.
+        // The proof ends also for a VM that left and came back: its power state in between is unknown.
         for id in &touched.left {
             next.power.set(id, None);
         }
@@ -141,7 +142,7 @@ impl Publisher {
         self.send(&mut state);
     }
 
-    /// Called under the lock, so that snapshots are published in the order of the changes.
+    /// Publishes the next snapshot. Called under the lock, so that snapshots are published in the order of the changes.
     fn send(&self, state: &mut PublisherState) {
         state.next.number += 1;
         let before = self.snapshot();
@@ -171,7 +172,7 @@ impl Publisher {
             state.next.changed = None;
             state.begin_live_period();
             if state.mirror.vms.keys().any(|id| state.members.lacks(id)) {
-                // Reported without being a member: see `apply`.
+                // A wanted VM is reported that is no member of the view: see `apply`.
                 self.members_changed.notify_one();
             }
         });

@@ -1,8 +1,8 @@
 //! The session with one vCenter: logs in, changes credentials during use, logs out. Nothing else in `vcenter` logs in.
 //!
 //! One caller logs in while others wait. Each login is claimed in the ledger first, so that all replicas together do
-//! not lock the account. New credentials are tried while the current session stays; it ends only after the new one has
-//! replaced it and its calls in flight are over.
+//! not lock the account. New credentials are tried while the current session stays; the current session ends only after
+//! the new one has replaced it and its calls in flight are over.
 
 mod failure;
 mod handle;
@@ -37,7 +37,7 @@ pub(super) use handle::SessionHandle;
 pub(super) use logins::InFlightLogins;
 pub use reachability::PROBES;
 
-/// Time for the first read of a new credential source before the log reports that it has none.
+/// Time for the first read of a new credential source, before the log reports that the source has no credentials.
 const FIRST_READ_LIMIT: Duration = Duration::from_secs(5);
 const LOGOUT_LIMIT: Duration = Duration::from_secs(3);
 /// Longest delay of the logout of a replaced session by its calls in flight. No call takes longer.
@@ -81,7 +81,7 @@ pub struct SessionStatus {
 /// The session with one vCenter.
 pub struct Session {
     names: VcenterNames,
-    /// How its configuration entry is written. May change while the session stays.
+    /// How the vCenter's configuration entry is written. May change while the session stays.
     spelling: Mutex<Spelling>,
     http: http::Client,
     timeouts: Timeouts,
@@ -94,7 +94,7 @@ pub struct Session {
     rest_turn: Semaphore,
     logins: InFlightLogins,
     state: Mutex<VcenterSessionState>,
-    /// Signals a session to end.
+    /// Signals a new entry of `VcenterSessionState::leaving`.
     leaving: Notify,
     /// Signals that a login has to wait.
     pauses: Notify,
@@ -116,7 +116,7 @@ struct VcenterSessionState {
     facts: SessionStatus,
 }
 
-/// Result of an offer while a session is in use.
+/// Result of waiting for other credentials while a session is in use.
 pub(super) enum Rotation {
     /// A session with the new credentials, for `Session::switch_to`.
     Accepted(Arc<SessionHandle>),
@@ -168,12 +168,12 @@ impl Session {
         &self.names
     }
 
-    /// How its configuration entry is written now.
+    /// How the vCenter's configuration entry is written now.
     pub fn spelling(&self) -> Spelling {
         self.spelling.lock().clone()
     }
 
-    /// Changes how its configuration entry is written.
+    /// Changes how the vCenter's configuration entry is written.
     pub fn respell(&self, spelling: Spelling) {
         *self.spelling.lock() = spelling;
     }
@@ -200,7 +200,7 @@ impl Session {
         Arc::clone(&self.state.lock().current)
     }
 
-    /// The credentials on offer; if pending or missing, none, with the reason.
+    /// The offered credentials; none, with the reason, while they are pending or missing.
     fn offered(&self) -> (Vec<Arc<Credential>>, Option<String>) {
         match &**self.offers.borrow() {
             CredentialState::Ready(credentials) => (credentials.clone(), None),
@@ -289,7 +289,8 @@ impl Session {
         let was_other = link.credential().is_some_and(|before| before.login != credential.login);
         link.set_credential(credential);
         if link.is_borrowing() || was_other {
-            // It ended with the old session, or has other credentials and is ended, best effort.
+            // The REST session was borrowed from the old SOAP session, with which it ended, or was made with other
+            // credentials. It is logged out, best effort.
             link.set_borrowing(false);
             let ended = link.rest.logout().await;
             debug!(
@@ -301,8 +302,8 @@ impl Session {
         self.state.lock().facts.since = Some(Instant::now());
     }
 
-    /// Waits for other credentials and logs in with them; the current session stays. Returns with each result;
-    /// `is_told` says that the last one was a refusal.
+    /// Waits for other credentials and logs in with them; the current session stays. Returns after each attempt;
+    /// `is_told` says that the previous result was a refusal.
     pub(super) async fn rotated(&self, retry: &mut Failures, is_told: bool) -> Rotation {
         loop {
             let (changed, released) = (self.offer_changed(), self.released());

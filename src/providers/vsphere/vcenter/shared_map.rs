@@ -67,7 +67,7 @@ impl<V> SharedMap<V> {
         self.leaves().map(|leaf| leaf.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -78,7 +78,7 @@ impl<V> SharedMap<V> {
 }
 
 impl<V: Clone> SharedMap<V> {
-    /// Sets an entry, or removes it. Returns the one before.
+    /// Sets an entry, or removes it. Returns the previous one.
     pub fn set(&mut self, id: &Arc<str>, value: Option<V>) -> Option<V> {
         if value.is_none() && !self.contains_key(id) {
             return None;

@@ -29,12 +29,12 @@ pub struct Snapshot {
     pub live_period: Option<u64>,
     /// `about.instanceUuid`; empty until the first connection.
     pub instance_uuid: Arc<str>,
-    /// Why the offered credentials are not the ones in use, if so.
+    /// Why the offered credentials are not in use, if so.
     pub offer_trouble: Option<String>,
     /// The watched VMs, by id.
     pub vms: SharedMap<Arc<VmRecord>>,
-    /// The VMs that may differ from the previous snapshot, the one numbered one less; `None` if all may. A reader that
-    /// skipped a snapshot compares all.
+    /// The VMs that may differ from the snapshot with the preceding `number`; `None` if all may. A reader that skipped
+    /// a snapshot compares all VMs.
     pub changed: Option<BTreeSet<Arc<str>>>,
     /// Wanted ids that vCenter does not know (any more), or that the account may not read.
     pub unresolved: Arc<Vec<Arc<str>>>,
@@ -256,8 +256,8 @@ impl Snapshot {
         })
     }
 
-    /// Records the power states that are proven now. A state that `before`, the previous snapshot, also proves keeps
-    /// its start; therefore no snapshot may be skipped.
+    /// Records the power states that are proven now. A state that `before`, the snapshot just before this one, also
+    /// proves keeps its start time.
     pub fn prove_power(&mut self, before: &Snapshot, moment: Instant) {
         let all: BTreeSet<Arc<str>>;
         let ids = match &self.changed {

@@ -33,7 +33,7 @@ impl Spelling {
         }
     }
 
-    /// The location of the entry's user and password, which it may inherit.
+    /// The location of the entry's user and password, which may be the global section.
     pub fn credentials_place(&self) -> String {
         let global = match self.dialect {
             Dialect::Ini => "[Global]",

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::clients::vim::MoRef;
 
-/// Maximum number remembered per session. Each results from a failed or cancelled subscription.
+/// Maximum number of leftovers remembered per session. Each results from a failed or cancelled subscription.
 const MOST: usize = 16;
 
 /// The server-side objects of one subscription.
@@ -36,7 +36,8 @@ impl Leftovers {
     }
 }
 
-/// Guard of a subscription during setup. If the setup fails or is cancelled, its objects become leftovers.
+/// Guard of a subscription during its setup. If the setup fails or is cancelled, the server-side objects become
+/// leftovers.
 pub(super) struct UnfinishedSubscription {
     leftovers: Arc<Leftovers>,
     parts: Option<SubscriptionObjects>,
@@ -53,7 +54,7 @@ impl UnfinishedSubscription {
         }
     }
 
-    /// The setup is complete: the objects are in use.
+    /// Disarms the guard: the setup is complete, and the objects are in use.
     pub(super) fn finish(mut self) {
         self.parts = None;
     }

@@ -23,7 +23,7 @@ use crate::clients::vim::{self, FilterSpec, MoRef};
 const GATHER: Duration = Duration::from_millis(50);
 /// Objects per change of the view: vCenter accepts at most 500,000 elements in a request.
 const PORTION: usize = 1_000;
-/// Limit for removing an old subscription.
+/// Time limit for removing an old subscription.
 const CLEAR_LIMIT: Duration = Duration::from_secs(3);
 
 /// The server-side objects on one session, and the receivers of the updates.
@@ -74,8 +74,8 @@ impl<'a> Subscription<'a> {
         Ok(PreparedSubscription { subscription, members, unresolved, instance_uuid })
     }
 
-    /// Fills the view and adds the filter. The view is created empty because only a modification reports the members
-    /// that the server does not know. Returns these.
+    /// Fills the view and adds the filter. Returns the members that the server does not know. The view is created
+    /// empty, because only a modification reports these.
     async fn fill(&self, members: &BTreeSet<Arc<str>>) -> Result<Vec<Arc<str>>, vim::Error> {
         let all: Vec<MoRef> = members.iter().map(reference).collect();
         let unresolved = if all.is_empty() { Vec::new() } else { self.modify(&all, &[]).await? };

@@ -39,8 +39,8 @@ pub struct Settings {
 const GATHER: Duration = Duration::from_millis(50);
 /// Polls between two reads of the names of tags and categories: a renamed tag keeps its id.
 const POLLS_PER_NAME_READ: u32 = 10;
-/// Consecutive refusals that are answered with another session: first of a borrowed SOAP session, then of a session
-/// that has ended.
+/// Consecutive refusals of a REST session after which another session is tried: the first may concern a borrowed SOAP
+/// session, the second a session that has ended.
 const REFUSALS: u32 = 2;
 
 /// The most likely cause of invisible tags: vCenter omits unreadable objects from its lists, without an error.
@@ -73,7 +73,7 @@ impl CachedTags {
         })
     }
 
-    /// The problem if no tag of a category is attached, or not any more.
+    /// The problem if no tag of a category is attached to any object, or no longer is.
     fn unattached_category(
         &self,
         lost: &BTreeSet<String>,
@@ -99,8 +99,8 @@ impl CachedTags {
     }
 }
 
-/// Backoff of tag reads. Outlives the connection, so that a subscription that breaks often does not cause more reads.
-/// Never locked over an await.
+/// Backoff of tag reads. It is kept across connections, so that a subscription that breaks often does not cause more
+/// reads. Never locked over an await.
 #[derive(Default)]
 pub(super) struct TagRetry {
     state: Mutex<(Failures, Option<Instant>)>,
@@ -205,7 +205,7 @@ impl TagReader<'_> {
         }
     }
 
-    /// Zones are disabled: drop the cached tags.
+    /// Drops the cached tags, because zones are disabled.
     fn forget_tags(&self) {
         if *self.tags() != TagSnapshot::default() {
             self.publisher.change_tags(|tags| *tags = TagSnapshot::default());
@@ -263,7 +263,7 @@ impl TagReader<'_> {
         Ok(())
     }
 
-    /// The categories with a tag in the snapshot but, by this poll, no attachment anywhere.
+    /// The categories of which the snapshot has a tag, but this poll found no attachment.
     fn lost_categories(
         &self,
         categories: &ZoneCategories,

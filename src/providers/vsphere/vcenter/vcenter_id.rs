@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A vCenter while it is configured. The same entry, removed and configured again, gets another identity, so that facts
-/// about one are never attributed to the other.
+/// Identity of a vCenter entry from its configuration to its removal. An entry that is removed and configured again
+/// gets a new identity, so that facts about the earlier vCenter are never attributed to the later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VcenterId(u64);
 

@@ -24,7 +24,7 @@ pub const SERVED_KEY: &str = "cloud-controller-manager.key";
 /// A self-made pair is renewed this long before it expires: a fifth of its lifetime.
 const MARGIN: Duration = Duration::from_secs(LIFETIME.as_secs() / 5);
 
-/// The source of a pair, and its last state.
+/// The source of a certificate and its key, with the pair in use and the last failure.
 pub(super) struct Origin {
     kind: Kind,
     pub(super) pair: Pair,
@@ -33,7 +33,7 @@ pub(super) struct Origin {
 }
 
 enum Kind {
-    /// Files that others update.
+    /// Files that users or other programs update.
     Files(PairFiles),
     /// Files that this program renews if they are self-made and expire.
     Folder(PairFiles, Vec<String>),
@@ -44,7 +44,6 @@ enum Kind {
 /// Hashes of both contents, for comparison.
 type Digests = [[u8; 32]; 2];
 
-/// An unusable pair.
 struct RefusedPair {
     why: String,
     is_told: bool,
@@ -56,8 +55,8 @@ impl Origin {
         Ok(Self { kind: Kind::Files(files), pair, seen, refused: None })
     }
 
-    /// Uses an existing pair, also an expired one unless it is self-made. The remains of a self-made pair are replaced:
-    /// the process may have ended between the two files.
+    /// Uses an existing pair, also an expired one unless it is self-made. A self-made certificate without its key, or
+    /// with another one, is replaced: the process may have ended between writing the two files.
     pub(super) fn folder(folder: &Path, names: &[String], now: SystemTime) -> Result<Self, CertificateError> {
         let files = PairFiles { certificate: folder.join(SERVED_CERTIFICATE), key: folder.join(SERVED_KEY) };
         match (is_there(&files.certificate)?, is_there(&files.key)?) {
@@ -198,10 +197,10 @@ fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(),
 /// Writes a file atomically, readable by its owner only.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
-    // Another process may write here at the same time.
+    // Unique to this process: another process may write to the same folder at the same time.
     name.push(format!(".{}.new", std::process::id()));
     let new = PathBuf::from(name);
-    // Left behind by a crash.
+    // Removes a file that a crash left behind.
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -209,7 +208,7 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let written = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&new, path));
     if written.is_err() {
-        // It may hold a key.
+        // The incomplete file may hold a key.
         let _ = std::fs::remove_file(&new);
     }
     written

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use zeroize::Zeroizing;
 
-/// Suffix of the only variable that no other program sets.
+/// Suffix by which the variables of a Service are recognized: no other program sets it.
 const HOST: &str = "_SERVICE_HOST";
 
 /// Prefixes of the values of `X_PORT`.
@@ -17,7 +17,7 @@ type Variables = BTreeMap<String, Option<Zeroizing<String>>>;
 pub(super) fn take(variables: &mut Variables) -> BTreeMap<String, Vec<String>> {
     let hosts = variables.keys().filter_map(|name| name.strip_suffix(HOST));
     let mut prefixes: Vec<String> = hosts.filter(|prefix| is_service(prefix, variables)).map(str::to_owned).collect();
-    // Variables of a Service `a-service-port` may have the names of those of a Service `a`.
+    // Longer prefixes first: the variables of a Service `a-service-port` also look like those of a Service `a`.
     prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.len()));
     let mut services = BTreeMap::new();
     for prefix in prefixes {
@@ -32,7 +32,8 @@ pub(super) fn take(variables: &mut Variables) -> BTreeMap<String, Vec<String>> {
     services
 }
 
-/// Whether the kubelet's variables for a Service have this prefix. A pod may override `X_PORT`.
+/// Whether the kubelet's variables for a Service have this prefix. Any variable with an address proves it, because a
+/// pod may override `X_PORT`.
 fn is_service(prefix: &str, variables: &Variables) -> bool {
     variables.iter().any(|(name, value)| {
         let rest = name.strip_prefix(prefix).filter(|rest| *rest == "_PORT" || is_numbered(rest));

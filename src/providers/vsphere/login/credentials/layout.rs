@@ -1,6 +1,6 @@
 //! Pure: parses the keys of a Secret, or the files of a directory, into one login per server.
 //!
-//! Two layouts for vCenters, which may be mixed:
+//! There are two layouts for vCenters, per server and indexed; one source may use both:
 //!
 //! | layout | keys |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! Mirrors `credentialmanager.go:parseConfig`, with a stricter grammar of keys: an error in one key or server does not
 //! affect the others.
 //!
-//! And one for NSX: the keys `username` and `password`, as in a Secret of the type `kubernetes.io/basic-auth`. Mirrors
-//! `connector_manager.go:AddSecretListener`: values are not trimmed.
+//! There is one layout for NSX: the keys `username` and `password`, as in a Secret of the type
+//! `kubernetes.io/basic-auth`. Mirrors `connector_manager.go:AddSecretListener`: values are not trimmed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,8 @@ use crate::clients::http::Endpoint;
 /// How the keys of a source are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyLayout {
-    /// The two layouts for vCenters.
+    /// Keys for vCenters, per server (`<server>.username`) or indexed (`username_<id>`); one source may use both
+    /// layouts.
     Vcenter,
     /// The keys `username` and `password`.
     BasicAuth,
@@ -42,7 +43,7 @@ pub fn is_basic_auth(key: &str) -> bool {
 
 /// Rules for session managers that a Secret or a directory names.
 pub struct SessionManagers {
-    /// Token to use if none is stored.
+    /// Token to use if the source has none.
     pub account: Arc<dyn ReadToken>,
     /// Allowed hosts, in the form of [`Endpoint::host`]; empty allows any.
     pub hosts: BTreeSet<String>,
@@ -173,7 +174,7 @@ impl StoredKeys {
         StoredKeys { servers: BTreeMap::from([(ANY_SERVER.to_owned(), login)]), problems }
     }
 
-    /// Whether it has no server.
+    /// Whether the contents name no server.
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
     }

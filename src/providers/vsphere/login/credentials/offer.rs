@@ -33,7 +33,7 @@ pub struct NsxSources {
     pub file: Option<Login>,
 }
 
-/// The sources to follow, each once however many entries use it, and the layouts in which each is read.
+/// The sources to watch, with the layouts in which each is read. A source that several entries use is listed once.
 pub fn followed<'a>(
     vcenters: impl IntoIterator<Item = EntryCredentials<'a>>,
     nsx: impl IntoIterator<Item = &'a NsxSources>,
@@ -49,8 +49,8 @@ pub fn followed<'a>(
     followed
 }
 
-/// The credentials of an NSX Manager: those of its Secret only. Those of the cloud config are used while the Secret
-/// does not exist, has no valid credentials or cannot be read. Pending until the Secret was read.
+/// The credentials of an NSX Manager: those of its Secret. The credentials of the cloud config are used only while the
+/// Secret does not exist, has no valid ones or cannot be read. Pending until the Secret was read.
 pub fn nsx_offer(sources: &NsxSources, secrets: &BTreeMap<SecretPlace, CredentialSource>) -> CredentialState {
     let of_file = sources.file.clone().map(|login| {
         let credential = Credential { login, origin: Origin::Config };

@@ -5,7 +5,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Result of `looks_like`.
+/// Result of `kind_of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PemKind {
     /// No PEM.
@@ -23,7 +23,7 @@ pub fn kind_of(text: &str) -> PemKind {
     if !text.contains(BEGIN) {
         return PemKind::No;
     }
-    // A marker begins a line.
+    // A marker counts only at the beginning of a line.
     let starts = text
         .match_indices(BEGIN)
         .filter(|(at, _)| *at == 0 || text.get(..*at).is_some_and(|before| before.ends_with('\n')));

@@ -1,7 +1,7 @@
 //! Pure: keeps the credentials of one source, a Secret or a directory, over successive reads.
 //!
-//! Mirrors `credentialmanager.go:GetCredential`, except that a version counts as a whole, and that no lookup succeeds
-//! before the source was read.
+//! Mirrors `credentialmanager.go:GetCredential`, except that each version replaces the previous one as a whole, and
+//! that no lookup succeeds before the source was read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -49,13 +49,13 @@ impl From<&SecretPlace> for SourceLocation {
 pub enum Reading {
     /// The read failed, for this reason.
     Failing(String),
-    /// The object or directory does not exist, or this process may not read it. Says which.
+    /// The Secret or directory does not exist, or this process may not read it. The text says which.
     Absent(String),
-    /// All of it was read.
+    /// The source was read completely.
     Read {
         /// The parsed contents.
         stored: StoredKeys,
-        /// The version that was read.
+        /// Where the contents come from: the directory, or the Secret with its UID and resourceVersion.
         origin: Origin,
     },
 }
@@ -98,11 +98,11 @@ pub struct News {
 pub enum SourceAnswer {
     /// The source was never read.
     Unread,
-    /// Every read so far failed. Says why.
+    /// Every read so far failed, for this reason.
     Failing(String),
     /// The credential.
     Found(Arc<Credential>),
-    /// None. Says why.
+    /// The source has no valid credential for the server, for this reason.
     Missing(String),
 }
 

@@ -1,6 +1,7 @@
 //! Pure: the newest known location of a Node's VM.
 //!
-//! It is the one that this process observed, or the one recorded on the Node, or both if the newer one is unknown.
+//! The newest location is the one that this process observed, or the one recorded on the Node, or both if it is unknown
+//! which one is newer.
 
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use super::location::Location;
 pub struct LastObservation {
     /// The VM's location.
     pub location: Arc<Location>,
-    /// The Node's record while the VM was seen there on a live subscription; none if there was no record, or the VM was
-    /// never seen on one.
+    /// The location recorded on the Node when this process last saw the VM there on a live subscription. `None` if the
+    /// Node had no record, or the VM was never seen on a live subscription.
     pub recorded: Option<Arc<Location>>,
     /// Whether the subscription was live without a gap until the VM left the inventory.
     pub is_watched_to_end: bool,
@@ -23,7 +24,8 @@ pub struct LastObservation {
 pub struct LastPlaces {
     /// At most two.
     pub places: Vec<Arc<Location>>,
-    /// Whether these are all locations known since.
+    /// Whether `places` includes the VM's last location. False if no location is known, or if the Node has no record
+    /// and the VM was not watched on a live subscription until it left.
     pub are_known: bool,
 }
 
@@ -43,15 +45,17 @@ pub fn last_places(last_observation: Option<&LastObservation>, recorded: Option<
     // The record is written by the leader, which may know more than this replica.
     let is_rewritten = before.as_ref() != Some(&recorded);
     known(match (is_watched_to_end, is_rewritten) {
-        // The record may name a host that no longer exists: a move is recorded with a delay.
+        // Only the observation counts: a move is recorded with a delay, so the record may name a host that no longer
+        // exists.
         (true, false) => vec![seen],
         (false, true) => vec![recorded],
         (true, true) | (false, false) => vec![seen, recorded],
     })
 }
 
-/// The location that the VM was seen to leave, to be recorded on the Node, whose present record is `recorded`. None if
-/// another location was recorded since: another leader may have seen the VM elsewhere.
+/// The location that the VM was seen to leave, to be recorded on the Node; `recorded` is the Node's present record.
+/// `None` if the VM was not watched to its end, or if another location was recorded since: another leader may have seen
+/// the VM elsewhere.
 pub fn place_to_record<'a>(
     last_observation: Option<&'a LastObservation>,
     recorded: Option<&Arc<Location>>,

@@ -13,7 +13,7 @@ use crate::providers::vsphere::vcenter::snapshot::{Snapshot, VmRecord};
 pub struct Location {
     /// `about.instanceUuid` of the VM's vCenter; not empty.
     pub vcenter: Arc<str>,
-    /// The VM's id there; not empty.
+    /// The VM's managed object id; not empty.
     pub vm: Arc<str>,
     /// `runtime.host`
     pub host: Option<MoRef>,
@@ -81,7 +81,8 @@ impl Location {
     }
 }
 
-/// The class of a VM's pool: vCenter's ids distinguish vApps from resource pools.
+/// The managed object type of a VM's pool: vCenter's ids of vApps begin with `resgroup-v`, those of resource pools do
+/// not.
 fn pool_class(id: &str) -> &'static str {
     if id.starts_with("resgroup-v") { "VirtualApp" } else { "ResourcePool" }
 }

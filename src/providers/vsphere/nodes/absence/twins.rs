@@ -1,4 +1,4 @@
-//! Whether another VM with a Node's UUID may run: a copy, or a replica after a fail-over. All data is read from
+//! Whether another VM with a Node's UUID may be running: a copy, or a replica after a fail-over. All data is read from
 //! vCenter, not from the snapshot.
 
 use futures::future::join_all;

@@ -4,14 +4,14 @@
 use super::facts::NodeFacts;
 use crate::providers::vsphere::vcenter::snapshot::VmRecord;
 
-/// Why a VM belongs to one Node rather than to another.
+/// Why a VM belongs to one Node, the owner, rather than to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grounds {
-    /// The guest has the name of this Node alone.
+    /// The guest's host name is the owner's name, and not the other Node's.
     HostName,
-    /// Only this Node is initialized, or only this one has the taint and waits for it.
+    /// Only the owner is initialized, or only the owner has the taint and waits to be initialized.
     Initialized,
-    /// This Node is older.
+    /// The owner is older.
     Older,
 }
 
@@ -26,7 +26,7 @@ impl Grounds {
     }
 }
 
-/// Why the VM belongs to `other` and not to `node`; none if it does not. Of two Nodes exactly one owns it.
+/// Why the VM belongs to `other` and not to `node`; none if it does not. Of two Nodes exactly one owns the VM.
 pub fn grounds_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Option<Grounds> {
     let decide = |own: u8, its: u8, grounds: Grounds| (own != its).then(|| (its > own).then_some(grounds));
     let by_age = || (age(other) < age(node)).then_some(Grounds::Older);
@@ -35,8 +35,8 @@ pub fn grounds_against(node: &NodeFacts, other: &NodeFacts, vm: &VmRecord) -> Op
         .unwrap_or_else(by_age)
 }
 
-/// How well the name matches: 2 for the whole name, 1 for the first label only. A Node without a domain matches its
-/// guest whatever the guest's domain is.
+/// How well the name matches: 2 for the whole name, 1 for the first label only. The name of a Node without a domain
+/// counts as a whole match, whatever the guest's domain is.
 fn called(node: &NodeFacts, host_name: &str) -> u8 {
     let is_whole = !node.name.contains('.') || node.name.eq_ignore_ascii_case(host_name);
     match node.is_called(host_name) {
@@ -45,7 +45,8 @@ fn called(node: &NodeFacts, host_name: &str) -> u8 {
     }
 }
 
-/// An adoptable Node (no provider ID, no taint) is never initialized, so it ranks behind one that waits for it.
+/// An adoptable Node (no provider ID, no taint) is never initialized, so it ranks behind a Node that waits to be
+/// initialized.
 fn standing(node: &NodeFacts) -> u8 {
     match node {
         _ if node.is_initialized => 2,

@@ -27,11 +27,13 @@ use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::{Freshness, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey, scope};
 
-/// Time limit for the report of a match, from its watch or vCenter's last report of anything, whichever is later.
+/// Time within which vCenter must report a watched match. It begins with the watch, and again with each report from the
+/// vCenter about anything.
 const READING_LIMIT: Duration = Duration::from_secs(10);
-/// Time limit from the watch on, even if vCenter keeps reporting other VMs.
+/// Longest wait for the report of a watched match, even if vCenter keeps reporting other VMs.
 const LONGEST_READING: Duration = Duration::from_secs(60);
-/// Pauses before an unknown VM is searched again. No event can announce it, so it is searched at least once a minute.
+/// Pauses between searches for a VM that was not found. vCenter sends no event for a VM that is not watched, so it is
+/// searched at least once a minute.
 const SEARCH_BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(2), Duration::from_secs(60)).shortened_by(0.5);
 
 impl Tracker {
@@ -86,7 +88,7 @@ impl Tracker {
         self.plan(name, &next_search, is_running);
         if is_newly_bound {
             self.searches.put_last(name);
-            // Its VM may have rejoined under another name.
+            // The VM may have rejoined under this Node's name; other Nodes that match it must be evaluated.
             self.concerned.extend(self.nodes.waiting_for(name).into_iter().map(Arc::from));
             self.concerned.extend(self.rivals(name));
         }
@@ -133,7 +135,8 @@ impl Tracker {
         });
     }
 
-    /// Whether the vCenter of a lost VM is configured again, perhaps under another name.
+    /// Whether the vCenter of `lost`, removed from the configuration before, is configured again, perhaps under another
+    /// name.
     fn is_configured(&self, lost: &RemovedVcenter, last_observation: Option<&LastObservation>) -> bool {
         let is_home =
             |at: &Location, held: &VcenterState| !at.vcenter.is_empty() && at.vcenter == held.seen.instance_uuid;
@@ -199,8 +202,9 @@ impl Tracker {
         }
     }
 
-    /// vCenter reports a match shortly after its watch begins. A late one is searched again and put into the view
-    /// again, but not while a busy vCenter reports other VMs, because that would add to its load.
+    /// Waits for vCenter's report of a match, which normally follows shortly after its watch begins. A match that is
+    /// reported late is searched and watched again, but not while a busy vCenter reports other VMs, because that would
+    /// add to its load.
     fn wait_for_reading(&mut self, name: &str, unknown: Unknown) -> NextSearch {
         let now = Instant::now();
         let since = self.nodes.get(name).and_then(|tracked| tracked.reading_since).unwrap_or(now);
@@ -210,7 +214,7 @@ impl Tracker {
         if over.is_some() {
             return NextSearch::Waiting(unknown);
         }
-        // Once per search, because putting it into the view again triggers an evaluation itself.
+        // Rewatches once per search, because each rewatch triggers an evaluation.
         let tracked = self.nodes.get(name).filter(|tracked| tracked.search_at.is_none());
         for (slot, held) in &self.slots {
             let is_known = |id: &str| held.seen.vms.contains_key(id);
@@ -233,7 +237,8 @@ impl Tracker {
         matching.filter_map(|(_, held)| held.source.vcenter.last_report()).max()
     }
 
-    /// If a match is outside the configured datacenters, they may name one that vCenter does not have.
+    /// Requests a check of the configured datacenters if a match is outside of them: the configuration may name a
+    /// datacenter that vCenter does not have.
     fn suspect_datacenters(&self, name: &str) {
         let Some(tracked) = self.nodes.get(name) else { return };
         for (slot, VcenterState { source, seen }) in &self.slots {
@@ -269,8 +274,8 @@ impl Tracker {
         })
     }
 
-    /// How this VM belongs to another Node than `node`, if it does. The result does not depend on restarts or on the
-    /// order in which Nodes are seen.
+    /// Returns how this VM belongs to another Node than `node`, if it does. The result does not depend on restarts or
+    /// on the order in which Nodes are seen.
     fn taken(&self, vm: &VmKey, node: &NodeFacts) -> Option<String> {
         let record = self.record(vm)?;
         let claiming = record.bios_uuid.iter().flat_map(|uuid| self.nodes.claiming(uuid));
@@ -360,8 +365,8 @@ impl Tracker {
         })
     }
 
-    /// How the VM that is being bound was found. The UUID identifies it if all reported matches are this VM. A match by
-    /// the recorded id counts as one by UUID only if the VM reports that UUID.
+    /// How the VM that is being bound was found. The UUID identifies the VM if there is no other match. A match by the
+    /// recorded id counts as a match by UUID only if the VM reports that UUID.
     fn found_by(&self, tracked: &NodeEntry, vm: &VmKey) -> FoundBy {
         if tracked.facts.has_provider_id {
             return FoundBy::ProviderId;
@@ -385,8 +390,8 @@ impl Tracker {
     }
 
     /// If a search does not find a VM that is in the snapshot, vCenter may have failed to report its removal. The VM is
-    /// put into the view again, so that vCenter says whether it exists. For an existing VM only a late search reply
-    /// triggers this.
+    /// put into the ListView again, so that vCenter says whether it exists. An existing VM is missed only by a search
+    /// whose reply is outdated.
     pub(super) fn heal(&self, tracked: &NodeEntry, vcenter: VcenterId, answer: &SearchAnswer) {
         let Some(bound) = tracked.vm().filter(|bound| bound.vcenter == vcenter) else { return };
         let is_missed = match answer {

@@ -25,18 +25,19 @@ pub struct NodeFacts {
     /// Whether the Node has a valid provider ID, no taint, and is not disputed: the VM is its own.
     pub is_initialized: bool,
     /// Whether the Node would be initialized, but has no record of this program, and its kubelet reports another UUID
-    /// than that of the provider ID. It may have been registered like this to get another VM's addresses.
+    /// than that of the provider ID. Such a Node may have been registered to get another VM's addresses.
     pub is_disputed: bool,
-    /// Whether the condition Ready is present and not true. A Node without the condition does not count.
+    /// Whether the condition Ready is present and not true.
     pub is_not_ready: bool,
-    /// Whether the kubelet stopped reporting: Ready=Unknown. A Node without the condition does not count.
+    /// Whether the condition Ready is present and unknown: the kubelet stopped reporting.
     pub is_unreachable: bool,
-    /// Whether the Node could be adopted: it has neither the taint nor a provider ID. No other VM may have its UUID
-    /// then.
+    /// Whether the Node could be adopted: it has neither the taint nor a provider ID. Adoption requires that only one
+    /// VM has the Node's UUID.
     pub is_adoptable: bool,
     /// `status.nodeInfo.systemUUID`, if well-formed.
     pub system_uuid: Option<BiosUuid>,
-    /// The system UUID, if it is a machine id. That may be the VM's UUID or any other, so it contradicts nothing.
+    /// The system UUID, if it is a machine id (32 digits without dashes). A machine id may be the VM's UUID or any
+    /// other, so it contradicts nothing.
     pub machine_id: Option<BiosUuid>,
     /// The Node's addresses and the provided node IPs.
     pub addresses: Vec<IpAddr>,
@@ -49,7 +50,7 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// The UUID to search by: the provider ID's, else the one the kubelet reports.
+    /// The UUID to search by: that of the provider ID, or the one that the kubelet reports if there is no provider ID.
     pub fn search_uuid(&self) -> Option<&BiosUuid> {
         if self.has_provider_id { self.provider_id.as_ref() } else { self.reported_uuid() }
     }

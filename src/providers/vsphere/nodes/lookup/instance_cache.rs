@@ -1,4 +1,4 @@
-//! The instance cache: the outcome per Node, from which the contract is answered without waiting.
+//! The instance cache: the result of the look-up for each Node, from which `InstancesV2` is answered without waiting.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -56,17 +56,19 @@ impl CachedInstance {
 pub struct BoundVm {
     /// The VM's vCenter.
     pub vcenter: VcenterId,
-    /// The VM's location there.
+    /// The VM's location in this vCenter.
     pub location: Arc<Location>,
     /// The VM's BIOS UUID in vCenter's byte order.
     pub uuid: Option<BiosUuid>,
     /// The usable addresses that the guest reports, without link-local ones and the like.
     pub addresses: Arc<BTreeSet<IpAddr>>,
-    /// The Node's metadata, or why there is none yet. Staleness and the location record are added when it is read.
+    /// The Node's metadata, or why there is none yet. Staleness and the location record are added when the metadata is
+    /// read.
     pub metadata: Presence<InstanceMetadata>,
     /// The VM's power state, and since when it is proven.
     pub power: Presence<Proven>,
-    /// Whether the vCenter's changes arrive as they happen. It is part of the entry so that a change is announced.
+    /// Whether the snapshot of the VM's vCenter was live when this entry was made. It is part of the entry, so that
+    /// subscribers are notified when the vCenter stops or starts being live.
     pub is_live: bool,
 }
 
@@ -126,7 +128,7 @@ impl InstanceCache {
         let _ = self.events.send(InstanceEvent::Node(node.to_string()));
     }
 
-    /// Removes a deleted Node.
+    /// Removes the entry of a deleted Node.
     pub fn remove(&self, node: &str) {
         self.views.write().remove(node);
     }

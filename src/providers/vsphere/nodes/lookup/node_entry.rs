@@ -21,9 +21,11 @@ use crate::providers::vsphere::vcenter::{VcenterId, VmKey};
 
 /// Recheck period for the bound VM of a NotReady Node while the VM is not known to run.
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
-/// Recheck period while the VM runs: vCenter would have to lose two reports, of its stop and of its removal.
+/// Recheck period while the VM is known to run. It is longer, because a removal goes unnoticed only if vCenter fails to
+/// report both that the VM stopped and that it was removed.
 const RUNNING_LOOK_PERIOD: Duration = Duration::from_secs(600);
-/// Minimum period per rechecked Node, so that many NotReady Nodes together cost two rechecks a second.
+/// The recheck period is at least this time multiplied by the number of rechecked Nodes, so that many NotReady Nodes
+/// together cost two rechecks a second.
 const LOOK_SHARE: Duration = Duration::from_millis(500);
 /// Minimum pause between rechecks if the Node was ready in between.
 const NEXT_LOOK: Duration = Duration::from_secs(10);
@@ -31,18 +33,18 @@ const NEXT_LOOK: Duration = Duration::from_secs(10);
 /// The binding of a VM to its Node. UUIDs and match are those at the time of binding.
 pub(super) struct Binding {
     pub(super) vm: VmKey,
-    /// The VM's BIOS UUID.
     pub(super) uuid: Option<BiosUuid>,
-    /// The instance UUID of the VM's vCenter.
+    /// The instance UUID of the vCenter.
     pub(super) instance_uuid: Option<Arc<str>>,
     /// How the VM was matched.
     pub(super) found_by: FoundBy,
-    /// vCenters that had not answered. They are searched when they come back, so that a twin there is reported.
+    /// vCenters that had not answered when the VM was bound. They are searched when they are live again, so that a twin
+    /// there is reported.
     pub(super) unasked: Vec<VcenterId>,
 }
 
 impl Binding {
-    /// How the VM was matched, as known now. If a vCenter has not answered yet, another VM may have the same UUID.
+    /// How the VM was matched. While a vCenter has not answered, another VM may have the same UUID.
     pub(super) fn found_by(&self) -> FoundBy {
         match self.found_by {
             FoundBy::SystemUuid if !self.unasked.is_empty() => FoundBy::SystemUuidAmongSeveral,
@@ -57,10 +59,10 @@ pub(super) struct NodeEntry {
     pub(super) seen: NodeVersion,
     pub(super) facts: NodeFacts,
     pub(super) asked_by_name: bool,
-    /// Answers of the vCenters; a missing one was not asked yet, or its answer is in flight.
+    /// Answers of the vCenters. A vCenter without an entry was not asked yet, or its answer is in flight.
     pub(super) answers: BTreeMap<VcenterId, SearchAnswer>,
     pub(super) first_match: Option<Instant>,
-    /// Since when a watched match has not been reported.
+    /// Since when a match has been watched without a report from vCenter.
     pub(super) reading_since: Option<Instant>,
     pub(super) bound: Option<Binding>,
     pub(super) pauses: Failures,
@@ -75,12 +77,12 @@ pub(super) struct NodeEntry {
     pub(super) is_running: bool,
     /// The bound VM at the time its vCenter was removed from the configuration.
     pub(super) lost: Option<Box<RemovedVcenter>>,
-    /// The last observation of the VM by this process; it outlives the VM.
+    /// The last observation of the VM by this process; kept when the VM is gone.
     pub(super) last_observation: Option<LastObservation>,
     /// The live period of the vCenter's snapshots in which the VM was last seen; none if the snapshot was not live, or
     /// if the VM may have moved unreported since.
     pub(super) live_period: Option<u64>,
-    /// Since when this process knows an address of the guest; it outlives the VM, too.
+    /// Since when this process knows an address of the guest; kept when the VM is gone.
     pub(super) addressed_since: Option<Instant>,
 }
 
@@ -108,7 +110,7 @@ pub(super) struct RemovedVcenter {
 }
 
 impl RemovedVcenter {
-    /// The Node's state: answers of the other vCenters prove nothing.
+    /// The VM's presence: unknown, because answers of the other vCenters prove nothing about the VM.
     pub(super) fn unknown(&self, elsewhere: &Unknown) -> Unknown {
         let Self { vm, server, file } = self;
         let message = format!(
@@ -139,7 +141,6 @@ impl NodeEntry {
         self.live_period = live_period;
     }
 
-    /// Binds a VM to the Node.
     pub(super) fn bind(&mut self, binding: Binding) {
         self.bound = Some(binding);
         self.answers.clear();
@@ -148,7 +149,7 @@ impl NodeEntry {
         self.pauses.reset();
     }
 
-    /// Takes a vCenter's answer while the VM is not known.
+    /// Records a vCenter's answer about a Node that has no bound VM.
     pub(super) fn take_answer(&mut self, vcenter: VcenterId, snapshot: &Snapshot, answer: SearchAnswer) {
         self.record_end(snapshot, &answer);
         let known = self.answers.entry(vcenter).or_default();
@@ -170,7 +171,8 @@ impl NodeEntry {
         let before = self.last_observation.take();
         let recorded = match &before {
             _ if is_live => self.facts.recorded.clone(),
-            // A record written since then may be newer.
+            // Without a live snapshot, a record that was written since the last live one may be newer than this
+            // observation.
             before => before.as_ref().and_then(|before| before.recorded.clone()),
         };
         // Keeps the allocation if the location is the same.
@@ -179,9 +181,9 @@ impl NodeEntry {
         self.last_observation = Some(LastObservation { location, recorded, is_watched_to_end: false });
     }
 
-    /// Takes the answer about a VM that left the inventory of this snapshot's vCenter. A VM also leaves when the
+    /// Takes the answer of this snapshot's vCenter about a VM that left its inventory. A VM also leaves when the
     /// account can no longer read it, and can then move unreported. So the VM was watched to its end only if the first
-    /// answer is that it does not exist, and comes in the live period in which the VM was seen.
+    /// answer is that the VM does not exist, and comes in the live period in which the VM was seen.
     pub(super) fn record_end(&mut self, snapshot: &Snapshot, answer: &SearchAnswer) {
         let Some(last_observation) =
             self.last_observation.as_mut().filter(|seen| *seen.location.vcenter == *snapshot.instance_uuid)
@@ -222,7 +224,6 @@ impl NodeEntry {
         }
     }
 
-    /// The last known locations of the VM.
     pub(super) fn last_places(&self) -> LastPlaces {
         last_places(self.last_observation.as_ref(), self.facts.recorded.clone())
     }
@@ -231,7 +232,6 @@ impl NodeEntry {
         self.bound.as_ref().map(|bound| &bound.vm)
     }
 
-    /// The answer of this vCenter.
     pub(super) fn answer_at(&self, vcenter: VcenterId) -> &SearchAnswer {
         self.answers.get(&vcenter).unwrap_or(&SearchAnswer::Pending)
     }
@@ -255,7 +255,7 @@ impl NodeEntry {
         bound.into_iter().chain(matched)
     }
 
-    /// The same at every vCenter, sorted.
+    /// The VMs at all vCenters that are bound or that answers name, sorted.
     pub(super) fn needs(&self) -> Vec<VmKey> {
         if let Some(vm) = self.vm() {
             return vec![vm.clone()];
@@ -283,8 +283,8 @@ impl NodeEntry {
         };
     }
 
-    /// When the wait for silent vCenters ends and a decision is due. None once it has passed: then only a change or the
-    /// next search triggers another decision.
+    /// When the wait for silent vCenters ends and a decision is due. `None` once the wait is over; from then on only a
+    /// change or the next search triggers a decision.
     pub(super) fn end_of_silent_wait(&self, now: Instant) -> Option<Instant> {
         self.first_match.map(|at| at + SILENT_VCENTER_WAIT).filter(|end| *end > now)
     }
@@ -300,13 +300,13 @@ impl NodeEntry {
 pub(super) enum NextSearch {
     /// Nothing to search.
     None,
-    /// At once, everywhere.
+    /// Search in every vCenter at once.
     Now,
-    /// After a pause; the reason until then.
+    /// Search after a pause; until then the VM is unknown for this reason.
     Later(Unknown),
-    /// The same, if every vCenter answered and none has a VM that matches the Node.
+    /// Search after a pause: every vCenter answered, and none has a VM that matches the Node.
     NoMatch(Unknown),
-    /// No search: an answer is in flight.
+    /// No search: an answer or report is in flight, or the Node has a malformed provider ID.
     Waiting(Unknown),
 }
 

@@ -22,12 +22,11 @@ struct IndexEntry {
     place: IndexPosition,
 }
 
-/// Derived from the Nodes.
+/// Index over the table, derived from the Nodes in it.
 #[derive(Default)]
 struct Index {
-    /// The Nodes that need a VM: it backs them, or may.
+    /// By VM: the Nodes that it backs or may back.
     needing: HashMap<VmKey, NameSet>,
-    /// The Nodes by the UUID they claim.
     claiming: HashMap<BiosUuid, NameSet>,
     due: BTreeSet<(Instant, String)>,
     /// Number of Nodes whose bound VM is rechecked.
@@ -43,7 +42,7 @@ struct IndexPosition {
     is_looked_for: bool,
 }
 
-/// Sorted names without duplicates. Nearly always there is one, for which a set would allocate room for eleven.
+/// Sorted names without duplicates. Nearly always it is one name, for which a set would allocate room for eleven.
 #[derive(Default)]
 struct NameSet(Vec<String>);
 
@@ -55,7 +54,7 @@ impl NameSet {
         }
     }
 
-    /// Returns whether others are left.
+    /// Removes a name. Returns whether any name is left.
     fn remove(&mut self, name: &str) -> bool {
         self.0.retain(|known| known != name);
         !self.0.is_empty()
@@ -96,7 +95,6 @@ impl Nodes {
         self.nodes.keys().cloned().collect()
     }
 
-    /// The Nodes that need this VM.
     pub(super) fn needing(&self, vm: &VmKey) -> impl Iterator<Item = &String> {
         self.index.needing.get(vm).into_iter().flat_map(NameSet::iter)
     }
@@ -115,7 +113,8 @@ impl Nodes {
         claiming.chain(backed).filter(|other| *other != name).cloned().collect()
     }
 
-    /// The Nodes without a VM that may get one of this Node's when it is gone.
+    /// The Nodes without a bound VM that match a VM of this Node, and may get that VM once it no longer belongs to this
+    /// Node.
     pub(super) fn waiting_for(&self, name: &str) -> Vec<String> {
         let needs = self.nodes.get(name).map(|entry| entry.place.needs.as_slice()).unwrap_or_default();
         let others: BTreeSet<&String> = needs.iter().flat_map(|vm| self.needing(vm)).collect();
@@ -147,7 +146,8 @@ impl Nodes {
         self.index.change(name, place, &IndexPosition::default())
     }
 
-    /// When the next Node is due.
+    /// The earliest time at which a Node's VM is searched for or rechecked, or a wait of a Node ends; `None` if nothing
+    /// is scheduled.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.index.due.first().map(|(at, _)| *at)
     }

@@ -17,7 +17,7 @@ use crate::providers::vsphere::reason;
 use crate::providers::vsphere::vcenter::snapshot::{PowerState, Snapshot, VmRecord};
 use crate::providers::vsphere::vcenter::{VcenterId, VmKey, scope};
 
-/// How long a match waits for a silent vCenter if only its UUID supports it.
+/// How long a VM that matches by UUID alone is not bound while a vCenter has not answered.
 pub const SILENT_VCENTER_WAIT: Duration = Duration::from_secs(30);
 
 /// Answer of one vCenter to the search for a Node.
@@ -28,7 +28,8 @@ pub enum SearchAnswer {
     Pending,
     /// The vCenter could not answer, with the reason.
     Silent(String),
-    /// The account lacks a permission. The text names question, object and privilege. Proves nothing about the VM.
+    /// The account lacks a permission. The text names question, object and privilege. The answer proves nothing about
+    /// the VM.
     Denied(String),
     /// No match; the VM with this id, which was the Node's last, no longer exists.
     Gone(Arc<str>),
@@ -69,7 +70,7 @@ pub enum By {
     /// The BIOS UUID, in both byte orders.
     #[default]
     Uuid,
-    /// The Node's name as the guest's host name.
+    /// The Node's name, searched as the guest's host name.
     Name,
 }
 
@@ -99,9 +100,9 @@ pub struct Question<'a> {
     pub unasked: Option<Unknown>,
     /// Time since the first match.
     pub waited: Duration,
-    /// How a VM belongs to another Node, if it does: a clause such as `already backs node n`.
+    /// Returns how a VM belongs to another Node: a clause such as `already backs node n`. `None` if it does not.
     pub taken: &'a dyn Fn(&VmKey) -> Option<String>,
-    /// Whether a match by name is accepted as in the Go program.
+    /// Whether a VM that matches only by name is accepted, as in the Go program.
     pub allow_name_match: bool,
 }
 
@@ -115,15 +116,15 @@ pub enum LookupDecision {
         /// Messages about twins, for the log.
         others: Vec<String>,
     },
-    /// Matches are not reported yet; the next snapshot brings more.
+    /// A match was found, but no snapshot contains it yet. Decide again with a later snapshot.
     Reading(Unknown),
     /// Decide again when the wait since the first match ends, or when something changes.
     Wait(Unknown),
     /// Every vCenter answered without a match: search by name.
     SearchByName,
-    /// There is no VM that this Node may take.
+    /// There is no VM that this Node may take now, for this reason.
     Unresolved(Unknown),
-    /// Every vCenter answered, and none has a matching VM, not even one that may not be taken.
+    /// Every vCenter answered, and none has a VM that matches the Node, not even one that the Node may not take.
     NoMatch(Unknown),
 }
 
@@ -187,7 +188,7 @@ pub fn resolve(question: &Question<'_>) -> LookupDecision {
             }
             let key = VmKey { vcenter: asked.slot, id: id.clone() };
             let instance_uuid = &*asked.snapshot.instance_uuid;
-            // A vCenter may be configured twice; a VM that both report is one.
+            // Two entries may be the same vCenter; a VM that both report counts once.
             if !candidates.iter().any(|known: &VmCandidate<'_>| {
                 known.key.id == key.id && known.instance_uuid == instance_uuid && !instance_uuid.is_empty()
             }) {
@@ -257,8 +258,8 @@ fn choose(question: &Question<'_>, candidates: Vec<VmCandidate<'_>>) -> LookupDe
     }
 }
 
-/// Takes the one match if every vCenter answered, if more than the UUID supports it, or if silent vCenters were waited
-/// for long enough.
+/// Takes the one match if every vCenter answered, if the Node's record, host name or addresses confirm the match, or if
+/// silent vCenters were waited for long enough.
 fn take(question: &Question<'_>, candidate: &VmCandidate<'_>, all: &[String]) -> LookupDecision {
     if let Some(unknown) = disputed(question, candidate).or_else(|| taken_already(question, candidate)) {
         return LookupDecision::Unresolved(unknown);
@@ -339,8 +340,8 @@ fn recorded_vcenter_unanswered(question: &Question<'_>, candidate: &VmCandidate<
     Some(unanswered(unheard, message))
 }
 
-/// A VM backs one Node. A Node that is not initialized waits until the owner is gone. The claim of an initialized Node
-/// is checked once it is bound.
+/// A VM backs one Node. A Node that is not initialized waits while the VM belongs to another Node. The claim of an
+/// initialized Node is checked once its VM is bound.
 fn taken_already(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option<Unknown> {
     if question.node.is_initialized {
         return None;
@@ -349,7 +350,7 @@ fn taken_already(question: &Question<'_>, candidate: &VmCandidate<'_>) -> Option
     Some(backs_another(&candidate.describe(), &taken))
 }
 
-/// Why a Node gets no metadata of another Node's VM: `how` is a clause.
+/// Why a Node gets no metadata of a VM that belongs to another Node; `how` is a clause such as `already backs node n`.
 pub fn backs_another(machine: &str, how: &str) -> Unknown {
     let message = format!(
         "{machine} {how}; if that Node is an earlier name of this machine, delete it; if it has a machine of its own, give \

@@ -13,7 +13,7 @@ use crate::providers::vsphere::vcenter::Vcenter;
 use crate::providers::vsphere::vcenter::VcenterId;
 use crate::providers::vsphere::vcenter::reads::{ReadAnswer, SearchRead, VmRead};
 
-/// Searches in flight per vCenter.
+/// Maximum number of searches in flight per vCenter.
 const IN_FLIGHT: usize = 16;
 
 /// One search.
@@ -23,16 +23,17 @@ pub(super) struct SearchRequest {
     pub(super) node: String,
     /// The Node's UID: a reply for an earlier Node of the same name is dropped.
     pub(super) uid: Arc<str>,
-    /// The UUID as reported by the Node.
+    /// The UUID to search by, in the byte order in which the Node has it.
     pub(super) uuid: Option<BiosUuid>,
     /// Whether the UUID comes from the provider ID, which is in vCenter's byte order.
     pub(super) is_provider_id: bool,
     /// Whether both byte orders are searched even if the first one has a match.
     pub(super) in_both_orders: bool,
-    /// The last known VM of the Node at this vCenter, if any. Its id is read if the UUID has no match: a search does
-    /// not find a VM that the account cannot see, which proves nothing.
+    /// The last known VM of the Node at this vCenter, if any. It is read by id if the UUID has no match: a search does
+    /// not find a VM that the account cannot read, so that no match proves nothing.
     pub(super) recorded: Option<Arc<str>>,
-    /// A system UUID that contradicts the provider ID, searched for the message if the provider ID has no match.
+    /// A system UUID that contradicts the provider ID. If the provider ID has no match, VMs with this UUID are
+    /// searched, so that the message can name them.
     pub(super) contradicting: Option<BiosUuid>,
     /// Whether to search by name if UUID and recorded id have no match.
     pub(super) by_name: bool,
@@ -46,7 +47,7 @@ pub(super) struct SearchReply {
     pub(super) wanted: SearchRequest,
     pub(super) vcenter: VcenterId,
     pub(super) answer: SearchAnswer,
-    /// For a match by system UUID: whether it was in the other byte order.
+    /// For a match by system UUID: whether the UUID matched with its bytes swapped.
     pub(super) hit_swapped: Option<bool>,
     number: u64,
 }
@@ -56,7 +57,8 @@ pub(super) struct Searches {
     queues: BTreeMap<VcenterId, Queue>,
     running: FuturesUnordered<BoxFuture<'static, SearchReply>>,
     order: Order,
-    /// Guests usually report their UUID in the other byte order; the order of the last match is searched first.
+    /// Whether system UUIDs are searched with swapped bytes first, as guests usually report them. Follows the last
+    /// match.
     swapped_first: bool,
 }
 
@@ -92,7 +94,7 @@ impl Waiting {
 
     fn remove(&mut self, node: &str) -> Option<SearchRequest> {
         let place = self.places.remove(node)?;
-        // Memory that a storm needed is not kept until the next one.
+        // Frees the memory that a burst of searches needed.
         if self.places.is_empty() {
             self.places.shrink_to_fit();
         }
@@ -122,7 +124,8 @@ impl Order {
         self.last
     }
 
-    /// Ends a search, answered or not. Returns whether it counts: no later search was answered before it.
+    /// Ends a search, answered or not. Returns whether its result counts: no search that started later was answered
+    /// before.
     fn end(&mut self, slot: VcenterId, node: &str, number: u64, is_answered: bool) -> bool {
         let key = (slot, node.to_owned());
         let Some((answered, running)) = self.running.get_mut(&key) else { return false };
@@ -145,7 +148,6 @@ impl Default for Searches {
 }
 
 impl Searches {
-    /// Adds a vCenter.
     pub(super) fn add(&mut self, slot: VcenterId, vcenter: Arc<Vcenter>) {
         self.queues.insert(slot, Queue { vcenter, waiting: Waiting::default(), in_flight: 0 });
     }
@@ -277,7 +279,8 @@ fn answer_to_read(id: &str, wanted: Option<&BiosUuid>, read: VmRead) -> SearchAn
         ReadAnswer::Silent(trouble) => SearchAnswer::Silent(trouble.brief),
         ReadAnswer::Found(identity) => match (identity.bios_uuid, wanted) {
             (Some(own), Some(wanted)) if !own.is_same(wanted) => SearchAnswer::Changed { id: id.into(), uuid: own },
-            // The UUID is not readable, or the permission has just returned. Reading the VM's properties decides.
+            // The UUID is not readable, or the permission returned after the search. The properties that the watch
+            // reports decide.
             _ => SearchAnswer::Matches { by: By::Uuid, ids: vec![id.into()] },
         },
     }

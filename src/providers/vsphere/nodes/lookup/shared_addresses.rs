@@ -1,5 +1,5 @@
-//! Pure: addresses that several running VMs report. Such an address is virtual, or on a bridge that is the same on all
-//! of them; an address that only one VM reports is its own.
+//! Pure: addresses that several running VMs report. Such an address is virtual, or that of a bridge that every VM has
+//! with the same address; an address that only one VM reports is its own.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -10,11 +10,13 @@ pub(super) const MAX_ADDRESSES: usize = 256;
 
 /// Addresses, and the Nodes whose running VMs report them.
 ///
-/// A change costs as much as the addresses of one Node, whatever the number of Nodes: an address becomes shared with
-/// its second Node and stops being shared when one is left, so each address affects at most one other Node.
+/// A change costs as much as the addresses of one Node, whatever the number of Nodes: an address becomes shared when a
+/// second Node reports it, and stops being shared when only one Node is left. So each address affects at most one other
+/// Node.
 #[derive(Debug, Default)]
 pub(super) struct SharedAddresses {
-    /// Every address with the number of each Node that reports it: flat, for 5,000 Nodes with 100 addresses each.
+    /// One entry per address and reporting Node. Node numbers in a flat set save memory with 5,000 Nodes of 100
+    /// addresses each.
     reported: BTreeSet<(IpAddr, u32)>,
     reporters: HashMap<Arc<str>, Reporter>,
     /// Nodes by number, and the free numbers.
@@ -58,7 +60,7 @@ impl SharedAddresses {
         concerned
     }
 
-    /// The addresses of the Node's VM that others report, too.
+    /// The addresses of the Node's VM that VMs of other Nodes report, too.
     pub(super) fn of(&self, node: &str) -> impl Iterator<Item = IpAddr> {
         let addresses = self.reporters.get(node).map(|reporter| &*reporter.addresses).unwrap_or_default();
         addresses.iter().copied().filter(|ip| self.holders(*ip).nth(1).is_some())

@@ -21,7 +21,8 @@ use crate::providers::vsphere::vcenter::{Vcenter, scope};
 pub struct TrackerConfig {
     /// The vCenters in the order in which they were first configured.
     pub sources: BTreeMap<VcenterId, VcenterSource>,
-    /// Variables that define vCenters turned off because of errors: these are not asked, and may have any VM.
+    /// Environment variables that define vCenters which are turned off because of configuration errors. Such a vCenter
+    /// is not queried, and may have any VM.
     pub refused: Vec<String>,
     /// Rules for every Node.
     pub rules: MetadataRules,
@@ -30,10 +31,10 @@ pub struct TrackerConfig {
 }
 
 impl TrackerConfig {
-    /// Whether all configured vCenters can be asked; without one, the others prove no absence.
+    /// Checks that all configured vCenters can be queried. If one cannot, the answers of the others prove no absence.
     ///
     /// # Errors
-    /// The vCenter that cannot be asked.
+    /// Names a vCenter that cannot be queried.
     pub fn check_complete(&self) -> Result<(), Unknown> {
         let Some(refused) = self.refused.first() else { return Ok(()) };
         let message = format!(
@@ -101,13 +102,14 @@ impl Tracker {
         self.snapshots.push(changes);
         self.searches.add(slot, Arc::clone(&source.vcenter));
         self.slots.insert(slot, VcenterState { source, seen: Arc::default() });
-        // Bound Nodes are searched there as well, so that a twin is reported.
+        // The VMs of bound Nodes are searched in the new vCenter, too, so that a twin is reported.
         for name in self.nodes.names() {
             self.update(&name, |tracked| tracked.bound.iter_mut().for_each(|bound| bound.unasked.push(slot)));
         }
     }
 
-    /// The Nodes whose VM is there become *unknown* until the VM is found elsewhere or the vCenter is back.
+    /// Removes a vCenter. The Nodes whose VM it has become *unknown* until the VM is found elsewhere or the vCenter is
+    /// configured again.
     fn remove(&mut self, slot: VcenterId, setup: &TrackerConfig) {
         let Some(held) = self.slots.remove(&slot) else { return };
         self.searches.remove(slot);

@@ -21,7 +21,8 @@ use crate::cloud::node::addresses::{EXTERNAL_IP, INTERNAL_IP};
 use crate::providers::vsphere::config::address_rules::{AddressRule, AddressRules, IpFamily, equal_fold, name_parts};
 use crate::providers::vsphere::reason;
 
-/// The network names of a rule for a guest with these interfaces: the whole text, or its parts.
+/// The network names of a rule: the parts of a comma-separated text, unless the guest has an interface on a network
+/// with the whole text as its name.
 fn network_names<'a>(rule: &'a AddressRule, nics: &[GuestNic]) -> Vec<&'a str> {
     let Some(name) = rule.network_name.as_deref() else { return Vec::new() };
     let parts = name_parts(name);
@@ -89,7 +90,7 @@ impl AddressError {
 /// One address that may be chosen.
 #[derive(Clone, Copy)]
 struct AddressCandidate<'a> {
-    /// The guest's spelling, which the Node gets, too.
+    /// The guest's spelling of the address, which becomes that of the Node.
     text: &'a str,
     ip: IpAddr,
     network: Option<&'a str>,
@@ -117,9 +118,9 @@ pub struct Preferences {
     pub provided: Vec<IpAddr>,
     /// The Node's present `InternalIP` and `ExternalIP` addresses: each preferred over all others for its type.
     pub held: Vec<NodeAddress>,
-    /// Possibly virtual addresses: unless held, they rank behind others that the rules allow.
+    /// Possibly virtual addresses: they rank behind others that the rules allow, unless the Node already has them.
     pub demoted: HashSet<IpAddr>,
-    /// Preferred next, for both types, in this order.
+    /// The static addresses of the guest metadata, in order: preferred after `held`, for both types.
     pub listed: Vec<IpAddr>,
 }
 
@@ -151,7 +152,7 @@ pub struct ChosenAddresses {
 }
 
 /// The addresses of a Node: its host name, then the internal and the external address per family, in the order of
-/// `families`. Without families, only the host name and the provided addresses.
+/// `families`. Without families, the result is only the host name and the provided addresses.
 ///
 /// If the guest reports no address of a family, only that family is missing, and the Node keeps its present addresses
 /// of it: known addresses are never replaced by none.
@@ -228,7 +229,7 @@ pub fn missing_family(
 }
 
 /// The guest's interfaces, plus one for addresses that the kubelet uses and the guest reports on interfaces without a
-/// virtual NIC, such as a bond. Neither source is trusted alone.
+/// virtual NIC, such as a bond. Such an address is accepted only if kubelet and guest agree.
 pub fn with_guest_interfaces<'a>(nics: &'a [GuestNic], provided: &[IpAddr]) -> Cow<'a, [GuestNic]> {
     let guests_own = nics.iter().filter(|nic| !has_virtual_nic(nic)).flat_map(|nic| &nic.ip_addresses);
     let is_provided = |text: &&String| parse_ip(text).is_some_and(|ip| provided.contains(&ip));
@@ -240,13 +241,13 @@ pub fn with_guest_interfaces<'a>(nics: &'a [GuestNic], provided: &[IpAddr]) -> C
     Cow::Owned(nics.iter().cloned().chain([more]).collect())
 }
 
-/// The addresses that the guest may give its Node, whatever the rules are.
+/// The usable addresses that the guest reports on interfaces with a virtual NIC, before any rule applies.
 pub fn candidate_ips(nics: &[GuestNic]) -> impl Iterator<Item = IpAddr> {
     candidates(nics).map(|candidate| candidate.ip)
 }
 
-/// Fails if both network names are configured and no interface is on either. CIDRs still apply then, but nothing is
-/// guessed: a guess could put the Node on a wrong network.
+/// Fails if both network names are configured and no interface is on either network. CIDRs still apply then, but no
+/// other address is guessed: a guess could put the Node on a wrong network.
 fn check_network_names(nics: &[GuestNic], rules: &AddressRules, refusals: &Refusals<'_>) -> Result<(), AddressError> {
     let (Some(internal), Some(external)) = (&rules.internal.network_name, &rules.external.network_name) else {
         return Ok(());
@@ -308,8 +309,9 @@ struct Picker<'a, 'b> {
 }
 
 impl<'a> Picker<'a, '_> {
-    /// Both picks. Addresses named by the rules come first, CIDRs before network names. If the rules name none for
-    /// either type and it `may_guess`, any address that is not excluded is a candidate.
+    /// Chooses the internal and the external address. Addresses that the rules name come first, CIDRs before network
+    /// names. If the rules name no address for either type and `may_guess` is set, any address that is not excluded is
+    /// a candidate.
     fn pick_pair(&self, rules: &AddressRules, may_guess: bool, passed_over: &mut Vec<IpAddr>) -> Picks<'a> {
         let (internal, external) = (self.allowed(&rules.internal), self.allowed(&rules.external));
         let mut pools = (self.named_by(&rules.internal, &internal), self.named_by(&rules.external, &external));
@@ -359,7 +361,7 @@ impl<'a> Picker<'a, '_> {
                 // Of two spellings of one address, the Node's takes precedence.
                 let is_respelled = !held.iter().any(|(_, text)| *text == candidate.text);
                 let network = rule.networks.iter().position(|network| network.contains(&candidate.ip));
-                // A pool consists of CIDR matches or of name matches.
+                // A pool consists either of CIDR matches or of name matches.
                 let network = network.or_else(|| names.iter().position(|name| candidate.is_on(name)));
                 let rank = self.ranks.get(&candidate.ip).copied().unwrap_or(usize::MAX);
                 (held_at, is_respelled, demoted.contains(&candidate.ip), network.unwrap_or(usize::MAX), rank)
@@ -378,7 +380,7 @@ impl<'a> Picker<'a, '_> {
     fn take_provided(&self, picks: &mut Picks<'a>, rules: &AddressRules) -> Option<(IpAddr, String)> {
         let provided = self.preferences.provided.iter().copied().find(|ip| is_of(*ip, self.family))?;
         let is = |pick: Option<AddressCandidate<'a>>| pick.is_some_and(|pick| pick.ip == provided);
-        // If the rules do not name it, it may be ExternalIP only because the Node has it as such.
+        // An address that the rules do not name may be the ExternalIP only because the Node has it as such.
         let is_named =
             || self.named_by(&rules.external, &self.allowed(&rules.external)).iter().any(|c| c.ip == provided);
         if is(picks.internal) || is(picks.external) && is_named() {

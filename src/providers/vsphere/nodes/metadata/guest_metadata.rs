@@ -1,9 +1,9 @@
 //! Pure: the static addresses in a VM's cloud-init metadata, which decide the order of its addresses.
 //!
-//! Mirrors the reading half of `nodemanager.go:sortStaticallyConfiguredAddressesFirst`. There, unreadable metadata
-//! fails the whole discovery, so that the Node is never initialized; only `base64` counts; and ethernets are read in
-//! random order. Here the caller goes on without an order, every encoding of cloud-init counts, and the order is that
-//! of the document.
+//! Mirrors the reading half of `nodemanager.go:sortStaticallyConfiguredAddressesFirst`. In the Go program, unreadable
+//! metadata fails the whole discovery, so that the Node is never initialized; only `base64` counts; and ethernets are
+//! read in random order. This program goes on without an order, accepts every encoding of cloud-init, and keeps the
+//! order of the document.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -58,7 +58,7 @@ const NETWORK: &str = "the network section of guestinfo.metadata";
 /// The static addresses in document order, without duplicates.
 ///
 /// Encodings are those of cloud-init's VMware data source, in its spelling: `base64`, `b64`, `gzip+base64`, `gz+b64`,
-/// and none for plain text. Any other gives no order. The Go program knows only `base64`.
+/// and none for plain text. Any other encoding gives no order. The Go program knows only `base64`.
 ///
 /// # Errors
 /// The metadata cannot be read; the addresses then keep the guest's order.
@@ -95,7 +95,7 @@ fn encoded_network(network: Option<&Node>, gzip: bool) -> Result<Vec<IpAddr>, Me
 
 fn decode_base64(text: &str, document: &'static str) -> Result<Vec<u8>, MetadataError> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
-    // Up to two of the bytes may be padding.
+    // The estimate exceeds the decoded length by up to two bytes of padding.
     if digits.len() / 4 * 3 > MAX_BYTES + 2 {
         return Err(MetadataError::TooLarge(document));
     }
@@ -116,7 +116,7 @@ fn parse_yaml(bytes: Vec<u8>, document: &'static str) -> Result<Node, MetadataEr
     yaml::parse_document(&text, Aliases::Refused).map_err(|source| MetadataError::Yaml(document, source))
 }
 
-/// The addresses of a netplan document: `ethernets`, per name `addresses`.
+/// The addresses of a netplan document: the `addresses` of each entry of `ethernets`.
 fn addresses_of(network: &Node) -> Result<Vec<IpAddr>, MetadataError> {
     let (mut addresses, mut seen) = (Vec::new(), HashSet::new());
     let Some(ethernets) = map_of(network, "network")?.and_then(|network| find(network, "ethernets")) else {

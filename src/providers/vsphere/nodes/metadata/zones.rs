@@ -14,7 +14,7 @@ use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategor
 /// The reason if an object's tags have not been read yet.
 pub const NOT_READ_YET: &str = "not read yet";
 
-/// How many tags of one object a message names.
+/// Maximum number of tags per object in a message.
 const MOST_TAGS: usize = 5;
 
 /// An object and its ancestors, in this order.
@@ -138,9 +138,9 @@ fn join(chains: &[MissingTags]) -> String {
     chains.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Looks for zone and region along the three chains: host, pool, VM. One chain has to give both; parts of two are never
-/// combined. `find_tags` returns an object's tags, `None` if they have not been read yet. Returns `None` if no
-/// categories are configured. The result consists of valid label values.
+/// Looks for zone and region along the three chains: host, pool, VM. One chain must give both; the zone of one chain is
+/// never combined with the region of another. `find_tags` returns an object's tags, `None` if they have not been read
+/// yet. Returns `None` if no categories are configured. The result consists of valid label values.
 ///
 /// A chain is walked upwards. At each object the region is read before the zone; both replace values from below, and
 /// the walk ends as soon as both are known. So a zone higher up replaces a lower one while the region is missing, as in

@@ -25,11 +25,11 @@ pub use nsx::NsxBackend;
 /// State of an object after a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ObjectChange {
-    /// It exists in this version.
+    /// The object exists in this version.
     Entered(ObjectKind, Object),
-    /// It no longer exists.
+    /// The object of this path no longer exists.
     Gone(String),
-    /// NSX did not delete it, because another object refers to it.
+    /// NSX did not delete the object of this path, because another object refers to it.
     Referenced(String),
     /// The allocation of this path has this address.
     Reserved {
@@ -40,7 +40,7 @@ pub enum ObjectChange {
     },
 }
 
-/// Receives object states of a call, even of one that fails later.
+/// Receives the object states that a call observes, even if the call fails later.
 pub type Record<'a> = &'a (dyn Fn(ObjectChange) + Send + Sync);
 
 /// Context of a change of a load balancer.
@@ -118,13 +118,13 @@ impl fmt::Display for ConfiguredObject {
 /// Whether a configured object exists and load balancers can use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suitability {
-    /// It does not exist.
+    /// The configured object does not exist.
     Missing,
     /// The gateway has no edge cluster, so no load balancer runs on it.
     NoEdgeCluster,
     /// The gateway does not advertise the addresses of load balancers.
     NotAdvertised,
-    /// It exists and looks usable.
+    /// The configured object exists and looks usable.
     Usable,
 }
 
@@ -149,7 +149,7 @@ pub struct Usage([(usize, usize); 3]);
 pub struct Full {
     /// The exhausted kind, such as virtual servers.
     pub what: &'static str,
-    /// Number of used ones.
+    /// Number in use.
     pub used: usize,
     /// Maximum number.
     pub allowed: usize,
@@ -173,7 +173,7 @@ impl Usage {
         self.0.iter_mut().zip(more.0).for_each(|((used, _), (more, _))| *used += more);
     }
 
-    /// The demand beyond capacity that was taken before.
+    /// The part of this demand that exceeds the capacity taken before.
     pub fn beyond(&self, taken: &Self) -> Self {
         let mut more = self.clone();
         more.0.iter_mut().zip(taken.0).for_each(|((needed, _), (taken, _))| *needed = needed.saturating_sub(taken));
@@ -183,7 +183,7 @@ impl Usage {
     /// Takes the demanded capacity, if all of it is free.
     ///
     /// # Errors
-    /// The first exhausted kind.
+    /// The first kind (virtual servers, pools or members) of which too few are free; nothing is taken then.
     pub fn take(&mut self, needed: &Self) -> Result<(), Full> {
         for ((what, (used, allowed)), (needed, _)) in Self::WHAT.into_iter().zip(self.0).zip(needed.0) {
             if allowed > 0 && needed > 0 && used.saturating_add(needed) > allowed {
@@ -228,7 +228,8 @@ pub trait Backend: Send + Sync {
     /// As [`Backend::read`].
     async fn suitability(&self, what: &ConfiguredObject) -> Result<Suitability, Error>;
 
-    /// Performs a change. If another client has changed the object, only records its new version: plan again.
+    /// Performs a change. If another client has changed the object, only records its new version; the caller plans
+    /// again.
     ///
     /// # Errors
     /// The change failed.
@@ -240,7 +241,7 @@ pub trait Backend: Send + Sync {
     /// The read failed.
     async fn reservation(&self, allocation: &Allocation) -> Result<Reservation, Error>;
 
-    /// Reads the realization of a written object, in this revision if it existed before.
+    /// Reads whether NSX has realized a written object. `revision`: the written one, if the object existed before.
     ///
     /// # Errors
     /// The read failed.
@@ -261,7 +262,7 @@ pub trait Backend: Send + Sync {
     /// Whether the IP pool with this id may have addresses of a family.
     ///
     /// # Errors
-    /// The answer is unknown.
+    /// The subnets of the IP pool cannot be read.
     async fn has_family(&self, pool: &str, family: IpFamily) -> Result<bool, Error>;
 
     /// Checks that a requested address can be reserved in its IP pool, before anything is created for it.
@@ -273,7 +274,7 @@ pub trait Backend: Send + Sync {
     /// Deletes the load balancer service of this cluster, unless something uses it.
     ///
     /// # Errors
-    /// The deletion failed. Being in use is no error and is recorded.
+    /// The deletion failed. A load balancer service that is in use causes no error: `record` receives the reference.
     async fn delete_lb_service(
         &self,
         permit: &LeaderToken,

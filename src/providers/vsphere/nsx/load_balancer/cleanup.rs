@@ -27,10 +27,9 @@ use crate::providers::vsphere::reason;
 const READS: usize = 4;
 /// Maximum number of live reads per relist for ambiguous objects.
 const MOST_READS: usize = 100;
-/// Lifetime of a live read.
+/// Time for which the result of a live read is used.
 const LOOK: Duration = Duration::from_secs(30 * 60);
 
-/// Cleanup of orphaned load balancers and reports of ambiguous objects.
 pub(super) struct Cleanup {
     policy: Policy,
     live: Arc<dyn LiveReads>,
@@ -38,7 +37,7 @@ pub(super) struct Cleanup {
     pub(super) events: Option<Arc<dyn ClusterEvents>>,
     /// Never locked over an await.
     orphans: Mutex<Orphans>,
-    /// Live reads of Services: time, and whether nothing needs the ambiguous objects. Never locked over an await.
+    /// Live reads by Service: time, and whether nothing needs its ambiguous objects. Never locked over an await.
     looked: Mutex<BTreeMap<Box<str>, (Instant, bool)>>,
     /// The term of the last processed relist.
     term: AtomicU64,
@@ -59,7 +58,7 @@ impl Cleanup {
     pub(super) async fn run(&self, of: &NsxLoadBalancers, stop: &CancellationToken) {
         let (mut readings, mut asked) = (of.inventory.completed_lists(), None);
         loop {
-            // Each relist is requested once.
+            // Requests each due relist only once.
             let next = self.orphans.lock().next_list().map(Instant::from_std).filter(|next| Some(*next) != asked);
             let step = self.orphans.lock().next_step().map(Instant::from_std);
             tokio::select! {
@@ -126,7 +125,7 @@ impl Cleanup {
         self.delete_all(of, &permit, services, true).await;
     }
 
-    /// Retries the deletion of the load balancer service that NSX has refused.
+    /// Retries a deletion of the load balancer service that NSX has refused.
     async fn remove_lb_service(&self, of: &NsxLoadBalancers, permit: &LeaderToken, uid: Option<String>) {
         let Some(refusals) = of.inventory.refused_removal() else { return };
         match delete_lb_service(of, permit, &of.layout(uid)).await {
@@ -160,7 +159,8 @@ impl Cleanup {
         }
     }
 
-    /// The cluster may have been restored or copied: the warning lets an operator stop the cleanup before it starts.
+    /// Warns about many suspects: the cluster may have been restored or copied, and an operator can still stop the
+    /// cleanup before it starts.
     async fn warn_of_many(&self, count: usize, all: usize) {
         let minutes = APART.as_secs() / 60;
         let what_follows = match self.policy {
@@ -180,7 +180,7 @@ impl Cleanup {
         }
     }
 
-    /// Deletes an orphan, as far as NSX allows now. A new deletion counts towards the limit.
+    /// Deletes an orphan, as far as NSX allows now. The deletion counts towards the limit if `is_new` is set.
     async fn delete(
         &self,
         of: &NsxLoadBalancers,
@@ -189,7 +189,7 @@ impl Cleanup {
         is_new: bool,
     ) -> Result<(), Error> {
         let gone = named(service);
-        // The call blocks syncs of a Service that is created from now on.
+        // The call claims the name: syncs of a Service that is created from now on wait for the call.
         let Ok(call) = of.call(permit, &gone).await else { return Ok(()) };
         if permit.check().is_err() || !self.is_certain(service).await {
             return Ok(());
@@ -234,7 +234,7 @@ impl Cleanup {
                 true => Some(true),
                 false => self.is_unneeded(of, &service, &held, &mut reads).await,
             };
-            // The sync of the Service handles it.
+            // The Service exists by now: its sync reports its ambiguous objects.
             if of.nodes.has_service(&service) {
                 continue;
             }
@@ -246,8 +246,8 @@ impl Cleanup {
         }
     }
 
-    /// Whether a live read shows that nothing needs the ambiguous objects of a Service. A result is valid for 30
-    /// minutes, but not for reporting new objects. `None` if the read failed or no `reads` are left.
+    /// Whether a live read shows that nothing needs the ambiguous objects of a Service. A result is used for 30
+    /// minutes, but `true` only for objects that were reported. `None` if the read failed or no `reads` are left.
     async fn is_unneeded(
         &self,
         of: &NsxLoadBalancers,
@@ -279,7 +279,7 @@ impl Cleanup {
     }
 }
 
-/// A Service with only a name.
+/// A Service with this namespace and name, and nothing else.
 fn named(service: &str) -> Service {
     let (namespace, name) = service.split_once('/').unwrap_or_default();
     let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));

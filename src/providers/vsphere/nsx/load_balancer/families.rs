@@ -30,19 +30,19 @@ pub struct FamilyLoadBalancer {
     pub second: Option<IpFamily>,
     /// The family of its address and members.
     pub family: IpFamily,
-    /// Whether it is needed, rather than to be deleted.
+    /// Whether the Service needs this load balancer; otherwise it is deleted.
     pub is_wanted: bool,
 }
 
 impl RequestedFamilies<'_> {
     /// The existing and the needed load balancers of a Service.
     ///
-    /// An existing second one needs no IP pool, so it stays when the flag is removed. A first one of another program
-    /// stays even if the Service does not request its family, because clients know its address.
+    /// An existing second load balancer needs no IP pool, so it stays when the flag is removed. A first load balancer
+    /// of another program stays even if the Service does not request its family, because clients know its address.
     pub fn balancers(&self, ours: &ServiceResources) -> Vec<FamilyLoadBalancer> {
         let first = address_of(ours, None).map(IpFamily::of);
         let has_pool = self.has_ipv6_pool || has_address(ours, Some(SECOND));
-        // The first one may have the family of the second one, which is therefore created once the address is known.
+        // While the address of the first load balancer is unknown, it may be IPv6, so no second one is created yet.
         let is_unread = first.is_none() && has_address(ours, None) && !has_address(ours, Some(SECOND));
         let has_second = self.asks_for(SECOND) && first != Some(SECOND) && has_pool && !is_unread;
         let of_first = || ours.marks().filter(|marks| marks.second.is_none());
@@ -63,7 +63,7 @@ impl RequestedFamilies<'_> {
         self.families.contains(&family)
     }
 
-    /// The required family of a new load balancer. `None` accepts that of the IP pool, as in the Go program.
+    /// The required family of a new load balancer. `None` accepts any family of the IP pool, as in the Go program.
     pub fn required(&self, balancer: &FamilyLoadBalancer) -> Option<IpFamily> {
         match balancer.second {
             Some(second) => Some(second),

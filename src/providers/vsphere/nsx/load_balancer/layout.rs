@@ -36,7 +36,8 @@ pub const ADDRESS_POOL: &str = "ippoolid";
 pub const CLASS: &str = "lbclass";
 /// Tag scope of the Service UID. Unknown to the Go program.
 pub const SERVICE_UID: &str = "service-uid";
-/// Tag scope of the address of a pool's virtual server, written before its deletion. Unknown to the Go program.
+/// Tag scope of the address of a pool's virtual server, written before that server is deleted. Unknown to the Go
+/// program.
 pub const ADDRESS: &str = "virtual-server-address";
 
 /// Tag scope of the family of a second load balancer. Unknown to the Go program.
@@ -107,7 +108,6 @@ impl ObjectKind {
         }
     }
 
-    /// All words in ids of this kind.
     fn words(self) -> Vec<&'static str> {
         match self {
             ObjectKind::Monitor => vec![MONITOR, HTTP_MONITOR, ICMP_MONITOR],
@@ -158,7 +158,7 @@ impl MonitorType {
         }
     }
 
-    /// Word in the id of a monitor. The oldest type of each protocol uses the word of the kind.
+    /// Word in the id of a monitor. The type that was supported first for a protocol has the word of the object kind.
     fn word(self, protocol: Protocol) -> &'static str {
         match (self, protocol) {
             (Self::Tcp, _) | (Self::Http, Protocol::Udp) => MONITOR,
@@ -173,7 +173,7 @@ impl MonitorType {
 pub enum Probe {
     /// A TCP connection to this port.
     Tcp(u16),
-    /// An HTTP request to this port: whether the Node has endpoints of the Service.
+    /// An HTTP request to this port, which tells whether the Node has endpoints of the Service.
     Http(u16),
     /// An ICMP echo request.
     Icmp,
@@ -328,8 +328,8 @@ impl ClusterLayout {
         if self.second.is_some() { format!("{owner}{SECOND}") } else { owner.to_owned() }
     }
 
-    /// The load balancer of an object: `Some(None)` for the first one, the family for the second one. `None` if the
-    /// owner or cluster tag is not ours.
+    /// The load balancer that an object belongs to: `Some(None)` for the first one of a Service, the family for the
+    /// second one. `None` if the owner or cluster tag is not ours.
     pub fn load_balancer_of(&self, object: &Object) -> Option<Option<IpFamily>> {
         let owner = self.configured.get(OWNER).map_or(PROGRAM, String::as_str);
         let rest = object.tag(OWNER)?.strip_prefix(owner).filter(|_| object.tag(CLUSTER) == Some(&self.cluster))?;
@@ -515,8 +515,8 @@ impl ClusterLayout {
     }
 }
 
-/// The words must not change: existing ids depend on them. The first load balancer has one word for both families,
-/// because its family may be known only after some of its objects exist.
+/// The id of an object. The words in it must not change: existing ids depend on them. The first load balancer has one
+/// word for both families, because its family may be known only after some of its objects exist.
 fn id_of(
     layout: &ClusterLayout,
     second: Option<IpFamily>,
@@ -550,7 +550,7 @@ pub fn snat_translation(is_disabled: bool) -> Value {
     json!({"type": if is_disabled { "LBSnatDisabled" } else { "LBSnatAutoMap" }})
 }
 
-/// Type of the only expression of a group. NSX advises against several.
+/// Type of the only expression of a group. NSX advises against several expressions.
 const EXPRESSION: &str = "IPAddressExpression";
 
 /// The expression of a group with these networks. Keeps other fields of the expression `before`, to which NSX adds an

@@ -17,19 +17,19 @@ use crate::cloud::node::{self, addresses};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 use crate::providers::vsphere::nsx::names::{LONGEST_NAME, shortened};
 
-/// A node behind a load balancer.
+/// An address of a Node, as a member of pools.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
     /// The name of the Node.
     pub node: String,
     /// Its address.
     pub address: IpAddr,
-    /// Whether the address is confirmed as the Node's. If not, it stays in pools, but is not added to any.
+    /// Whether the address is confirmed as the Node's. An unconfirmed address stays in pools, but is added to none.
     pub is_confirmed: bool,
 }
 
-/// The first confirmed internal address of this family of each Node, or all unconfirmed ones, sorted by Node name.
-/// Nodes without one are left out.
+/// The internal addresses of this family, sorted by Node name: of each Node the first confirmed one or, if none is
+/// confirmed, all unconfirmed ones.
 pub fn of_nodes<'n>(
     nodes: &'n [Arc<Node>],
     family: IpFamily,
@@ -57,18 +57,18 @@ pub fn addresses_of(members: &[Value]) -> BTreeSet<IpAddr> {
     members.iter().filter_map(address_of).collect()
 }
 
-/// Whether a pool with these addresses has all confirmed members and no others than `wanted`.
+/// Whether a pool with these addresses has every confirmed member of `wanted`, and no address that `wanted` lacks.
 pub fn are_equal(addresses: &BTreeSet<IpAddr>, wanted: &[Member]) -> bool {
     let all: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
     addresses.is_subset(&all) && confirmed(wanted).is_subset(addresses)
 }
 
-/// The addresses that are added to a pool.
+/// The confirmed addresses. Only these are added to pools.
 fn confirmed(wanted: &[Member]) -> BTreeSet<IpAddr> {
     wanted.iter().filter(|member| member.is_confirmed).map(|member| member.address).collect()
 }
 
-/// The new members of a pool with these existing ones.
+/// The members that a pool with the members `existing` has after an update to `wanted`.
 pub fn merged(existing: &[Value], wanted: &[Member], cluster: &str) -> Vec<Value> {
     let mut missing = confirmed(wanted);
     let wants: BTreeSet<IpAddr> = wanted.iter().map(|member| member.address).collect();
@@ -102,8 +102,9 @@ pub fn set(pool: &mut Object, wanted: &[Member], cluster: &str) -> bool {
     is_changed
 }
 
-/// Number of members that stay if the pool both loses and gets members. They come first in [`merged`]. `None` also if
-/// none stays: a pool is emptied only if it has to be empty.
+/// Number of existing members that stay; they come first in the result of [`merged`]. If NSX refuses the update of a
+/// pool, the caller may remove only the surplus members and add none. `None` if the pool does not both lose and get
+/// members, or if no member would stay, because the pool must not become empty.
 pub fn staying(pool: &Object, wanted: &[Member]) -> Option<usize> {
     let existing = addresses_of(pool.0.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default());
     let stays = |address: &&IpAddr| wanted.iter().any(|member| member.address == **address);

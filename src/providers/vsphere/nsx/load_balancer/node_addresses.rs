@@ -23,7 +23,7 @@ const MOST_FOR_EACH: usize = 4;
 /// Maximum number of remembered addresses per Node and family.
 const MOST_ADDRESSES: usize = 64;
 
-/// Whether the cluster has a Node of this name.
+/// Tells whether the cluster has a Node of this name.
 pub type HasNode = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The usable addresses of Nodes.
@@ -39,12 +39,11 @@ struct AddressState {
     permit: Option<LeaderToken>,
     /// The addresses that vCenter last reported for the VM of each Node, by Node name. Includes deleted Nodes.
     reported: BTreeMap<Box<str>, BTreeSet<IpAddr>>,
-    /// Start of the last wait.
     wait_began: Option<Instant>,
 }
 
 impl NodeAddresses {
-    /// `usable` returns the usable addresses of a Node.
+    /// Starts without remembered addresses. `usable` returns the usable addresses of a Node.
     pub fn new(usable: UsableAddressesOf, has_node: HasNode) -> Self {
         Self { usable, has_node, state: Mutex::default() }
     }
@@ -65,8 +64,8 @@ impl NodeAddresses {
     /// The pool members of this family. If the VM of a Node is unknown, drops addresses that vCenter has reported for a
     /// deleted Node but never for this one: otherwise the kubelet could keep addresses of deleted Nodes in pools.
     ///
-    /// An existing Node never takes an address from another Node with an unknown VM: no kubelet or guest can remove an
-    /// address of another Node by claiming it temporarily.
+    /// An address that vCenter has reported for an existing Node is not dropped from a Node with an unknown VM. So no
+    /// kubelet or guest can remove the address of another Node from pools by claiming it temporarily.
     pub fn members(&self, nodes: &[Arc<Node>], family: IpFamily) -> Vec<Member> {
         let reported = &mut self.state.lock().reported;
         if reported.len() > nodes.len() * MOST_FOR_EACH {
@@ -95,7 +94,7 @@ impl NodeAddresses {
         members
     }
 
-    /// Whether a creation may wait for a VM lookup.
+    /// Whether a creation may wait for a VM lookup: for `LONGEST_WAIT` in each period of `BETWEEN_WAITS`.
     pub fn may_wait(&self) -> bool {
         let wait_began = &mut self.state.lock().wait_began;
         let began = wait_began.filter(|began| began.elapsed() <= BETWEEN_WAITS).unwrap_or_else(Instant::now);

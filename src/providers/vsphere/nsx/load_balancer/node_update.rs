@@ -18,13 +18,12 @@ use super::{NsxLoadBalancers, members, repeated};
 use crate::cloud::{Error, LeaderToken};
 use crate::providers::vsphere::config::address_rules::IpFamily;
 
-/// The members by family.
 struct DesiredMembers {
     of_ipv4: Arc<[Member]>,
     of_ipv6: Arc<[Member]>,
 }
 
-/// Returns one result per Service, in order.
+/// Updates the members of the pools of these Services. Returns one result per Service, in their order.
 pub(super) async fn update(
     of: &NsxLoadBalancers,
     permit: &LeaderToken,
@@ -60,7 +59,6 @@ pub(super) async fn update(
     results
 }
 
-/// The pool updates of one Service, by path.
 fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<Box<str>, PoolUpdate>, Error> {
     call.check(RequiredFreshness::AnyList)?;
     let seen = call.observe();
@@ -69,7 +67,7 @@ fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<B
     }
     let ours = seen.judged.owned;
     if ours.is_empty() {
-        // A sync creates it, if the Service needs one.
+        // A sync creates the load balancer, if the Service needs one.
         call.cache().request_resync_of(&call.key);
         return Err(Error::other(format!(
             "Service {} has no load balancer in NSX yet; it gets its Nodes when it is created",
@@ -96,7 +94,6 @@ fn planned(call: &ServiceCall<'_>, wanted: &DesiredMembers) -> Result<BTreeMap<B
     Ok(changed.map(update).collect())
 }
 
-/// Writes the pools. Returns the errors by path.
 async fn write(
     of: &NsxLoadBalancers,
     permit: &LeaderToken,
@@ -112,7 +109,8 @@ async fn write(
     let keys: BTreeMap<&str, &str> = wanted.iter().map(|(path, key, _)| (&**path, &**key)).collect();
     let created_again: Mutex<Vec<&str>> = Mutex::default();
     let record = |change: ObjectChange| {
-        // The batch has recreated a pool that this process deleted after it was listed. A sync decides about it.
+        // The batch has recreated a pool that this process deleted after the batch had listed it. A sync of the Service
+        // decides whether the pool stays.
         if let ObjectChange::Entered(ObjectKind::Pool, pool) = &change
             && let Some(key) = keys.get(pool.path())
             && !of.inventory.of_service(key).pools.iter().any(|one| *one.marks.path == *pool.path())
@@ -129,7 +127,7 @@ async fn write(
     for (path, key, members) in wanted.iter().filter(|(path, ..)| !failed.contains_key(path)) {
         let has_nodes = |pool: &Pool| pool.marks.path == *path && members::are_equal(&pool.members, members);
         if !of.inventory.of_service(key).pools.iter().any(has_nodes) {
-            // The pool is gone, or another client has changed its owner.
+            // The pool was deleted, or another client has changed its owner tags.
             of.inventory.request_resync_of(key);
         }
     }

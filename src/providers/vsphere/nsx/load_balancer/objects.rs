@@ -92,7 +92,8 @@ pub struct Pool {
     pub address_pool: Box<str>,
     /// Whether SNAT is disabled, so that Nodes see client addresses; `None` for a pool with SNAT addresses of its own.
     pub is_snat_disabled: Option<bool>,
-    /// The address of the virtual servers, from its tag, which is written at the start of a deletion.
+    /// The address of the virtual servers, from a tag of the pool. A deletion writes this tag first if nothing else
+    /// would show the owner of the address.
     pub address: Option<IpAddr>,
 }
 
@@ -133,7 +134,7 @@ pub struct Allocation {
 pub struct Group {
     /// Its identity and tags.
     pub marks: OwnerTags,
-    /// Its networks; `None` if it has other members.
+    /// Its networks; `None` if the group has members other than networks.
     pub ranges: Option<BTreeSet<IpNet>>,
 }
 
@@ -159,12 +160,12 @@ pub struct ServiceResources {
     pub allocations: Vec<Allocation>,
     /// Its groups, by path, if known: most lists do not include them.
     pub groups: Vec<Group>,
-    /// Its persistence profiles, by path, if known.
+    /// Its persistence profiles, by path, if known: most lists do not include them.
     pub persistence_profiles: Vec<PersistenceProfile>,
 }
 
 impl ServiceResources {
-    /// Whether there are no objects.
+    /// Whether the Service has no objects.
     pub fn is_empty(&self) -> bool {
         let Self { servers, pools, monitors, allocations, groups, persistence_profiles } = self;
         let is_unused = servers.is_empty() && pools.is_empty() && monitors.is_empty() && allocations.is_empty();
@@ -213,7 +214,8 @@ impl ServiceResources {
 }
 
 impl OwnerTags {
-    /// `None` for an object with another owner or cluster name, without a Service, or marked for deletion.
+    /// Reads the identity of an object; `None` if its owner or cluster name is another one, it names no Service, or it
+    /// is marked for deletion.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let (service, second) = (object.tag(SERVICE)?, layout.load_balancer_of(object)?);
         let is_complete = service.contains('/') && !object.id().is_empty() && !object.path().is_empty();
@@ -231,7 +233,7 @@ impl OwnerTags {
 }
 
 impl LbService {
-    /// `None` for an object without path or marked for deletion.
+    /// Reads a load balancer service; `None` for an object without path or marked for deletion.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let is_there = !object.path().is_empty() && !object.is_marked_for_delete();
         is_there.then(|| Self {
@@ -245,7 +247,7 @@ impl LbService {
 }
 
 impl VirtualServer {
-    /// See [`OwnerTags::read`].
+    /// Reads a virtual server; `None` in the same cases as [`OwnerTags::read`].
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         Some(Self {
             marks: OwnerTags::read(object, layout)?,
@@ -265,7 +267,7 @@ impl VirtualServer {
 }
 
 impl Pool {
-    /// See [`OwnerTags::read`].
+    /// Reads a pool; `None` in the same cases as [`OwnerTags::read`].
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         Some(Self {
             marks: OwnerTags::read(object, layout)?,
@@ -279,7 +281,7 @@ impl Pool {
 }
 
 impl Monitor {
-    /// See [`OwnerTags::read`]. `None` for other types of monitors, which this program does not use.
+    /// Reads a monitor; `None` in the same cases as [`OwnerTags::read`], and for types that this program does not use.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let marks = OwnerTags::read(object, layout)?;
         let number = object.0.get("monitor_port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
@@ -290,7 +292,7 @@ impl Monitor {
 }
 
 impl Allocation {
-    /// See [`OwnerTags::read`]. The IP pool comes from the path.
+    /// Reads an allocation, and its IP pool from its path; `None` in the same cases as [`OwnerTags::read`].
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let marks = OwnerTags::read(object, layout)?;
         // `allocation_ip` is only the requested address.
@@ -301,14 +303,14 @@ impl Allocation {
 }
 
 impl Group {
-    /// See [`OwnerTags::read`].
+    /// Reads a group; `None` in the same cases as [`OwnerTags::read`].
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         Some(Self { marks: OwnerTags::read(object, layout)?, ranges: ranges(list(object, "expression")) })
     }
 }
 
 impl PersistenceProfile {
-    /// See [`OwnerTags::read`]. `None` for types other than source IP, which this program does not use.
+    /// Reads a persistence profile; `None` in the cases of [`OwnerTags::read`], and for types other than source IP.
     pub fn read(object: &Object, layout: &ClusterLayout) -> Option<Self> {
         let marks = OwnerTags::read(object, layout)?;
         let timeout = object.0.get("timeout").and_then(Value::as_u64).map(Duration::from_secs);
@@ -332,7 +334,7 @@ fn is_restricted(object: &Object) -> bool {
     is_enabled && text_in(object, "access_list_control", "action") == "ALLOW"
 }
 
-/// The networks of a group; `None` if it has other members.
+/// The networks of a group; `None` if the group has members other than networks.
 fn ranges(expression: &[Value]) -> Option<BTreeSet<IpNet>> {
     let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut ranges = BTreeSet::new();

@@ -1,9 +1,10 @@
 //! Pure: which load balancers are orphaned, that is, their Services no longer exist, and when they may be deleted.
 //!
 //! Only objects with the UID of this cluster are considered, of Services that the informer cache lacks. An orphan must
-//! be in two lists at least ten minutes apart, and a live read of the API server confirms that its Service is gone. Few
-//! orphans are deleted per period. If there are many, all deletions pause for a while: the API server may have been
-//! restored from an old backup. A failed deletion blocks no other one and is retried with backoff.
+//! be in two lists at least ten minutes apart, and a live read of the API server confirms that its Service no longer
+//! exists. Few orphans are deleted per period. While there are many orphans, all deletions pause for a while: the API
+//! server may have been restored from an old backup. A failed deletion blocks no other deletion and is retried with
+//! backoff.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ pub const APART: Duration = Duration::from_secs(600);
 const WINDOW: Duration = Duration::from_secs(600);
 /// Length of the pause after many orphans were found at once.
 const HOLD: Duration = Duration::from_secs(900);
-/// Number of orphans that never counts as many.
+/// Up to this number, orphans never count as many.
 const FEW: usize = 5;
 /// Pause after a failed deletion; doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
@@ -39,7 +40,7 @@ pub enum Policy {
 /// State of suspected and confirmed orphans.
 #[derive(Debug, Default)]
 pub struct Orphans {
-    /// Start of the first list of the unbroken series in which each Service was suspected.
+    /// Suspected Services, each with the start of the first list of the unbroken series of lists that suspected it.
     suspected: BTreeMap<Box<str>, Instant>,
     /// Times of the deletions within the last [`WINDOW`].
     deleted: VecDeque<Instant>,
@@ -64,12 +65,12 @@ pub struct Orphans {
 pub enum OrphanDecision {
     /// Delete these.
     Delete(Vec<Box<str>>),
-    /// Delete none, because this many were found at once.
+    /// Delete none, because this many orphans were found at once.
     Hold(usize),
 }
 
 impl Orphans {
-    /// Clears the suspects: another term may have deleted and recreated objects. The limits stay.
+    /// Clears the suspects: another term may have deleted and recreated objects. The limits on deletions stay in force.
     pub fn begin_term(&mut self) {
         self.suspected.clear();
         self.reported.clear();
@@ -79,7 +80,8 @@ impl Orphans {
         self.is_mass_reported = false;
     }
 
-    /// Whether to report many suspects: more than `FEW` and more than a tenth of `all`. Once per term.
+    /// Whether to warn about many suspects, once per term: more than `FEW`, and more than a tenth of `all`, the number
+    /// of Services with objects of this cluster.
     pub fn are_many(&mut self, suspects: usize, all: usize) -> bool {
         let are_many = suspects > FEW && suspects.saturating_mul(10) > all;
         are_many && !std::mem::replace(&mut self.is_mass_reported, true)

@@ -51,7 +51,7 @@ pub struct ClassifiedResources {
 enum TagOwnership {
     Foreign,
     Ours,
-    /// Not decided by the tags. `is_tagged`: it has the UID of some cluster, and ours is unknown.
+    /// Not decided by the tags. `is_tagged`: the object has a cluster UID, and the UID of this cluster is unknown.
     Untagged {
         is_tagged: bool,
     },
@@ -105,7 +105,6 @@ pub fn classify(objects: &ServiceResources, facts: &ClusterContext<'_>) -> Class
     judged
 }
 
-/// Classifies groups and persistence profiles.
 fn classify_unlisted(objects: &ServiceResources, facts: &ClusterContext<'_>, judged: &mut ClassifiedResources) {
     let ClassifiedResources { owned: ours, ambiguous: held, .. } = judged;
     let groups: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.group).collect();
@@ -150,7 +149,7 @@ fn by_marks(marks: &OwnerTags, kind: ObjectKind, facts: &ClusterContext<'_>) -> 
     }
 }
 
-/// Whether a virtual server that the tags do not assign to the Service serves it.
+/// Whether a virtual server whose tags do not decide its ownership serves the Service.
 fn is_served(server: &VirtualServer, is_tagged: bool, objects: &ServiceResources, facts: &ClusterContext<'_>) -> bool {
     if facts.lb_service.is_none_or(|used| *used != *server.lb_service) {
         return false;
@@ -158,7 +157,8 @@ fn is_served(server: &VirtualServer, is_tagged: bool, objects: &ServiceResources
     if !facts.ingress.is_empty() {
         return server.address.is_some_and(|address| facts.ingress.contains(&address));
     }
-    // The Go program uses random ids. A name-based id of another Service may come from another cluster of this name.
+    // The Go program creates random ids, so a name-based id (UUID version 5) comes from this program. The caller has
+    // checked that the id does not derive from this Service, so it may come from another cluster of the same name.
     if layout::is_name_based(&server.marks.id) {
         return false;
     }

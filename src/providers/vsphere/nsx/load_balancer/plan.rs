@@ -1,16 +1,18 @@
 //! Pure: plans the next change of the load balancers of a Service. The plan depends only on the current state, so a
 //! sync continues where an earlier sync or another process stopped.
 //!
-//! Order: changes; group and persistence profile; for each port: monitor, pool, address, load balancer service, virtual
-//! server; deletion of unused virtual servers, pools, monitors, persistence profiles, groups; release of unused
-//! addresses; repair of addresses of virtual servers that another client has edited or released. Both load balancers of
-//! a Service with two families are changed before anything is created for either.
+//! Order of the steps: change of existing objects; creation of group and persistence profile; for each port, creation
+//! of monitor, pool, address, load balancer service, virtual server; deletion of unused virtual servers, pools,
+//! monitors, persistence profiles, groups; release of unused addresses; repair of addresses of virtual servers that
+//! another client has edited or released. Both load balancers of a Service with two families are changed before
+//! anything is created for either.
 //!
 //! Never compared: names, descriptions, the enabled flag, algorithms, limits, weights and states of members, and
 //! unknown fields.
 //!
 //! Features that the Go program ignores (source ranges, affinity, health checks other than TCP, SNAT) are compared only
-//! for virtual servers of this program or with full adoption; [`ignored()`] lists them for others.
+//! for virtual servers of this program or with full adoption. For other virtual servers, [`ignored()`] lists the
+//! settings that are not applied.
 //!
 //! Mirrors `Process` of `pkg/cloudprovider/vsphere/loadbalancer/state.go`.
 
@@ -45,7 +47,7 @@ use crate::providers::vsphere::nsx::tags::ScopedTags;
 /// The desired state of one load balancer of a Service. A Service with two families has two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredLoadBalancer {
-    /// Its ports, in the order of the Service; empty if it is to be deleted.
+    /// Its ports, in the order of the Service; empty for a load balancer that is to be deleted.
     pub ports: Vec<WantedPort>,
     /// The Nodes behind it.
     pub members: Vec<Member>,
@@ -57,9 +59,9 @@ pub struct DesiredLoadBalancer {
     pub service_uid: Option<String>,
     /// Requested features besides the ports.
     pub features: Features,
-    /// The address that the Service reports for it, which is reserved in preference to others.
+    /// The address that the Service reports for this load balancer, which is reserved in preference to others.
     pub reported: Option<IpAddr>,
-    /// Whether an allocation with an unknown address may belong to it.
+    /// Whether an allocation with an unknown address may belong to this load balancer.
     pub has_unread: bool,
     /// For a deletion: whether an earlier process may have left a group or persistence profile without references.
     pub may_have_references: bool,
@@ -79,8 +81,8 @@ pub struct CurrentState<'a> {
     /// The layout, for ids and tags.
     pub layout: &'a ClusterLayout,
     /// Paths of groups and persistence profiles that this sync has read, written or deleted: if not in `ours`, they are
-    /// missing or not ours. Also of allocations read without result, and of virtual servers whose address it has tried
-    /// to reserve.
+    /// missing or not ours. Also paths of allocations whose address this sync has read without result, and of virtual
+    /// servers whose address it has tried to reserve.
     pub read: &'a BTreeSet<Box<str>>,
     /// Addresses of allocations that virtual servers outside of `ours` and `held` use.
     pub elsewhere: &'a BTreeSet<IpAddr>,
@@ -92,7 +94,7 @@ impl CurrentState<'_> {
         allocation.address.is_some_and(|address| self.elsewhere.contains(&address))
     }
 
-    /// Whether a virtual server has, or with an unknown address may have, the address of an allocation.
+    /// Whether a virtual server of the Service has the address of an allocation, or may have it if it is unknown.
     pub fn has_server_on(&self, allocation: &Allocation) -> bool {
         let mut servers = self.ours.servers.iter().chain(&self.held.servers);
         servers.any(|server| allocation.address.is_none() || server.address == allocation.address)
@@ -151,10 +153,10 @@ pub enum Step<'a> {
     },
     /// Reserves an address for a load balancer that has none.
     Allocate {
-        /// Which address.
+        /// The address to reserve.
         wish: Wish,
     },
-    /// Reserves the address of a virtual server, because NSX may assign it again otherwise.
+    /// Reserves the address of a virtual server without an allocation: NSX may assign the address again otherwise.
     Reserve {
         /// The virtual server.
         server: &'a VirtualServer,
@@ -238,7 +240,8 @@ pub enum Step<'a> {
     Tag {
         /// The object.
         marks: &'a OwnerTags,
-        /// For a pool: the address of its virtual server, if nothing else will show the owner of the allocation.
+        /// For a pool: the address of its virtual server, if only this tag will show the owner of the allocation once
+        /// the virtual server is deleted.
         address: Option<IpAddr>,
     },
     /// Removes the address tag of a pool after an abandoned deletion.
@@ -258,7 +261,7 @@ pub enum Step<'a> {
     DeleteGroup(&'a Group),
     /// Releases an address.
     ReleaseAddress(&'a Allocation),
-    /// Reports that another virtual server occupies the address and port of ours. Always the last step.
+    /// Reports that another virtual server occupies the address and port of a port to serve. Always the last step.
     PortConflict {
         /// The port.
         port: &'a WantedPort,
@@ -303,13 +306,12 @@ impl Step<'_> {
 /// Phases run in this order. A phase finishes for every load balancer of the Service before the next one starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Changes come first, so that a port that cannot be created does not keep others from following their Nodes.
+    /// Changes come first, so that a port that cannot be created does not block Node updates of the other ports.
     Change,
     Create,
     Delete,
-    /// Restores and reserves addresses that another client has edited or released. Late, because NSX may refuse it.
+    /// Restores and reserves addresses that another client has edited or released. Runs late: NSX may refuse this.
     Address,
-    /// Reports port conflicts.
     Report,
 }
 
@@ -327,7 +329,7 @@ fn next_of<'a>(phase: Phase, wanted: &'a DesiredLoadBalancer, known: &CurrentSta
     if wanted.ports.is_empty() {
         return next_deletion(wanted, known).filter(|_| phase == Phase::Delete);
     }
-    // The address of the load balancer depends on it.
+    // The address of the load balancer depends on the address of this allocation.
     if let Some(allocation) = unread(known).filter(|_| is_doubtful(&wanted.ingress, known.ours)) {
         return Some(Step::ReadAddress { allocation });
     }
@@ -378,7 +380,7 @@ fn change_of_pool<'a>(row: &PortState<'a>, wanted: &DesiredLoadBalancer, known: 
     // Until a monitor of another type exists, the pool keeps its monitor.
     let kept = || pool.monitors.iter().find_map(|path| known.ours.monitors.iter().find(|one| one.marks.path == *path));
     let monitor = if is_missing { kept() } else { row.monitor };
-    // NSX may refuse all changes of a pool whose monitor is gone, so the monitor is created first.
+    // NSX may refuse all changes of a pool whose monitor does not exist, so the monitor is created first.
     if is_missing && monitor.is_none() && !pool.monitors.is_empty() {
         return None;
     }
@@ -462,7 +464,7 @@ fn surplus<'a>(
         return Some(mark(wanted, known).unwrap_or(Step::DeleteServer(server)));
     }
     let mut pools: BTreeSet<&str> = ours.servers.iter().map(|server| &*server.pool).collect();
-    // NSX keeps pools that others use.
+    // NSX does not delete a pool that a virtual server uses, so pools of ambiguous virtual servers are skipped.
     pools.extend(known.held.servers.iter().map(|server| &*server.pool));
     pools.extend(rows.all().filter_map(|row| row.pool).map(|pool| &*pool.marks.path));
     if let Some(pool) = ours.pools.iter().find(|pool| !pools.contains(&*pool.marks.path)) {
@@ -478,7 +480,6 @@ fn surplus<'a>(
     references.surplus(known).or_else(|| surplus_address(wanted, known)).or_else(unmark)
 }
 
-/// Releases the next surplus address.
 fn surplus_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let (ours, address) = (known.ours, address(wanted, known.ours));
     if ours.allocations.len() < 2 {
@@ -503,15 +504,15 @@ fn unread<'a>(known: &CurrentState<'a>) -> Option<&'a Allocation> {
 /// an unknown address, which may have none, are released unless a virtual server of the Service is left.
 fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
     let ours = known.ours;
-    // Existing virtual servers show that their pools and monitors are ours.
+    // Pools and monitors are tagged first: without the virtual servers, nothing else may show that they are ours.
     let marks = || mark_with_address(wanted, known).or_else(|| mark(wanted, known));
     let marks = if ours.servers.is_empty() { None } else { marks() };
     let is_free = |allocation: &&Allocation| !known.has_server_on(allocation) && !known.is_used_elsewhere(allocation);
-    // The tag of the pool shows that the allocation is ours.
+    // Released before the pools are deleted, because only the tag of a pool may show that the allocation is ours.
     let is_shown = |allocation: &&Allocation| is_free(allocation) && has_tagged_pool(allocation, known);
     let read = || references::read_for_deletion(wanted, known);
     let read_before = if ours.servers.is_empty() { None } else { read() };
-    // NSX keeps pools that others use.
+    // NSX does not delete a pool that a virtual server uses, so pools of ambiguous virtual servers are skipped.
     let led_to: BTreeSet<&str> = known.held.servers.iter().map(|server| &*server.pool).collect();
     let pool = || ours.pools.iter().find(|pool| !led_to.contains(&*pool.marks.path));
     let pools = || ours.pools.iter().chain(&known.held.pools);
@@ -527,16 +528,16 @@ fn next_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> 
         .or_else(|| ours.allocations.iter().find(is_free).map(Step::ReleaseAddress))
 }
 
-/// Tags a pool or monitor that only a virtual server shows to be ours, before that is deleted. Objects of another
-/// program get all known tags: the next process may not know the same UIDs.
+/// Tags a pool or monitor that only a virtual server shows to be ours, before the virtual server is deleted. Objects of
+/// another program get the tags of all known UIDs: the next process may know only one of the UIDs.
 fn mark<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<Step<'a>> {
-    // A tag without room is not missing.
+    // A tag that does not fit on the object does not count as missing.
     let fits = |scope| known.layout.has_room(ObjectKind::Pool, scope);
     let cluster_uid = &wanted.cluster_uid.clone().filter(|_| fits(CLUSTER_UID));
     let service_uid = &wanted.service_uid.clone().filter(|_| fits(SERVICE_UID));
     let lacks = |uid: &Option<String>, tagged: &Option<Box<str>>| uid.is_some() && uid.as_deref() != tagged.as_deref();
     let is_unmarked = |marks: &&OwnerTags| match has_own_form(&marks.id) {
-        // The id also shows the owner.
+        // The id shows the owner, too, so one of the tags is enough.
         true => !is_tagged(marks, wanted),
         false => lacks(cluster_uid, &marks.cluster_uid) || lacks(service_uid, &marks.service_uid),
     };
@@ -564,7 +565,7 @@ fn mark_with_address<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>)
     Some(Step::Tag { marks: &pool.marks, address: Some(address) })
 }
 
-/// Whether the address tag of a pool is that of an allocation.
+/// Whether a pool has the address of this allocation in its tag.
 fn has_tagged_pool(allocation: &Allocation, known: &CurrentState<'_>) -> bool {
     allocation.address.is_some() && known.ours.pools.iter().any(|pool| pool.address == allocation.address)
 }
@@ -575,7 +576,7 @@ fn is_tagged(marks: &OwnerTags, wanted: &DesiredLoadBalancer) -> bool {
     is_of(&wanted.cluster_uid, &marks.cluster_uid) || is_of(&wanted.service_uid, &marks.service_uid)
 }
 
-/// The tags to add with any write: those of [`Step::Tag`] for a pool or monitor of another program.
+/// The tags to add with any write: those of [`Step::Tag`] for a pool or monitor of another program, otherwise none.
 pub fn marks_at_write(marks: &OwnerTags, kind: ObjectKind, owner: &Owner<'_>, layout: &ClusterLayout) -> ScopedTags {
     match kind {
         ObjectKind::Pool | ObjectKind::Monitor if !has_own_form(&marks.id) => marks_of(owner, layout, kind, None),
@@ -583,7 +584,7 @@ pub fn marks_at_write(marks: &OwnerTags, kind: ObjectKind, owner: &Owner<'_>, la
     }
 }
 
-/// The tags of [`Step::Tag`] that an object of this kind has room for.
+/// The UID and address tags that [`Step::Tag`] writes, as far as an object of this kind has room for them.
 pub fn marks_of(owner: &Owner<'_>, layout: &ClusterLayout, kind: ObjectKind, address: Option<IpAddr>) -> ScopedTags {
     let service_uid = Some(owner.uid.to_owned()).filter(|uid| !uid.is_empty());
     let address = address.map(|address| address.to_string());

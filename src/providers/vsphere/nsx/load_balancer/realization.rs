@@ -1,5 +1,5 @@
-//! Pure: schedules reads of the realized state. NSX accepts a write before it realizes it, and a deletion only marks
-//! the object: only the realized state shows the outcome.
+//! Pure: schedules reads of the realized state. NSX answers a write before it has realized the object, and a deletion
+//! only marks the object: only the realized state shows the outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,23 +14,23 @@ const ROLLOUT_READS: [Duration; 4] =
 const FIRST_ERROR_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_ERROR_PAUSE: Duration = Duration::from_secs(300);
 
-/// Initial interval of reading the realized state of deleted virtual servers, and how long it applies.
+/// Initial interval of reading the realized state of deleted virtual servers, and the time for which it applies.
 const FIRST_TEARDOWN_PAUSE: Duration = Duration::from_secs(2);
 const FIRST_TEARDOWN_READS: Duration = Duration::from_secs(20);
 /// Later interval, and total duration: NSX purges deleted objects every five minutes.
 const TEARDOWN_PAUSE: Duration = Duration::from_secs(15);
 const TEARDOWN_LIMIT: Duration = Duration::from_secs(300);
-/// Maximum time for which a deleted object may still refer to others, until its purge.
+/// Time after which NSX has purged a deleted object. Until then, the object may still refer to other objects.
 const PURGE_LIMIT: Duration = Duration::from_secs(360);
 
 /// Next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing is open.
+    /// No object is awaited.
     Complete,
     /// Read the realized state of these objects.
     Read(Vec<Box<str>>),
-    /// Read it after this time.
+    /// Read the realized state after this time.
     Wait(Duration),
     /// NSX reports these errors, by path. Read again after this time.
     Errors(BTreeMap<Box<str>, String>, Duration),
@@ -43,15 +43,15 @@ pub enum Effect {
     Realized,
     /// Not realized yet, or the read failed.
     Open,
-    /// NSX failed to realize it, with the text of its alarm.
+    /// NSX failed to realize the object, with the text of the alarm.
     Error(String),
     /// This account may not read the realized state.
     Unreadable,
 }
 
 impl Effect {
-    /// Evaluates a status that was requested and received at these ages of the write. A status of an older revision
-    /// counts only if it is a failure at the last read: NSX may number revisions differently.
+    /// Evaluates a status, requested at `asked` and received at `answered` after the last write. The status of an older
+    /// revision counts only if it is a failure at the last read: NSX may number revisions differently.
     pub fn of(status: RevisionStatus, asked: Duration, answered: Duration) -> Self {
         let realization = match status {
             RevisionStatus::Known(realization) => realization,
@@ -67,7 +67,7 @@ impl Effect {
     }
 }
 
-/// Whether a read at this age of the last write is the last one of [`ROLLOUT_READS`].
+/// Whether a read this long after the last write is the last one of [`ROLLOUT_READS`].
 fn is_last_read(age: Duration) -> bool {
     ROLLOUT_READS.iter().all(|after| *after <= age)
 }
@@ -107,7 +107,7 @@ impl Rollout {
         }
     }
 
-    /// Records a write. `revision` is that of an object that existed before.
+    /// Records a write. `revision` is the written revision, if the object existed before.
     pub fn written(&mut self, path: &str, revision: Option<i64>, at: Instant) {
         self.removed(path);
         self.open.insert(path.into());
@@ -155,13 +155,14 @@ impl Rollout {
         }
     }
 
-    /// Whether NSX reports errors of all open objects. Otherwise the rest is awaited first: it may serve another
-    /// address of the Service, which must not be reported yet.
+    /// Whether NSX reports an error for every awaited object. If not, the other objects are awaited first: they may
+    /// serve another address of the Service, which must not be reported yet.
     fn is_decided(&self) -> bool {
         self.errors.len() == self.open.len()
     }
 
-    /// Records the read states of open objects.
+    /// Records the realized state of each object that was read at `at`, by path. Ignores objects whose realization is
+    /// no longer awaited.
     pub fn note(&mut self, shown: BTreeMap<Box<str>, Effect>, at: Instant) {
         let age = self.age(at);
         self.reads = ROLLOUT_READS.iter().filter(|after| **after <= age).count();
@@ -194,7 +195,7 @@ impl Rollout {
         &self.unconfirmed
     }
 
-    /// Whether nothing is open and nothing has to be remembered.
+    /// Whether no object is awaited and none is unconfirmed.
     pub fn is_over(&self) -> bool {
         self.open.is_empty() && self.unconfirmed.is_empty()
     }
@@ -208,7 +209,7 @@ pub struct PendingTeardown {
     next: Instant,
     open: BTreeSet<Box<str>>,
     gone: BTreeSet<Box<str>>,
-    /// Virtual servers known to be deleted. Of the others, only the ids are known.
+    /// Virtual servers known to be deleted. Whether the others ever existed is unknown: their ids are derived.
     deleted: BTreeSet<Box<str>>,
     /// Whether this process has deleted a virtual server.
     has_deleted: bool,
@@ -243,7 +244,7 @@ impl PendingTeardown {
         (self.has_deleted, self.since, self.next) = (true, at, at + FIRST_TEARDOWN_PAUSE);
     }
 
-    /// Records the deletion of any object of the Service, which may block the deletion of others until its purge.
+    /// Records the deletion of any object of the Service. Until its purge, it may block the deletion of other objects.
     pub fn deleted_any(&mut self, at: Instant) {
         self.last_deletion = Some(at);
     }
@@ -291,7 +292,7 @@ impl PendingTeardown {
         }
     }
 
-    /// Closes all open virtual servers, because the realized state cannot be read.
+    /// Ends the wait for all virtual servers, because the realized state cannot be read.
     pub fn give_up(&mut self) {
         self.left.append(&mut self.open);
     }
@@ -308,7 +309,7 @@ impl PendingTeardown {
     }
 }
 
-/// Pause before retrying to delete an object that a deleted one refers to; `None` once that is purged.
+/// Pause before retrying to delete an object that a deleted object refers to; `None` once NSX has purged the latter.
 pub fn until_purge(deleted: Instant, at: Instant) -> Option<Duration> {
     let age = at.saturating_duration_since(deleted);
     let pause = if age < FIRST_TEARDOWN_READS { FIRST_TEARDOWN_PAUSE } else { TEARDOWN_PAUSE };

@@ -1,13 +1,14 @@
 //! Cache of the load balancer objects in NSX, for all Services: the last list of all objects, plus everything that this
 //! program has read and written since.
 //!
-//! A relist starts when a sync requests one, at most every 10 s. A relist that confirms writes waits up to 15 s for
-//! calls for other Services. A full relist includes groups and persistence profiles. Full relists are the only periodic
-//! ones: every 30 minutes after the first relist of a term. No sync waits for a relist: it returns [`Error::Pending`],
-//! and its Service is requeued after the relist. The cache is cleared when leadership ends.
+//! A relist starts when a sync requests one, at most every 10 s. A relist that confirms writes waits up to 15 s while
+//! calls for other Services are in flight, because these would request another one. A full relist includes groups and
+//! persistence profiles. Full relists are the only periodic ones: every 30 minutes after the first relist of a term. No
+//! sync waits for a relist: it returns [`Error::Pending`], and its Service is requeued after the relist. The cache is
+//! cleared when leadership ends.
 //!
-//! An IP pool that this account may not list delays no other Service: its known allocations stay in the cache, and the
-//! pool is *unread* ([`ResourceCache::unread`]).
+//! If this account may not list an IP pool, the pool is *unread* ([`ResourceCache::unread`]): its known allocations
+//! stay in the cache, and only Services that depend on it wait.
 
 mod quarantine;
 mod realization;
@@ -87,7 +88,7 @@ struct CacheState {
     leads: AnyLeader,
     /// The term of the state; `None` for state that was read without a permit.
     permit: Option<LeaderToken>,
-    /// Changes with each reset.
+    /// Number of resets.
     epoch: u64,
     contents: ResourceIndex,
     names: ScopeNames,
@@ -97,13 +98,13 @@ struct CacheState {
     readings: u64,
     /// Start of the last completed relist.
     begun: Option<Instant>,
-    /// Start of the last relist.
+    /// Start of the last relist, completed or not.
     attempted: Option<Instant>,
     is_asked: bool,
     /// Due time of a relist after a refused change, and start of the last such relist.
     refusal_due: Option<Instant>,
     read_after_refusal: Option<Instant>,
-    /// Latest start of a relist that waits for calls for other Services, which would request another one.
+    /// Latest start of a requested relist that waits until no call is in flight.
     patient_until: Option<Instant>,
     /// Time of the next full relist; `None` before the first relist.
     next_full: Option<Instant>,
@@ -118,15 +119,15 @@ struct CacheState {
     references_failure: Option<Reason>,
     /// The IP pools whose allocations the last relist could not list, with the errors.
     unread: BTreeMap<Box<str>, RelistFailure>,
-    /// While a pool is unread: the IP pools named by objects that are or were being deleted, by Service.
+    /// By Service: the IP pools that its objects named before their deletion. Cleared once no IP pool is unread.
     pools: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Services (namespace/name) whose syncs wait for a relist.
     waiting: BTreeSet<Box<str>>,
     /// Error of the last relist, and number of consecutive failures.
     failure: Option<RelistFailure>,
-    /// Paths of objects read or written since the start of the running relist.
+    /// Paths of objects read or written since the start of the running relist; `None` if no relist is running.
     touched: Option<BTreeSet<Box<str>>>,
-    /// Paths of objects that the last list missed.
+    /// Paths of objects that the last list missed. They stay in the cache until the next list misses them, too.
     missed: BTreeSet<Box<str>>,
     /// Time of the last response to a write, by Service.
     answered: BTreeMap<Box<str>, Instant>,
@@ -134,13 +135,11 @@ struct CacheState {
     complete: BTreeMap<Box<str>, Vec<IpFamily>>,
     /// Services with a call in flight.
     busy: BTreeSet<Box<str>>,
-    /// Usage of the load balancer service.
     room: Option<Room>,
     /// Suitability of configured objects, and when it was read.
     configured: BTreeMap<ConfiguredObject, (Suitability, Instant)>,
     /// Services that are being deleted, with the addresses released so far; `None` for an unknown address.
     deleted: BTreeMap<Box<str>, Vec<Option<IpAddr>>>,
-    /// Requested addresses that are being reserved.
     claimed: Vec<AddressReservation>,
     /// Addresses that Services have recently released.
     quarantine: Quarantine,
@@ -185,7 +184,7 @@ struct Room {
     read: Instant,
     /// The usage that was read, plus capacity taken since.
     usage: Usage,
-    /// Capacity taken for load balancers that may not be created yet; for second ones with their family.
+    /// Capacity taken for load balancers that may not be created yet; for second load balancers with their family.
     taken: BTreeMap<(Box<str>, Option<IpFamily>), Usage>,
 }
 
@@ -207,7 +206,7 @@ impl RelistFailure {
     }
 }
 
-/// Guard: no other call of this process handles the Service.
+/// Guard: while it lives, no other call of this process handles the Service.
 pub struct Busy<'a> {
     inventory: &'a ResourceCache,
     service: Box<str>,
@@ -223,7 +222,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// Guard: no other Service reserves the address.
+/// Guard: while it lives, no other Service reserves the address.
 pub struct ReservationGuard<'a> {
     inventory: &'a ResourceCache,
     service: Box<str>,
@@ -235,7 +234,7 @@ impl Drop for ReservationGuard<'_> {
     }
 }
 
-/// Guard: this process does not delete the load balancer service.
+/// Guard: while it lives, this process does not delete the load balancer service.
 pub struct Creating<'a>(&'a ResourceCache);
 
 impl Drop for Creating<'_> {
@@ -244,7 +243,7 @@ impl Drop for Creating<'_> {
     }
 }
 
-/// Guard: this process creates nothing on the load balancer service.
+/// Guard: while it lives, this process creates nothing on the load balancer service.
 pub struct Removing<'a>(&'a ResourceCache);
 
 impl Drop for Removing<'_> {
@@ -302,11 +301,11 @@ impl ResourceCache {
         // State that was read without a permit may belong to an earlier term.
         self.reset(&mut state, Some(permit.clone()));
         state.term_began = Some(Instant::now());
-        // From now on, relists end with this term.
+        // Wakes the loop of relists, so that it watches the end of this term.
         self.wake.notify_one();
     }
 
-    /// Starts a read-only call.
+    /// Starts a read-only call, and clears the state of a term that has ended.
     pub fn begin_read(&self) {
         let mut state = self.state.lock();
         if state.is_outdated() {
@@ -369,7 +368,7 @@ impl ResourceCache {
     /// The load balancer service in use; `None` if it has to be created.
     ///
     /// # Errors
-    /// The configured one is unusable.
+    /// The configured load balancer service is unusable.
     pub fn lb_service(&self, selection: Selection<'_>, uid: Option<&str>) -> Result<Option<LbService>, Unusable> {
         self.state.lock().contents.lb_service(selection, uid).map(Option::<&LbService>::cloned)
     }
@@ -399,7 +398,7 @@ impl ResourceCache {
             }
             ObjectChange::Gone(path) => {
                 state.touch(path);
-                // An allocation without address releases none.
+                // The deletion of an allocation with an unknown address puts no address in quarantine here.
                 if let Some((service, address)) = state.contents.address_of(path) {
                     state.quarantine.enter(address, &service, Instant::now().into_std());
                 }
@@ -424,7 +423,8 @@ impl ResourceCache {
         }
     }
 
-    /// Records and returns the time at which a write for this Service was answered or abandoned, or nothing was found.
+    /// Records the current time as that of the last response to a write for this Service, and returns it. Also called
+    /// when a write was abandoned, or when a deletion finds no earlier response.
     pub fn answered(&self, service: &str) -> Instant {
         let now = Instant::now();
         self.state.lock().answered.insert(service.into(), now);
@@ -451,7 +451,7 @@ impl ResourceCache {
         }
     }
 
-    /// The addresses released during the deletion.
+    /// The addresses released during the deletion of this Service; `None` for an unknown address.
     pub fn released(&self, service: &str) -> Vec<Option<IpAddr>> {
         self.state.lock().deleted.get(service).cloned().unwrap_or_default()
     }
@@ -470,8 +470,7 @@ impl ResourceCache {
         Ok(ReservationGuard { inventory: self, service: service.into() })
     }
 
-    /// The namespace of the Service that has recently released this address, if only Services of that namespace may
-    /// request it now and this one may not.
+    /// The only namespace that may request this recently released address; `None` if this Service may request it.
     pub fn reserved_for(&self, service: &str, address: IpAddr) -> Option<Box<str>> {
         self.state.lock().quarantine.closed_to(service, address, Instant::now().into_std()).map(Into::into)
     }
@@ -496,7 +495,7 @@ impl ResourceCache {
         self.state.lock().deleted.remove(service);
     }
 
-    /// Cached suitability of a configured object, if read in this term. `Missing` and `NoEdgeCluster` expire soon.
+    /// Suitability of a configured object, if read in this term. `Missing` and `NoEdgeCluster` expire after a minute.
     pub fn configured(&self, what: &ConfiguredObject) -> Option<Suitability> {
         let (suitability, at) = self.state.lock().configured.get(what).copied()?;
         let may_change = matches!(suitability, Suitability::Missing | Suitability::NoEdgeCluster);
@@ -520,10 +519,11 @@ impl ResourceCache {
         state.complete.insert(service.into(), families);
         state.without_room.remove(service);
         state.pools.remove(service);
-        // The time limit of a teardown keeps running.
+        // Keeps the teardown of a Service that is being deleted, or whose deleted objects NSX may not have purged yet,
+        // because its time limits keep running.
         let CacheState { teardowns, deleted, .. } = &mut *state;
         teardowns.retain(|one, teardown| deleted.contains_key(one) || teardown.until_purge(now.into_std()).is_some());
-        // The taken capacity is in use now.
+        // The load balancers exist now, so the capacity taken for them is no longer reserved but used.
         if let Some(room) = &mut state.room {
             room.taken.retain(|(taker, _), _| **taker != *service);
         }
@@ -539,7 +539,7 @@ impl ResourceCache {
         self.state.lock().complete.get(service).cloned().unwrap_or_default()
     }
 
-    /// Clears the state of a Service of which nothing is left.
+    /// Clears the state of a Service that has no objects left.
     pub fn forget(&self, service: &str) {
         let mut state = self.state.lock();
         state.complete.remove(service);
@@ -574,7 +574,7 @@ impl ResourceCache {
         self.report(service, held.paths().map(Into::into).collect());
     }
 
-    /// The same for objects of this cluster's name that name no Service.
+    /// Updates the ambiguous objects that have this cluster's name and name no Service. Reports each of them once.
     pub fn report_without_service(&self, cluster_uid: Option<&str>) {
         let paths = self.state.lock().contents.without_service(cluster_uid);
         self.report("", paths);
@@ -599,7 +599,7 @@ impl ResourceCache {
         }
     }
 
-    /// Sets the Event of this Service for a lasting state; `None` clears it. It is emitted once per message.
+    /// Sets the Event of this Service for a lasting state; `None` clears it. The Event is emitted once per message.
     pub fn remark(&self, service: &str, reason: Reason, message: Option<String>) {
         let mut state = self.state.lock();
         let Some(message) = message else {
@@ -614,7 +614,7 @@ impl ResourceCache {
         }
     }
 
-    /// Sets an Event of this Service for a single occurrence. It is emitted each time.
+    /// Sets an Event of this Service for a single occurrence. The Event is emitted each time.
     pub fn remark_event(&self, service: &str, reason: Reason, message: String) {
         let mut state = self.state.lock();
         state.remarks.entry(service.into()).or_default().insert(reason, Remark { message, is_given: false });
@@ -629,7 +629,7 @@ impl ResourceCache {
         Some((*reason, remark.message.clone()))
     }
 
-    /// Number of known objects and of ambiguous ones among them; `None` before the first list of a term.
+    /// Number of cached objects, and of ambiguous ones among these; `None` before the first list of a term.
     pub fn counts(&self) -> Option<(usize, usize)> {
         let state = self.state.lock();
         let held = state.held.values().map(BTreeSet::len).sum();
@@ -654,8 +654,8 @@ impl ResourceCache {
         self.wake.notify_one();
     }
 
-    /// Requests a relist after NSX has refused a change: a required object may be gone, or an unseen object may be in
-    /// the way. Such relists are limited to one per minute.
+    /// Requests a relist after NSX has refused a change: a required object may no longer exist, or an object that the
+    /// last list missed may conflict. Such relists are limited to one per minute.
     pub fn ask_after_refusal(&self) {
         let mut state = self.state.lock();
         let (now, before) = (Instant::now(), state.read_after_refusal);
@@ -670,16 +670,16 @@ impl ResourceCache {
         self.ask();
     }
 
-    /// The error of one of these IP pools that could not be listed; `None` if all were listed.
+    /// The list error of an unread IP pool for which `is_one` returns true; `None` if there is no such pool.
     pub fn unread(&self, is_one: impl Fn(&str) -> bool) -> Option<Error> {
         let state = self.state.lock();
         state.unread.iter().find(|(pool, _)| is_one(pool)).map(|(_, failure)| failure.error())
     }
 
-    /// Adds IP pools named by objects that are being deleted. Returns all IP pools recorded for the Service.
+    /// Records IP pools that objects of this Service name before their deletion. Returns all recorded IP pools.
     pub fn record_pools<'a>(&self, service: &str, named: impl Iterator<Item = &'a str>) -> BTreeSet<Box<str>> {
         let mut state = self.state.lock();
-        // Without a record, a deletion waits until all pools are listed.
+        // Without a record, a deletion waits until no IP pool is unread.
         if state.pools.len() >= NOTED && !state.pools.contains_key(service) {
             state.pools.clear();
         }
@@ -700,8 +700,8 @@ impl ResourceCache {
         Some((permit, state.begun?, state.epoch))
     }
 
-    /// The objects of Services that are not in the informer cache and have no call in flight. Also drops ambiguous
-    /// objects of Services that have no objects any more.
+    /// The objects of Services that are not in the informer cache and have no call in flight. Also forgets which
+    /// ambiguous objects were reported of Services that have no objects any more.
     pub fn not_here(&self, is_here: &dyn Fn(&str) -> bool) -> Vec<(Box<str>, ServiceResources)> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -725,7 +725,7 @@ impl ResourceCache {
     }
 
     /// Takes capacity of the load balancer service for the first load balancer of a Service, or for the second one of
-    /// this family, beyond capacity taken before. `None` if the usage was not read in the last 10 s.
+    /// this family. Capacity that it took before counts. `None` if the usage was not read in the last 10 s.
     pub fn take_room(&self, service: &str, second: Option<IpFamily>, needed: &Usage) -> Option<Result<(), Full>> {
         let mut state = self.state.lock();
         let Room { usage, taken, .. } = state.room.as_mut().filter(|room| room.read.elapsed() < USAGE_LIFE)?;
@@ -743,7 +743,7 @@ impl ResourceCache {
         self.state.lock().room = Some(Room { read: Instant::now(), usage, taken: BTreeMap::new() });
     }
 
-    /// Protects the load balancer service from deletion while something is created on it.
+    /// Protects the load balancer service from deletion while objects are created on it.
     ///
     /// # Errors
     /// [`Error::Pending`] while it is being deleted.
@@ -757,7 +757,7 @@ impl ResourceCache {
         Ok(Creating(self))
     }
 
-    /// Allows the deletion of the load balancer service, unless something is being created on it.
+    /// Claims the load balancer service for its deletion; `None` while objects are created on it.
     pub fn remove(&self) -> Option<Removing<'_>> {
         let mut state = self.state.lock();
         let may_remove = state.creating == 0 && !state.is_removing;
@@ -767,7 +767,7 @@ impl ResourceCache {
         })
     }
 
-    /// Services to sync again, from now on.
+    /// Yields the Services to sync again, from now on.
     pub fn subscribe(&self) -> BoxStream<'static, ServiceEvent> {
         let events = self.events.subscribe();
         let next = async |mut events: broadcast::Receiver<ServiceEvent>| match events.recv().await {

@@ -13,31 +13,31 @@ use crate::base::addresses::parse_ip;
 use crate::clients::nsx::Object;
 use crate::providers::vsphere::nsx::ownership::{CLUSTER_UID, OfCluster, by_cluster_uid};
 
-/// The objects of this cluster's name by Service, the load balancer services, and virtual servers of other owners.
+/// The objects with this cluster's name by Service, the load balancer services, and virtual servers of other owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceIndex {
     lb_services: Vec<LbService>,
     /// By namespace/name.
     services: BTreeMap<Box<str>, ServiceResources>,
-    /// Objects of this cluster's name that name no Service, by path, with the cluster UID of their tag.
+    /// Objects with this cluster's name that name no Service: path, and the cluster UID of the tag.
     without_service: Vec<(Box<str>, Option<Box<str>>)>,
     /// Number of virtual servers of other owners, by the path of their load balancer service.
     others: BTreeMap<Box<str>, usize>,
-    /// The addresses of these virtual servers, each with the path of one.
+    /// The addresses of virtual servers of other owners, each with the path of one of these servers.
     others_addresses: BTreeMap<IpAddr, Box<str>>,
 }
 
 /// Selects the load balancer service for the virtual servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection<'a> {
-    /// An existing one. `tier1` is its required gateway, if configured.
+    /// An existing load balancer service. `tier1` is its required gateway, if configured.
     Existing {
         /// The configured id.
         id: &'a str,
         /// The path of the gateway.
         tier1: Option<&'a str>,
     },
-    /// The one on this gateway, or one that is tagged as this cluster's; created if missing.
+    /// The load balancer service on this gateway; if none is, one with the tags of this cluster; created if missing.
     Managed {
         /// The path of the gateway.
         tier1: Option<&'a str>,
@@ -50,7 +50,7 @@ pub enum Unusable {
     /// No load balancer service has this id.
     #[error("no load balancer service found with id {0}")]
     Missing(String),
-    /// It is on another gateway.
+    /// The load balancer service is on another gateway.
     #[error("load balancer service {id:?} is configured for router {found:?} not {expected:?}")]
     OtherGateway {
         /// Its id.
@@ -155,7 +155,7 @@ impl ResourceIndex {
         !self.others_addresses.is_empty()
     }
 
-    /// Adds the allocations of other IP pools.
+    /// Adds the allocations of `other`, which are in other IP pools.
     pub fn extend(&mut self, other: Self) {
         self.without_service.extend(other.without_service);
         for (service, objects) in other.services {
@@ -226,7 +226,7 @@ impl ResourceIndex {
         self.services.iter().filter(|(_, objects)| is_of(objects)).map(|(service, _)| &**service).collect()
     }
 
-    /// The Services with several allocations for one load balancer, one with unknown address: it may be surplus.
+    /// The Services with several allocations for one load balancer, of which one without an address may be surplus.
     pub fn with_unread_surplus(&self) -> impl Iterator<Item = &Box<str>> {
         let is_one = |objects: &ServiceResources| {
             let is_beside = |one: &Allocation, other: &Allocation| {
@@ -243,8 +243,8 @@ impl ResourceIndex {
         self.services.values().map(|objects| objects.marks().count()).sum::<usize>() + self.without_service.len()
     }
 
-    /// The objects that name this cluster but no Service, except those of other clusters. While the cluster UID is
-    /// unknown, only those without such a tag.
+    /// The objects that name this cluster but no Service, except those with the UID of another cluster. While the UID
+    /// of this cluster is unknown, only objects without the UID of a cluster.
     pub fn without_service(&self, cluster_uid: Option<&str>) -> BTreeSet<Box<str>> {
         let may_be_ours = |tagged: &Option<Box<str>>| tagged.is_none() || tagged.as_deref() == cluster_uid;
         self.without_service.iter().filter(|(_, tagged)| may_be_ours(tagged)).map(|(path, _)| path.clone()).collect()
@@ -255,7 +255,7 @@ impl ResourceIndex {
         self.services.keys().map(AsRef::as_ref)
     }
 
-    /// Whether there is a load balancer service of this path.
+    /// Whether a load balancer service of this path exists.
     pub fn has_lb_service(&self, path: &str) -> bool {
         self.lb_services.iter().any(|one| *one.path == *path)
     }
@@ -271,7 +271,7 @@ impl ResourceIndex {
     /// whatever its tags are, as in the Go program.
     ///
     /// # Errors
-    /// The configured one is missing, or on another gateway than the configured one.
+    /// The configured load balancer service is missing, or on another gateway than the configured one.
     pub fn lb_service(
         &self,
         selection: Selection<'_>,

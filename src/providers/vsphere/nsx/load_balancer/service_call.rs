@@ -37,8 +37,8 @@ use crate::providers::vsphere::reason;
 /// Pause before reading again an address that NSX does not return yet.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A step repeated more often has no effect. Some repeats are normal while other calls create the load balancer
-/// service.
+/// Maximum number of times that a step is made in a row; a step that is planned again after that has no effect. Some
+/// repeats are normal while other calls create the load balancer service.
 const MOST_IN_A_ROW: usize = 12;
 
 /// One call for one Service.
@@ -53,10 +53,11 @@ pub(super) struct ServiceCall<'a> {
     pub(super) ingress: Vec<IpAddr>,
     /// The addresses of all Nodes, if they decide about ownership.
     nodes: BTreeSet<IpAddr>,
-    /// Allocations that were read without result, by path; true if NSX reports that they have no address.
+    /// Allocations whose address this call has read without result, by path; true if their IP pool is exhausted.
     without_address: BTreeMap<Box<str>, bool>,
-    /// Paths of groups and persistence profiles that this call has read or written, of allocations read without result,
-    /// and of virtual servers whose address it has tried to reserve. Never locked over an await.
+    /// Paths for `CurrentState::read`: of objects that this call has read, written or deleted, of allocations whose
+    /// address it has read without result, and of virtual servers whose address it has tried to reserve. Never locked
+    /// over an await.
     pub(super) read: Mutex<BTreeSet<Box<str>>>,
     _busy: Option<Busy<'a>>,
 }
@@ -68,9 +69,9 @@ type FailedFamilies = Vec<(Option<IpFamily>, Error)>;
 pub(super) struct CallObservation {
     pub(super) judged: ClassifiedResources,
     pub(super) lb_service: Result<Option<LbService>, Unusable>,
-    /// See [`ServiceCall::read`].
+    /// A copy of [`ServiceCall::read`] at the time of the observation.
     read: BTreeSet<Box<str>>,
-    /// See [`CurrentState::elsewhere`].
+    /// Addresses of the Service's allocations that virtual servers of other owners use.
     pub(super) elsewhere: BTreeSet<IpAddr>,
 }
 
@@ -80,7 +81,7 @@ pub(super) struct FamilyTarget {
     pub(super) layout: ClusterLayout,
     pub(super) ours: ServiceResources,
     pub(super) wanted: DesiredLoadBalancer,
-    /// Its properties; `None` for one that is deleted.
+    /// Properties of the load balancer; `None` if it is to be deleted.
     pub(super) parts: Option<LoadBalancerSpec>,
 }
 
@@ -92,7 +93,6 @@ impl FamilyTarget {
         CurrentState { ours, held, lb_service, layout, read, elsewhere }
     }
 
-    /// Its current address.
     pub(super) fn address(&self) -> Option<IpAddr> {
         plan::address(&self.wanted, &self.ours)
     }
@@ -110,7 +110,6 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Starts without steps.
     pub(super) fn begin() -> Self {
         Self { began: Instant::now(), made: 0, last: String::new(), in_a_row: 0 }
     }
@@ -136,7 +135,8 @@ impl Steps {
     }
 }
 
-/// Whether a failed change shows an outdated list: a required object is gone, or an object to delete is in use.
+/// Whether the reason of a failed change suggests that the last list is outdated: NSX may lack a required object, or an
+/// object to delete may be in use.
 pub(super) fn shows_change(reason: Reason) -> bool {
     [reason::NSXRefused, reason::NSXObjectMissing].contains(&reason)
 }
@@ -162,7 +162,7 @@ pub(super) fn key_of(service: &Service) -> String {
 /// The status of the load balancer of a Service; `None` if it has no objects.
 ///
 /// # Errors
-/// [`Error::Pending`] without a list, or the error of the last list.
+/// [`Error::Pending`] before the first list, or the error of the last list.
 pub(super) fn status_of(
     of: &NsxLoadBalancers,
     service: &Service,
@@ -317,7 +317,7 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// A virtual server with an address of the Service that is ambiguous only because of its load balancer service.
+    /// A virtual server with an address of the Service, ambiguous only because it is on another load balancer service.
     pub(super) fn misplaced<'s>(&self, seen: &'s CallObservation) -> Option<&'s VirtualServer> {
         let ClassifiedResources { owned: ours, ambiguous: held, .. } = &seen.judged;
         let is_reported =
@@ -326,10 +326,11 @@ impl<'a> ServiceCall<'a> {
         held.servers.iter().filter(is_reported).find(|server| !is_ours(server.address))
     }
 
-    /// Checks that all virtual servers that belong to the Service by Node addresses are known.
+    /// Checks that no unconfirmed Node address could assign more virtual servers to the Service. Node addresses decide
+    /// about ownership only if the Service reports no address.
     ///
     /// # Errors
-    /// [`Error::Pending`] while unknown VMs of Nodes may assign more virtual servers to it.
+    /// [`Error::Pending`] while the VM of such a Node is unknown.
     fn check_nodes_are_known(&self, seen: &CallObservation) -> Result<(), Error> {
         if !self.ingress.is_empty() {
             return Ok(());
@@ -363,10 +364,10 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Delays creations while the members of pools will be known soon.
+    /// Delays a creation while the VM of a Node is looked up, because the addresses of the Node will be known soon.
     ///
     /// # Errors
-    /// [`Error::Pending`] while the VM of a Node is looked up, for a few seconds.
+    /// [`Error::Pending`] during the lookup, for a few seconds.
     pub(super) fn check_nodes_are_looked_up(&self, step: &Step<'_>, nodes: &[Arc<Node>]) -> Result<(), Error> {
         if !step.is_creation() {
             return Ok(());
@@ -385,7 +386,7 @@ impl<'a> ServiceCall<'a> {
         self.service.metadata.uid.as_deref()
     }
 
-    /// More steps than any load balancer needs.
+    /// Maximum number of steps per call, which is more than any load balancer needs.
     pub(super) fn most_steps(&self) -> usize {
         let ports = self.service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).map_or(0, Vec::len);
         64 + 8 * (ports + self.of.inventory.of_service(&self.key).paths().count())
@@ -432,7 +433,7 @@ impl<'a> ServiceCall<'a> {
         let of_own = self.cache().until_purge(&self.key);
         match (performed, of_own.or_else(|| self.cache().until_purge_of_former())) {
             (Err(error), Some(after)) => {
-                // The referring object may also exist, missed by the last list.
+                // The referring object may also be an existing one that the last list missed.
                 if of_own.is_none() {
                     self.cache().ask_after_refusal();
                 }
@@ -466,7 +467,7 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// A load balancer of the Service, to be deleted.
+    /// A load balancer of the Service, with the desired state of a deletion.
     pub(super) fn deletion(&self, seen: &CallObservation, balancer: FamilyLoadBalancer) -> FamilyTarget {
         let features = service_request::features_of(self.service, self.of.rules(), balancer.family).unwrap_or_default();
         let wanted = DesiredLoadBalancer {
@@ -486,7 +487,7 @@ impl<'a> ServiceCall<'a> {
     }
 
     /// Whether an address that the Service reports or a virtual server uses belongs to no known allocation. An
-    /// allocation with an unknown address may have it.
+    /// allocation with an unknown address may then have it.
     pub(super) fn lacks_address(&self, seen: &CallObservation) -> bool {
         let ClassifiedResources { owned: ours, ambiguous: held, .. } = &seen.judged;
         let known: BTreeSet<IpAddr> =
@@ -499,10 +500,11 @@ impl<'a> ServiceCall<'a> {
         addresses.any(|address| address.is_none_or(|address| !known.contains(&address)))
     }
 
-    /// Reads the address of the next allocation that only its address can show to be ours. False if none is left.
+    /// Reads the address of the next allocation of `unread`, which has to show whether it is ours. False if none is
+    /// left.
     ///
     /// # Errors
-    /// NSX returns no address of a remaining allocation, and `matters` is set: its address may be the missing one.
+    /// NSX returns no address of an allocation, and `matters` is set: it may be the address that the Service lacks.
     pub(super) async fn read_one(&mut self, unread: &[Allocation], matters: bool) -> Result<bool, Error> {
         let Some(allocation) = unread.iter().find(|one| !self.without_address.contains_key(&*one.marks.path)) else {
             let is_open = |one: &&Allocation| self.without_address.get(&*one.marks.path) == Some(&false);
@@ -525,7 +527,7 @@ impl<'a> ServiceCall<'a> {
         Ok(true)
     }
 
-    /// Reads an allocation whose address NSX does not return: it may be gone.
+    /// Reads an allocation whose address NSX does not return. Fails unless it was deleted, or has an address by now.
     async fn unless_gone(&self, allocation: &Allocation) -> Result<(), Error> {
         let path = &allocation.marks.path;
         let step = Step::Read { kind: ObjectKind::Allocation, path: path.to_string() };

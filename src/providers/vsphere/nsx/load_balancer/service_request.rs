@@ -73,7 +73,7 @@ pub struct Features {
     pub affinity: Option<Duration>,
     /// The health check node port, if only Nodes with endpoints are to get traffic.
     pub health_check: Option<u16>,
-    /// Whether Nodes behind UDP ports are checked by ICMP, without a health check node port.
+    /// Whether Nodes behind UDP ports are checked by ICMP, if the Service has no health check node port.
     pub has_icmp_check: bool,
     /// Whether SNAT is disabled, so that Nodes see client addresses.
     pub is_snat_disabled: bool,
@@ -192,8 +192,8 @@ pub fn check_address(features: &Features, address: IpAddr) -> Result<(), Error> 
     }
 }
 
-/// Checks that a complete load balancer has both families, if required. It has IPv6 alone if the pool of its class
-/// provided such an address before.
+/// Checks that a complete load balancer has both families, if required. A load balancer has IPv6 alone if the pool of
+/// its class provided an IPv6 address before.
 ///
 /// # Errors
 /// [`Error::Failed`] that names the address. It is retried, because a change of the policy alone triggers no sync.

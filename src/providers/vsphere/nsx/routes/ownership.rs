@@ -4,8 +4,8 @@
 //! |---|---|
 //! | no or another cluster name, or the `cluster-uid` of another cluster | foreign: never changed |
 //! | the `cluster-uid` of this cluster | ours |
-//! | its id has the UID of a Node, current or seen by this process | ours, tagged with the next write needed anyway |
-//! | its next hop is an address of the Node in its tag | the same |
+//! | its id has the UID of a Node, current or remembered | ours; the next write for another reason adds the tag |
+//! | its next hop is an address of the Node in its tag | ours, in the same way |
 //! | anything else | ambiguous (`Held`): never changed, and reported once |
 
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ pub enum Ownership {
     Held,
 }
 
-/// The facts about this cluster that decide.
+/// The facts about this cluster that decide about ownership.
 pub struct Cluster<'a> {
     /// Its name.
     pub name: &'a str,

@@ -57,7 +57,7 @@ impl RouterRoutes {
         Err(not_realized(format!("NSX has not put it into effect within {} s", LIMIT.as_secs())))
     }
 
-    /// Reads the state of this revision. Sets `revision` to `None` where NSX does not name the revision of its state.
+    /// Reads the realized state of `revision`. Sets `revision` to `None` if NSX names no revision with its state.
     async fn realization(
         &self,
         id: &str,
@@ -68,7 +68,7 @@ impl RouterRoutes {
         let path = self.path(id);
         let asked = last_write.at.elapsed();
         let is_unconfirmed = asked >= UNCONFIRMED;
-        // Without a revision the state may be that of the previous one.
+        // If NSX names no revision, the state may be that of the previous revision.
         let is_settled = !last_write.is_rewrite || asked >= SETTLED;
         let settled = |realization| if is_settled { realization } else { Realization::Pending };
         if let Some(wanted) = *revision {

@@ -63,8 +63,8 @@ pub fn name_hint(id: &str) -> &str {
     id.split_once('_').map_or("", |(hint, _)| hint)
 }
 
-/// The name of the Node in the display name of a route of this cluster. `None` if the name has not the form of this
-/// program and the Go program; names of Nodes have no underscore.
+/// The name of the Node in the display name of a route of this cluster. `None` if the display name does not have the
+/// form that this program and the Go program write; names of Nodes have no underscore.
 pub fn node_of_display_name<'a>(object: &'a Object, cluster_name: &str) -> Option<&'a str> {
     let rest = object.text("display_name").strip_prefix(cluster_name)?.strip_prefix('_')?;
     let node = rest.strip_suffix(object.text("network"))?.strip_suffix('_')?;
@@ -95,9 +95,9 @@ impl StaticRoute<'_> {
         object
     }
 
-    /// Updates an existing object to this route. Unknown fields and other tags stay.
+    /// Updates an existing object to this route. Keeps unknown fields and tags of other scopes.
     pub fn write_into(&self, object: &mut Object) {
-        // Keep another spelling of the same network: the Go program compares texts.
+        // Keeps another spelling of the same network: the Go program compares texts.
         if parse_network_sloppy(object.text("network")) != parse_network_sloppy(self.network) {
             object.0.insert("network".to_owned(), self.network.into());
         }
@@ -115,7 +115,7 @@ impl StaticRoute<'_> {
             && listed.node == self.node
     }
 
-    /// The tags of this route, besides those of others.
+    /// The tags that this program writes on this route.
     pub fn tags(&self) -> ScopedTags {
         let tags = ScopedTags::default().with(CLUSTER_NAME, self.cluster_name).with(NODE_NAME, self.node);
         match self.cluster_uid {

@@ -21,8 +21,8 @@ use crate::providers::vsphere::login::schedule::{Interface, LoginBlocked, LoginS
 pub(super) const HARMLESS: Backoff =
     Backoff::doubling(Duration::from_secs(1), Duration::from_secs(10)).shortened_by(0.5);
 
-/// Backoff after a login whose answer was lost. It may have been rejected, so the ledger grants only a few in 15
-/// minutes; they have to last for an outage of a minute.
+/// Backoff after a login whose answer was lost. NSX may have counted it as rejected, so the ledger grants only a few
+/// such logins in 15 minutes. With this backoff they last for an outage of a minute.
 const UNANSWERED: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(60)).shortened_by(0.5);
 
 impl NsxSession {
@@ -60,7 +60,7 @@ impl NsxSession {
         }))
     }
 
-    /// Logs in, unless that has to wait; the login in use stays.
+    /// Logs in with this credential, unless the schedule or the ledger requires a wait. The login in use stays in use.
     pub(super) async fn try_credential(
         &self,
         client: &Client,
@@ -102,7 +102,7 @@ impl NsxSession {
         state.pairs.accepted(credential, Interface::Primary);
         match sessions {
             Sessions::End => state.sessions = Sessions::Replaced,
-            // Per-request authentication was refused for another password.
+            // NSX refused per-request authentication with another password, so both ways are tried again.
             Sessions::Required if state.in_use.as_ref().is_some_and(|in_use| in_use.login != credential.login) => {
                 (state.sessions, state.short_lived) = (Sessions::Serve, 0);
             }
@@ -110,7 +110,6 @@ impl NsxSession {
         }
     }
 
-    /// Records a failed login and its backoff.
     async fn settle_failed(&self, claim: LoginAttempt, credential: &Arc<Credential>, error: &Error) -> NoLogin {
         let outcome = outcome(error);
         self.account_for(&claim, credential, outcome, chain(error));
@@ -138,7 +137,7 @@ impl NsxSession {
         self.state.lock().in_use.as_ref().is_some_and(|in_use| in_use.login == credential.login)
     }
 
-    /// Sessions end at once, and NSX refuses per-request authentication: the next session backs off.
+    /// Sessions end at once, and NSX refuses per-request authentication: the next session waits for a backoff.
     fn require_sessions(&self, refused: &Error) -> NoLogin {
         let why = format!(
             "sessions were over at once, and NSX does not accept user and password with each request: a load balancer before \
@@ -215,7 +214,7 @@ async fn submit(
     client.try_basic(scheme, user, password).await
 }
 
-/// What the manager may have counted: a rejection, or a lost answer. After a gateway timeout the outcome is unknown.
+/// Outcome of a failed login for the ledger. After a lost answer or gateway timeout, NSX may have counted a rejection.
 fn outcome(error: &Error) -> Outcome {
     match error.kind {
         Kind::Rejected => Outcome::Rejected,

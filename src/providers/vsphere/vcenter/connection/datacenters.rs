@@ -32,14 +32,14 @@ impl Vcenter {
         });
     }
 
-    /// Lists the datacenters on suspicion, and warns about missing ones. Never ends itself.
+    /// Lists the datacenters after such a report, and warns about missing ones. Never ends itself.
     pub(super) async fn check_datacenters(&self) -> Infallible {
         let mut suspected = self.suspected.subscribe();
         loop {
             let configured = suspected.borrow_and_update().clone();
             if !configured.is_empty() && !self.tell_missing(&configured).await {
                 sleep(PAUSE).await;
-                // The next such VM requests the list again.
+                // The next VM outside of the datacenters requests the list again.
                 self.suspected.send_if_modified(|known| {
                     if *known == configured {
                         known.clear();

@@ -1,4 +1,4 @@
-//! Fresh reads by id and fresh searches: evidence, where the snapshot is only a cache.
+//! Fresh reads by id and fresh searches. Their answers are evidence; the snapshot is only a cache.
 //!
 //! Only one answer proves that an object is gone: the fault `ManagedObjectNotFound` that names exactly this object. A
 //! missing permission and a missing answer are separate results.
@@ -21,7 +21,7 @@ const READ_LIMIT: Duration = Duration::from_secs(10);
 /// The privilege that a read needs, for denials that name none.
 pub(super) const READ_PRIVILEGE: &str = "System.Read";
 
-/// The properties that identify a VM. Two carry the same UUID.
+/// The properties that identify a VM. Two of them carry the same UUID.
 const IDENTITY_PATHS: [&str; 3] = ["name", "config.uuid", "summary.config.uuid"];
 
 /// The property with the connection state of a VM or a host.
@@ -144,7 +144,7 @@ impl Vcenter {
         }
     }
 
-    /// Makes a call within the limit. The vCenter must be live before and after, with the same instance UUID.
+    /// Makes a call within the limit. The vCenter must be live before and after the call, with the same instance UUID.
     async fn ask<T>(&self, call: impl Future<Output = Result<T, vim::Error>>) -> Result<T, Refusal> {
         let before = self.snapshot();
         before.freshness.check().map_err(Refusal::Silent)?;

@@ -25,10 +25,10 @@ pub(in super::super) enum Cause {
         /// Whether the server rejected these credentials in the last attempt.
         was_rejected: bool,
     },
-    /// No credentials: says what is missing.
+    /// There are no credentials. The text says what is missing.
     #[error("{0}")]
     NoCredentials(String),
-    /// The credentials are not known: says what was not read.
+    /// The credentials are not known. The text says what was not read.
     #[error("{0}")]
     CredentialsUnread(String),
     /// Another cause than an answer of this server.
@@ -47,7 +47,7 @@ impl Cause {
         }
     }
 
-    /// The outage that it causes.
+    /// The kind of outage that this cause leads to.
     pub(in super::super) fn outage(&self) -> Outage {
         match self {
             _ if self.is_invalid_login() => Outage::LoginRejected,

@@ -20,7 +20,7 @@ pub(in super::super) struct SessionHandle {
     facts: Mutex<SessionObservations>,
 }
 
-/// Facts learned during use. Never locked over an await.
+/// Data that becomes known during use. Never locked over an await.
 #[derive(Default)]
 struct SessionObservations {
     credential: Option<Arc<Credential>>,
@@ -100,7 +100,7 @@ impl<C> ClientInUse<C> {
         self.link.about()
     }
 
-    /// Server-side leftovers of subscriptions on its session.
+    /// Server-side leftovers of subscriptions on the client's session.
     pub(in super::super) fn leftovers(&self) -> Arc<Leftovers> {
         Arc::clone(&self.link.leftovers)
     }

@@ -1,4 +1,4 @@
-//! One login: claim it in the ledger, send it, settle the outcome.
+//! One login: claims an attempt in the ledger, sends the login, records the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) fn is_shared(credential: &Credential) -> bool {
 }
 
 impl Session {
-    /// Logs in over SOAP, unless that has to wait.
+    /// Logs in over SOAP, unless the login has to wait.
     pub(super) async fn try_credential(
         &self,
         link: &SessionHandle,
@@ -66,7 +66,7 @@ impl Session {
         }
     }
 
-    /// Logs in over REST, unless that has to wait.
+    /// Logs in over REST, unless the login has to wait.
     pub(super) async fn enter_rest(
         &self,
         link: &SessionHandle,
@@ -204,9 +204,9 @@ impl Session {
     }
 }
 
-/// What the server may have counted: a rejection, or a lost answer. A fault of another kind is an answer that does not
-/// say that the credentials are wrong. A ticket of a session manager is no password: a new one is fetched for each
-/// login.
+/// Classifies a failed login by what the server may have counted: a rejection, or a login whose answer was lost. A
+/// fault of another kind does not say that the credentials are wrong. A ticket of a session manager is no password: a
+/// new one is fetched for each login.
 fn outcome(cause: &Cause) -> Outcome {
     match cause {
         Cause::Soap(error) if error.is_invalid_login() => Outcome::Rejected,

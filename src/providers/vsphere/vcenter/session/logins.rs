@@ -1,5 +1,5 @@
-//! Prevents logins from being cancelled half-way: only the answer names the new session, and an unnamed session stays
-//! open until vCenter's idle timeout.
+//! Prevents logins from being cancelled half-way: only the answer names the new session. Without its name, a session
+//! cannot be logged out and stays open until vCenter's idle timeout.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Probes an unreachable vCenter without a login, so that it is used within seconds of its return. The backoff of
-//! connections and logins is independent of the probes.
+//! Probes an unreachable vCenter without a login, so that it is used again within seconds once it answers. The backoff
+//! of connections and logins is independent of the probes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::clients::vim;
 
 /// Interval between the starts of two probes; jitter of up to a quarter.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Limit for one probe, including the connection. The usual retries find a slower vCenter.
+/// Limit for one probe, including the connection. If a vCenter answers more slowly, the usual connection attempts
+/// notice its return.
 const LIMIT: Duration = Duration::from_millis(1_500);
 /// Maximum number of concurrent probes to all vCenters of a process.
 pub const PROBES: usize = 16;

@@ -1,5 +1,5 @@
-//! Ends a wait of logins early when the ledger no longer requires it: an administrator deleted the failed logins, or
-//! another replica's login was accepted.
+//! Ends the wait of a paused login early, when the ledger no longer requires it: an administrator deleted the failed
+//! logins, or another replica's login was accepted.
 
 use std::convert::Infallible;
 use std::time::Duration;

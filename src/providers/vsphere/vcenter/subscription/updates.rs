@@ -16,8 +16,8 @@ use crate::providers::vsphere::vcenter::mirror::{Mirror, TouchedObjects};
 use crate::providers::vsphere::vcenter::session::{Cause, ConnectionFailure, Pause};
 use crate::providers::vsphere::vcenter::snapshot::Trouble;
 
-/// Duration of one `WaitForUpdatesEx`. Proxies cut idle connections after 60 s or more. It also bounds how long a lost
-/// wait goes unnoticed, together with the client's margin for an answer.
+/// Duration of one `WaitForUpdatesEx`. Proxies cut idle connections after 60 s or more. A lost call goes unnoticed for
+/// this time plus the client's margin for an answer.
 const WAIT: Duration = Duration::from_secs(20);
 /// Duration of the wait for the first answer: a server without changes may stay silent for all of it.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const EMPTY_ANSWERS: u32 = 3;
 /// Objects per answer; bounds the memory of one answer.
 const PAGE: u32 = 100;
-/// Pause after an answer, during which the server gathers changes. Bounds the calls of a migration storm.
+/// Pause after an answer, during which the server gathers changes. Bounds the number of calls while many VMs migrate.
 const COALESCE: Duration = Duration::from_millis(100);
 const CANCEL_LIMIT: Duration = Duration::from_millis(1_500);
 /// Pause before the cancellation is repeated, doubled each time: a cancellation may overtake its wait.
@@ -99,7 +99,7 @@ impl Subscription<'_> {
             if progress.is_truncated {
                 continue;
             }
-            // Published only when complete: a part may have a VM without its ancestors.
+            // An answer is published only when complete: a part may have a VM without its ancestors.
             if self.take_in(&mut progress) {
                 retry.reset();
                 self.mark_live();
@@ -117,7 +117,7 @@ impl Subscription<'_> {
     /// Sends one wait. `None` if it was cancelled, so that another one follows.
     async fn next_answer(&self, progress: &mut FollowProgress) -> Option<Result<Option<UpdateSet>, vim::Error>> {
         if !progress.is_truncated {
-            // Further pages report the same moment.
+            // Further pages of an answer describe the same moment, so they complete no later request.
             progress.request = self.fence.last_request();
         }
         let wait = match progress.is_complete && progress.failures == 0 {
@@ -131,7 +131,7 @@ impl Subscription<'_> {
         tokio::select! {
             biased;
             answer = self.wait(&progress.version, wait, may_be_ended) => answer,
-            // A request sent during the outage gets no answer.
+            // A wait that was sent during the outage gets no answer, so it is cancelled.
             () = returned, if wait == FIRST_WAIT && !progress.is_truncated => {
                 self.cancel().await;
                 None
@@ -139,7 +139,7 @@ impl Subscription<'_> {
         }
     }
 
-    /// Publishes a complete answer. Returns false for one that is not trusted yet.
+    /// Publishes a complete answer. Returns false for an empty first answer that is not trusted yet.
     fn take_in(&self, progress: &mut FollowProgress) -> bool {
         if progress.is_complete {
             let touched = self.publisher.apply(&std::mem::take(&mut progress.pages));
@@ -177,7 +177,8 @@ impl Subscription<'_> {
     }
 
     /// Sends one wait. If a synchronization is requested meanwhile and `may_be_ended`, the wait is cancelled: the
-    /// result is `None` unless its answer was on the way. The next wait asks for everything since the last version.
+    /// result is `None` unless the answer was already on the way. The next wait asks for everything since the last
+    /// version.
     async fn wait(
         &self,
         version: &str,
@@ -186,7 +187,7 @@ impl Subscription<'_> {
     ) -> Option<Result<Option<UpdateSet>, vim::Error>> {
         let mut waiting = pin!(self.soap.wait_for_updates(&self.collector, version, wait, PAGE));
         tokio::select! {
-            // First, so that the wait is sent before its cancellation.
+            // Polled first, so that the wait is sent before its cancellation.
             biased;
             answer = &mut waiting => return Some(answer),
             () = self.fence.requested(), if may_be_ended => {}
@@ -195,7 +196,7 @@ impl Subscription<'_> {
         let ended = async {
             let mut pause = CANCEL_AGAIN;
             while answer.is_none() {
-                // The cancellation finishes, so that it does not hit the next wait.
+                // The cancellation runs to its end: otherwise it could hit the next wait.
                 let ending = async { answer = timeout(pause, &mut waiting).await.ok() };
                 tokio::join!(ending, self.cancel());
                 pause = pause.saturating_mul(2);
@@ -212,8 +213,8 @@ impl Subscription<'_> {
         answer.filter(|answer| matches!(answer, Ok(Some(_))))
     }
 
-    /// Cancels a wait on the server. Closing its connection does not, and until it ends the server delays the next one.
-    /// Best effort: the next wait shows whether it helped.
+    /// Cancels the outstanding wait on the server. Closing its connection does not cancel it, and the server delays the
+    /// next wait until this one ends. Best effort: the next wait shows whether the cancellation helped.
     async fn cancel(&self) {
         let call = self.soap.cancel_wait_for_updates(&self.collector);
         if let Ok(Err(error)) = timeout(CLEAR_LIMIT, call).await {

@@ -25,7 +25,7 @@ pub(super) fn silent(question: &Question<'_>) -> Vec<String> {
     unheard(question).map(why_unheard).collect()
 }
 
-/// The vCenters that did not answer, or went away before their matches were reported.
+/// The vCenters that did not answer, or became unavailable before their matches were reported.
 fn unheard<'q>(question: &'q Question<'_>) -> impl Iterator<Item = &'q VcenterAnswer<'q>> {
     question.vcenters.iter().filter(|asked| match asked.answer {
         SearchAnswer::Pending | SearchAnswer::Silent(_) | SearchAnswer::Denied(_) => true,
@@ -50,7 +50,7 @@ fn why<'a>(asked: &'a VcenterAnswer<'_>) -> &'a str {
     }
 }
 
-/// The vCenters that a Node waits for, and whether the others do not have its VM.
+/// Message about the vCenters that a Node waits for; it also says whether the other vCenters do not have the VM.
 fn waiting(question: &Question<'_>) -> String {
     let silent: Vec<&VcenterAnswer<'_>> = unheard(question).collect();
     let waiting = match silent.as_slice() {
@@ -64,12 +64,13 @@ fn waiting(question: &Question<'_>) -> String {
     if is_alone { waiting } else { format!("not found in the vCenters that answered; {waiting}") }
 }
 
-/// Reasons that tell an operator what to do, the most urgent first: each further login may lock the account.
+/// Reasons that tell an operator what to do. Rejected credentials come first, because each further login may lock the
+/// account.
 const OWN_REASONS: [Reason; 3] =
     [reason::CredentialsRejected, reason::CredentialsMissing, reason::VCenterCertificateRejected];
 
-/// The reason why some of these vCenters did not answer: one that tells what to do, else a missing permission if no
-/// other vCenter is silent.
+/// The reason why some of these vCenters did not answer: one of `OWN_REASONS`, or a missing permission if every silent
+/// vCenter denied the search, or that a vCenter is unavailable.
 pub(super) fn why_silent<'a>(vcenters: impl IntoIterator<Item = &'a VcenterAnswer<'a>>) -> Reason {
     let silent: Vec<&VcenterAnswer<'_>> = vcenters.into_iter().filter(|asked| !asked.answer.is_answered()).collect();
     let is_denied = |asked: &&VcenterAnswer<'_>| matches!(asked.answer, SearchAnswer::Denied(_));
@@ -86,7 +87,7 @@ pub(super) fn why_silent<'a>(vcenters: impl IntoIterator<Item = &'a VcenterAnswe
 /// The decision if no match may be taken. `set_aside` lists the matches that do not count, with the reason.
 pub(super) fn nothing_found(question: &Question<'_>, mut set_aside: Vec<String>) -> LookupDecision {
     if question.vcenters.is_empty() {
-        // A standby without sessions: no vCenter was asked, so nothing is known.
+        // A standby has no sessions and asks no vCenter, so the result is unknown.
         return LookupDecision::Unresolved(Unknown::passing(
             reason::LookupPending,
             "this replica is a cold standby and does not query vCenter",

@@ -14,13 +14,13 @@ use crate::providers::vsphere::config::address_rules::IpFamily;
 pub struct AwaitedFamily {
     /// The family.
     pub family: IpFamily,
-    /// Longest wait, from the first address of the guest on; none: no limit.
+    /// Longest wait, counted from the guest's first address; `None` means no limit.
     pub limit: Option<Duration>,
 }
 
-/// The first of the `missing` families that a Node waits for. Its own first family has no limit; each further one is
-/// awaited until `known_for`, the time since the guest's first address, reaches `limit`. The Node's first family is
-/// that of the first `provided` address, else the first of `families`.
+/// The first of the `missing` families that a Node waits for. The Node's first family, that of the first `provided`
+/// address or else the first of `families`, is awaited without limit. Each further family is awaited until `known_for`,
+/// the time since the guest's first address, reaches `limit`.
 pub fn awaited(
     missing: &[IpFamily],
     families: &[IpFamily],

@@ -9,13 +9,14 @@ use crate::base::addresses::parse_ip;
 use crate::clients::vim::GuestNic;
 use crate::providers::vsphere::config::address_rules::{AddressRules, IpFamily};
 
-/// How many interfaces, and addresses of each, a message names; a guest may report hundreds.
+/// Maximum number of interfaces in a message, and of addresses per interface; a guest may report hundreds.
 const MAX_DESCRIBED: usize = 8;
 
-/// How many characters of a guest's text a message contains: addresses and network names are shorter.
+/// Maximum number of characters of a text from the guest in a message; addresses and network names are shorter.
 const MAX_TEXT: usize = 80;
 
-/// Why an address is unfit for any Node, if it is: a fit one belongs to one VM and can be reached from others.
+/// Why no Node may have this address; `None` if it is usable, that is, belongs to one VM and can be reached from
+/// others.
 pub(super) fn unusable(ip: IpAddr) -> Option<&'static str> {
     let (is_link_local, is_broadcast) = match ip {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.is_broadcast()),
@@ -31,7 +32,7 @@ pub(super) fn unusable(ip: IpAddr) -> Option<&'static str> {
     rows.into_iter().find_map(|(is_so, word)| is_so.then_some(word))
 }
 
-/// The reasons for refusing addresses.
+/// The configuration that decides why addresses are refused.
 pub(super) struct Refusals<'a> {
     /// The configured families.
     pub(super) families: &'a [IpFamily],
@@ -69,7 +70,7 @@ impl Refusals<'_> {
             (Some(internal), Some(external)) => {
                 format!("excluded by {internal} as InternalIP and by {external} as ExternalIP")
             }
-            // These addresses are not excluded for both types, and are refused only because nothing may be guessed.
+            // An address that is excluded for one type only is refused for the other type because no rule names it.
             (Some(internal), None) => format!("excluded by {internal} as InternalIP, not named for ExternalIP"),
             (None, Some(external)) => format!("excluded by {external} as ExternalIP, not named for InternalIP"),
             (None, None) => "in no configured CIDR".to_owned(),

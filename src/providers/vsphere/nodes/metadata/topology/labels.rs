@@ -17,12 +17,13 @@ enum PlaceName {
     Named(String),
     /// The level does not apply, such as the cluster of a standalone host.
     Nowhere,
-    /// Not known now.
+    /// The snapshot does not have the name now.
     Unknown,
 }
 
 /// The labels for a VM at the vCenter `server`. `None` removes a label: its level does not apply, or is not enabled
-/// while another one is. A level that is not known now has no entry; without enabled levels the result is empty.
+/// while another one is. A level whose name is not known now has no entry, so that its label stays. Without enabled
+/// levels the result is empty.
 pub fn labels(
     asked: &TopologyLabels,
     server: &str,
@@ -77,7 +78,7 @@ fn find(place: TopologyPlace, server: &str, snapshot: &Snapshot, record: &VmReco
     }
 }
 
-/// The datastore in `[datastore1] web/web.vmx`. The VM may have disks on others.
+/// The datastore in `[datastore1] web/web.vmx`. The VM may have disks on other datastores.
 fn datastore_of(path: &str) -> Option<String> {
     let (name, _) = path.strip_prefix('[')?.split_once(']')?;
     (!name.is_empty()).then(|| decode_name(name))

@@ -102,7 +102,7 @@ struct ObjectTarget<'a> {
     doing: &'a str,
 }
 
-/// An object to create under one of its ids.
+/// An object to create under the first free one of its ids.
 struct New<'a> {
     kind: ObjectKind,
     /// The path without the id.
@@ -115,7 +115,7 @@ struct New<'a> {
 }
 
 impl NsxBackend {
-    /// Sends nothing.
+    /// Creates the backend; sends no request.
     pub fn new(client: Client, batches: bool) -> Self {
         Self { client, batches: AtomicBool::new(batches) }
     }
@@ -133,8 +133,8 @@ impl NsxBackend {
         }
     }
 
-    /// Whether the object of the path is one that this program recreates, and is missing. NSX has other reasons to
-    /// reject paths, too.
+    /// Whether the object of a path that NSX has rejected is missing, and one that this program recreates. Reads the
+    /// object, because NSX may reject a path for another reason, too.
     async fn lacks_part(&self, path: &str, doing: &str) -> Result<bool, Error> {
         let Some(kind) = part_of(path) else { return Ok(false) };
         let found = self.get(ObjectTarget { kind, path, doing }).await?;
@@ -197,7 +197,7 @@ impl NsxBackend {
         Err(last.map_or_else(|| Error::other(&*new.doing), |error| refused(&new.doing, &error)))
     }
 
-    /// A PATCH of an allocation returns no body, so the sent body is returned.
+    /// Writes an object and returns the stored one; for an allocation the sent one, because a PATCH returns no body.
     async fn put(
         &self,
         permit: &Arc<dyn Permit>,
@@ -275,7 +275,7 @@ impl NsxBackend {
         Err(last.map_or_else(|| Error::other(doing), |error| failed(doing, None, &error)))
     }
 
-    /// The object, if it exists with unchanged tags; otherwise records its new state.
+    /// Reads an object; returns it if its tags are unchanged, and otherwise only records its new state.
     async fn checked(
         &self,
         layout: &ClusterLayout,
@@ -346,14 +346,13 @@ impl NsxBackend {
     }
 }
 
-/// Outcome of a create under one id.
 enum CreateOutcome {
     Here(Object),
     /// The id belongs to another object, or to one that is being deleted.
     Taken,
     /// The id belongs to an object of this cluster that names no Service.
     Unmarked,
-    /// The path of a missing object of the load balancer that the new one refers to.
+    /// The new object refers to a missing object of the load balancer, with this path.
     Missing(String),
 }
 
@@ -564,7 +563,7 @@ impl Backend for NsxBackend {
         self.has_subnet_of(pool, family).await
     }
 
-    /// NSX may accept an address that is outside of the IP pool or in use, so this is checked here.
+    /// Checks the address here, because NSX may accept one that is outside of the IP pool or in use.
     async fn check_address(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
         self.check_is_free(request, pool, wish).await
     }

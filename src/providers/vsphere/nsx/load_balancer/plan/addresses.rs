@@ -30,9 +30,10 @@ impl Wish {
     }
 }
 
-/// The address of the load balancer. Virtual servers take precedence over allocations. Among them, an address that the
-/// Service reports comes first, then one of a current port. A virtual server is ignored as edited if its address is not
-/// reserved but another one is. `None` while an allocation with an unknown address may have the reported address.
+/// The address of the load balancer. Virtual servers take precedence over allocations. Among virtual servers, one with
+/// an address that the Service reports comes first, then one of a current port. A virtual server counts as edited and
+/// is ignored if its address is not reserved but another one is. `None` while an allocation with an unknown address may
+/// have the reported address.
 pub fn address(wanted: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<IpAddr> {
     let servers = || ours.servers.iter().filter(|server| !is_edited(server, ours, wanted.has_unread));
     let of_servers = || servers().filter_map(|server| server.address);
@@ -49,7 +50,7 @@ pub fn address(wanted: &DesiredLoadBalancer, ours: &ServiceResources) -> Option<
         .or_else(|| of_allocations().next().filter(|_| are_read || wanted.ingress.is_empty()))
 }
 
-/// The address of the virtual servers, or the reserved one if they were edited. `None` without virtual servers.
+/// The address of the virtual servers, or the reserved address if they were edited. `None` without virtual servers.
 pub fn shown_address(ours: &ServiceResources, has_unread: bool) -> Option<IpAddr> {
     let servers = ours.servers.iter().filter(|server| !is_edited(server, ours, has_unread));
     let reserved = || ours.allocations.iter().filter(|_| !ours.servers.is_empty()).find_map(|one| one.address);
@@ -63,8 +64,8 @@ fn is_edited(server: &VirtualServer, ours: &ServiceResources, has_unread: bool) 
     is_known && allocations.all(|one| one.address.is_some() && one.address != server.address)
 }
 
-/// Whether the Service reports an address and its virtual servers have others of the same family. Another client may
-/// have edited them; the reserved address decides.
+/// Whether the Service reports an address, but its virtual servers have only other addresses of the same family.
+/// Another client may have edited the virtual servers, so the reserved address decides.
 pub fn is_doubtful(ingress: &[IpAddr], ours: &ServiceResources) -> bool {
     let is_other = |address: IpAddr| {
         let of_family = |one: &&IpAddr| IpFamily::of(**one) == IpFamily::of(address);
@@ -74,7 +75,7 @@ pub fn is_doubtful(ingress: &[IpAddr], ours: &ServiceResources) -> bool {
     ours.servers.iter().filter_map(|server| server.address).any(is_other)
 }
 
-/// Restores the address of an edited virtual server that may be changed, unless another virtual server is in the way.
+/// Restores the address of an edited virtual server that may be changed, unless another virtual server has the address.
 pub fn set_back<'a>(
     rows: &PortStates<'a>,
     wanted: &DesiredLoadBalancer,
@@ -104,8 +105,9 @@ fn edited_in<'r, 'a>(
     rows.ports.iter().filter_map(of_row).filter(|(_, server)| is_edited(server, known.ours, wanted.has_unread))
 }
 
-/// A virtual server whose address, that of the load balancer, is not reserved: no allocation is known or possible, and
-/// its tag names the IP pool. `None` once this sync has tried to reserve it.
+/// A virtual server with the address of the load balancer, if this address is not reserved: the Service has no
+/// allocation, and no allocation with an unknown address may be its own. The tag of the virtual server names the IP
+/// pool for the reservation. `None` once this sync has tried to reserve the address.
 pub fn unreserved<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Option<(&'a VirtualServer, IpAddr)> {
     let has_none = known.ours.allocations.is_empty() && !wanted.has_unread;
     let address = address(wanted, known.ours).filter(|_| has_none)?;

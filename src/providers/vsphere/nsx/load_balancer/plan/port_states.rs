@@ -1,7 +1,7 @@
 //! Pure: assigns the existing objects to the ports of a Service.
 //!
-//! The port of an object comes from its id, because an id exists only once; otherwise, for a virtual server, from its
-//! address and port, because NSX allows one virtual server there; otherwise from its tag.
+//! The port of an object comes from its id, because an id is unique; otherwise, for a virtual server, from its address
+//! and port, because NSX allows only one virtual server for these; otherwise from its tag.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,14 +22,14 @@ pub struct PortState<'a> {
     pub port: &'a WantedPort,
     pub server: Option<&'a VirtualServer>,
     pub pool: Option<&'a Pool>,
-    /// The virtual server refers to a missing pool; another pool is created.
+    /// Whether the virtual server refers to a missing pool and the port has no other; a pool is created then.
     pub lacks_pool: bool,
     pub monitor: Option<&'a Monitor>,
     /// The probe of its monitor; `None` for a port without monitor.
     pub probe: Option<Probe>,
     /// Whether all features are enforced: true for virtual servers of this program and with full adoption.
     pub is_compared: bool,
-    /// Another virtual server on the required address and port.
+    /// Another virtual server of the Service that occupies the required address and port.
     pub obstacle: Option<&'a VirtualServer>,
 }
 
@@ -37,7 +37,7 @@ pub struct PortState<'a> {
 pub struct PortStates<'a> {
     /// One for each port, in the order of the Service.
     pub ports: Vec<PortState<'a>>,
-    /// Further virtual servers of the ports. Clients may use any of them, so all are updated.
+    /// Further virtual servers of the ports, on other addresses. Clients may use any of them, so all are updated.
     pub further: Vec<PortState<'a>>,
 }
 
@@ -101,7 +101,8 @@ impl<'a> Search<'a> {
         PortState { port, server, pool: None, lacks_pool: false, monitor: None, probe, is_compared, obstacle: None }
     }
 
-    /// The cluster UID tag alone proves nothing: adopted objects get it with their first change.
+    /// Whether this program created the virtual server. The cluster UID tag alone does not prove it: an adopted object
+    /// gets the tag with its first change.
     fn is_made_here(&self, server: &VirtualServer) -> bool {
         let OwnerTags { id, cluster_uid, .. } = &server.marks;
         let of_cluster = by_cluster_uid(self.known.layout.cluster_uid.as_deref(), cluster_uid.as_deref());
@@ -144,7 +145,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The ids of the objects of each port.
+/// All ids that this program gives to objects of each port.
 fn ids(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> BTreeMap<String, Port> {
     let mut ids = BTreeMap::new();
     for (uid, port) in wanted.service_uid.iter().flat_map(|uid| wanted.ports.iter().map(move |port| (uid, port.port))) {
@@ -160,7 +161,8 @@ fn ids(wanted: &DesiredLoadBalancer, known: &CurrentState<'_>) -> BTreeMap<Strin
     ids
 }
 
-/// NSX allows one virtual server per address, port and protocol. The application profile determines the protocol.
+/// Whether a virtual server occupies this address and port. NSX allows one virtual server per address, port and
+/// protocol; the application profile determines the protocol.
 pub fn listens(server: &VirtualServer, port: &WantedPort, address: IpAddr) -> bool {
     let is_there = server.address == Some(address) && server.number == Some(port.port.number);
     is_there && *server.profile == *port.profile

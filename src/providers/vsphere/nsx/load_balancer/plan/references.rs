@@ -1,7 +1,7 @@
 //! Pure: the group of source ranges and the persistence profile of a Service, which its virtual servers refer to.
 //!
-//! Most lists include neither: they are known from reads by path and from the writes of this program. A create needs no
-//! read, because it returns an existing object.
+//! Most lists include neither, so the plan uses reads by path and the writes of this program. A create needs no read,
+//! because it returns an existing object.
 
 use super::port_states::{PortState, PortStates};
 use super::{CurrentState, DesiredLoadBalancer, Step};
@@ -32,7 +32,7 @@ pub struct References<'a> {
 }
 
 impl<'a> References<'a> {
-    /// Prefers the objects that virtual servers refer to.
+    /// Finds the group and the persistence profile. Prefers those that virtual servers refer to.
     pub fn find(rows: &PortStates<'a>, wanted: &DesiredLoadBalancer, known: &CurrentState<'a>) -> Self {
         let servers = || rows.all().filter_map(|row| row.server);
         let groups = known.ours.groups.iter();
@@ -65,7 +65,8 @@ impl<'a> References<'a> {
         })
     }
 
-    /// Changes of the references of a virtual server. Both stay while the current or the required object is unknown.
+    /// Changes of the references of a virtual server to group and persistence profile. A reference stays while its
+    /// required object is unknown; both stay while a current one is unknown.
     pub fn of(&self, row: &PortState<'_>, known: &CurrentState<'_>) -> (Reference<'a>, Reference<'a>) {
         let is_read =
             |server: &&VirtualServer| !is_unread(&server.group, known) && !is_unread(&server.persistence, known);
@@ -149,7 +150,7 @@ pub fn read_for_deletion<'a>(wanted: &DesiredLoadBalancer, known: &CurrentState<
     group.map(read(ObjectKind::Group)).or_else(|| profile.map(read(ObjectKind::PersistenceProfile)))
 }
 
-/// Deletes the next persistence profile or group that no virtual server refers to, except these two.
+/// Deletes the next persistence profile or group that no virtual server refers to, except the given ones, by path.
 pub fn deletion<'a>(known: &CurrentState<'a>, group: Option<&str>, persistence: Option<&str>) -> Option<Step<'a>> {
     let is_free = |path: &str, of: fn(&VirtualServer) -> &str| {
         known.ours.servers.iter().chain(&known.held.servers).all(|server| of(server) != path)
@@ -167,14 +168,15 @@ pub fn deletion<'a>(known: &CurrentState<'a>, group: Option<&str>, persistence: 
     profile.map(Step::DeletePersistenceProfile).or_else(|| groups().map(Step::DeleteGroup))
 }
 
-/// Reads the next unknown object of this program that a virtual server refers to.
+/// Reads the next object of this program that a virtual server refers to and whose state is unknown.
 fn read_of<'a>(server: &VirtualServer, known: &CurrentState<'_>) -> Option<Step<'a>> {
     let all = [(ObjectKind::Group, &server.group), (ObjectKind::PersistenceProfile, &server.persistence)];
     let unread = all.into_iter().find(|(_, path)| is_unread(path, known));
     unread.map(|(kind, path)| Step::Read { kind, path: path.to_string() })
 }
 
-/// Whether the path may be that of an object of this program whose state is unknown.
+/// Whether the object at this path has to be read: its id has the form of this program's ids, this sync has not read,
+/// written or deleted it, and it is neither owned nor ambiguous.
 fn is_unread(path: &str, known: &CurrentState<'_>) -> bool {
     let has_own_form = path.rsplit('/').next().is_some_and(has_own_form);
     let is_known = |objects: &ServiceResources| {

@@ -1,5 +1,5 @@
-//! Pure: recently released addresses. For ten minutes only Services of the same namespace can request one of them with
-//! `spec.loadBalancerIP`: clients may still use it and would reach the Service of another tenant.
+//! Pure: recently released addresses. For ten minutes only Services of the same namespace can request such an address
+//! with `spec.loadBalancerIP`: clients may still use the address and would reach the Service of another tenant.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ impl Quarantine {
         self.0.insert(address, Release { namespace: namespace_of(service).into(), at });
     }
 
-    /// The only namespace that may request this address now, unless it is that of the Service (namespace/name).
+    /// The only namespace that may request this address now; `None` if the Service (namespace/name) may request it.
     pub fn closed_to(&self, service: &str, address: IpAddr, moment: Instant) -> Option<&str> {
         let Release { namespace, at } = self.0.get(&address)?;
         let is_closed = moment.duration_since(*at) < PERIOD && **namespace != *namespace_of(service);

@@ -10,15 +10,15 @@ use crate::providers::vsphere::nsx::load_balancer::layout::{LB_SERVICES, SERVERS
 use crate::providers::vsphere::nsx::load_balancer::realization::{Due, Effect, PendingTeardown, Rollout, until_purge};
 
 impl ResourceCache {
-    /// Records a write of a virtual server of this Service or of its load balancer service. `revision` is that of an
-    /// object that existed before.
+    /// Records a write of a virtual server of this Service or of its load balancer service. `revision` is the written
+    /// revision, if the object existed before.
     pub fn record_written(&self, service: &str, path: &str, revision: Option<i64>) {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
         state.rollouts.entry(service.into()).or_insert_with(|| Rollout::new(now)).written(path, revision, now);
     }
 
-    /// The written revision of an object that existed before, which has to be realized.
+    /// The written revision that NSX has to realize, of an object that existed before.
     pub fn revision(&self, service: &str, path: &str) -> Option<i64> {
         self.state.lock().rollouts.get(service)?.revision(path)
     }
@@ -37,7 +37,7 @@ impl ResourceCache {
         }
     }
 
-    /// Next action for the objects written for this Service, and for `unreported`: virtual servers with an address that
+    /// Next action for the objects written for this Service, and for `unreported`: objects that serve an address which
     /// the Service does not report yet.
     pub fn rollout<'a>(&self, service: &str, unreported: impl Iterator<Item = &'a str>) -> Due {
         let now = Instant::now().into_std();
@@ -116,7 +116,7 @@ impl ResourceCache {
         }
     }
 
-    /// Records which deleted virtual servers are still realized; `None` if that cannot be read.
+    /// Records which deleted virtual servers NSX still realizes; `None` if the realized state cannot be read.
     pub fn record_teardown(&self, service: &str, in_effect: Option<BTreeSet<Box<str>>>) {
         let now = Instant::now().into_std();
         let mut state = self.state.lock();
@@ -138,7 +138,8 @@ impl ResourceCache {
         self.state.lock().teardowns.get(service)?.until_purge(Instant::now().into_std())
     }
 
-    /// The same for deletions by an earlier process, counted from the first call of this one.
+    /// Pause before retrying a deletion that was refused because of an object that an earlier process may have deleted;
+    /// counted from the first call of this term.
     pub fn until_purge_of_former(&self) -> Option<Duration> {
         until_purge(self.state.lock().term_began?.into_std(), Instant::now().into_std())
     }

@@ -18,7 +18,6 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Interval of full relists.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 
-/// Parameters of a relist.
 struct RelistScope {
     epoch: u64,
     at: Instant,
@@ -26,7 +25,6 @@ struct RelistScope {
     has_all_pools: bool,
 }
 
-/// Result of a relist.
 struct RelistResult {
     read: ObjectListing,
     names: ScopeNames,
@@ -82,7 +80,7 @@ impl CacheState {
         }
     }
 
-    /// Logs a failure to list groups and persistence profiles. The known ones stay in the cache.
+    /// Logs a failure to list groups and persistence profiles. The cache keeps those of earlier lists.
     fn record_references(&mut self, failure: Option<Error>) {
         let reason = failure.as_ref().map(Error::reason);
         if let Some(error) = failure.filter(|_| reason != self.references_failure) {
@@ -113,7 +111,6 @@ impl ResourceCache {
         }
     }
 
-    /// Waits until the next relist is due.
     async fn until_due(&self, leads: &mut AnyLeader) {
         loop {
             let (next, epoch) = {
@@ -128,8 +125,8 @@ impl ResourceCache {
         }
     }
 
-    /// Waits for a reset of the state of this epoch, and resets it when its term ends or, without a permit, leadership
-    /// changes. A running relist is cancelled only after a reset: the state would miss it otherwise.
+    /// Waits for a reset of the state of this epoch, and resets the state when its term ends or, without a permit,
+    /// leadership changes. Completes after the reset: a relist cancelled before it would still count as running.
     async fn until_reset(&self, epoch: u64, leads: &mut AnyLeader) {
         loop {
             let permit = {
@@ -191,7 +188,7 @@ impl ResourceCache {
         Ok(RelistResult { read, names, unread, references_failure, pools_failure })
     }
 
-    /// Lists the allocations of IP pools that nothing names.
+    /// Lists the allocations of all IP pools that neither the configuration nor any object names.
     async fn read_others(
         &self,
         backend: &dyn Backend,
@@ -250,11 +247,11 @@ impl ResourceCache {
         }
         let before = Before { contents: &state.contents, touched: &touched, missed: &state.missed };
         let merged = merge(read, before);
-        // Missing references need another full relist to confirm.
+        // Only another full relist can confirm that groups and persistence profiles are missing.
         state.is_full_due |= merged.misses_references();
         let MergeResult { contents, missed, mut changed } = merged;
         if begun.is_full {
-            // A list may lack an address that was assigned meanwhile.
+            // Lists do not show an address that NSX has assigned later, so a sync reads it.
             changed.extend(contents.with_unread_surplus().cloned());
         }
         let is_first = state.readings == 0;
@@ -284,7 +281,7 @@ impl ResourceCache {
             warn!(%reason, "cannot list the load balancer objects in NSX, and tries again; what needs a new list waits: {message}");
         }
         state.failure = Some(failure);
-        // No sync may be waiting for a full relist, or for the second list after a miss.
+        // Requests the retry, because possibly no sync waits for a full relist, or for the second list after a miss.
         state.is_asked |= state.is_full_due || !state.missed.is_empty();
         // After later failures, waiting syncs already have the error and retry by themselves.
         if in_a_row == 1 {
@@ -303,7 +300,7 @@ fn too_long() -> Error {
     Error::Failed { reason: reason::NSXUnavailable, message, after: None }
 }
 
-/// Whether NSX refuses only this list: the pool id may come from a tag that was edited by hand.
+/// Whether the failure concerns only this IP pool, whose id may come from a tag that was edited by hand.
 fn is_of_pool(error: &Error) -> bool {
     [reason::NSXNoPermission, reason::NSXRefused].contains(&error.reason())
 }

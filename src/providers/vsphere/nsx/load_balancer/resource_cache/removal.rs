@@ -1,5 +1,5 @@
 //! Retries of the deletion of the load balancer service, which NSX refuses while a deleted object still refers to it.
-//! Each retry follows a relist, until the load balancer service is gone or in use.
+//! Each retry follows a relist, until the load balancer service is deleted or in use.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ impl CacheState {
         self.removal = Some(Removal { next: now + pause, refusals: refusals + 1 });
     }
 
-    /// Records the start of a relist, which an attempt follows. Defers the next such relist by the longest pause.
+    /// Records the start of a relist, which an attempt follows if one was due; the next one is due after the longest
+    /// pause.
     pub(super) fn begin_removal(&mut self, now: Instant) {
         if let Some(removal) = &mut self.removal
             && removal.next <= now
@@ -44,7 +45,7 @@ impl ResourceCache {
         self.state.lock().removal.map(|removal| removal.refusals)
     }
 
-    /// Ends the retries after an attempt, unless it was refused again: the load balancer service is gone or in use.
+    /// Ends the retries after an attempt that NSX has not refused: the load balancer service is deleted or in use.
     pub fn end_removal(&self, refusals: u32) {
         self.state.lock().removal.take_if(|removal| removal.refusals == refusals);
     }

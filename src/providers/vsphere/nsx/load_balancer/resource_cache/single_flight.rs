@@ -34,7 +34,7 @@ impl Drop for Flight<'_> {
 }
 
 impl SingleFlight {
-    /// Starts the operation. `None` after waiting for another call that has run it, or that takes too long.
+    /// Starts the operation. `None` after waiting for another call that has run the operation, or that takes too long.
     pub async fn start_or_wait(&self) -> Option<Flight<'_>> {
         // Subscribes before checking for a running operation, so that its end is not missed.
         let mut ended = self.ended.subscribe();

@@ -24,7 +24,7 @@ pub struct ObjectListing {
 /// State that a list is merged into.
 #[derive(Clone, Copy, Debug)]
 pub struct Before<'a> {
-    /// The known objects at the end of the relist.
+    /// The objects in the cache at the end of the relist.
     pub contents: &'a ResourceIndex,
     /// The paths of objects that this program read or wrote during the relist.
     pub touched: &'a BTreeSet<Box<str>>,
@@ -35,7 +35,7 @@ pub struct Before<'a> {
 /// Result of a merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeResult {
-    /// The objects that are known now.
+    /// The objects after the merge.
     pub contents: ResourceIndex,
     /// The paths of objects that this list missed for the first time, and that are kept.
     pub missed: BTreeSet<Box<str>>,

@@ -17,19 +17,20 @@ use crate::providers::vsphere::nsx::load_balancer::resource_cache::ReservationGu
 use crate::providers::vsphere::reason;
 
 impl<'a> ServiceCall<'a> {
-    /// Reads the address of the next allocation that may be the Service's, if it matters. False if none is left.
+    /// Reads the address of the next allocation that may be the Service's, if it matters. False if no read is left.
     pub(super) async fn read_next(&mut self, seen: &CallObservation) -> Result<bool, Error> {
         let ClassifiedResources { owned: ours, unresolved: unread, .. } = &seen.judged;
         // The Service's address may be that of an unread allocation; a second allocation would be surplus.
         let has_server = |one: &Allocation| ours.servers.iter().any(|server| server.marks.second == one.marks.second);
-        // An edited address does not identify the reserved one.
+        // Normally the address of a virtual server shows which allocation is the Service's. It does not if another
+        // client may have edited that address.
         let is_open = unread.iter().any(|one| !has_server(one) || plan::is_doubtful(&self.ingress, ours));
         let matters = is_open && self.lacks_address(seen);
         let is_read = is_open || !ours.allocations.is_empty();
         Ok(is_read && self.read_one(unread, matters).await?)
     }
 
-    /// Performs a step.
+    /// Performs a step. Reserved addresses are claimed first, and a restored address causes an Event.
     pub(super) async fn make(
         &self,
         target: &FamilyTarget,
@@ -62,7 +63,7 @@ impl<'a> ServiceCall<'a> {
         self.reserve_address(target, parts, address).await.map(Some)
     }
 
-    /// Claims an address that can be reserved.
+    /// Claims an address, and checks that it can be reserved.
     async fn reserve_address(
         &self,
         target: &FamilyTarget,
@@ -83,7 +84,7 @@ impl<'a> ServiceCall<'a> {
         Ok(claim)
     }
 
-    /// Reserves the reported address, so that clients keep it, or another one if that is impossible.
+    /// Reserves the reported address, so that clients keep it, or, if that is impossible, another address.
     async fn allocate_rather(
         &self,
         target: &FamilyTarget,
@@ -121,7 +122,7 @@ impl<'a> ServiceCall<'a> {
         progress: &mut EnsureProgress<'a>,
     ) -> Result<(), Error> {
         let pool = target.parts.as_ref().map(|parts| parts.address_pool.as_str()).unwrap_or_default();
-        // The allocation may exist in the unread pool.
+        // The allocation may exist already, in an unread IP pool.
         let may_be_there = self.cache().unread(|unread| unread == pool).is_some();
         if !may_be_there {
             self.check_twice()?;
@@ -164,7 +165,6 @@ impl<'a> ServiceCall<'a> {
         self.cache().remark(&self.key, reason::LoadBalancerAddressEdited, message);
     }
 
-    /// Sets the Event about a restored address.
     fn remark_set_back(&self, server: &VirtualServer, address: IpAddr) {
         let message = format!(
             "the address of the virtual server {} was changed to {} by another client, and is set back to {address}",

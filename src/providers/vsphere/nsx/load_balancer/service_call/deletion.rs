@@ -19,8 +19,8 @@ use crate::providers::vsphere::nsx::load_balancer::service_request;
 use crate::providers::vsphere::nsx::ownership::{OfCluster, by_cluster_uid};
 use crate::providers::vsphere::reason;
 
-/// The allocations whose unknown addresses decide whether they are released: those that only an existing virtual server
-/// shows to be ours, and those that a virtual server of another owner may use.
+/// The allocations whose addresses must be read to decide whether to release them: those that only their address can
+/// show to be ours, and those of ours whose address a virtual server of another owner may use.
 fn undecided(seen: &CallObservation, has_other_servers: bool) -> Vec<Allocation> {
     let ClassifiedResources { owned: ours, ambiguous: held, unresolved: unread } = &seen.judged;
     let may_be_used = |one: &&Allocation| one.address.is_none() && (!held.servers.is_empty() || has_other_servers);
@@ -62,14 +62,14 @@ impl ServiceCall<'_> {
                 Some((target, Step::ReleaseAddress(allocation)))
             };
             let next = next(&targets, &seen).or_else(refused);
-            // A deletion only marks objects: NSX may serve the address of a deleted one for a while.
+            // A deletion only marks objects: NSX may serve the address of a deleted virtual server for a while.
             let is_last = next.as_ref().is_none_or(|(_, step)| matches!(step, Step::ReleaseAddress(_)));
             if is_last && self.check_teardown(&expected).await? == TeardownState::Found {
                 continue;
             }
             let Some((target, step)) = next else { return self.end(&seen).await };
             steps.check_time()?;
-            // A single list may miss the virtual server with this address.
+            // A single list may miss the virtual server that uses this address.
             if matches!(step, Step::ReleaseAddress(_)) && !self.cache().was_complete(&self.key) {
                 self.check(RequiredFreshness::TwoLists)?;
             }
@@ -82,7 +82,7 @@ impl ServiceCall<'_> {
                     self.read.lock().insert(path.as_str().into());
                     continue;
                 }
-                // A virtual server missed by lists may refer to it, even if a deleted one may, too.
+                // A virtual server that the lists missed may refer to the object, as well as a deleted one.
                 let is_refused = matches!(error, Error::Pending { .. }) || error.reason() == reason::NSXRefused;
                 if step.is_deletion() && is_refused && self.check_teardown(&expected).await? == TeardownState::Found {
                     continue;
@@ -101,7 +101,7 @@ impl ServiceCall<'_> {
         Err(self.endless(&steps))
     }
 
-    /// An allocation for which NSX refuses an address, so that no virtual server uses it.
+    /// An allocation without an address, because its IP pool is exhausted. No virtual server can use it.
     fn refused_allocation<'s>(&self, seen: &'s CallObservation) -> Option<&'s Allocation> {
         seen.judged.owned.allocations.iter().find(|one| self.without_address.get(&one.marks.path) == Some(&true))
     }
@@ -110,15 +110,16 @@ impl ServiceCall<'_> {
         self.cache().of_service(&self.key).paths().all(|known| *known != *path)
     }
 
-    /// Finishes after all known objects of the Service are deleted.
+    /// Finishes the deletion when all cached objects of the Service are deleted.
     async fn end(&self, seen: &CallObservation) -> Result<(), Error> {
         self.check_left(seen)?;
         check_absence(self.of, self.service, &self.key, &self.ingress, &self.record_pools(seen))?;
         match delete_lb_service(self.of, self.permit, &self.layout).await {
             Err(Error::NotLeader) => return Err(Error::NotLeader),
-            // The failure is temporary, and there may be no later deletion. Orphans are not retried for this.
+            // The failure is temporary, so the deletion of this Service is retried: no other deletion may follow.
+            // Orphans, which have no UID, are not retried for this.
             Err(error) if error.reason() == reason::NSXUnavailable && self.uid().is_some() => return Err(error),
-            // Nothing of the Service is left, and the next deletion of a Service tries again.
+            // Nothing of this Service is left, and the next deletion of any Service tries again.
             Err(error) => warn!(service = self.key, "{}", chain(&error)),
             Ok(()) => {}
         }
@@ -127,7 +128,7 @@ impl ServiceCall<'_> {
         // An earlier process may have left an address in an IP pool that is no longer configured.
         let released = self.cache().released(&self.key);
         let missing = self.ingress.iter().filter(|address| !released.contains(&Some(**address))).count();
-        // A released allocation with unknown address may have had one of these.
+        // A released allocation with an unknown address may have had one of the missing addresses.
         let is_anywhere = missing > released.iter().filter(|address| address.is_none()).count();
         self.check(if is_anywhere {
             RequiredFreshness::AllPoolsListedAfter(moment)
@@ -141,14 +142,13 @@ impl ServiceCall<'_> {
         Ok(())
     }
 
-    /// Whether this is an address that a virtual server of another owner uses: it stays reserved.
+    /// Whether the allocation of this path stays, because a virtual server of another owner uses its address.
     fn is_kept(&self, seen: &CallObservation, path: &str) -> bool {
         let ClassifiedResources { owned: ours, .. } = &seen.judged;
         let is_used = |one: &Allocation| one.address.is_some_and(|address| seen.elsewhere.contains(&address));
         ours.allocations.iter().any(|one| *one.marks.path == *path && is_used(one))
     }
 
-    /// Reports the addresses that stay reserved.
     fn remark_kept(&self, seen: &CallObservation) {
         let kept: Vec<String> = seen
             .elsewhere
@@ -170,8 +170,8 @@ impl ServiceCall<'_> {
         }
     }
 
-    /// Checks that no object of the Service is left. A virtual server with its address is ambiguous while another load
-    /// balancer service is configured.
+    /// Checks that no object of the Service is left, including a virtual server with its address that is ambiguous only
+    /// because another load balancer service is configured.
     fn check_left(&self, seen: &CallObservation) -> Result<(), Error> {
         let left: Vec<&str> = seen.judged.owned.paths().filter(|path| !self.is_kept(seen, path)).collect();
         if self.misplaced(seen).is_some() {

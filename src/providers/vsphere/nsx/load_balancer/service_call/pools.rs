@@ -23,7 +23,7 @@ fn named(ClassifiedResources { owned: ours, unresolved: unread, .. }: &Classifie
     ours.address_pools().chain(of_unread).map(Into::into).collect()
 }
 
-/// Whether a known address of the Service is one that it reports, or it reports none.
+/// Whether an object has an address that the Service reports. Also true if the Service reports none.
 fn has_reported(ours: &ServiceResources, ingress: &[IpAddr]) -> bool {
     let addresses = ours.servers.iter().map(|one| one.address).chain(ours.allocations.iter().map(|one| one.address));
     ingress.is_empty() || addresses.flatten().any(|address| ingress.contains(&address))
@@ -75,7 +75,7 @@ pub(super) fn unless_outdated(of: &NsxLoadBalancers, key: &str, error: Error) ->
 }
 
 impl ServiceCall<'_> {
-    /// Records the IP pools that objects of the Service name, before these are deleted.
+    /// Records the IP pools that objects of the Service name, before the objects are deleted.
     pub(super) fn record_pools(&self, seen: &CallObservation) -> BTreeSet<Box<str>> {
         let named = named(&seen.judged);
         self.cache().record_pools(&self.key, named.iter().map(AsRef::as_ref))
@@ -88,7 +88,7 @@ impl ServiceCall<'_> {
         }
     }
 
-    /// Checks that no addresses are left that the Service reports but no longer has.
+    /// Checks that no address which the Service reports, but no longer uses, may be left in an unread IP pool.
     pub(super) fn check_removed(&self, addresses: &[IpAddr]) -> Result<(), Error> {
         let removed: Vec<IpAddr> =
             self.ingress.iter().copied().filter(|address| !addresses.contains(address)).collect();
@@ -99,8 +99,8 @@ impl ServiceCall<'_> {
         check_absence(self.of, self.service, &self.key, &removed, &named)
     }
 
-    /// Checks that a new address may be reserved for a load balancer: without virtual servers, an unread IP pool may
-    /// have its address already.
+    /// Checks that a new address may be reserved for a load balancer: if it has no virtual servers, an allocation in an
+    /// unread IP pool may have its address already.
     pub(super) fn check_choice(&self, seen: &CallObservation, target: &FamilyTarget) -> Result<(), Error> {
         let (ours, second, family) = (&target.ours, target.balancer.second, target.balancer.family);
         if !ours.servers.is_empty() {

@@ -25,9 +25,9 @@ const AT_ONCE: usize = 8;
 /// Result of reading the realized state of deleted virtual servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TeardownState {
-    /// None is realized any more.
+    /// NSX realizes none of them any more.
     Complete,
-    /// One was not deleted: a list has missed it.
+    /// One of them was not deleted: a list has missed it.
     Found,
 }
 
@@ -50,7 +50,8 @@ impl ServiceCall<'_> {
         }
     }
 
-    /// Paths that serve an address which the Service does not report yet and that are not known to be realized.
+    /// Paths of objects that serve an address which the Service does not report yet, without load balancer services
+    /// that are known to be realized.
     fn unreported(&self, targets: &[FamilyTarget]) -> BTreeSet<Box<str>> {
         let servers = targets.iter().filter(|target| target.balancer.is_wanted).flat_map(|target| &target.ours.servers);
         let mut paths = BTreeSet::new();
@@ -77,7 +78,7 @@ impl ServiceCall<'_> {
         self.cache().remark(&self.key, reason::LoadBalancerNotConfirmed, message);
     }
 
-    /// Reports deleted virtual servers that NSX still realizes, or may. Orphans get no Event.
+    /// Reports deleted virtual servers that NSX still realizes, or may realize. Orphans get no Event.
     pub(super) fn remark_left(&self, left: &BTreeSet<Box<str>>) {
         if left.is_empty() {
             return;
@@ -117,8 +118,8 @@ impl ServiceCall<'_> {
         all.into_iter().map(effect).collect()
     }
 
-    /// The paths of the Service's virtual servers with ids of this program. `None` in `seconds`: the first load
-    /// balancer.
+    /// The paths of the virtual servers that this program creates for these load balancers of the Service: the first
+    /// one (`None`), or the second one with this family.
     pub(super) fn expected_servers(&self, seconds: &[Option<IpFamily>]) -> BTreeSet<Box<str>> {
         let (Some(uid), Ok(ports)) = (self.uid(), service_request::ports_of(self.service)) else {
             return BTreeSet::new();
@@ -151,7 +152,7 @@ impl ServiceCall<'_> {
         }
     }
 
-    /// Ends the sync until later. Long waits have no Event, so the reason is logged.
+    /// Error that ends the sync and requeues the Service after this time. Logs the reason: long waits have no Event.
     pub(super) fn wait(&self, message: &str, after: Duration) -> Error {
         debug!(service = self.key, "{message}; the next check is in {} s", after.as_secs());
         Error::Pending { message: message.to_owned(), after }
@@ -181,7 +182,7 @@ impl ServiceCall<'_> {
                 Err(error) if matches!(error, Error::NotLeader) || error.reason() == reason::NSXUnavailable => {
                     return Err(error);
                 }
-                // The answer is inconclusive; the time limit still applies.
+                // The virtual server counts as realized until the time limit, because the answer is inconclusive.
                 Err(error) => {
                     debug!(service = self.key, "{}", chain(&error));
                     in_effect.insert(path);
@@ -192,7 +193,7 @@ impl ServiceCall<'_> {
         Ok(found)
     }
 
-    /// Whether a realized virtual server exists: another process may have deleted it.
+    /// Whether a realized virtual server exists; if not, another process has deleted it.
     async fn exists(&self, path: &str) -> Result<bool, Error> {
         if self.cache().is_deleted(&self.key, path) {
             return Ok(false);

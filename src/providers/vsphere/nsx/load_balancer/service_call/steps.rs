@@ -28,7 +28,6 @@ use crate::providers::vsphere::reason;
 /// Maximum number of times that a call reads the usage of the load balancer service.
 const USAGE_READINGS: usize = 3;
 
-/// Progress of a call.
 #[derive(Default)]
 pub(super) struct EnsureProgress<'a> {
     /// Protects the load balancer service from deletion.
@@ -41,7 +40,7 @@ pub(super) struct EnsureProgress<'a> {
     pub(super) claimed: Vec<ReservationGuard<'a>>,
     /// Messages about addresses of virtual servers that could not be reserved.
     pub(super) unreserved: Vec<String>,
-    /// Failed load balancers. This call makes no further steps for them; the other one continues.
+    /// Failed load balancers. This call makes no further steps for them; the other load balancer continues.
     failed: FailedFamilies,
 }
 
@@ -136,7 +135,7 @@ impl<'a> ServiceCall<'a> {
         let _only = match step {
             Step::CreateLbService => match self.cache().lb_service_creation.start_or_wait().await {
                 Some(only) => Some(only),
-                // Another call has created it.
+                // Another call has created the load balancer service.
                 None => return Ok(()),
             },
             _ => None,
@@ -158,7 +157,8 @@ impl<'a> ServiceCall<'a> {
                 if matches!(step, Step::Allocate { .. }) {
                     progress.allocated.push(which);
                 }
-                // With one more known address, an allocation that was read without result may be releasable.
+                // With one more known address, allocations that were read without result may be surplus: reads them
+                // again.
                 if matches!(step, Step::ReadAddress { .. }) {
                     self.read.lock().retain(|path| !path.contains("/ip-allocations/"));
                 }
@@ -218,8 +218,8 @@ impl<'a> ServiceCall<'a> {
         Ok(status(addresses))
     }
 
-    /// Finishes a call with failed load balancers. If one has a new address, the Service gets it and is requeued, and
-    /// the next sync reports the failures.
+    /// Finishes a call with failed load balancers. If the other load balancer has a new address, the Service reports
+    /// this address and is requeued, and the next sync returns the failures.
     fn failed(
         &self,
         asked: &RequestedFamilies<'_>,
@@ -233,7 +233,7 @@ impl<'a> ServiceCall<'a> {
             let mut all = targets.iter().filter(|one| has_failed(&failed, one.balancer.second));
             all.any(|one| one.balancer.family == IpFamily::of(**address))
         };
-        // Reported addresses identify the Service's objects, even while nothing serves them.
+        // The Service keeps the addresses of failed load balancers, even unserved ones: they identify its objects.
         let mut addresses: BTreeSet<IpAddr> = self.ingress.iter().filter(is_of_failed).copied().collect();
         let is_served = |one: &&FamilyTarget| !one.ours.servers.is_empty() && !has_failed(&failed, one.balancer.second);
         addresses.extend(wanted().filter(is_served).filter_map(FamilyTarget::address));
@@ -246,7 +246,7 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// Adds the load balancers that NSX could not realize, before an address is reported.
+    /// Adds the load balancers that NSX could not realize to `failed`, if the call would report an address.
     async fn add_unrealized(
         &self,
         targets: &[FamilyTarget],
@@ -268,21 +268,21 @@ impl<'a> ServiceCall<'a> {
         wanted.filter(is_complete).filter_map(FamilyTarget::address).any(|address| !self.ingress.contains(&address))
     }
 
-    /// A single list may miss objects. If the Service reports an address, nothing is created before a second list, and
-    /// addresses are released only after a second list.
+    /// Requires a second list, because a single list may miss objects, before an address is released and, if the
+    /// Service reports an address, before anything is created.
     fn check_missed(&self, step: &Step<'_>) -> Result<(), Error> {
         let may_exist = step.is_creation() && !self.ingress.is_empty();
         let matters = may_exist || matches!(step, Step::ReleaseAddress(_));
         if matters { self.check_twice() } else { Ok(()) }
     }
 
-    /// Checks that two lists, or a complete load balancer of this term, show the current objects.
+    /// Checks that two lists, or a complete load balancer in this term, have shown which objects exist.
     pub(super) fn check_twice(&self) -> Result<(), Error> {
         if self.cache().was_complete(&self.key) { Ok(()) } else { self.check(RequiredFreshness::TwoLists) }
     }
 
-    /// Refuses new ports and a new load balancer service while the address of the Service is on another load balancer
-    /// service than the configured one: an address belongs to one gateway.
+    /// Refuses new ports and a new load balancer service while virtual servers with the Service's address are on
+    /// another load balancer service than the configured one: an address belongs to one gateway.
     fn check_gateway(&self, seen: &CallObservation, target: &FamilyTarget, step: &Step<'_>) -> Result<(), Error> {
         let servers = &target.ours.servers;
         let is_served = |port: &WantedPort| servers.iter().any(|server| server.marks.port == Some(port.port));
@@ -324,7 +324,7 @@ impl<'a> ServiceCall<'a> {
         )))
     }
 
-    /// The configured objects may exist by now: a recent list decides.
+    /// Returns a configuration error only if a recent list confirms it: the configured objects may exist by now.
     fn unless_outdated(&self, error: Error) -> Error {
         let is_of_names = error.reason() == reason::LoadBalancerConfigWrong;
         if is_of_names { unless_outdated(self.of, &self.key, error) } else { error }
@@ -403,7 +403,7 @@ impl<'a> ServiceCall<'a> {
         let needed = Usage::of_ports(ports, members.len());
         let take = || self.cache().take_room(&self.key, target.balancer.second, &needed);
         let mut taken = take();
-        // The usage that was read is dropped after each deletion.
+        // Each deletion drops the cached usage, which may then be missing again.
         for _ in 0..USAGE_READINGS {
             if taken.is_some() || !self.read_usage(&lb_service.path).await {
                 break;
@@ -447,17 +447,17 @@ impl<'a> ServiceCall<'a> {
             let path = &allocation.marks.path;
             let is_other = |one: &Allocation| one.address.is_none() && one.marks.path != *path;
             let is_first = self.read.lock().insert(path.clone());
-            // Without this address, an edited one would be reported.
+            // Without this address, the Service would report the edited address of a virtual server.
             if !is_unavailable && plan::is_doubtful(&self.ingress, &target.ours) {
                 return Err(error);
             }
             let known = self.cache().of_service(&self.key).allocations;
             let is_released = is_unavailable && known.iter().all(|one| one.marks.path != *path);
-            // An earlier call created it; by now the IP pool may have a free address.
+            // An earlier call created the allocation. By now the IP pool may have a free address, so the sync goes on.
             if is_released && !is_allocated {
                 return Ok(());
             }
-            // It may never get an address, and is surplus, or another allocation may have the address.
+            // The allocation may never get an address, and is surplus, or another allocation may have the address.
             if is_first && (!target.ours.servers.is_empty() || target.ours.allocations.iter().any(is_other)) {
                 return Ok(());
             }
@@ -474,7 +474,6 @@ impl<'a> ServiceCall<'a> {
         Err(error)
     }
 
-    /// Releases a reserved address that cannot be used.
     async fn release(&self, seen: &CallObservation, target: &FamilyTarget, address: IpAddr) -> Result<(), Error> {
         let known = target.known(seen);
         let is_free = |one: &&Allocation| one.address == Some(address) && !known.has_server_on(one);
@@ -484,7 +483,8 @@ impl<'a> ServiceCall<'a> {
         }
     }
 
-    /// NSX reports an error of an allocation, perhaps a temporary one. Releases it only if nothing can use its address.
+    /// Releases an allocation for which NSX reports an error, perhaps a temporary one, unless its address may be in
+    /// use.
     async fn release_refused(
         &self,
         seen: &CallObservation,
@@ -493,7 +493,7 @@ impl<'a> ServiceCall<'a> {
     ) -> Result<(), Error> {
         let path = &*allocation.marks.path;
         let mut known = self.cache().of_service(&self.key).allocations.into_iter();
-        // One of an exhausted IP pool has been released already.
+        // The backend has already released an allocation of an exhausted IP pool.
         if known.all(|one| *one.marks.path != *path) || self.lacks_address(seen) {
             return Ok(());
         }
@@ -610,7 +610,7 @@ fn has_failed(failed: &FailedFamilies, second: Option<IpFamily>) -> bool {
     failed.iter().any(|(which, _)| *which == second)
 }
 
-/// The only object of a name.
+/// The id or path of the only object with a configured name.
 fn only(found: Option<&Vec<String>>, what: impl Fn() -> String) -> Result<String, Error> {
     match found.map(Vec::as_slice) {
         Some([one]) => Ok(one.clone()),
@@ -664,7 +664,7 @@ fn adopted_as_is(ignored: &[&str]) -> String {
     )
 }
 
-/// Whether NSX has refused the request itself.
+/// Whether NSX has answered and refused the request.
 fn is_refusal(reason: Reason) -> bool {
     reason == reason::NSXRefused || reason == reason::LoadBalancerConfigWrong
 }

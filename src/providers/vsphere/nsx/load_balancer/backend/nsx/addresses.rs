@@ -17,7 +17,7 @@ use crate::providers::vsphere::nsx::load_balancer::layout::{IDS, ObjectKind};
 use crate::providers::vsphere::nsx::load_balancer::objects::{Allocation, OwnerTags};
 use crate::providers::vsphere::reason;
 
-/// How long to wait for an address.
+/// Maximum wait for the address of an allocation.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
 /// Pause after the first read of the address of an allocation; later pauses are [`ADDRESS_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -26,8 +26,8 @@ const ADDRESS_PAUSE: Duration = Duration::from_secs(1);
 const READS_IN_VAIN: u32 = 2;
 
 impl NsxBackend {
-    /// Reserves this or any address of an IP pool. NSX may accept a PATCH of an id that is marked for deletion as if
-    /// the allocation existed; then the next id is tried.
+    /// Reserves the address `wish`, or any address, of an IP pool. NSX may accept a PATCH of an id that is marked for
+    /// deletion as if the allocation existed; then the next id is tried.
     pub(super) async fn allocate(
         &self,
         request: &Request<'_>,
@@ -104,11 +104,11 @@ impl NsxBackend {
             Some(_) => has_others = true,
         })
         .await?;
-        // NSX reports the error of an IP pool without subnets.
+        // True for an IP pool without subnets: NSX refuses the reservation with its own error.
         Ok(has_it || !has_others)
     }
 
-    /// Checks that an address is in the ranges of an IP pool and that no known allocation has it.
+    /// Checks that an address is in the ranges of an IP pool, and that no allocation of another owner has the address.
     pub(super) async fn check_is_free(&self, request: &Request<'_>, pool: &str, wish: IpAddr) -> Result<(), Error> {
         let doing = format!("reserve the address {wish} of the pool {pool}");
         let unavailable = |what: &str| address_unavailable(format!("{doing}: {what}"));
@@ -131,7 +131,7 @@ impl NsxBackend {
     }
 }
 
-/// Whether the allocation is the Service's own, from a create without response.
+/// Whether the allocation is the Service's own, from a create whose response was lost.
 fn is_own_allocation(Request { layout, owner, .. }: &Request<'_>, object: &Object) -> bool {
     let is_named = OwnerTags::read(object, layout).is_some_and(|marks| *marks.service == *owner.to_string());
     is_named

@@ -24,13 +24,11 @@ pub(super) fn usage_of(answer: &Map<String, Value>) -> Option<Usage> {
     ))
 }
 
-/// Whether a tier-1 gateway advertises the addresses of load balancers.
 pub(super) fn advertises_addresses(gateway: &Object) -> bool {
     let types = gateway.0.get("route_advertisement_types").and_then(Value::as_array);
     types.is_some_and(|types| types.iter().any(|one| one == "TIER1_LB_VIP"))
 }
 
-/// The path of the subnets of an IP pool.
 pub(super) fn subnets_of(pool: &str) -> String {
     format!("{ADDRESS_POOLS}/{pool}/ip-subnets")
 }
@@ -43,7 +41,6 @@ fn end(range: &Value, name: &str) -> Option<IpAddr> {
     range.get(name).and_then(Value::as_str).and_then(parse_ip)
 }
 
-/// The family of a subnet, if known.
 pub(super) fn family_of(subnet: &Object) -> Option<IpFamily> {
     let of_network = parse_network_sloppy(subnet.text("cidr")).map(|network| network.addr());
     let of_range = || ranges_of(subnet).iter().find_map(|range| end(range, "start"));

@@ -9,7 +9,7 @@ use crate::providers::vsphere::nsx::load_balancer::plan::WantedPort;
 use crate::providers::vsphere::nsx::load_balancer::{LATER, address_unavailable, config_wrong};
 use crate::providers::vsphere::{nsx, reason};
 
-/// The kind of an object by its path, if this program creates such objects and others refer to them.
+/// The kind of an object by its path, if this program creates such objects and other objects refer to them.
 pub(super) fn part_of(path: &str) -> Option<ObjectKind> {
     let parts = [
         (LB_SERVICES, ObjectKind::LbService),
@@ -23,7 +23,7 @@ pub(super) fn part_of(path: &str) -> Option<ObjectKind> {
 }
 
 /// Error of a failed call. Requests that NSX rejects are retried, earlier if the Nodes change: another object may be
-/// the cause, or the response may be unknown to this program.
+/// the cause, or the meaning of the response may be unknown to this program.
 pub(super) fn failed(doing: &str, owner: Option<&str>, error: &client::Error) -> Error {
     match nsx::failed(doing, owner, error) {
         Error::Invalid { reason, message } => Error::Refused { reason, message, after: LATER },

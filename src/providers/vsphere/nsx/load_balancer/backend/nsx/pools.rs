@@ -1,8 +1,8 @@
 //! Updates the members of many pools: lists the pools once and writes the changed ones in batches.
 //!
 //! After a conflict (stale revision), the pools of the batch are listed and planned again. After any other refusal, the
-//! batch is halved until the bad pool is alone. If NSX does not accept batches, pools are written one by one. If NSX
-//! refuses new members of a pool, the surplus members are still removed.
+//! batch is halved until the refused pool is alone. If NSX does not accept batches, pools are written one by one. If
+//! NSX refuses new members of a pool, the surplus members are still removed.
 
 use std::sync::atomic::Ordering;
 
@@ -30,7 +30,7 @@ struct Round<'a> {
     record: Record<'a>,
     /// Updates to make, by path.
     open: BTreeMap<Box<str>, PoolUpdate>,
-    /// Number of members to keep (the first ones) for each pool that both loses and gets members, by path.
+    /// For each pool that both loses and gets members, by path: number of its first members, which stay.
     staying: BTreeMap<Box<str>, usize>,
     failed: BTreeMap<Box<str>, Error>,
 }
@@ -82,17 +82,15 @@ impl NsxBackend {
     }
 }
 
-/// Result of writing pools one by one.
 #[derive(Default)]
 struct WrittenPools {
-    /// Number of written pools.
     count: usize,
-    /// Whether the account lacks permission to write one of them.
+    /// Whether the account lacks permission to write one of the pools.
     is_any_denied: bool,
 }
 
 impl Round<'_> {
-    /// Lists and writes the open pools. Pools with a stale revision stay open.
+    /// Lists and writes the pools of the open updates. The update of a pool with a stale revision stays open.
     async fn attempt(&mut self) -> Result<(), Error> {
         let client = self.nsx.client.clone();
         let mut pages = client.pages(POOLS, "lb-pools.list", POOL_PAGE);
@@ -110,7 +108,7 @@ impl Round<'_> {
             }
         }
         self.write(batch).await;
-        // A list may miss an object.
+        // Reads the pools that the list may have missed.
         for path in unseen {
             let doing = format!("change the pool {path}");
             match self.nsx.get(ObjectTarget { kind: ObjectKind::Pool, path: &path, doing: &doing }).await {
@@ -153,7 +151,7 @@ impl Round<'_> {
     async fn write(&mut self, batch: Batch) {
         let mut parts = vec![batch.objects];
         while let Some(mut objects) = parts.pop() {
-            // The refusal of a single pool names that pool.
+            // The refusal of a pool that is written alone concerns that pool.
             if !self.nsx.has_batches() || objects.len() < 2 {
                 self.write_one_by_one(objects).await;
                 continue;
@@ -221,7 +219,7 @@ impl Round<'_> {
         result
     }
 
-    /// NSX refused a pool, perhaps for its new members: only removes the surplus members. Errors are only logged.
+    /// Removes only the surplus members of a pool that NSX refused, perhaps for its new members. Only logs errors.
     async fn remove_members(&mut self, mut object: Object) {
         let Some(count) = self.staying.remove(object.path()) else { return };
         if let Some(members) = object.0.get_mut("members").and_then(Value::as_array_mut) {
@@ -268,7 +266,6 @@ fn is_call_refused(error: &client::Error) -> bool {
     is_of_call && matches!(error.status(), Some(403..=405))
 }
 
-/// Error for one pool.
 fn of_pool(object: &Object, error: &client::Error) -> Error {
     failed(&format!("change the pool {}", object.path()), Some(object.created_by()), error)
 }

@@ -104,6 +104,6 @@ pub trait LoginThrottle: Send + Sync {
     /// count here as well, at all other servers of any product. `None` while each process counts only its own.
     fn reset_command(&self, policy: LoginPolicy, server: &str, user: &str) -> Option<String>;
 
-    /// Reports the result of the login. A claim that is never settled counts as unanswered.
+    /// Reports the result of the login. A claim whose outcome is never recorded counts as unanswered.
     async fn record_outcome(&self, claim: LoginAttempt, outcome: Outcome);
 }

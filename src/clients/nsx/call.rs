@@ -106,7 +106,7 @@ impl Client {
         self.object(NsxCall::get(path, operation, priority)).await
     }
 
-    /// Creates or replaces the object of this path; the answer is not parsed.
+    /// Creates the object at this path, or updates it; the answer is not parsed.
     ///
     /// # Errors
     /// See [`Kind`].

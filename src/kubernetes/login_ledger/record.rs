@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::backoff::Backoff;
 use crate::cloud::login_ledger::{Attempt, LoginPolicy, LoginRefusal, Outcome, SecretVersion};
 
-/// Time limit of a claim in flight. The answer to an older unsettled claim counts as lost.
+/// Time limit of a claim in flight. An older claim without an outcome is taken for a lost answer.
 pub const UNDER_WAY: Duration = Duration::from_secs(75);
 /// How long a login waits for another replica's login with credentials that are not known to be accepted: if these are
 /// wrong, one rejection shows it.
@@ -38,7 +38,7 @@ const OTHERS_UNDER_WAY: &str = "other logins of the account are under way";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LoginState {
-    /// Claimed and not settled: in flight, or its answer was lost with its process.
+    /// Claimed, and no outcome is recorded: in flight, or its answer was lost with its process.
     Claimed,
     /// The server rejected the credentials.
     Rejected,

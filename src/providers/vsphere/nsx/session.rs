@@ -32,7 +32,7 @@ use crate::providers::vsphere::login::retry::PASSING;
 use crate::providers::vsphere::login::schedule::{Better, Interface, LoginSchedule, Moment};
 use login::HARMLESS;
 
-/// Longest wait of a call for a login. A login takes at most twice 30 s, including its claim.
+/// Longest wait of a call for a login.
 const WAIT: Duration = Duration::from_secs(50);
 
 /// Time after which a replaced login is ended: no call that still uses it takes longer.

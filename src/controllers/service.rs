@@ -52,7 +52,7 @@ const PERIOD: Duration = Duration::from_secs(300);
 const SERVICES: &str = "services";
 const NODES: &str = "nodes";
 
-/// The key of a round of node updates. It cannot collide with a Service's key, which contains a slash.
+/// The queue key of a round of node updates. A Service's key contains a slash, so the keys cannot collide.
 const ROUND: &str = "nodes";
 
 /// The settings of this controller, from the flags.

@@ -14,7 +14,7 @@ use crate::cloud::node::{self, addresses};
 pub(super) struct Version(u64);
 
 impl Version {
-    /// Digest of a Node that another controller manages. It includes the networks, because no other Node may get them.
+    /// Digest of a Node of another controller, with its networks, because other Nodes must not get these networks.
     pub(super) fn of_other(node: &Node) -> Self {
         Self(Self::networks_of(node).finish())
     }

@@ -15,7 +15,7 @@ pub enum ServiceOutcome {
     Settled,
     /// The Service is not up to date.
     Held(ServiceBlocked),
-    /// The sync came too early: sync again after this time.
+    /// The sync cannot continue yet and must be repeated after this time.
     Wait(Duration),
     /// A round of node updates.
     Round(Round),

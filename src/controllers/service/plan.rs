@@ -32,7 +32,7 @@ pub struct ServiceObservation<'a> {
     pub record: &'a ServiceRecord,
 }
 
-/// State of a Service within a leadership term. Begins empty, so that the first sync of each Service calls the cloud.
+/// State of a Service within a leadership term. The state is empty before the first sync, so that sync calls the cloud.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceRecord {
     /// The inputs of the last ensure.

@@ -10,7 +10,7 @@ use super::snapshot::{Datacenter, Entity, Snapshot};
 use crate::base::glob;
 use crate::clients::vim::{ObjectContent, Value, decode_name};
 
-/// Whether `datacenter` matches one of `items`. No items match every datacenter.
+/// Whether `datacenter` matches one of `items`. An empty list matches every datacenter.
 pub fn covers(items: &[String], datacenter: &Datacenter) -> bool {
     let mut items = items.iter().map(|item| item.trim()).filter(|item| !item.is_empty()).peekable();
     items.peek().is_none() || items.any(|item| matches(item, datacenter))

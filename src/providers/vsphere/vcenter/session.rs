@@ -72,7 +72,7 @@ pub struct SessionStatus {
     pub soap_logins: u64,
     /// Accepted logins over REST.
     pub rest_logins: u64,
-    /// Rejected logins over both.
+    /// Rejected logins over SOAP and REST.
     pub rejections: u64,
     /// Logins without an answer.
     pub unanswered: u64,

@@ -1,5 +1,5 @@
-//! The tags of zones and regions: read in batches for new objects, refreshed by a poll whose cost grows with the number
-//! of tagged objects, not with the number of nodes.
+//! The tags of zones and regions. The tags of new objects are read in batches. A poll refreshes the tags, at a cost
+//! that grows with the number of tagged objects and not with the number of nodes.
 //!
 //! vCenter does not push tags. An answer that suddenly has no attachment at all may mean a lost permission (vCenter
 //! returns empty lists, not errors), so it never removes cached tags.
@@ -25,7 +25,7 @@ use crate::clients::vim::MoRef;
 use crate::providers::vsphere::login::retry::PASSING;
 use crate::providers::vsphere::vcenter::zone_tags::{ObjectTags, Tag, ZoneCategories};
 
-/// Settings for reading the tags of one vCenter. May change at run time: see
+/// Settings for reading the tags of one vCenter. The settings may change at run time; see
 /// [`Vcenter::reconfigure`](super::Vcenter::reconfigure).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {

@@ -181,7 +181,8 @@ fn is_ours(files: &PairFiles) -> bool {
     content(&files.certificate).is_ok_and(|chain| is_chain_self_made(&chain))
 }
 
-/// Creates a pair and writes it, the key first.
+/// Creates a pair and writes it. A crash between the two files leaves a self-made certificate without its key or with
+/// another one, which the next start replaces. A key alone may be a user's, and is never replaced.
 fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(), CertificateError> {
     let made = pair::make(names, now)?;
     let written = |path: &Path, content: &[u8]| {
@@ -190,8 +191,13 @@ fn write_new(files: &PairFiles, names: &[String], now: SystemTime) -> Result<(),
     if let Some(folder) = files.key.parent() {
         std::fs::create_dir_all(folder).map_err(|source| CertificateError::Write(folder.to_owned(), source))?;
     }
-    written(&files.key, made.key.as_bytes())?;
-    written(&files.certificate, made.chain.as_bytes())
+    if is_there(&files.certificate)? {
+        written(&files.key, made.key.as_bytes())?;
+        written(&files.certificate, made.chain.as_bytes())
+    } else {
+        written(&files.certificate, made.chain.as_bytes())?;
+        written(&files.key, made.key.as_bytes())
+    }
 }
 
 /// Writes a file atomically, readable by its owner only.

@@ -219,6 +219,23 @@ fn what_is_left_of_a_self_made_pair_is_made_anew() {
 }
 
 #[test]
+fn a_first_start_that_ended_between_the_two_files_is_made_good_by_the_next() {
+    for unwritable in [SERVED_CERTIFICATE, SERVED_KEY] {
+        let folder = tempfile::tempdir().unwrap();
+        let load = || Certificates::load(&CertificateSource::Folder(folder.path().to_owned()), &[], &[]);
+        // Permissions would not keep a superuser from writing.
+        let in_the_way = folder.path().join(format!("{unwritable}.{}.new", std::process::id()));
+        std::fs::create_dir(&in_the_way).unwrap();
+        let refused = load().map(|_| ()).unwrap_err();
+        assert!(matches!(refused, CertificateError::Write(..)), "{unwritable}: {refused}");
+        std::fs::remove_dir(&in_the_way).unwrap();
+        if let Err(refused) = load() {
+            panic!("{unwritable}: {refused}");
+        }
+    }
+}
+
+#[test]
 fn half_a_pair_in_the_folder_refuses_the_start() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(SERVED_KEY), "k").unwrap();

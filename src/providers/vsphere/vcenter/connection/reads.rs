@@ -1,4 +1,4 @@
-//! Fresh reads by id and fresh searches. Their answers are evidence; the snapshot is only a cache.
+//! Fresh reads by id, and fresh searches. The answers are evidence, and the snapshot is only a cache.
 //!
 //! Only one answer proves that an object is gone: the fault `ManagedObjectNotFound` that names exactly this object. A
 //! missing permission and a missing answer are separate results.
